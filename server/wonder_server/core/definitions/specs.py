@@ -1,0 +1,257 @@
+"""Definitions as frozen values: what a library holds, and the pinned closures that work runs with.
+
+Field names are those of the YAML files and of ``definition.proto`` (its JSON form with snake_case
+names), except ``async``, which Python reserves: here it is ``is_async``. Source: documents 1 and 5.
+
+A *spec* is what an author wrote. A *pin* is a spec with every reference resolved to one revision, so
+that running work never sees a change of its definitions (feature A1). Pins are self-contained values:
+a planner needs nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """The kinds of definition a library holds."""
+
+    PERSONA = "persona"
+    TOOL = "tool"
+    WORKFLOW = "workflow"
+    TASK = "task"
+    ACTION = "action"
+    MODEL_PROFILE = "model_profile"
+
+
+class OnFailure(StrEnum):
+    """What a failing step does to its task (document 5)."""
+
+    ABORT = "abort"
+    RETRY = "retry"
+    CONTINUE = "continue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often and how patiently something is tried again."""
+
+    max_attempts: int = 1
+    backoff_ms: int = 1000
+    timeout_ms: int = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraints:
+    """What a persona's turns may spend. 0 means: no limit of that kind."""
+
+    max_moves_per_turn: int = 20
+    allowed_actions: tuple[str, ...] = ()
+    max_tokens_per_turn: int = 0
+    max_cost_micros_per_turn: int = 0
+    max_turn_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Persona:
+    """Who the model is, what it remembers and what it may use."""
+
+    system_prompt: str
+    instructions: tuple[str, ...] = ()
+    model_profile_id: str = ""
+    context_assembly_workflow_id: str = ""
+    memory_extraction_workflow_id: str = ""
+    recent_turns_limit: int = 20
+    tool_ids: tuple[str, ...] = ()
+    constraints: Constraints = Constraints()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """What the model sees, and what it is bound to.
+
+    ``target_type`` is ``task``, ``workflow`` or ``agent``; ``invocation_mode`` is ``delegate`` or
+    ``loop_in``; ``input_mapping`` maps target input fields to CEL expressions over ``input``.
+    """
+
+    name: str
+    description: str
+    target_type: str
+    target_id: str
+    input_schema: dict[str, Any] = field(default_factory=dict)
+    is_async: bool = False
+    invocation_mode: str = "delegate"
+    input_mapping: dict[str, str] = field(default_factory=dict)
+    retry: Retry = Retry()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelProfile:
+    """Which model, in which request format, with which parameters and patience.
+
+    ``provider`` is ``auto`` (the operator's default), ``offline`` or a provider's name as LiteLLM
+    knows it; ``format`` is ``openai_chat``, ``openai_responses``, ``anthropic_messages`` or
+    ``gemini``, empty for the provider's usual one. ``parameters`` go into the request unchanged.
+    """
+
+    provider: str
+    model: str = ""
+    format: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    timeout_ms: int = 120_000
+    first_token_timeout_ms: int = 60_000
+    chunk_timeout_ms: int = 30_000
+    max_attempts: int = 3
+    context_window_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """An atomic operation: a built-in kind with fixed settings (document 5, ActionDef)."""
+
+    kind: str
+    config: dict[str, Any] = field(default_factory=dict)
+    timeout_ms: int = 30_000
+    max_attempts: int = 3
+    backoff_ms: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One point of a task: one action, with data mapped in and out.
+
+    Exactly one of ``action_id`` (a reference to an action definition) and ``action`` (inline) is set.
+    ``condition`` is CEL over ``input``, ``state``, ``output``; false skips the step.
+    ``input_mapping``: action input field -> CEL. ``output_mapping``: ``state.x`` or ``output.x`` ->
+    CEL that also sees ``result``.
+    """
+
+    id: str
+    action_id: str = ""
+    action: Action | None = None
+    condition: str = ""
+    input_mapping: dict[str, str] = field(default_factory=dict)
+    output_mapping: dict[str, str] = field(default_factory=dict)
+    on_failure: OnFailure = OnFailure.ABORT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Linear steps, run in one go with in-memory context {input, state, output}."""
+
+    steps: tuple[Step, ...]
+    input_schema: dict[str, Any] = field(default_factory=dict)
+    output_schema: dict[str, Any] = field(default_factory=dict)
+    retry: Retry = Retry()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One point of a workflow graph: exactly one target.
+
+    ``input_mapping``: target input field -> CEL over ``input``, ``state``, ``output``.
+    ``output_mapping``: ``state.x`` or ``output.x`` -> CEL that also sees ``result``.
+    """
+
+    id: str
+    task_id: str = ""
+    workflow_id: str = ""
+    input_mapping: dict[str, str] = field(default_factory=dict)
+    output_mapping: dict[str, str] = field(default_factory=dict)
+    timeout_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """An edge. Of a node's transitions the first, by ascending priority, whose condition holds is taken."""
+
+    from_node_id: str
+    to_node_id: str
+    condition: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workflow:
+    """A graph of nodes. A node without outgoing transitions ends the run; the run's output is
+    ``output`` of its context, or what ``output_mapping`` (field -> CEL) makes of it."""
+
+    nodes: tuple[Node, ...]
+    transitions: tuple[Transition, ...] = ()
+    initial_node_id: str = ""
+    input_schema: dict[str, Any] = field(default_factory=dict)
+    output_schema: dict[str, Any] = field(default_factory=dict)
+    output_mapping: dict[str, str] = field(default_factory=dict)
+    timeout_ms: int = 0
+
+
+Spec = Persona | Tool | Workflow | Task | Action | ModelProfile
+
+
+# --- pins ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """Which revision of which definition."""
+
+    definition_id: str
+    library: str
+    name: str
+    revision: int
+
+    def __str__(self) -> str:
+        return f"{self.library}/{self.name}@{self.revision}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedTask:
+    """A task whose steps all carry their action inline."""
+
+    pin: Pin
+    spec: Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedWorkflow:
+    """A workflow with everything its nodes refer to, by the reference its nodes use."""
+
+    pin: Pin
+    spec: Workflow
+    tasks: dict[str, PinnedTask] = field(default_factory=dict)
+    workflows: dict[str, PinnedWorkflow] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedProfile:
+    """A model profile with ``provider``, ``model`` and ``format`` settled (never ``auto``)."""
+
+    pin: Pin
+    spec: ModelProfile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedTool:
+    """A tool with its target: one of ``task``, ``workflow``, ``agent_id`` is set."""
+
+    pin: Pin
+    spec: Tool
+    task: PinnedTask | None = None
+    workflow: PinnedWorkflow | None = None
+    agent_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedAgent:
+    """All that a turn needs to know of its agent, fixed at the turn's start."""
+
+    agent_id: str
+    name: str
+    project_ids: tuple[str, ...]
+    persona: Persona
+    profile: PinnedProfile
+    tools: tuple[PinnedTool, ...] = ()
+    assembly: PinnedWorkflow
+    extraction: PinnedWorkflow | None = None

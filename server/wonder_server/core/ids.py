@@ -1,0 +1,74 @@
+"""Identifiers: a prefix and a ULID, ``turn_01J9ZQ3V8M6T0A4C1R5W7E2KXB``.
+
+A ULID is 10 characters of milliseconds and 16 of randomness, in Crockford's base 32, so ids sort
+by time. Planners may not be random: `Minter` derives the random part from a seed that came with the
+input, so that the same input always gives the same ids.
+
+The ids of actors (conversations and runs) end with a character that names their shard; a run that is
+started by a conversation takes its parent's, so that both can change in one commit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_MASK_80 = (1 << 80) - 1
+_PATTERN = re.compile(r"([a-z]{2,5})_([0-7][0-9A-HJKMNP-TV-Z]{25})\Z")
+
+MAX_SHARDS = len(_ALPHABET)
+
+
+def encode(now_ms: int, entropy: int) -> str:
+    """26 characters for a time in milliseconds since 1970 and 80 bits of entropy."""
+    value = (now_ms << 80) | (entropy & _MASK_80)
+    return "".join(_ALPHABET[(value >> shift) & 31] for shift in range(125, -1, -5))
+
+
+def random_id(prefix: str, now_ms: int) -> str:
+    """A fresh id; for the edges (rpc, services), never for a planner."""
+    return f"{prefix}_{encode(now_ms, int.from_bytes(os.urandom(10), 'big'))}"
+
+
+def actor_id(prefix: str, now_ms: int, shard: int) -> str:
+    """A fresh id of a conversation or run that lives in ``shard``."""
+    return random_id(prefix, now_ms)[:-1] + _ALPHABET[shard]
+
+
+def shard_of(identifier: str) -> int:
+    """The shard that a conversation's or run's id names."""
+    return _ALPHABET.index(identifier[-1])
+
+
+def in_shard(identifier: str, shard: int) -> str:
+    """The same id, living in ``shard``."""
+    return identifier[:-1] + _ALPHABET[shard]
+
+
+def is_id(prefix: str, value: str) -> bool:
+    """Whether ``value`` is a well-formed id with this prefix."""
+    match = _PATTERN.match(value)
+    return match is not None and match[1] == prefix
+
+
+class Minter:
+    """Ids for one input, each derived from the input's seed: pure, so replay mints the same."""
+
+    __slots__ = ("_count", "_now", "_seed")
+
+    def __init__(self, seed: str, now_ms: int) -> None:
+        self._seed = seed
+        self._now = now_ms
+        self._count = 0
+
+    def new(self, prefix: str) -> str:
+        """The next id with this prefix."""
+        digest = hashlib.blake2b(f"{self._seed}/{self._count}".encode(), digest_size=10).digest()
+        self._count += 1
+        return f"{prefix}_{encode(self._now, int.from_bytes(digest, 'big'))}"
+
+    def child(self, prefix: str, parent: str) -> str:
+        """The next id, in the same shard as ``parent``."""
+        return self.new(prefix)[:-1] + parent[-1]

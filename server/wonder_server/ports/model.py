@@ -1,0 +1,45 @@
+"""Language models: a request in the provider's own format in, chunks out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.model import ModelResult
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer's text, in order."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The whole response; always the last chunk, exactly once."""
+
+    result: ModelResult
+
+
+Chunk = TextDelta | Finished
+
+
+class Model(Protocol):
+    """One way of reaching models.
+
+    ``stream`` yields `TextDelta` s whose concatenation is the result's text, then one `Finished`.
+    It raises `WonderError`: MODEL_UNAVAILABLE or TIMEOUT with ``transient=True`` for what may
+    succeed if tried again (429 with ``retry_after_ms``, 5xx, connection lost, stalled), MODEL_FAILED
+    for what will not (401, 400). Messages never hold a key. Closing the iterator (``aclose``) or
+    cancelling its consumer closes the upstream request at once. It makes exactly one attempt:
+    retrying is the caller's, the watchdogs of the profile (first token, between chunks) are its own.
+    """
+
+    def stream(
+        self, profile: ModelProfile, request: dict[str, Any]
+    ) -> AsyncIterator[Chunk]: ...
+
+    async def close(self) -> None: ...
