@@ -1,0 +1,156 @@
+"""Opening a SQLite file: pragmas, migrations, and the storage's errors in the domain's words."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from wonder_server.core.errors import Reason, WonderError, error
+
+_PRAGMAS: Final = (
+    # Held from the first access to the end: see the note on two connections in database.py.
+    "PRAGMA locking_mode = EXCLUSIVE",
+    "PRAGMA journal_mode = WAL",
+    # NORMAL loses acknowledged commits at power loss.
+    "PRAGMA synchronous = FULL",
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA trusted_schema = OFF",
+    "PRAGMA cell_size_check = ON",
+    "PRAGMA mmap_size = 0",
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA cache_size = -16384",
+    # Every 1,000 pages the commit folds the WAL into the file; with no other connection that is
+    # always the whole of it, and the next commit starts the WAL over, cut to the limit below.
+    # (Overwriting it costs less at each fsync than growing it anew after a truncation.)
+    "PRAGMA wal_autocheckpoint = 1000",
+    "PRAGMA journal_size_limit = 16777216",
+)
+
+_BROKEN: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_PASSING: Final = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_READONLY,
+}
+
+
+def connect(path: Path, migrations: Sequence[tuple[str, str]]) -> sqlite3.Connection:
+    """A connection in autocommit mode, exclusive, with ``migrations`` applied.
+
+    Errors: STORAGE_UNAVAILABLE with a sentence for the operator.
+    """
+    try:
+        connection = sqlite3.connect(
+            path, isolation_level=None, timeout=2.0, cached_statements=512
+        )
+    except sqlite3.Error as failure:
+        raise _unopened(path, failure) from failure
+    try:
+        for pragma in _PRAGMAS:
+            connection.execute(pragma).fetchall()
+        _migrate(connection, path.name, migrations)
+    except sqlite3.Error as failure:
+        connection.close()
+        raise _unopened(path, failure) from failure
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _migrate(
+    connection: sqlite3.Connection, name: str, migrations: Sequence[tuple[str, str]]
+) -> None:
+    connection.execute(
+        "BEGIN IMMEDIATE"
+    )  # Takes the exclusive lock, even when nothing is to do.
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS migrations (position INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)"
+    )
+    connection.execute("COMMIT")
+    applied = [
+        row[0]
+        for row in connection.execute("SELECT name FROM migrations ORDER BY position")
+    ]
+    known = [migration for migration, _ in migrations]
+    if applied != known[: len(applied)]:
+        raise unavailable(
+            f"The store {name} was written by a newer version of Wonder. Start that version, "
+            "or restore a backup made with this one."
+        )
+    for migration, script in migrations[len(applied) :]:
+        try:
+            # executescript would commit a transaction that is already open, so it opens its own.
+            connection.executescript(f"BEGIN IMMEDIATE;\n{script}")
+            connection.execute("INSERT INTO migrations (name) VALUES (?)", (migration,))
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def unavailable(
+    sentence: str, *, transient: bool = False, cause: BaseException | None = None
+) -> WonderError:
+    """STORAGE_UNAVAILABLE in these words."""
+    fault = error(Reason.STORAGE_UNAVAILABLE, sentence, transient=transient)
+    fault.__cause__ = cause
+    return fault
+
+
+def storage_fault(failure: BaseException, *, always: bool = False) -> BaseException:
+    """STORAGE_UNAVAILABLE for what the storage itself caused.
+
+    Anything else (a constraint, a bug, a `WonderError`) comes back as it is, unless ``always``: then
+    it counts as the storage's, as everything does that fails a commit.
+    """
+    code = _code(failure)
+    if code in _BROKEN:
+        return unavailable(
+            "The data on disk is damaged; restore a backup.", cause=failure
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return unavailable(
+            "The disk is full; free some space.", transient=True, cause=failure
+        )
+    if always or code in _PASSING:
+        return unavailable(
+            "The data could not be written or read; try again.",
+            transient=True,
+            cause=failure,
+        )
+    if isinstance(failure, StopIteration):  # A future refuses to carry it.
+        return RuntimeError("A database function raised StopIteration.")
+    return failure
+
+
+def _unopened(path: Path, failure: sqlite3.Error) -> WonderError:
+    code = _code(failure)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        sentence = f"The store {path.name} is in use by another connection; stop the other server first."
+    elif code in _BROKEN:
+        sentence = (
+            f"The store {path.name} is damaged or not a database; restore a backup."
+        )
+    else:
+        sentence = f"The store {path.name} could not be opened: {failure}."
+    return unavailable(sentence, cause=failure)
+
+
+def _code(failure: BaseException) -> int | None:
+    """The primary result code of a SQLite error; extended codes keep it in the low byte."""
+    extended = (
+        getattr(failure, "sqlite_errorcode", None)
+        if isinstance(failure, sqlite3.Error)
+        else None
+    )
+    return None if extended is None else extended & 0xFF

@@ -1,0 +1,262 @@
+"""The writer under every SQLite store: group commit, isolation of writes, migrations, failures."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from wonder_server.adapters.sqlite.database import Database
+from wonder_server.core.errors import Reason, WonderError
+
+SCHEMA = [
+    (
+        "0001 notes",
+        "CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);",
+    ),
+    (
+        "0002 links",
+        """
+        CREATE TABLE links (note INTEGER REFERENCES notes (id) DEFERRABLE INITIALLY DEFERRED);
+        CREATE TRIGGER t AFTER DELETE ON notes BEGIN DELETE FROM links WHERE note = old.id; END;
+        """,
+    ),
+]
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    opened = await Database.open(tmp_path / "notes.db", SCHEMA)
+    yield opened
+    await opened.close()
+
+
+def note(text: str) -> Callable[[sqlite3.Connection], int]:
+    def insert(connection: sqlite3.Connection) -> int:
+        return (
+            connection.execute("INSERT INTO notes (text) VALUES (?)", (text,)).lastrowid
+            or 0
+        )
+
+    return insert
+
+
+def texts(connection: sqlite3.Connection) -> list[str]:
+    return [row[0] for row in connection.execute("SELECT text FROM notes ORDER BY id")]
+
+
+def hold(database: Database) -> Callable[[], None]:
+    """Keeps the writer thread busy until the returned function is called."""
+    gate = threading.Event()
+    waiting = asyncio.ensure_future(database.read(lambda _: gate.wait(10)))
+
+    def release() -> None:
+        gate.set()
+        waiting.add_done_callback(lambda _: None)
+
+    return release
+
+
+async def test_a_write_returns_what_its_function_returned_and_is_on_disk(
+    tmp_path: Path,
+) -> None:
+    first = await Database.open(tmp_path / "notes.db", SCHEMA)
+    assert await first.write(note("one")) == 1
+    await first.close()
+    second = await Database.open(tmp_path / "notes.db", SCHEMA)
+    assert await second.read(texts) == ["one"]
+    await second.close()
+
+
+async def test_writes_that_wait_together_share_one_commit_in_the_order_they_came(
+    database: Database,
+) -> None:
+    release = hold(database)
+    writes = [database.submit(note(f"n{i}")) for i in range(50)]
+    release()
+    assert await asyncio.gather(*writes) == list(range(1, 51))
+    assert database.commits == 1
+    assert await database.read(texts) == [f"n{i}" for i in range(50)]
+
+
+async def test_a_write_that_raises_is_undone_alone_and_only_its_caller_hears(
+    database: Database,
+) -> None:
+    def half(connection: sqlite3.Connection) -> None:
+        note("half")(connection)
+        raise LookupError("stop here")
+
+    release = hold(database)
+    writes = [database.submit(fn) for fn in (note("a"), half, note("a"), note("b"))]
+    release()
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    assert results[0] == 1
+    assert isinstance(results[1], LookupError)
+    assert isinstance(results[2], sqlite3.IntegrityError)
+    assert not isinstance(results[3], BaseException)
+    assert database.commits == 1
+    assert await database.read(texts) == ["a", "b"]
+
+
+async def test_a_read_sees_every_write_submitted_before_it(database: Database) -> None:
+    release = hold(database)
+    early = asyncio.ensure_future(database.read(texts))
+    await asyncio.sleep(0)  # Lets it be queued.
+    write = database.submit(note("one"))
+    late = asyncio.ensure_future(database.read(texts))
+    await asyncio.sleep(0)
+    release()
+    assert await early == []
+    assert await late == ["one"]
+    assert await write == 1
+
+
+async def test_nothing_is_answered_before_the_commit(database: Database) -> None:
+    """At the moment its caller hears of it, a second look at the file already finds the write."""
+    commits: list[int] = []
+    write = database.submit(note("one"))
+    write.add_done_callback(lambda _: commits.append(database.commits))
+    await write
+    await asyncio.sleep(0)
+    assert commits == [1]
+
+
+async def test_a_commit_that_fails_fails_all_its_writes_and_the_next_one_works(
+    database: Database,
+) -> None:
+    def dangling(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "INSERT INTO links (note) VALUES (999)"
+        )  # Checked at COMMIT only.
+
+    release = hold(database)
+    writes = [database.submit(fn) for fn in (note("a"), dangling)]
+    release()
+    for result in await asyncio.gather(*writes, return_exceptions=True):
+        assert isinstance(result, WonderError)
+        assert result.fault.reason is Reason.STORAGE_UNAVAILABLE
+        assert result.fault.transient
+    assert database.commits == 0
+    await database.write(note("b"))
+    assert await database.read(texts) == ["b"]
+
+
+async def test_a_full_disk_is_storage_unavailable_and_passes(
+    database: Database,
+) -> None:
+    await database.write(note("before"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = (database.path.parent / "notes.db-wal").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        with pytest.raises(WonderError) as caught:
+            await database.write(note("x" * 100_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.fault.reason is Reason.STORAGE_UNAVAILABLE
+    assert caught.value.fault.transient
+    assert "notes.db" not in caught.value.fault.message
+    await database.write(note("after"))
+    assert await database.read(texts) == ["before", "after"]
+
+
+async def test_a_read_that_writes_is_a_bug_and_says_so(database: Database) -> None:
+    with pytest.raises(AssertionError, match="write"):
+        await database.read(note("sneaked in"))
+
+
+async def test_a_caller_that_was_cancelled_leaves_the_others_alone(
+    database: Database,
+) -> None:
+    release = hold(database)
+    lost = asyncio.ensure_future(database.write(note("lost")))
+    await asyncio.sleep(0)
+    kept = database.submit(note("kept"))
+    lost.cancel()
+    release()
+    await kept
+    assert await database.read(texts) == ["lost", "kept"]
+    with pytest.raises(asyncio.CancelledError):
+        await lost
+
+
+async def test_close_finishes_what_was_submitted_and_refuses_what_comes_after(
+    tmp_path: Path,
+) -> None:
+    database = await Database.open(tmp_path / "notes.db", SCHEMA)
+    write = database.submit(note("last"))
+    await database.close()
+    await database.close()
+    assert await write == 1
+    with pytest.raises(WonderError) as caught:
+        await database.write(note("late"))
+    assert caught.value.fault.reason is Reason.STORAGE_UNAVAILABLE
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.db"], (
+        "the WAL is folded in"
+    )
+
+
+async def test_migrations_run_once_and_new_ones_are_added(tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    await (await Database.open(path, SCHEMA[:1])).close()
+    database = await Database.open(path, SCHEMA)
+    names = await database.read(
+        lambda c: c.execute("SELECT name FROM migrations").fetchall()
+    )
+    assert names == [("0001 notes",), ("0002 links",)]
+    await database.close()
+
+
+async def test_a_migration_that_fails_leaves_no_trace(tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    broken = [
+        *SCHEMA[:1],
+        ("0002 bad", "CREATE TABLE more (id); INSERT INTO nowhere VALUES (1);"),
+    ]
+    with pytest.raises(WonderError) as caught:
+        await Database.open(path, broken)
+    assert caught.value.fault.reason is Reason.STORAGE_UNAVAILABLE
+    database = await Database.open(path, SCHEMA)
+    tables = await database.read(
+        lambda c: c.execute("SELECT name FROM sqlite_schema").fetchall()
+    )
+    assert ("more",) not in tables
+    await database.close()
+
+
+async def test_a_file_of_a_newer_version_is_refused_in_plain_words(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "notes.db"
+    await (await Database.open(path, SCHEMA)).close()
+    with pytest.raises(WonderError, match="newer version"):
+        await Database.open(path, SCHEMA[:1])
+
+
+async def test_a_second_connection_to_the_same_file_is_refused(
+    database: Database,
+) -> None:
+    def peek() -> None:
+        other = sqlite3.connect(database.path, timeout=0)
+        try:
+            other.execute("SELECT * FROM notes").fetchall()
+        finally:
+            other.close()
+
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        peek()
+
+
+async def test_a_file_that_is_no_database_is_refused_in_plain_words(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "notes.db"
+    path.write_bytes(b"not a database, but long enough to be looked at " * 100)
+    with pytest.raises(WonderError, match="damaged") as caught:
+        await Database.open(path, SCHEMA)
+    assert caught.value.fault.reason is Reason.STORAGE_UNAVAILABLE
+    assert not caught.value.fault.transient
