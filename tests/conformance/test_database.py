@@ -37,10 +37,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 def note(text: str) -> Callable[[sqlite3.Connection], int]:
     def insert(connection: sqlite3.Connection) -> int:
-        return (
-            connection.execute("INSERT INTO notes (text) VALUES (?)", (text,)).lastrowid
-            or 0
-        )
+        return connection.execute("INSERT INTO notes (text) VALUES (?)", (text,)).lastrowid or 0
 
     return insert
 
@@ -129,9 +126,7 @@ async def test_a_commit_that_fails_fails_all_its_writes_and_the_next_one_works(
     database: Database,
 ) -> None:
     def dangling(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "INSERT INTO links (note) VALUES (999)"
-        )  # Checked at COMMIT only.
+        connection.execute("INSERT INTO links (note) VALUES (999)")  # Checked at COMMIT only.
 
     release = hold(database)
     writes = [database.submit(fn) for fn in (note("a"), dangling)]
@@ -195,18 +190,14 @@ async def test_close_finishes_what_was_submitted_and_refuses_what_comes_after(
     with pytest.raises(WonderError) as caught:
         await database.write(note("late"))
     assert caught.value.fault.reason is Reason.STORAGE_UNAVAILABLE
-    assert [file.name for file in tmp_path.iterdir()] == ["notes.db"], (
-        "the WAL is folded in"
-    )
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.db"], "the WAL is folded in"
 
 
 async def test_migrations_run_once_and_new_ones_are_added(tmp_path: Path) -> None:
     path = tmp_path / "notes.db"
     await (await Database.open(path, SCHEMA[:1])).close()
     database = await Database.open(path, SCHEMA)
-    names = await database.read(
-        lambda c: c.execute("SELECT name FROM migrations").fetchall()
-    )
+    names = await database.read(lambda c: c.execute("SELECT name FROM migrations").fetchall())
     assert names == [("0001 notes",), ("0002 links",)]
     await database.close()
 
@@ -221,9 +212,7 @@ async def test_a_migration_that_fails_leaves_no_trace(tmp_path: Path) -> None:
         await Database.open(path, broken)
     assert caught.value.fault.reason is Reason.STORAGE_UNAVAILABLE
     database = await Database.open(path, SCHEMA)
-    tables = await database.read(
-        lambda c: c.execute("SELECT name FROM sqlite_schema").fetchall()
-    )
+    tables = await database.read(lambda c: c.execute("SELECT name FROM sqlite_schema").fetchall())
     assert ("more",) not in tables
     await database.close()
 

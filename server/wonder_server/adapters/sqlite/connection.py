@@ -48,9 +48,7 @@ def connect(path: Path, migrations: Sequence[tuple[str, str]]) -> sqlite3.Connec
     Errors: STORAGE_UNAVAILABLE with a sentence for the operator.
     """
     try:
-        connection = sqlite3.connect(
-            path, isolation_level=None, timeout=2.0, cached_statements=512
-        )
+        connection = sqlite3.connect(path, isolation_level=None, timeout=2.0, cached_statements=512)
     except sqlite3.Error as failure:
         raise _unopened(path, failure) from failure
     try:
@@ -66,20 +64,13 @@ def connect(path: Path, migrations: Sequence[tuple[str, str]]) -> sqlite3.Connec
     return connection
 
 
-def _migrate(
-    connection: sqlite3.Connection, name: str, migrations: Sequence[tuple[str, str]]
-) -> None:
-    connection.execute(
-        "BEGIN IMMEDIATE"
-    )  # Takes the exclusive lock, even when nothing is to do.
+def _migrate(connection: sqlite3.Connection, name: str, migrations: Sequence[tuple[str, str]]) -> None:
+    connection.execute("BEGIN IMMEDIATE")  # Takes the exclusive lock, even when nothing is to do.
     connection.execute(
         "CREATE TABLE IF NOT EXISTS migrations (position INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)"
     )
     connection.execute("COMMIT")
-    applied = [
-        row[0]
-        for row in connection.execute("SELECT name FROM migrations ORDER BY position")
-    ]
+    applied = [row[0] for row in connection.execute("SELECT name FROM migrations ORDER BY position")]
     known = [migration for migration, _ in migrations]
     if applied != known[: len(applied)]:
         raise unavailable(
@@ -98,9 +89,7 @@ def _migrate(
             raise
 
 
-def unavailable(
-    sentence: str, *, transient: bool = False, cause: BaseException | None = None
-) -> WonderError:
+def unavailable(sentence: str, *, transient: bool = False, cause: BaseException | None = None) -> WonderError:
     """STORAGE_UNAVAILABLE in these words."""
     fault = error(Reason.STORAGE_UNAVAILABLE, sentence, transient=transient)
     fault.__cause__ = cause
@@ -115,13 +104,9 @@ def storage_fault(failure: BaseException, *, always: bool = False) -> BaseExcept
     """
     code = _code(failure)
     if code in _BROKEN:
-        return unavailable(
-            "The data on disk is damaged; restore a backup.", cause=failure
-        )
+        return unavailable("The data on disk is damaged; restore a backup.", cause=failure)
     if code == sqlite3.SQLITE_FULL:
-        return unavailable(
-            "The disk is full; free some space.", transient=True, cause=failure
-        )
+        return unavailable("The disk is full; free some space.", transient=True, cause=failure)
     if always or code in _PASSING:
         return unavailable(
             "The data could not be written or read; try again.",
@@ -138,9 +123,7 @@ def _unopened(path: Path, failure: sqlite3.Error) -> WonderError:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         sentence = f"The store {path.name} is in use by another connection; stop the other server first."
     elif code in _BROKEN:
-        sentence = (
-            f"The store {path.name} is damaged or not a database; restore a backup."
-        )
+        sentence = f"The store {path.name} is damaged or not a database; restore a backup."
     else:
         sentence = f"The store {path.name} could not be opened: {failure}."
     return unavailable(sentence, cause=failure)
@@ -148,9 +131,5 @@ def _unopened(path: Path, failure: sqlite3.Error) -> WonderError:
 
 def _code(failure: BaseException) -> int | None:
     """The primary result code of a SQLite error; extended codes keep it in the low byte."""
-    extended = (
-        getattr(failure, "sqlite_errorcode", None)
-        if isinstance(failure, sqlite3.Error)
-        else None
-    )
+    extended = getattr(failure, "sqlite_errorcode", None) if isinstance(failure, sqlite3.Error) else None
     return None if extended is None else extended & 0xFF

@@ -68,9 +68,7 @@ class Database:
         self._commits = 0
 
     @classmethod
-    async def open(
-        cls, path: Path | str, migrations: Sequence[tuple[str, str]]
-    ) -> Database:
+    async def open(cls, path: Path | str, migrations: Sequence[tuple[str, str]]) -> Database:
         """Open or create the file and apply the migrations it has not seen.
 
         ``migrations`` are (name, SQL script) in order; each is applied once, in a transaction of its
@@ -122,9 +120,7 @@ class Database:
         if self._thread is not None:
             self._thread.join()
 
-    def _enqueue(
-        self, fn: Callable[[sqlite3.Connection], T], *, writes: bool
-    ) -> asyncio.Future[T]:
+    def _enqueue(self, fn: Callable[[sqlite3.Connection], T], *, writes: bool) -> asyncio.Future[T]:
         if self._closed:
             raise unavailable(f"The store {self.path.name} is closed.", transient=True)
         future: asyncio.Future[T] = self._loop.create_future()
@@ -133,9 +129,7 @@ class Database:
 
     # --- the writer thread --------------------------------------------------------------------
 
-    def _run(
-        self, migrations: tuple[tuple[str, str], ...], opened: asyncio.Future[None]
-    ) -> None:
+    def _run(self, migrations: tuple[tuple[str, str], ...], opened: asyncio.Future[None]) -> None:
         try:
             connection = connect(self.path, migrations)
         except BaseException as failure:  # noqa: BLE001 - goes to the caller
@@ -209,16 +203,12 @@ class Database:
         try:
             job.value = job.fn(connection)
             if connection.total_changes != before:
-                raise AssertionError(
-                    "A read changed the database: it must be given to write()."
-                )
+                raise AssertionError("A read changed the database: it must be given to write().")
         except BaseException as failure:  # noqa: BLE001 - goes to the caller
             job.error = storage_fault(failure)
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
-        with contextlib.suppress(
-            RuntimeError
-        ):  # The loop is closed: nobody waits any more.
+        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
@@ -227,9 +217,7 @@ def _deliver(batch: list[_Job]) -> None:
         _settle(job.future, job.value, job.error)
 
 
-def _settle(
-    future: asyncio.Future[Any], value: Any, failure: BaseException | None
-) -> None:
+def _settle(future: asyncio.Future[Any], value: Any, failure: BaseException | None) -> None:
     if future.done():  # The caller was cancelled.
         return
     if failure is None:
