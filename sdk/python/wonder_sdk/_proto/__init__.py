@@ -1,0 +1,2 @@
+# mypy: ignore-errors
+"""Generated from proto/ by tools/gen.py. Do not edit."""

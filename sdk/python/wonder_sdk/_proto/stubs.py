@@ -1,0 +1,511 @@
+"""Stubs of all services over grpc.aio channels, with betterproto2 messages."""
+
+# Generated from proto/ by tools/gen.py. Do not edit.
+
+from __future__ import annotations
+
+import grpc.aio
+
+from .wonder import v1
+
+
+class ConversationServiceStub:
+    """Conversations, and the agent loop that runs in them.
+
+    Paging, `request_id`, `etag` and `validate_only` are as LibraryService says.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.create_conversation: grpc.aio.UnaryUnaryMultiCallable[
+            v1.CreateConversationRequest, v1.CreateConversationResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ConversationService/CreateConversation",
+            v1.CreateConversationRequest.SerializeToString,
+            v1.CreateConversationResponse.FromString,
+        )
+        """Creates a conversation. ALREADY_EXISTS for an `external_ref` that is taken, PROJECT_NOT_FOUND,
+        AGENT_NOT_FOUND, FIELD_INVALID.
+        """
+        self.get_conversation: grpc.aio.UnaryUnaryMultiCallable[
+            v1.GetConversationRequest, v1.GetConversationResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ConversationService/GetConversation",
+            v1.GetConversationRequest.SerializeToString,
+            v1.GetConversationResponse.FromString,
+        )
+        """Reads a conversation, by id or by `external_ref`. CONVERSATION_NOT_FOUND."""
+        self.list_conversations: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListConversationsRequest, v1.ListConversationsResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ConversationService/ListConversations",
+            v1.ListConversationsRequest.SerializeToString,
+            v1.ListConversationsResponse.FromString,
+        )
+        """Lists conversations. PAGE_TOKEN_INVALID."""
+        self.update_conversation: grpc.aio.UnaryUnaryMultiCallable[
+            v1.UpdateConversationRequest, v1.UpdateConversationResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ConversationService/UpdateConversation",
+            v1.UpdateConversationRequest.SerializeToString,
+            v1.UpdateConversationResponse.FromString,
+        )
+        """Changes a conversation. CONVERSATION_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED."""
+        self.delete_conversation: grpc.aio.UnaryUnaryMultiCallable[
+            v1.DeleteConversationRequest, v1.DeleteConversationResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ConversationService/DeleteConversation",
+            v1.DeleteConversationRequest.SerializeToString,
+            v1.DeleteConversationResponse.FromString,
+        )
+        """Deletes a conversation with all its turns, messages, moves and events, and its branch; what
+        agents remember of it stays. Active turns are cancelled, attached streams end.
+        CONVERSATION_NOT_FOUND, ETAG_MISMATCH.
+        """
+        self.complete_conversation: grpc.aio.UnaryUnaryMultiCallable[
+            v1.CompleteConversationRequest, v1.CompleteConversationResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ConversationService/CompleteConversation",
+            v1.CompleteConversationRequest.SerializeToString,
+            v1.CompleteConversationResponse.FromString,
+        )
+        """Closes a conversation: it takes no messages until reopened. CONVERSATION_NOT_FOUND,
+        ETAG_MISMATCH, CONVERSATION_NOT_ACTIVE, RESOURCE_IN_USE while turns are active unless
+        `cancel_turns` is set.
+        """
+        self.reopen_conversation: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ReopenConversationRequest, v1.ReopenConversationResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ConversationService/ReopenConversation",
+            v1.ReopenConversationRequest.SerializeToString,
+            v1.ReopenConversationResponse.FromString,
+        )
+        """Opens a completed conversation again. CONVERSATION_NOT_FOUND, ETAG_MISMATCH; one that is open
+        stays as it is.
+        """
+        self.reset_conversation: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ResetConversationRequest, v1.ResetConversationResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ConversationService/ResetConversation",
+            v1.ResetConversationRequest.SerializeToString,
+            v1.ResetConversationResponse.FromString,
+        )
+        """Begins anew: agents no longer see what was before. The record stays. CONVERSATION_NOT_FOUND,
+        ETAG_MISMATCH, RESOURCE_IN_USE while turns are active.
+        """
+        self.add_participant: grpc.aio.UnaryUnaryMultiCallable[
+            v1.AddParticipantRequest, v1.AddParticipantResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ConversationService/AddParticipant",
+            v1.AddParticipantRequest.SerializeToString,
+            v1.AddParticipantResponse.FromString,
+        )
+        """Adds a user or an agent. One who takes part already stays as they are. CONVERSATION_NOT_FOUND,
+        AGENT_NOT_FOUND, CONVERSATION_NOT_ACTIVE, LIMIT_EXCEEDED.
+        """
+        self.remove_participant: grpc.aio.UnaryUnaryMultiCallable[
+            v1.RemoveParticipantRequest, v1.RemoveParticipantResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ConversationService/RemoveParticipant",
+            v1.RemoveParticipantRequest.SerializeToString,
+            v1.RemoveParticipantResponse.FromString,
+        )
+        """Removes a user or an agent, who from then on sees and hears nothing; an agent's active turns are
+        cancelled. One who does not take part is no error. CONVERSATION_NOT_FOUND.
+        """
+        self.converse: grpc.aio.StreamStreamMultiCallable[v1.ConverseRequest, v1.ConverseResponse] = (
+            channel.stream_stream(
+                "/wonder.v1.ConversationService/Converse",
+                v1.ConverseRequest.SerializeToString,
+                v1.ConverseResponse.FromString,
+            )
+        )
+        """One stream for a whole conversation: messages in, events and tokens out.
+
+        The client attaches first. The server answers with `attached`, then every event after the
+        client's cursor, then the text so far of messages that are being streamed, then what happens, as
+        it happens. Any number of clients may attach to one conversation; all see the same. A client
+        that goes away cancels nothing: it attaches again, with the sequence of the last event it has
+        seen, and misses nothing and sees nothing twice.
+
+        The stream goes on when the client half-closes it. It ends with the word `end`, after `detach`
+        or when the server drains; or with a status: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE,
+        NOT_ATTACHED, SLOW_READER, MALFORMED_REQUEST. What goes wrong with one `send` or `cancel` comes
+        as `refused`, and the stream lives on.
+        """
+        self.send_message: grpc.aio.UnaryUnaryMultiCallable[v1.SendMessageRequest, v1.SendMessageResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.ConversationService/SendMessage",
+                v1.SendMessageRequest.SerializeToString,
+                v1.SendMessageResponse.FromString,
+            )
+        )
+        """Sends a message and starts a turn; does not wait for the answer. CONVERSATION_NOT_FOUND,
+        CONVERSATION_NOT_ACTIVE, NO_AGENT, AGENT_NOT_FOUND, MESSAGE_NOT_FOUND, PAYLOAD_TOO_LARGE,
+        BUDGET_EXHAUSTED, LIMIT_EXCEEDED, SERVER_DRAINING.
+        """
+        self.subscribe: grpc.aio.UnaryStreamMultiCallable[v1.SubscribeRequest, v1.SubscribeResponse] = (
+            channel.unary_stream(
+                "/wonder.v1.ConversationService/Subscribe",
+                v1.SubscribeRequest.SerializeToString,
+                v1.SubscribeResponse.FromString,
+            )
+        )
+        """The outgoing half of Converse, for those who only watch. CONVERSATION_NOT_FOUND,
+        CURSOR_OUT_OF_RANGE, SLOW_READER.
+        """
+        self.call_agent: grpc.aio.UnaryUnaryMultiCallable[v1.CallAgentRequest, v1.CallAgentResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.ConversationService/CallAgent",
+                v1.CallAgentRequest.SerializeToString,
+                v1.CallAgentResponse.FromString,
+            )
+        )
+        """Calls an agent for one turn and waits for its output: the same that a workflow's node or another
+        agent does. A turn that fails is no error of the call: its `error` is in the answer.
+        AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, INPUT_INVALID, LIMIT_EXCEEDED, SERVER_DRAINING. If the
+        caller goes away the turn is cancelled, unless a `request_id` was given with which the caller
+        can ask again.
+        """
+        self.cancel_turn: grpc.aio.UnaryUnaryMultiCallable[v1.CancelTurnRequest, v1.CancelTurnResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.ConversationService/CancelTurn",
+                v1.CancelTurnRequest.SerializeToString,
+                v1.CancelTurnResponse.FromString,
+            )
+        )
+        """Cancels a turn: its model call, tools and delegated turns stop, and the record says so. Answers
+        when the turn is cancelled. TURN_NOT_FOUND, TURN_NOT_ACTIVE.
+        """
+        self.get_turn: grpc.aio.UnaryUnaryMultiCallable[v1.GetTurnRequest, v1.GetTurnResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.ConversationService/GetTurn",
+                v1.GetTurnRequest.SerializeToString,
+                v1.GetTurnResponse.FromString,
+            )
+        )
+        """Reads a turn. TURN_NOT_FOUND."""
+        self.list_turns: grpc.aio.UnaryUnaryMultiCallable[v1.ListTurnsRequest, v1.ListTurnsResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.ConversationService/ListTurns",
+                v1.ListTurnsRequest.SerializeToString,
+                v1.ListTurnsResponse.FromString,
+            )
+        )
+        """Lists turns of one conversation or of all. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        self.list_messages: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListMessagesRequest, v1.ListMessagesResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ConversationService/ListMessages",
+            v1.ListMessagesRequest.SerializeToString,
+            v1.ListMessagesResponse.FromString,
+        )
+        """Lists messages of one conversation or of all. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        self.list_moves: grpc.aio.UnaryUnaryMultiCallable[v1.ListMovesRequest, v1.ListMovesResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.ConversationService/ListMoves",
+                v1.ListMovesRequest.SerializeToString,
+                v1.ListMovesResponse.FromString,
+            )
+        )
+        """Lists moves of a turn, a conversation or all, with the models' raw answers.
+        CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """
+        self.list_events: grpc.aio.UnaryUnaryMultiCallable[v1.ListEventsRequest, v1.ListEventsResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.ConversationService/ListEvents",
+                v1.ListEventsRequest.SerializeToString,
+                v1.ListEventsResponse.FromString,
+            )
+        )
+        """Lists events of one conversation, oldest first, or of all, newest first. CONVERSATION_NOT_FOUND,
+        CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
+        """
+        self.preview_context: grpc.aio.UnaryUnaryMultiCallable[
+            v1.PreviewContextRequest, v1.PreviewContextResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ConversationService/PreviewContext",
+            v1.PreviewContextRequest.SerializeToString,
+            v1.PreviewContextResponse.FromString,
+        )
+        """Shows the request that would be sent to the model if this message were sent now, and where each
+        part of it comes from. Runs the context-assembly workflow; records nothing.
+        CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND, CONTEXT_ASSEMBLY_FAILED.
+        """
+        self.diff_branch: grpc.aio.UnaryUnaryMultiCallable[v1.DiffBranchRequest, v1.DiffBranchResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.ConversationService/DiffBranch",
+                v1.DiffBranchRequest.SerializeToString,
+                v1.DiffBranchResponse.FromString,
+            )
+        )
+        """Shows what a conversation has changed on its branch of a repository. CONVERSATION_NOT_FOUND,
+        FIELD_INVALID, SANDBOX_UNAVAILABLE.
+        """
+        self.merge_branch: grpc.aio.UnaryUnaryMultiCallable[v1.MergeBranchRequest, v1.MergeBranchResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.ConversationService/MergeBranch",
+                v1.MergeBranchRequest.SerializeToString,
+                v1.MergeBranchResponse.FromString,
+            )
+        )
+        """Merges a conversation's branch. Conflicts are no error: they are in the answer, and then nothing
+        was merged. CONVERSATION_NOT_FOUND, FIELD_INVALID, SANDBOX_UNAVAILABLE.
+        """
+
+
+class LibraryServiceStub:
+    """Libraries and their definitions; agents and projects; artifacts.
+
+    In all services of this package: `page_size` is 50 unless given and at most 500; lists begin
+    with the newest unless they say otherwise; `next_page_token` is empty on the last page. A
+    `request_id` (at most 128 bytes) makes a change idempotent: the same request sent again with it
+    gets the first answer, another request gets ERROR_REASON_REQUEST_ID_REUSED; it is remembered for
+    24 hours at least. An `etag` that is given and is no longer the resource's gets
+    ERROR_REASON_ETAG_MISMATCH; empty, the change is made whatever the resource says. With
+    `validate_only` everything is checked and answered as if it were done, and nothing is kept.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.create_library: grpc.aio.UnaryUnaryMultiCallable[
+            v1.CreateLibraryRequest, v1.CreateLibraryResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/CreateLibrary",
+            v1.CreateLibraryRequest.SerializeToString,
+            v1.CreateLibraryResponse.FromString,
+        )
+        """Creates an empty library. ALREADY_EXISTS, FIELD_INVALID."""
+        self.get_library: grpc.aio.UnaryUnaryMultiCallable[v1.GetLibraryRequest, v1.GetLibraryResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.LibraryService/GetLibrary",
+                v1.GetLibraryRequest.SerializeToString,
+                v1.GetLibraryResponse.FromString,
+            )
+        )
+        """Reads a library. LIBRARY_NOT_FOUND."""
+        self.list_libraries: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListLibrariesRequest, v1.ListLibrariesResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/ListLibraries",
+            v1.ListLibrariesRequest.SerializeToString,
+            v1.ListLibrariesResponse.FromString,
+        )
+        """Lists libraries by name. PAGE_TOKEN_INVALID."""
+        self.delete_library: grpc.aio.UnaryUnaryMultiCallable[
+            v1.DeleteLibraryRequest, v1.DeleteLibraryResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/DeleteLibrary",
+            v1.DeleteLibraryRequest.SerializeToString,
+            v1.DeleteLibraryResponse.FromString,
+        )
+        """Deletes a library. Turns and runs in progress keep the revisions they started with.
+        LIBRARY_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE.
+        """
+        self.put_definition: grpc.aio.UnaryUnaryMultiCallable[
+            v1.PutDefinitionRequest, v1.PutDefinitionResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/PutDefinition",
+            v1.PutDefinitionRequest.SerializeToString,
+            v1.PutDefinitionResponse.FromString,
+        )
+        """Saves a definition: a new one as revision 1, a changed one as the next revision, an unchanged
+        one not at all. LIBRARY_NOT_FOUND, DEFINITION_INVALID with each fault's place, ETAG_MISMATCH.
+        """
+        self.get_definition: grpc.aio.UnaryUnaryMultiCallable[
+            v1.GetDefinitionRequest, v1.GetDefinitionResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/GetDefinition",
+            v1.GetDefinitionRequest.SerializeToString,
+            v1.GetDefinitionResponse.FromString,
+        )
+        """Reads one revision of a definition. DEFINITION_NOT_FOUND."""
+        self.list_definitions: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListDefinitionsRequest, v1.ListDefinitionsResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/ListDefinitions",
+            v1.ListDefinitionsRequest.SerializeToString,
+            v1.ListDefinitionsResponse.FromString,
+        )
+        """Lists the newest revision of each definition, by library and name. LIBRARY_NOT_FOUND,
+        PAGE_TOKEN_INVALID.
+        """
+        self.list_revisions: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListRevisionsRequest, v1.ListRevisionsResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/ListRevisions",
+            v1.ListRevisionsRequest.SerializeToString,
+            v1.ListRevisionsResponse.FromString,
+        )
+        """Lists the revisions of one definition. DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        self.delete_definition: grpc.aio.UnaryUnaryMultiCallable[
+            v1.DeleteDefinitionRequest, v1.DeleteDefinitionResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/DeleteDefinition",
+            v1.DeleteDefinitionRequest.SerializeToString,
+            v1.DeleteDefinitionResponse.FromString,
+        )
+        """Deletes a definition with all its revisions. Turns and runs in progress keep what they started
+        with. DEFINITION_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE.
+        """
+        self.apply_definitions: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ApplyDefinitionsRequest, v1.ApplyDefinitionsResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/ApplyDefinitions",
+            v1.ApplyDefinitionsRequest.SerializeToString,
+            v1.ApplyDefinitionsResponse.FromString,
+        )
+        """Saves many definitions of one library at once, all or none, and says what changed. They may
+        refer to each other in any order. DEFINITION_INVALID with each fault's place, RESOURCE_IN_USE
+        when pruning.
+        """
+        self.export_definitions: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ExportDefinitionsRequest, v1.ExportDefinitionsResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/ExportDefinitions",
+            v1.ExportDefinitionsRequest.SerializeToString,
+            v1.ExportDefinitionsResponse.FromString,
+        )
+        """Gives the newest revision of each definition as it would stand in a file: without what the
+        server sets. LIBRARY_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """
+        self.create_agent: grpc.aio.UnaryUnaryMultiCallable[v1.CreateAgentRequest, v1.CreateAgentResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.LibraryService/CreateAgent",
+                v1.CreateAgentRequest.SerializeToString,
+                v1.CreateAgentResponse.FromString,
+            )
+        )
+        """Creates an agent, with no memories. ALREADY_EXISTS, DEFINITION_NOT_FOUND, DEFINITION_INVALID,
+        PROJECT_NOT_FOUND.
+        """
+        self.get_agent: grpc.aio.UnaryUnaryMultiCallable[v1.GetAgentRequest, v1.GetAgentResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.LibraryService/GetAgent",
+                v1.GetAgentRequest.SerializeToString,
+                v1.GetAgentResponse.FromString,
+            )
+        )
+        """Reads an agent. AGENT_NOT_FOUND."""
+        self.list_agents: grpc.aio.UnaryUnaryMultiCallable[v1.ListAgentsRequest, v1.ListAgentsResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.LibraryService/ListAgents",
+                v1.ListAgentsRequest.SerializeToString,
+                v1.ListAgentsResponse.FromString,
+            )
+        )
+        """Lists agents. PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        self.update_agent: grpc.aio.UnaryUnaryMultiCallable[v1.UpdateAgentRequest, v1.UpdateAgentResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.LibraryService/UpdateAgent",
+                v1.UpdateAgentRequest.SerializeToString,
+                v1.UpdateAgentResponse.FromString,
+            )
+        )
+        """Changes an agent; turns in progress are not affected. AGENT_NOT_FOUND, ETAG_MISMATCH,
+        FIELD_MASK_UNSUPPORTED.
+        """
+        self.delete_agent: grpc.aio.UnaryUnaryMultiCallable[v1.DeleteAgentRequest, v1.DeleteAgentResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.LibraryService/DeleteAgent",
+                v1.DeleteAgentRequest.SerializeToString,
+                v1.DeleteAgentResponse.FromString,
+            )
+        )
+        """Deletes an agent and all that it remembers. AGENT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE
+        while it takes part in an active turn.
+        """
+        self.create_project: grpc.aio.UnaryUnaryMultiCallable[
+            v1.CreateProjectRequest, v1.CreateProjectResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/CreateProject",
+            v1.CreateProjectRequest.SerializeToString,
+            v1.CreateProjectResponse.FromString,
+        )
+        """Creates a project. ALREADY_EXISTS, FIELD_INVALID."""
+        self.get_project: grpc.aio.UnaryUnaryMultiCallable[v1.GetProjectRequest, v1.GetProjectResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.LibraryService/GetProject",
+                v1.GetProjectRequest.SerializeToString,
+                v1.GetProjectResponse.FromString,
+            )
+        )
+        """Reads a project. PROJECT_NOT_FOUND."""
+        self.list_projects: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListProjectsRequest, v1.ListProjectsResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/ListProjects",
+            v1.ListProjectsRequest.SerializeToString,
+            v1.ListProjectsResponse.FromString,
+        )
+        """Lists projects. PAGE_TOKEN_INVALID."""
+        self.update_project: grpc.aio.UnaryUnaryMultiCallable[
+            v1.UpdateProjectRequest, v1.UpdateProjectResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/UpdateProject",
+            v1.UpdateProjectRequest.SerializeToString,
+            v1.UpdateProjectResponse.FromString,
+        )
+        """Changes a project. PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED."""
+        self.delete_project: grpc.aio.UnaryUnaryMultiCallable[
+            v1.DeleteProjectRequest, v1.DeleteProjectResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/DeleteProject",
+            v1.DeleteProjectRequest.SerializeToString,
+            v1.DeleteProjectResponse.FromString,
+        )
+        """Deletes a project and its artifacts. PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while
+        agents or conversations belong to it.
+        """
+        self.read_artifact: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ReadArtifactRequest, v1.ReadArtifactResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/ReadArtifact",
+            v1.ReadArtifactRequest.SerializeToString,
+            v1.ReadArtifactResponse.FromString,
+        )
+        """Reads an artifact. ARTIFACT_NOT_FOUND, PROJECT_NOT_FOUND."""
+        self.write_artifact: grpc.aio.UnaryUnaryMultiCallable[
+            v1.WriteArtifactRequest, v1.WriteArtifactResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/WriteArtifact",
+            v1.WriteArtifactRequest.SerializeToString,
+            v1.WriteArtifactResponse.FromString,
+        )
+        """Writes or deletes an artifact, as one commit. PROJECT_NOT_FOUND, ETAG_MISMATCH,
+        PAYLOAD_TOO_LARGE.
+        """
+        self.list_artifacts: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListArtifactsRequest, v1.ListArtifactsResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/ListArtifacts",
+            v1.ListArtifactsRequest.SerializeToString,
+            v1.ListArtifactsResponse.FromString,
+        )
+        """Lists artifacts by path. PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        self.search_artifacts: grpc.aio.UnaryUnaryMultiCallable[
+            v1.SearchArtifactsRequest, v1.SearchArtifactsResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/SearchArtifacts",
+            v1.SearchArtifactsRequest.SerializeToString,
+            v1.SearchArtifactsResponse.FromString,
+        )
+        """Finds lines and paths that contain words. PROJECT_NOT_FOUND."""
+        self.list_artifact_revisions: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListArtifactRevisionsRequest, v1.ListArtifactRevisionsResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/ListArtifactRevisions",
+            v1.ListArtifactRevisionsRequest.SerializeToString,
+            v1.ListArtifactRevisionsResponse.FromString,
+        )
+        """Lists the commits of a branch, or those that changed one artifact. PROJECT_NOT_FOUND,
+        ARTIFACT_NOT_FOUND.
+        """
+        self.merge_artifacts: grpc.aio.UnaryUnaryMultiCallable[
+            v1.MergeArtifactsRequest, v1.MergeArtifactsResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.LibraryService/MergeArtifacts",
+            v1.MergeArtifactsRequest.SerializeToString,
+            v1.MergeArtifactsResponse.FromString,
+        )
+        """Merges one branch of artifacts into another. Conflicts are no error: they are in the answer, and
+        then nothing was merged. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown branch.
+        """
