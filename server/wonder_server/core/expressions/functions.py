@@ -1,0 +1,380 @@
+"""The functions of expressions: CEL's own for JSON types, its usual string and list extensions, and
+a few that mappings need. Pure and metered; ``x.f(y)`` and ``f(x, y)`` are the same call.
+
+==============================================  ====================================================
+``size(x)``                                     characters of a text, items of a list, keys of a map
+``int(x) double(x) string(x) bool(x) dyn(x)``   conversions
+``type(x)``                                     ``type(x) == string``; also int double bool list map null_type
+``contains startsWith endsWith matches``        tests on texts; ``matches`` searches by RE2
+``lower upper lowerAscii upperAscii trim``      texts
+``replace(t, old, new) split(t, sep)``
+``substring(t, from[, to]) indexOf lastIndexOf``
+``truncate(t, n)``                              the first n characters, the last of them ``…`` if any were cut
+``join(list[, sep])``                           one text of a list of texts
+``flatten(list)``                               one level: items that are lists give way to their items
+``first(list) last(list) slice(list, a, b)``    ``first`` and ``last`` of an empty list are null
+``reverse distinct sort``                       lists
+``min max sum abs``                             of a list of numbers; ``abs`` of one number
+``keys(map) values(map)``                       lists
+``merge(map, map)``                             the second wins
+``get(map, key, default)``                      a member that may be missing
+``to_json(x) parse_json(text)``                 JSON as text, and back
+==============================================  ====================================================
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from wonder_server.core import patterns
+from wonder_server.core.expressions.faults import Mistake
+from wonder_server.core.expressions.values import (
+    Frame,
+    compare,
+    contains,
+    fitting,
+    is_number,
+    type_name,
+    whole,
+)
+
+PATTERN_COST = 2_000
+"""What compiling a regular expression costs, in units of the budget; a large one takes 1 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function and how many arguments it takes."""
+
+    run: Callable[..., Any]
+    least: int
+    most: int
+
+
+# --- what arguments must be ---------------------------------------------------------------------
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Mistake(f"it takes a text, not {type_name(value)}")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, (list, tuple)):
+        raise Mistake(f"it takes a list, not {type_name(value)}")
+    return list(value)
+
+
+def _map(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise Mistake(f"it takes a map, not {type_name(value)}")
+    return value
+
+
+def _position(value: Any, most: int) -> int:
+    position = whole(value)
+    if not 0 <= position <= most:
+        raise Mistake(f"the position {position} is outside 0 to {most}")
+    return position
+
+
+# --- conversions --------------------------------------------------------------------------------
+
+
+def _size(frame: Frame, value: Any) -> int:
+    if isinstance(value, (str, list, tuple, Mapping)):
+        return len(value)
+    raise Mistake(f"it takes a text, a list or a map, not {type_name(value)}")
+
+
+def _int(frame: Frame, value: Any) -> int:
+    if isinstance(value, str):
+        digits = value.removeprefix("-")
+        if digits.isascii() and digits.isdigit() and len(digits) <= 19:
+            return int(fitting(int(value)))
+    elif is_number(value):
+        return int(fitting(int(fitting(value))))
+    _unconvertible(value, "an integer")
+
+
+def _double(frame: Frame, value: Any) -> float:
+    if is_number(value):
+        return float(value)
+    if isinstance(value, str) and value.isascii() and "_" not in value:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if math.isfinite(number):
+            return number
+    _unconvertible(value, "a number")
+
+
+def _string(frame: Frame, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if is_number(value):
+        return str(value)
+    _unconvertible(value, "a text: use to_json()")
+
+
+def _bool(frame: Frame, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "True", "TRUE", "t", "1"):
+        return True
+    if value in ("false", "False", "FALSE", "f", "0"):
+        return False
+    _unconvertible(value, "true or false")
+
+
+def _unconvertible(value: Any, wanted: str) -> NoReturn:
+    what = f"the text '{value[:40]}'" if isinstance(value, str) else type_name(value)
+    raise Mistake(f"{what} cannot be made into {wanted}")
+
+
+# --- texts --------------------------------------------------------------------------------------
+
+
+def _matches(frame: Frame, text: Any, expression: Any) -> bool:
+    if _text(expression) not in frame.patterns:
+        frame.patterns.add(expression)
+        frame.spend(PATTERN_COST)
+    frame.spend(8 + (len(_text(text)) >> 3))
+    try:
+        return patterns.compiled(expression).found_in(text)
+    except patterns.PatternError as fault:
+        raise Mistake(str(fault)) from None
+
+
+def _contains(frame: Frame, whole: Any, part: Any) -> bool:
+    if not isinstance(whole, str):
+        return contains(frame, part, _list(whole))
+    frame.spend(len(whole) >> 5)
+    return _text(part) in whole
+
+
+def _on_text(change: Callable[[str], str]) -> Callable[[Frame, Any], str]:
+    def run(frame: Frame, text: Any) -> str:
+        frame.spend(len(_text(text)) >> 5)
+        return change(text)
+
+    return run
+
+
+def _ascii(change: Callable[[str], str]) -> Callable[[str], str]:
+    return lambda text: "".join(change(mark) if mark.isascii() else mark for mark in text)
+
+
+def _replace(frame: Frame, text: Any, old: Any, new: Any) -> str:
+    times = _text(text).count(_text(old)) if old else len(text) + 1
+    frame.spend((len(text) + times * len(_text(new))) >> 5)
+    return str(text.replace(old, new))
+
+
+def _split(frame: Frame, text: Any, separator: Any) -> list[str]:
+    if not _text(separator):
+        frame.spend(len(_text(text)))
+        return list(text)
+    frame.spend(_text(text).count(separator) + (len(text) >> 5))
+    return list(text.split(separator))
+
+
+def _substring(frame: Frame, text: Any, start: Any, end: Any = None) -> str:
+    stop = len(_text(text)) if end is None else _position(end, len(text))
+    frame.spend(len(text) >> 5)
+    return str(text[_position(start, stop) : stop])
+
+
+def _index_of(frame: Frame, text: Any, part: Any) -> int:
+    frame.spend(len(_text(text)) >> 5)
+    return int(text.find(_text(part)))
+
+
+def _last_index_of(frame: Frame, text: Any, part: Any) -> int:
+    frame.spend(len(_text(text)) >> 5)
+    return int(text.rfind(_text(part)))
+
+
+def _truncate(frame: Frame, text: Any, most: Any) -> str:
+    limit = _position(most, 1 << 31)
+    if len(_text(text)) <= limit:
+        return str(text)
+    frame.spend(limit >> 5)
+    return text[: limit - 1] + "…" if limit else ""
+
+
+# --- lists and maps -----------------------------------------------------------------------------
+
+
+def _join(frame: Frame, items: Any, separator: Any = "") -> str:
+    texts = [_text(item) for item in _list(items)]
+    frame.spend(len(texts) + ((sum(map(len, texts)) + len(texts) * len(_text(separator))) >> 5))
+    return str(separator.join(texts))
+
+
+def _flatten(frame: Frame, items: Any) -> list[Any]:
+    flat: list[Any] = []
+    for item in _list(items):
+        part = item if isinstance(item, (list, tuple)) else (item,)
+        frame.spend(1 + len(part))
+        flat.extend(part)
+    return flat
+
+
+def _slice(frame: Frame, items: Any, start: Any, end: Any) -> list[Any]:
+    stop = _position(end, len(_list(items)))
+    frame.spend(stop)
+    return list(items[_position(start, stop) : stop])
+
+
+def _reverse(frame: Frame, items: Any) -> list[Any]:
+    frame.spend(len(_list(items)))
+    return _list(items)[::-1]
+
+
+def _distinct(frame: Frame, items: Any) -> list[Any]:
+    kept: list[Any] = []
+    seen: set[tuple[str, Any]] = set()
+    frame.spend(len(_list(items)))
+    for item in items:
+        if isinstance(item, (list, tuple, Mapping)):
+            if not contains(frame, item, kept):
+                kept.append(item)
+            continue
+        key = ("number" if is_number(item) else type_name(item), item)
+        if key not in seen:
+            seen.add(key)
+            kept.append(item)
+    return kept
+
+
+def _sort(frame: Frame, items: Any) -> list[Any]:
+    values = _list(items)
+    frame.spend(2 * len(values))
+    for left, right in itertools.pairwise(values):
+        compare("<", left, right)
+    return sorted(values)
+
+
+def _chosen(symbol: str) -> Callable[[Frame, Any], Any]:
+    def run(frame: Frame, items: Any) -> Any:
+        values = _list(items)
+        frame.spend(len(values))
+        if not values:
+            raise Mistake("the list is empty")
+        best = values[0]
+        for value in values[1:]:
+            if compare(symbol, value, best):
+                best = value
+        return best
+
+    return run
+
+
+def _sum(frame: Frame, items: Any) -> int | float:
+    total: int | float = 0
+    frame.spend(len(_list(items)))
+    for item in items:
+        if not is_number(item):
+            raise Mistake(f"it adds numbers, not {type_name(item)}")
+        total = fitting(total + item)
+    return total
+
+
+def _abs(frame: Frame, value: Any) -> int | float:
+    if not is_number(value):
+        raise Mistake(f"it takes a number, not {type_name(value)}")
+    return fitting(abs(value))
+
+
+def _listed(frame: Frame, items: Any) -> list[Any]:
+    frame.spend(len(items))
+    return list(items)
+
+
+def _merge(frame: Frame, first: Any, second: Any) -> dict[str, Any]:
+    frame.spend(len(_map(first)) + len(_map(second)))
+    return {**first, **second}
+
+
+def _get(frame: Frame, source: Any, key: Any, default: Any) -> Any:
+    return _map(source).get(_text(key), default)
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+def _to_json(frame: Frame, value: Any) -> str:
+    frame.spend_on(value)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    frame.spend(len(text) >> 5)
+    return text
+
+
+def _parse_json(frame: Frame, text: Any) -> Any:
+    frame.spend(len(_text(text)) >> 3)
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+        frame.spend_on(value)
+    except (ValueError, RecursionError):
+        raise Mistake("the text is not valid JSON") from None
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "size": Function(_size, 1, 1),
+    "int": Function(_int, 1, 1),
+    "double": Function(_double, 1, 1),
+    "string": Function(_string, 1, 1),
+    "bool": Function(_bool, 1, 1),
+    "dyn": Function(lambda frame, value: value, 1, 1),
+    "type": Function(lambda frame, value: type_name(value), 1, 1),
+    "contains": Function(_contains, 2, 2),
+    "startsWith": Function(lambda frame, text, part: _text(text).startswith(_text(part)), 2, 2),
+    "endsWith": Function(lambda frame, text, part: _text(text).endswith(_text(part)), 2, 2),
+    "matches": Function(_matches, 2, 2),
+    "lower": Function(_on_text(str.lower), 1, 1),
+    "upper": Function(_on_text(str.upper), 1, 1),
+    "lowerAscii": Function(_on_text(_ascii(str.lower)), 1, 1),
+    "upperAscii": Function(_on_text(_ascii(str.upper)), 1, 1),
+    "trim": Function(_on_text(str.strip), 1, 1),
+    "replace": Function(_replace, 3, 3),
+    "split": Function(_split, 2, 2),
+    "substring": Function(_substring, 2, 3),
+    "indexOf": Function(_index_of, 2, 2),
+    "lastIndexOf": Function(_last_index_of, 2, 2),
+    "truncate": Function(_truncate, 2, 2),
+    "join": Function(_join, 1, 2),
+    "flatten": Function(_flatten, 1, 1),
+    "first": Function(lambda frame, items: _list(items)[0] if items else None, 1, 1),
+    "last": Function(lambda frame, items: _list(items)[-1] if items else None, 1, 1),
+    "slice": Function(_slice, 3, 3),
+    "reverse": Function(_reverse, 1, 1),
+    "distinct": Function(_distinct, 1, 1),
+    "sort": Function(_sort, 1, 1),
+    "min": Function(_chosen("<"), 1, 1),
+    "max": Function(_chosen(">"), 1, 1),
+    "sum": Function(_sum, 1, 1),
+    "abs": Function(_abs, 1, 1),
+    "keys": Function(lambda frame, source: _listed(frame, _map(source).keys()), 1, 1),
+    "values": Function(lambda frame, source: _listed(frame, _map(source).values()), 1, 1),
+    "merge": Function(_merge, 2, 2),
+    "get": Function(_get, 3, 3),
+    "to_json": Function(_to_json, 1, 1),
+    "parse_json": Function(_parse_json, 1, 1),
+}

@@ -1,0 +1,244 @@
+"""The interpreter of tasks: linear steps over an in-memory context (document 5, features H1, H2).
+
+The theory. A task is a list of steps, a step is one action with data mapped in and out, and the context
+is ``{input, state, output}``. `TaskState` says where a task stands. Whoever runs it alternates:
+
+    decide(task, state)            what to do now
+    record(task, state, outcome)   what follows from a step's result
+
+==============  ============================================================================
+decision        means
+==============  ============================================================================
+Skip            the step's condition is false: go on with the state it carries
+Run             carry out the action with this input, then `record` its outcome
+Proceed         the step is over (or failed and says ``continue``): go on with the state it carries
+RetryTask       from step 0 with a fresh context: wait ``delay_ms``, go on with the state it carries
+Done            the task's output
+Failed          why the task has none
+==============  ============================================================================
+
+A step fails when its action fails, when one of its expressions does, or when its result is no payload.
+Then its ``on_failure`` decides: ``abort`` fails the task; ``retry`` starts it over while
+``retry.max_attempts`` allows, and else fails it; ``continue`` goes on as if the step had not been. An
+output that does not match the task's schema is a wrong output like any other: the task is retried while
+it may be, then fails.
+
+These retries are about wrong outputs and visible here. Infrastructure errors were retried before, by
+the executor, and are not seen here unless nothing helped.
+
+Pure, and never raises: same task, state and outcome, same decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, assert_never
+
+from wonder_server.core import expressions, payloads, schemas
+from wonder_server.core.definitions.specs import Action, OnFailure, PinnedTask, Step
+from wonder_server.core.errors import Fault, Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskState:
+    """Where a task stands: its context, the next step, and which attempt this is (from 1)."""
+
+    input: Mapping[str, Any]
+    state: Mapping[str, Any] = field(default_factory=dict)
+    output: Mapping[str, Any] = field(default_factory=dict)
+    position: int = 0
+    attempt: int = 1
+
+    def scope(self) -> dict[str, Any]:
+        """What expressions see."""
+        return {"input": self.input, "state": self.state, "output": self.output}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """The step's condition does not hold."""
+
+    state: TaskState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Carry out ``action`` for ``step``, which is the task's step number ``position``.
+
+    ``input`` is the action's config with the step's input over it."""
+
+    step: Step
+    position: int
+    action: Action
+    input: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proceed:
+    """The step is over. ``fault`` is set if it failed and its task goes on all the same."""
+
+    state: TaskState
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryTask:
+    """Start over with ``state``, after ``delay_ms``, because of ``fault``."""
+
+    state: TaskState
+    fault: Fault
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The task's output."""
+
+    output: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """Why the task has no output."""
+
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeeded:
+    """An action's result, fed back to `record`; a failed action's outcome is its `Fault`."""
+
+    result: Any
+
+
+Outcome = Succeeded | Fault
+AfterFailure = Proceed | RetryTask | Failed
+Decision = Skip | Run | Done | AfterFailure
+
+
+def begin(task: PinnedTask, input: Mapping[str, Any]) -> TaskState | Failed:
+    """The state before the first step, or why the input is refused (INPUT_INVALID)."""
+    problems = schemas.validate(task.spec.input_schema, input, name="input")
+    if problems:
+        message = f"The input does not match the task's schema: {'; '.join(problems[:5])}"
+        return Failed(fault=_fault(task, Reason.INPUT_INVALID, message, field="input"))
+    return TaskState(input=input)
+
+
+def decide(task: PinnedTask, state: TaskState) -> Decision:
+    """What to do now."""
+    if state.position >= len(task.spec.steps):
+        return _finish(task, state)
+    step = task.spec.steps[state.position]
+    if step.action is None:
+        message = f"step '{step.id}' has no action: '{step.action_id}' was not resolved"
+        return Failed(fault=_fault(task, Reason.INTERNAL, message, step=step))
+    scope = state.scope()
+    if step.condition:
+        holds = _evaluated(task, state, "condition", step.condition, scope)
+        if isinstance(holds, Fault):
+            return _after_failure(task, state, step, holds)
+        if holds.result is not True:
+            if holds.result is not False:
+                fault = _expression_fault(task, state, "condition", "a condition must be true or false")
+                return _after_failure(task, state, step, fault)
+            return Skip(state=_next(state))
+    action_input = dict(step.action.config)
+    for target, source in step.input_mapping.items():
+        value = _evaluated(task, state, f"input_mapping.{target}", source, scope)
+        if isinstance(value, Fault):
+            return _after_failure(task, state, step, value)
+        action_input = expressions.assign(action_input, target, value.result)
+    return Run(step=step, position=state.position, action=step.action, input=action_input)
+
+
+def record(task: PinnedTask, state: TaskState, outcome: Outcome) -> AfterFailure:
+    """What follows from the outcome of the step that `decide` said to run."""
+    step = task.spec.steps[state.position]
+    match outcome:
+        case Fault():
+            return _after_failure(task, state, step, _named(task, outcome, step))
+        case Succeeded(result=result):
+            wrong = payloads.check(result, field=f"steps[{state.position}].result")
+            if wrong is not None:
+                return _after_failure(task, state, step, _named(task, wrong, step))
+            return _mapped(task, state, step, result)
+        case _:
+            assert_never(outcome)
+
+
+def _mapped(task: PinnedTask, state: TaskState, step: Step, result: Any) -> AfterFailure:
+    """The step's output mapping; every expression sees the context as it was before the step."""
+    seen = {**state.scope(), "result": result}
+    scope = state.scope()
+    for target, source in step.output_mapping.items():
+        value = _evaluated(task, state, f"output_mapping.{target}", source, seen)
+        if isinstance(value, Fault):
+            return _after_failure(task, state, step, value)
+        scope = expressions.assign(scope, target, value.result)
+    return Proceed(state=replace(_next(state), state=scope["state"], output=scope["output"]))
+
+
+def _finish(task: PinnedTask, state: TaskState) -> Decision:
+    output = dict(state.output)
+    wrong = payloads.check(output, field="output")
+    if wrong is not None:
+        return _start_over(task, state, _named(task, wrong))
+    problems = schemas.validate(task.spec.output_schema, output, name="output")
+    if problems:
+        message = f"The output does not match the task's schema: {'; '.join(problems[:5])}"
+        return _start_over(task, state, _fault(task, Reason.TASK_FAILED, message, field="output"))
+    return Done(output=output)
+
+
+def _after_failure(task: PinnedTask, state: TaskState, step: Step, fault: Fault) -> AfterFailure:
+    match step.on_failure:
+        case OnFailure.ABORT:
+            return Failed(fault=fault)
+        case OnFailure.RETRY:
+            return _start_over(task, state, fault)
+        case OnFailure.CONTINUE:
+            return Proceed(state=_next(state), fault=fault)
+        case _:
+            assert_never(step.on_failure)
+
+
+def _start_over(task: PinnedTask, state: TaskState, fault: Fault) -> RetryTask | Failed:
+    retry = task.spec.retry
+    if state.attempt >= retry.max_attempts:
+        return Failed(fault=fault)
+    fresh = TaskState(input=state.input, attempt=state.attempt + 1)
+    return RetryTask(state=fresh, fault=fault, delay_ms=retry.backoff_ms * 2 ** (state.attempt - 1))
+
+
+def _next(state: TaskState) -> TaskState:
+    return replace(state, position=state.position + 1)
+
+
+def _evaluated(
+    task: PinnedTask, state: TaskState, place: str, source: str, scope: Mapping[str, Any]
+) -> Outcome:
+    try:
+        return Succeeded(result=expressions.evaluate(source, scope))
+    except expressions.ExpressionError as error:
+        return _expression_fault(task, state, place, str(error))
+
+
+def _expression_fault(task: PinnedTask, state: TaskState, place: str, problem: str) -> Fault:
+    step = task.spec.steps[state.position]
+    message = f"step '{step.id}', {place}: {problem}"
+    field = f"steps[{state.position}].{place}"
+    return _fault(task, Reason.EXPRESSION_FAILED, message, step=step, field=field)
+
+
+def _fault(
+    task: PinnedTask, reason: Reason, message: str, *, step: Step | None = None, field: str = ""
+) -> Fault:
+    return _named(task, Fault(reason=reason, message=message, field=field), step)
+
+
+def _named(task: PinnedTask, fault: Fault, step: Step | None = None) -> Fault:
+    """The fault, saying in which task and step it happened."""
+    place = {"task": str(task.pin)} | ({"step": step.id} if step is not None else {})
+    return replace(fault, metadata={**place, **fault.metadata})
