@@ -161,6 +161,7 @@ class Node:
     input_mapping: dict[str, str] = field(default_factory=dict)
     output_mapping: dict[str, str] = field(default_factory=dict)
     timeout_ms: int = 0
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +177,8 @@ class Transition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workflow:
     """A graph of nodes. A node without outgoing transitions ends the run; the run's output is
-    ``output`` of its context, or what ``output_mapping`` (field -> CEL) makes of it."""
+    ``output`` of its context, or what ``output_mapping`` (field -> CEL) makes of it. An empty
+    ``initial_node_id`` means the first node; a pinned workflow always names it."""
 
     nodes: tuple[Node, ...]
     transitions: tuple[Transition, ...] = ()
@@ -251,6 +253,8 @@ class PinnedAgent:
     name: str
     project_ids: tuple[str, ...]
     persona: Persona
+    persona_ref: str = ""
+    """``library/name@revision``, or empty for an inline persona."""
     profile: PinnedProfile
     tools: tuple[PinnedTool, ...] = ()
     assembly: PinnedWorkflow

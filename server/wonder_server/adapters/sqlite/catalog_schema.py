@@ -1,0 +1,70 @@
+"""The schema of catalog.db, as migrations. A migration that has been released never changes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MIGRATIONS: Final = (
+    (
+        "0001 catalog",
+        """
+        CREATE TABLE libraries (
+            id      TEXT PRIMARY KEY,
+            name    TEXT NOT NULL UNIQUE,
+            version INTEGER NOT NULL,
+            body    TEXT NOT NULL
+        ) WITHOUT ROWID;
+
+        -- One row a definition: which revision is the newest, and what lists filter by.
+        CREATE TABLE definitions (
+            id         TEXT PRIMARY KEY,
+            library_id TEXT NOT NULL REFERENCES libraries (id),
+            library    TEXT NOT NULL,
+            name       TEXT NOT NULL,
+            kind       TEXT NOT NULL,
+            labels     TEXT NOT NULL,
+            version    INTEGER NOT NULL,
+            UNIQUE (library_id, name)
+        ) WITHOUT ROWID;
+        CREATE UNIQUE INDEX definitions_by_name ON definitions (library, name);
+
+        -- Written once, never updated.
+        CREATE TABLE revisions (
+            definition_id TEXT NOT NULL REFERENCES definitions (id) ON DELETE CASCADE,
+            revision      INTEGER NOT NULL,
+            body          TEXT NOT NULL,
+            PRIMARY KEY (definition_id, revision)
+        ) WITHOUT ROWID;
+        CREATE TRIGGER revisions_never_change BEFORE UPDATE ON revisions
+            BEGIN SELECT RAISE(ABORT, 'a revision never changes'); END;
+
+        CREATE TABLE agents (
+            id      TEXT PRIMARY KEY,
+            name    TEXT NOT NULL UNIQUE,
+            version INTEGER NOT NULL,
+            body    TEXT NOT NULL
+        ) WITHOUT ROWID;
+        CREATE TABLE agent_projects (
+            project_id TEXT NOT NULL REFERENCES projects (id),
+            agent_id   TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+            PRIMARY KEY (project_id, agent_id)
+        ) WITHOUT ROWID;
+        CREATE INDEX agent_projects_by_agent ON agent_projects (agent_id);
+
+        CREATE TABLE projects (
+            id      TEXT PRIMARY KEY,
+            name    TEXT NOT NULL UNIQUE,
+            version INTEGER NOT NULL,
+            body    TEXT NOT NULL
+        ) WITHOUT ROWID;
+
+        CREATE TABLE answers (
+            request_id  TEXT PRIMARY KEY,
+            fingerprint TEXT NOT NULL,
+            result      TEXT NOT NULL,
+            created_ms  INTEGER NOT NULL
+        ) WITHOUT ROWID;
+        CREATE INDEX answers_by_age ON answers (created_ms);
+        """,
+    ),
+)

@@ -1,0 +1,309 @@
+"""What is refused when a definition is saved (feature A6).
+
+`check_spec` judges one definition in its surroundings and returns every fault at once, each with its
+place. It never raises, asks nobody but the given `Surroundings`, and knows no storage.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from wonder_server.core.definitions.faults import Faults, join
+from wonder_server.core.definitions.graph import check_graph
+from wonder_server.core.definitions.parse import canonical, to_json
+from wonder_server.core.definitions.specs import (
+    Action,
+    ModelProfile,
+    Node,
+    Persona,
+    Retry,
+    Spec,
+    Step,
+    Task,
+    Tool,
+    Workflow,
+)
+from wonder_server.core.definitions.surroundings import Surroundings, check_references
+from wonder_server.core.errors import Fault
+from wonder_server.core.expressions import check as check_expression
+from wonder_server.core.schemas import check_schema
+
+MAX_SPEC_BYTES = 1 << 20
+MAX_TEXT_CHARACTERS = 65_536
+MAX_NODES = 500
+MAX_TRANSITIONS = 2_000
+MAX_STEPS = 100
+MAX_TOOLS = 128
+MAX_INSTRUCTIONS = 100
+MAX_MAPPING_ENTRIES = 100
+MAX_RECENT_TURNS = 200
+MAX_ATTEMPTS = 10
+MAX_TIMEOUT_MS = 24 * 3600 * 1000
+
+TARGET_TYPES = ("task", "workflow", "agent")
+INVOCATION_MODES = ("delegate", "loop_in")
+FORMATS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+PROVIDERS_WITHOUT_MODEL = ("auto", "offline")
+FORBIDDEN_PARAMETERS = ("api_base", "base_url", "api_key", "stream")
+"""Where requests go, with whose key and whether they stream is the operator's and the platform's."""
+
+CONTEXT = ("input", "state", "output")
+RESULT_CONTEXT = (*CONTEXT, "result")
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
+_NODE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
+_PROVIDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
+
+
+def check_spec(spec: Spec, library: str, surroundings: Surroundings) -> tuple[Fault, ...]:
+    """Every fault of ``spec``, as a definition of ``library``; empty if it may be saved."""
+    check = _Check(library, surroundings)
+    if len(canonical(to_json(spec))) > MAX_SPEC_BYTES:
+        check.refuse("", f"The definition is larger than {MAX_SPEC_BYTES} bytes.")
+        return check.found()
+    match spec:
+        case Persona():
+            check.persona(spec)
+        case Tool():
+            check.tool(spec)
+        case ModelProfile():
+            check.model_profile(spec)
+        case Action():
+            check.action(spec, "")
+        case Task():
+            check.task(spec)
+        case Workflow():
+            check.workflow(spec)
+    check_references(spec, library, surroundings, check)
+    return check.found()
+
+
+class _Check(Faults):
+    """One run over one definition."""
+
+    def __init__(self, library: str, surroundings: Surroundings) -> None:
+        super().__init__()
+        self._library = library
+        self._around = surroundings
+
+    # --- one method a kind --------------------------------------------------------------------
+
+    def persona(self, persona: Persona) -> None:
+        self.text("system_prompt", persona.system_prompt)
+        self.count("instructions", persona.instructions, MAX_INSTRUCTIONS)
+        for index, instruction in enumerate(persona.instructions):
+            self.text(f"instructions[{index}]", instruction)
+        self.number("recent_turns_limit", persona.recent_turns_limit, 0, MAX_RECENT_TURNS)
+        self.tools(persona)
+        limits = persona.constraints
+        self.number("constraints.max_moves_per_turn", limits.max_moves_per_turn, 0, 1_000)
+        for name in ("max_tokens_per_turn", "max_cost_micros_per_turn"):
+            self.number(f"constraints.{name}", getattr(limits, name), 0, 2**53)
+        self.number("constraints.max_turn_ms", limits.max_turn_ms, 0, MAX_TIMEOUT_MS)
+        for index, kind in enumerate(limits.allowed_actions):
+            self.allowed_action(f"constraints.allowed_actions[{index}]", kind)
+
+    def tools(self, persona: Persona) -> None:
+        self.count("tool_ids", persona.tool_ids, MAX_TOOLS)
+        seen: dict[str, str] = {}
+        for index, reference in enumerate(persona.tool_ids):
+            found = self._around.find(reference, self._library)
+            if found is None or not isinstance(found.spec, Tool):
+                continue  # `check_references` says so.
+            name = found.spec.name
+            if name in seen:
+                self.refuse(
+                    f"tool_ids[{index}]",
+                    f"The tools '{seen[name]}' and '{reference}' have the same name, '{name}': "
+                    "the model could not tell them apart.",
+                )
+            seen.setdefault(name, reference)
+
+    def tool(self, tool: Tool) -> None:
+        if not _TOOL_NAME.match(tool.name):
+            self.refuse(
+                "name", "A tool's name is 1 to 64 letters, digits, '_' or '-': providers take no other."
+            )
+        self.text("description", tool.description)
+        self.schema("input_schema", tool.input_schema)
+        if tool.input_schema.get("type", "object") != "object":
+            self.refuse(
+                "input_schema.type", "A model calls a tool with an object: the type must be 'object'."
+            )
+        self.choice("target_type", tool.target_type, TARGET_TYPES)
+        self.choice("invocation_mode", tool.invocation_mode, INVOCATION_MODES)
+        if not tool.target_id:
+            self.refuse("target_id", "Say what the tool runs: a task, a workflow or an agent.")
+        if tool.target_type != "agent" and tool.invocation_mode != "delegate":
+            self.refuse("invocation_mode", "Only an agent can be looped in.")
+        self.inputs("input_mapping", tool.input_mapping, ("input",))
+        self.retry("retry", tool.retry)
+
+    def model_profile(self, profile: ModelProfile) -> None:
+        if not _PROVIDER.match(profile.provider):
+            self.refuse("provider", "Name a provider: 'auto', 'offline', 'openai', 'anthropic', 'gemini', …")
+        if not profile.model and profile.provider not in PROVIDERS_WITHOUT_MODEL:
+            self.refuse("model", f"Name the model of '{profile.provider}' to use.")
+        self.choice("format", profile.format, ("", *FORMATS))
+        for name in FORBIDDEN_PARAMETERS:
+            if name in profile.parameters:
+                self.refuse(join("parameters", name), f"'{name}' is set by the server, not by a definition.")
+        for name in ("timeout_ms", "first_token_timeout_ms", "chunk_timeout_ms"):
+            self.number(name, getattr(profile, name), 1, MAX_TIMEOUT_MS)
+        self.number("max_attempts", profile.max_attempts, 1, MAX_ATTEMPTS)
+        self.number("context_window_tokens", profile.context_window_tokens, 0, 100_000_000)
+
+    def action(self, action: Action, path: str) -> None:
+        if not self.action_kind(join(path, "kind"), action.kind):
+            return
+        self.number(join(path, "timeout_ms"), action.timeout_ms, 1, MAX_TIMEOUT_MS)
+        self.number(join(path, "max_attempts"), action.max_attempts, 1, MAX_ATTEMPTS)
+        self.number(join(path, "backoff_ms"), action.backoff_ms, 0, MAX_TIMEOUT_MS)
+        self.known_inputs(join(path, "config"), action, action.config)
+
+    def task(self, task: Task) -> None:
+        self.schema("input_schema", task.input_schema)
+        self.schema("output_schema", task.output_schema)
+        self.retry("retry", task.retry)
+        self.count("steps", task.steps, MAX_STEPS, least=1)
+        self.unique("steps", [step.id for step in task.steps])
+        for index, step in enumerate(task.steps):
+            self.step(step, f"steps[{index}]")
+
+    def step(self, step: Step, path: str) -> None:
+        if (step.action is None) == (step.action_id == ""):
+            self.refuse(f"{path}.action", "A step runs one action: set either action_id or action.")
+        if step.action is not None:
+            self.action(step.action, f"{path}.action")
+        self.expression(f"{path}.condition", step.condition, CONTEXT)
+        self.inputs(f"{path}.input_mapping", step.input_mapping, CONTEXT)
+        self.outputs(f"{path}.output_mapping", step.output_mapping)
+        self.action_inputs(step, path)
+
+    def action_inputs(self, step: Step, path: str) -> None:
+        """Inputs that the step's action does not know, and required ones that nothing sets."""
+        action = step.action
+        if step.action_id:
+            found = self._around.find(step.action_id, self._library)
+            action = found.spec if found is not None and isinstance(found.spec, Action) else None
+        if action is None or action.kind not in self._around.actions:
+            return
+        self.known_inputs(f"{path}.input_mapping", action, step.input_mapping)
+        for name in self._around.actions[action.kind].get("required", ()):
+            if name not in step.input_mapping and name not in action.config:
+                self.refuse(
+                    f"{path}.input_mapping", f"'{action.kind}' needs '{name}': map it, or set it in config."
+                )
+
+    def known_inputs(self, path: str, action: Action, names: Collection[str]) -> None:
+        schema = self._around.actions[action.kind]
+        known = schema.get("properties")
+        if not isinstance(known, Mapping) or schema.get("additionalProperties") is not False:
+            return
+        for name in sorted(set(names) - set(known)):
+            takes = ", ".join(sorted(known)) or "nothing"
+            self.refuse(join(path, name), f"'{action.kind}' takes no '{name}'; it takes: {takes}.")
+
+    def workflow(self, workflow: Workflow) -> None:
+        self.schema("input_schema", workflow.input_schema)
+        self.schema("output_schema", workflow.output_schema)
+        self.number("timeout_ms", workflow.timeout_ms, 0, MAX_TIMEOUT_MS)
+        self.inputs("output_mapping", workflow.output_mapping, CONTEXT)
+        self.count("nodes", workflow.nodes, MAX_NODES, least=1)
+        self.count("transitions", workflow.transitions, MAX_TRANSITIONS)
+        self.unique("nodes", [node.id for node in workflow.nodes])
+        for index, node in enumerate(workflow.nodes):
+            self.node(node, f"nodes[{index}]")
+        for index, transition in enumerate(workflow.transitions):
+            self.expression(f"transitions[{index}].condition", transition.condition, CONTEXT)
+        if workflow.nodes:
+            check_graph(workflow, self)
+
+    def node(self, node: Node, path: str) -> None:
+        if (node.task_id == "") == (node.workflow_id == ""):
+            self.refuse(path, "A node runs one thing: set either task_id or workflow_id.")
+        self.inputs(f"{path}.input_mapping", node.input_mapping, CONTEXT)
+        self.outputs(f"{path}.output_mapping", node.output_mapping)
+        self.number(f"{path}.timeout_ms", node.timeout_ms, 0, MAX_TIMEOUT_MS)
+
+    # --- small rules ------------------------------------------------------------------------------
+
+    def action_kind(self, path: str, kind: str) -> bool:
+        if kind in self._around.actions:
+            return True
+        self.refuse(
+            path, f"There is no action kind '{kind}'; there are: {', '.join(sorted(self._around.actions))}."
+        )
+        return False
+
+    def allowed_action(self, path: str, pattern: str) -> None:
+        """A kind, or a family of kinds: ``memory.*``."""
+        family = pattern.removesuffix("*")
+        if family == pattern or not any(kind.startswith(family) for kind in self._around.actions):
+            self.action_kind(path, pattern)
+
+    def text(self, path: str, text: str) -> None:
+        if not text.strip():
+            self.refuse(path, f"{path} must not be empty.")
+        elif len(text) > MAX_TEXT_CHARACTERS:
+            self.refuse(path, f"{path} is longer than {MAX_TEXT_CHARACTERS} characters.")
+
+    def number(self, path: str, value: int, least: int, most: int) -> None:
+        if not least <= value <= most:
+            self.refuse(path, f"{path} must be from {least} to {most}, not {value}.")
+
+    def count(self, path: str, items: Collection[Any], most: int, *, least: int = 0) -> None:
+        if len(items) < least:
+            self.refuse(path, f"{path} needs at least {least}.")
+        elif len(items) > most:
+            self.refuse(path, f"{path} has {len(items)} entries; at most {most} are taken.")
+
+    def choice(self, path: str, value: str, choices: tuple[str, ...]) -> None:
+        if value not in choices:
+            self.refuse(path, f"{path} must be one of: {', '.join(filter(None, choices))}.")
+
+    def unique(self, path: str, ids: list[str]) -> None:
+        seen: set[str] = set()
+        for index, identifier in enumerate(ids):
+            if not _NODE_ID.match(identifier):
+                self.refuse(f"{path}[{index}].id", "An id is 1 to 64 letters, digits, '_' or '-'.")
+            elif identifier in seen:
+                self.refuse(f"{path}[{index}].id", f"The id '{identifier}' is taken by an earlier one.")
+            seen.add(identifier)
+
+    def retry(self, path: str, retry: Retry) -> None:
+        self.number(f"{path}.max_attempts", retry.max_attempts, 1, MAX_ATTEMPTS)
+        self.number(f"{path}.backoff_ms", retry.backoff_ms, 0, MAX_TIMEOUT_MS)
+        self.number(f"{path}.timeout_ms", retry.timeout_ms, 1, MAX_TIMEOUT_MS)
+
+    def expression(self, path: str, source: str, roots: Collection[str]) -> None:
+        """An empty condition holds always; every other one must be an expression over ``roots``."""
+        if source and (fault := check_expression(source, roots)):
+            self.refuse(path, f"Line {fault.line}, column {fault.column}: {fault.message}")
+
+    def inputs(self, path: str, mapping: Mapping[str, str], roots: Collection[str]) -> None:
+        self.count(path, mapping, MAX_MAPPING_ENTRIES)
+        for target, source in mapping.items():
+            if not _IDENTIFIER.match(target):
+                self.refuse(join(path, target), f"'{target}' is no field name: letters, digits and '_'.")
+            self.mapped(join(path, target), source, roots)
+
+    def outputs(self, path: str, mapping: Mapping[str, str]) -> None:
+        self.count(path, mapping, MAX_MAPPING_ENTRIES)
+        for target, source in mapping.items():
+            root, *fields = target.split(".")
+            if root not in ("state", "output") or not fields or not all(map(_IDENTIFIER.match, fields)):
+                self.refuse(join(path, target), f"'{target}' cannot be set: map to state.… or output.… .")
+            self.mapped(join(path, target), source, RESULT_CONTEXT)
+
+    def mapped(self, path: str, source: str, roots: Collection[str]) -> None:
+        if not source.strip():
+            self.refuse(path, f"{path} must be an expression; for an empty text write '\"\"'.")
+        self.expression(path, source, roots)
+
+    def schema(self, path: str, schema: Mapping[str, Any]) -> None:
+        if schema and (fault := check_schema(schema)):
+            self.refuse(join(path, fault.path), fault.message)

@@ -1,0 +1,144 @@
+"""What the catalog keeps, as frozen values: libraries, definitions, agents, projects.
+
+Every resource has a ``version`` that grows by one with each change; `etag` makes it opaque for
+clients. Times are milliseconds since 1970 UTC. Field names are those of ``library.proto``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from wonder_server.core.definitions.document import Draft, draft_to_json, parse_draft
+from wonder_server.core.definitions.parse import read_record, to_json
+from wonder_server.core.definitions.specs import Kind, Persona, Pin, Spec
+
+DEFAULT_PROJECT = "default"
+STANDARD_LIBRARY = "wonder/std"
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """A named collection of definitions."""
+
+    id: str
+    name: str
+    description: str = ""
+    definition_count: int = 0
+    version: int = 1
+    created_ms: int = 0
+    updated_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """One revision of a definition. ``revision`` is its version: revisions never change."""
+
+    id: str
+    library_id: str
+    library: str
+    revision: int
+    draft: Draft
+    content_hash: str
+    created_ms: int = 0
+    updated_ms: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.draft.name
+
+    @property
+    def kind(self) -> Kind:
+        return self.draft.kind
+
+    @property
+    def spec(self) -> Spec:
+        return self.draft.spec
+
+    @property
+    def version(self) -> int:
+        return self.revision
+
+    @property
+    def pin(self) -> Pin:
+        return Pin(definition_id=self.id, library=self.library, name=self.name, revision=self.revision)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """A persona with a memory of its own. Exactly one of ``persona_id`` (a reference) and ``persona``
+    (inline) is set. ``project_ids`` are ids, at least one."""
+
+    id: str
+    name: str
+    project_ids: tuple[str, ...]
+    persona_id: str = ""
+    persona: Persona | None = None
+    description: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    version: int = 1
+    created_ms: int = 0
+    updated_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """A code repository of a project."""
+
+    name: str
+    url: str
+    default_branch: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkPolicy:
+    """What a project's work may reach on the network."""
+
+    http_allow: tuple[str, ...] = ()
+    http_only_allowed: bool = False
+    shell_network: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A scope for agents, conversations, artifacts and repositories."""
+
+    id: str
+    name: str
+    description: str = ""
+    repositories: tuple[Repository, ...] = ()
+    network: NetworkPolicy | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    version: int = 1
+    created_ms: int = 0
+    updated_ms: int = 0
+
+
+Resource = Library | Definition | Agent | Project
+
+
+def etag(resource: Resource) -> str:
+    """An opaque token that changes with every version of the resource."""
+    return hashlib.blake2b(f"{resource.id}/{resource.version}".encode(), digest_size=8).hexdigest()
+
+
+def to_document(resource: Resource) -> dict[str, Any]:
+    """The resource as JSON, for stores."""
+    if not isinstance(resource, Definition):
+        return to_json(resource)
+    header = {
+        name: getattr(resource, name)
+        for name in ("id", "library_id", "library", "revision", "content_hash", "created_ms", "updated_ms")
+    }
+    return {**header, "draft": draft_to_json(resource.draft)}
+
+
+def from_document(shape: type[R], document: Mapping[str, Any]) -> R:
+    """The resource of type ``shape`` that `to_document` wrote."""
+    if shape is not Definition:
+        return read_record(shape, document)
+    return shape(**{**document, "draft": parse_draft(document["draft"])})

@@ -1,0 +1,77 @@
+"""What a definition stands among, and whether what it names is there (feature A6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from wonder_server.core.definitions.faults import Faults
+from wonder_server.core.definitions.graph import find_cycle
+from wonder_server.core.definitions.references import mentions, parse_reference
+from wonder_server.core.definitions.specs import Kind, Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a reference leads to: ``key`` names the definition and its revision, ``library`` is where
+    the references inside it start from."""
+
+    key: str
+    library: str
+    kind: Kind
+    spec: Spec
+
+
+class Surroundings(Protocol):
+    """All that a definition is checked against.
+
+    ``actions``: the action kinds of this server, each with the JSON Schema of its input.
+    ``find`` follows a reference as written in a definition of ``library``; None if it leads nowhere.
+    """
+
+    @property
+    def actions(self) -> Mapping[str, Mapping[str, Any]]: ...
+
+    def find(self, reference: str, library: str) -> Found | None: ...
+
+
+def check_references(spec: Spec, library: str, around: Surroundings, faults: Faults) -> None:
+    """Refuse names that lead nowhere or to the wrong kind, and workflows that contain themselves."""
+    for mention in mentions(spec):
+        if parse_reference(mention.text) is None:
+            faults.refuse(
+                mention.path,
+                f"'{mention.text}' is no reference: write name, library/name or def_…, @revision optional.",
+            )
+            continue
+        found = around.find(mention.text, library)
+        if found is None:
+            faults.refuse(mention.path, f"There is no {_words(mention.kind)} '{mention.text}'.")
+        elif found.kind is not mention.kind:
+            faults.refuse(
+                mention.path, f"'{mention.text}' is a {_words(found.kind)}, not a {_words(mention.kind)}."
+            )
+        elif found.kind is Kind.WORKFLOW and _contains_itself(found, around):
+            faults.refuse(mention.path, f"'{mention.text}' contains itself: it would never end.")
+
+
+def _contains_itself(workflow: Found, around: Surroundings) -> bool:
+    edges: dict[str, list[str]] = {}
+    waiting = [workflow]
+    while waiting:
+        outer = waiting.pop()
+        if outer.key in edges:
+            continue
+        inner = [
+            found
+            for mention in mentions(outer.spec)
+            if mention.kind is Kind.WORKFLOW and (found := around.find(mention.text, outer.library))
+        ]
+        edges[outer.key] = [found.key for found in inner]
+        waiting.extend(inner)
+    return bool(find_cycle(edges))
+
+
+def _words(kind: Kind) -> str:
+    return kind.replace("_", " ")
