@@ -1,0 +1,76 @@
+# Every verb sets up what it needs: a virtual environment in .venv, from hash-pinned requirements.
+# Needed beforehand: Python 3.11 or newer, git, make.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+BIN := .venv/bin
+RUN := .venv/.stamp-run
+DEV := .venv/.stamp-dev
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
+DISTRIBUTIONS := pyproject.toml sdk/python/pyproject.toml
+
+# Tests that start servers must find this checkout's `wonder`; nothing here may reach for the network.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PYTHONUNBUFFERED := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test check fmt gen bench pins clean
+
+help:  ## List these verbs
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(RUN)  ## From a fresh clone to a conversation with an agent
+	@$(BIN)/python examples/demo.py
+
+serve: $(RUN)  ## Run a server on 127.0.0.1:50051, its data in ./wonder-data
+	@$(BIN)/wonder serve
+
+test: $(DEV)  ## Run all tests; ARGS="tests/core -k name" runs some
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+check: $(DEV)  ## Lint, format, types, contract, and whether generated files are up to date
+	@echo "ruff check" && $(BIN)/ruff check .
+	@echo "ruff format" && $(BIN)/ruff format --check .
+	@echo "mypy" && $(BIN)/mypy
+	@echo "buf lint" && $(BIN)/buf lint
+	@echo "generated code" && $(BIN)/python tools/gen.py --check
+	@echo "settings document" && $(BIN)/python tools/settings_doc.py --check
+
+fmt: $(DEV)  ## Format the code and mend what can be mended
+	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .
+
+gen: $(DEV)  ## Generate code from proto/ and docs/settings.md from the settings
+	@$(BIN)/python tools/gen.py
+	@$(BIN)/python tools/settings_doc.py
+
+bench: $(DEV)  ## Measure, each number beside its floor
+	@$(BIN)/python bench/run.py $(ARGS)
+
+pins:  ## Compile requirements*.in to requirements*.txt
+	@test -d .venv-pins || $(PYTHON) -m venv .venv-pins
+	@.venv-pins/bin/python -m pip --disable-pip-version-check --quiet install pip-tools==7.6.2
+	@for name in requirements requirements-dev; do echo "$$name.txt"; \
+	  .venv-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links -o $$name.txt $$name.in || exit 1; done
+
+clean:  ## Remove what these verbs made; data folders stay
+	@rm -rf .venv .venv-pins build dist *.egg-info sdk/python/*.egg-info .mypy_cache .ruff_cache
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Wonder needs Python 3.11 or newer; found none. Name one with: make PYTHON=..."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Wonder needs Python 3.11 or newer; $(PYTHON) is older. Name another with: make PYTHON=..."; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "$(PYTHON) cannot make virtual environments: \
+	install its venv module (on Debian and Ubuntu the package python3-venv)."; exit 1; }
+
+$(RUN): requirements.txt $(DISTRIBUTIONS) | $(BIN)/python
+	@echo "Setting up .venv (about a minute the first time) ..."
+	@$(PIP) --require-hashes -r requirements.txt
+	@$(PIP) --no-build-isolation --no-deps -e . -e sdk/python
+	@touch $@
+
+$(DEV): requirements-dev.txt $(DISTRIBUTIONS) | $(BIN)/python
+	@echo "Setting up .venv with the tools for development (about a minute the first time) ..."
+	@$(PIP) --require-hashes -r requirements-dev.txt
+	@$(PIP) --no-build-isolation --no-deps -e . -e sdk/python
+	@touch $(RUN) $@
