@@ -1,0 +1,76 @@
+"""The data folder belongs to one server at a time.
+
+``LOCK`` is held with an exclusive `flock` for the life of the process, so that it is free again the
+moment the process ends, however it ends; its text says who holds it. ``ADDRESS`` tells tools where
+the running server listens.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+
+
+class DataFolderError(Exception):
+    """The data folder cannot be used. The message is a plain sentence."""
+
+
+class DataFolder:
+    """A data folder that this process holds. Made by `DataFolder.take`, given back by `release`."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+
+    @classmethod
+    def take(cls, path: Path, listen: str) -> DataFolder:
+        """Make the folder if it is missing and lock it.
+
+        Raises `DataFolderError` when another process holds it or it cannot be written.
+        """
+        path = path.resolve()
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as problem:
+            raise DataFolderError(f"The data folder {path} cannot be written: {problem.strerror}.") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = _holder(lock)
+            os.close(lock)
+            raise DataFolderError(
+                f"The data folder {path} is in use by {holder}. "
+                "Stop that server, or give this one another folder with --data."
+            ) from None
+        folder = cls(path, lock)
+        folder.listens_on(listen)
+        return folder
+
+    def listens_on(self, address: str) -> None:
+        """Record in the lock where this process listens."""
+        text = json.dumps({"pid": os.getpid(), "listen": address}) + "\n"
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, text.encode(), 0)
+
+    def publish(self, address: str) -> None:
+        """Write ``ADDRESS``: the server is ready and answers there."""
+        self.listens_on(address)
+        fresh = self.path / "ADDRESS.new"
+        fresh.write_text(address + "\n", encoding="ascii")
+        fresh.replace(self.path / "ADDRESS")
+
+    def release(self) -> None:
+        """Remove ``ADDRESS`` and give up the lock. The lock file stays: removing it would race."""
+        (self.path / "ADDRESS").unlink(missing_ok=True)
+        os.close(self._lock)
+
+
+def _holder(lock: int) -> str:
+    try:
+        found = json.loads(os.pread(lock, 4096, 0))
+        return f"process {int(found['pid'])} (listening on {found['listen']})"
+    except (ValueError, KeyError, TypeError):
+        return "another process"

@@ -1,0 +1,46 @@
+"""``python -m wonder_server.health``: exit 0 if the server of these settings is serving, else 1.
+
+For container health checks: it reads the same environment as the server, or the real address from the
+data folder. With TLS, the certificate must also hold for 127.0.0.1 (or whatever ``listen`` names).
+"""
+
+from __future__ import annotations
+
+import sys
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from wonder_server.settings import Settings, load, split_address
+
+
+def main() -> int:
+    """Ask once, for two seconds at most."""
+    settings = load({})
+    credentials = None
+    if settings.tls_cert is not None:
+        credentials = grpc.ssl_channel_credentials(settings.tls_cert.read_bytes())
+    target = _target(settings)
+    with (
+        grpc.secure_channel(target, credentials) if credentials else grpc.insecure_channel(target)
+    ) as channel:
+        try:
+            answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=2)
+        except grpc.RpcError as problem:
+            print(f"{target} does not answer: {problem.code().name}", file=sys.stderr)  # type: ignore[attr-defined]
+            return 1
+    return 0 if answer.status == health_pb2.HealthCheckResponse.SERVING else 1
+
+
+def _target(settings: Settings) -> str:
+    try:
+        listen = (settings.data / "ADDRESS").read_text(encoding="ascii").strip()
+    except OSError:
+        listen = settings.listen
+    host, port = split_address(listen)
+    here = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"{here}:{port}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""The life of a server process: take the folder, recover, serve, drain, go.
+
+On SIGTERM or SIGINT: health says NOT_SERVING and new calls are refused; the app tells streams and lets
+go of turns in flight, which the next start takes up; what still runs is cancelled; the stores close.
+All of it within ``drain_seconds``, by force if it must be: what was acknowledged is on disk by then.
+A second signal ends the process at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from wonder_server import __version__
+from wonder_server.data_folder import DataFolder
+from wonder_server.logs import logger
+from wonder_server.rpc.server import RpcServer
+from wonder_server.settings import Settings, unknown_variables
+
+_log = logger("server")
+
+
+class App(Protocol):
+    """All that stands behind the contract; made by ``compose.build``."""
+
+    @property
+    def servicers(self) -> Mapping[str, object]:
+        """Servicers by full service name, ``wonder.v1.MemoryService``."""
+
+    async def start(self) -> None:
+        """Open the stores and take up what the last process left."""
+
+    async def drain(self, grace_seconds: float) -> None:
+        """Tell open streams, stop taking work; return within the grace. Turns in flight are kept."""
+
+    async def close(self) -> None:
+        """Close the stores. Called once, also when `start` failed."""
+
+
+Build = Callable[[Settings], App]
+
+
+async def live(settings: Settings, build: Build, *, began: float, stop: asyncio.Event | None = None) -> None:
+    """Run one server until it is told to stop by a signal, or by ``stop`` where that is given.
+
+    ``began`` is the `time.monotonic` of the process's start. Raises `DataFolderError`, `ListenError`
+    or `SettingsError` when it cannot start.
+    """
+    folder = DataFolder.take(settings.data, settings.listen)
+    try:
+        _warn(settings)
+        app = build(settings)
+        try:
+            server = RpcServer(settings, app.servicers)
+            address = server.bind()
+            await app.start()
+            await server.start()
+            folder.publish(address)
+            _log.info(
+                "ready", address=address, data=str(folder.path), version=__version__,
+                model=settings.model_choice, sqlite=sqlite3.sqlite_version,
+                seconds=round(time.monotonic() - began, 2),
+            )  # fmt: skip
+            await (stop or _signalled()).wait()
+            await _drain(settings.drain_seconds, server, app)
+        finally:
+            await app.close()
+    finally:
+        folder.release()
+    _log.info("stopped")
+
+
+async def _drain(seconds: int, server: RpcServer, app: App) -> None:
+    _log.info("draining", calls=server.inside, seconds=seconds)
+    _end_by_force_after(seconds * 0.95)
+    await server.drain()
+    await _at_most(seconds * 0.6, "drain", app.drain(seconds * 0.5))
+    await server.stop(seconds * 0.2)
+
+
+async def _at_most(seconds: float, step: str, work: Awaitable[None]) -> None:
+    """Await ``work``, but neither for longer than this nor for its errors: a stop goes on."""
+    try:
+        async with asyncio.timeout(seconds):
+            await work
+    except TimeoutError:
+        _log.warning("step of the stop took too long", step=step, seconds=seconds)
+    except Exception:
+        _log.exception("step of the stop failed", step=step)
+
+
+def _signalled() -> asyncio.Event:
+    """An event that the first SIGTERM or SIGINT sets; the second ends the process."""
+    told = asyncio.Event()
+
+    def heed() -> None:
+        if told.is_set():
+            os._exit(1)
+        told.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, heed)
+    return told
+
+
+def _end_by_force_after(seconds: float) -> None:
+    """A thread of its own, since what is to be ended may be holding up the event loop."""
+
+    def end() -> None:
+        _log.error("ended by force", seconds=seconds)
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+
+
+def _warn(settings: Settings) -> None:
+    for name, near in unknown_variables().items():
+        _log.warning("no such setting", variable=name, **({"did_you_mean": near} if near else {}))
+    if not settings.is_loopback and not settings.has_tls:
+        _log.warning("listening beyond this machine without TLS", listen=settings.listen)
+    if not settings.is_loopback and settings.auth_tokens_file is None:
+        _log.warning("listening beyond this machine without authentication", listen=settings.listen)

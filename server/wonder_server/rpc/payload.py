@@ -1,0 +1,230 @@
+"""Payloads of unknown shape: ``google.protobuf.Struct`` to plain JSON values and back, within limits.
+
+A Struct nested deeper than 33 levels can be built but not sent, and its numbers are doubles, which
+cannot tell integers beyond 2^53 apart. So both ways refuse more than `MAX_DEPTH` levels and numbers
+beyond ±`MAX_INTEGER`, NaN and infinity: from clients, from models and from tools alike. Whole numbers
+come out as ``int``: a Struct's 3.0 is 3.
+
+`check` applies the same to every payload inside a request, and refuses enum numbers that the contract
+does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.struct_pb2 import ListValue, Struct, Value
+
+from wonder_server.core.errors import Reason, WonderError, error
+
+MAX_DEPTH: Final = 30
+MAX_INTEGER: Final = 2**53 - 1
+
+_STRUCT: Final = "google.protobuf.Struct"
+_VALUE: Final = "google.protobuf.Value"
+_LIST: Final = "google.protobuf.ListValue"
+
+
+def struct_to_dict(struct: Struct, field: str = "") -> dict[str, Any]:
+    """The Struct as a dict. ``field`` is its path in the request, for errors.
+
+    Raises PAYLOAD_TOO_DEEP or NUMBER_OUT_OF_RANGE.
+    """
+    return _plain_struct(struct, field, field, 1)
+
+
+def value_to_json(value: Value, field: str = "") -> Any:
+    """The Value as None, bool, int, float, str, list or dict. An unset Value is None."""
+    return _plain(value, field, field, 0)
+
+
+def dict_to_struct(values: Mapping[str, Any], field: str = "") -> Struct:
+    """A Struct from JSON-like values (dict, list, tuple, str, bool, int, float, None).
+
+    Raises PAYLOAD_TOO_DEEP, NUMBER_OUT_OF_RANGE, or FIELD_INVALID for what JSON cannot say.
+    """
+    struct = Struct()
+    _fill_struct(struct, values, field, field, 1)
+    return struct
+
+
+def json_to_value(value: object, field: str = "") -> Value:
+    """A Value from a JSON-like value; as `dict_to_struct`."""
+    made = Value()
+    _fill(made, value, field, field, 0)
+    return made
+
+
+def check(message: Message) -> None:
+    """Refuse a request whose payloads break the limits or whose enums hold unknown numbers."""
+    _check(message, "")
+
+
+def too_deep(field: str) -> WonderError:
+    """The refusal of a payload that is nested too deeply."""
+    return error(
+        Reason.PAYLOAD_TOO_DEEP, f"The payload is nested more than {MAX_DEPTH} levels deep.", field=field
+    )
+
+
+# Out of protobuf. ``root`` is the path of the whole payload, ``path`` where in it the walk is; a number
+# is reported where it stands, depth at the root, since such a path would be as long as it is deep.
+
+
+def _plain_struct(struct: Struct, root: str, path: str, depth: int) -> dict[str, Any]:
+    if depth > MAX_DEPTH:
+        raise too_deep(root)
+    return {key: _plain(value, root, _join(path, key), depth) for key, value in struct.fields.items()}
+
+
+def _plain_list(values: ListValue, root: str, path: str, depth: int) -> list[Any]:
+    if depth > MAX_DEPTH:
+        raise too_deep(root)
+    return [_plain(value, root, f"{path}[{i}]", depth) for i, value in enumerate(values.values)]
+
+
+def _plain(value: Value, root: str, path: str, depth: int) -> Any:
+    match value.WhichOneof("kind"):
+        case "string_value":
+            return value.string_value
+        case "number_value":
+            return _number(value.number_value, path)
+        case "bool_value":
+            return value.bool_value
+        case "struct_value":
+            return _plain_struct(value.struct_value, root, path, depth + 1)
+        case "list_value":
+            return _plain_list(value.list_value, root, path, depth + 1)
+        case _:
+            return None
+
+
+def _number(number: float, path: str) -> int | float:
+    # Written so that NaN, which compares with nothing, fails as well.
+    if not -MAX_INTEGER <= number <= MAX_INTEGER:
+        raise error(
+            Reason.NUMBER_OUT_OF_RANGE,
+            f"Numbers must be finite and between -{MAX_INTEGER} and {MAX_INTEGER}; "
+            "send larger ones as text.",
+            field=path,
+        )
+    return int(number) if number == int(number) else number
+
+
+# Into protobuf.
+
+
+def _fill_struct(struct: Struct, values: Mapping[str, Any], root: str, path: str, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise too_deep(root)
+    for key, value in values.items():
+        if not isinstance(key, str):
+            raise _not_json(path)
+        try:
+            slot = struct.fields[key]
+        except ValueError:
+            raise _not_json(path) from None
+        _fill(slot, value, root, _join(path, key), depth)
+
+
+def _fill(slot: Value, value: object, root: str, path: str, depth: int) -> None:
+    match value:
+        case None:
+            slot.null_value = 0  # type: ignore[assignment]
+        case bool():
+            slot.bool_value = value
+        case int() | float():
+            slot.number_value = _number(value, path)
+        case str():
+            try:
+                slot.string_value = value
+            except ValueError:  # half of a surrogate pair: JSON text may hold one, UTF-8 may not
+                raise _not_json(path) from None
+        case Mapping():
+            slot.struct_value.SetInParent()
+            _fill_struct(slot.struct_value, value, root, path, depth + 1)
+        case list() | tuple():
+            if depth + 1 > MAX_DEPTH:
+                raise too_deep(root)
+            slot.list_value.SetInParent()
+            for i, item in enumerate(value):
+                _fill(slot.list_value.values.add(), item, root, f"{path}[{i}]", depth + 1)
+        case _:
+            raise _not_json(path)
+
+
+def _not_json(path: str) -> WonderError:
+    return error(Reason.FIELD_INVALID, "The payload holds something that JSON cannot say.", field=path)
+
+
+# Requests as a whole.
+
+
+def _check(message: Message, path: str) -> None:
+    for field in _checked_fields(message.DESCRIPTOR):
+        name = _join(path, field.name)
+        if field.is_repeated:
+            for at, item in _items(field, getattr(message, field.name)):
+                _check_one(field, item, f"{name}[{at}]")
+        elif not field.has_presence or message.HasField(field.name):
+            _check_one(field, getattr(message, field.name), name)
+
+
+def _items(field: FieldDescriptor, container: Any) -> list[tuple[object, Any]]:
+    if _is_map(field):
+        return [(key, container[key]) for key in container]
+    return list(enumerate(container))
+
+
+def _check_one(field: FieldDescriptor, item: Any, path: str) -> None:
+    kind = _value_type(field)
+    if kind.enum_type is not None:
+        if item not in kind.enum_type.values_by_number:
+            raise error(
+                Reason.FIELD_INVALID, f"{item} is not a value that this field can have.", field=path
+            )
+        return
+    match kind.message_type.full_name:
+        case "google.protobuf.Struct":
+            _plain_struct(item, path, path, 1)
+        case "google.protobuf.Value":
+            _plain(item, path, path, 0)
+        case "google.protobuf.ListValue":
+            _plain_list(item, path, path, 1)
+        case _:
+            _check(item, path)
+
+
+@cache
+def _checked_fields(descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
+    """The fields of a message that hold, at any depth, a payload or an enum."""
+    return tuple(field for field in descriptor.fields if _matters(_value_type(field), frozenset()))
+
+
+def _matters(field: FieldDescriptor, seen: frozenset[str]) -> bool:
+    if field.enum_type is not None:
+        return True
+    if field.message_type is None or field.message_type.full_name in seen:
+        return False
+    name = field.message_type.full_name
+    if name in (_STRUCT, _VALUE, _LIST):
+        return True
+    inner = seen | {name}
+    return any(_matters(_value_type(each), inner) for each in field.message_type.fields)
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def _value_type(field: FieldDescriptor) -> FieldDescriptor:
+    """The field itself, or for a map the field of its values."""
+    return field.message_type.fields_by_name["value"] if _is_map(field) else field
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

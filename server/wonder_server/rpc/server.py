@@ -1,0 +1,173 @@
+"""The gRPC server: the contract's services from their descriptors, health, and reflection.
+
+Which services and methods there are is read from the generated descriptors of ``wonder.v1``, so a
+method of the contract is always there, if only to answer NOT_IMPLEMENTED.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import pkgutil
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc import aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
+
+from wonder_server.rpc.auth import Authentication, Tokens
+from wonder_server.rpc.calls import Entrance
+from wonder_server.settings import Settings, SettingsError, split_address
+
+# Version 1 of reflection is version 1alpha under another name, message for message.
+_REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
+
+
+class ListenError(Exception):
+    """The address cannot be listened on. The message is a plain sentence."""
+
+
+def contract() -> tuple[ServiceDescriptor, ...]:
+    """The services of ``wonder.v1``, by name."""
+    package = importlib.import_module("wonder.v1")
+    names = sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.name.endswith("_service_pb2"))
+    modules = [importlib.import_module(f"wonder.v1.{name}") for name in names]
+    return tuple(service for m in modules for service in m.DESCRIPTOR.services_by_name.values())
+
+
+class RpcServer:
+    """One gRPC server. ``bind``, ``start``, then ``drain`` and ``stop``.
+
+    ``servicers`` maps full service names (``wonder.v1.MemoryService``) to servicers; see `calls`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        servicers: Mapping[str, object],
+        services: Sequence[ServiceDescriptor] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._services = contract() if services is None else tuple(services)
+        self._names = [service.full_name for service in self._services]
+        self._entrance = Entrance(
+            max_request_bytes=settings.max_request_bytes, max_concurrent_rpcs=settings.max_concurrent_rpcs
+        )
+        self._health = health.aio.HealthServicer()
+        tokens = Tokens.read(settings.auth_tokens_file) if settings.auth_tokens_file else None
+        self._server = aio.server(
+            options=_options(settings.max_request_bytes),
+            interceptors=[Authentication(tokens)] if tokens else (),
+        )
+        for service in self._services:
+            self._add(service, servicers.get(service.full_name))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._add_reflection()
+
+    @property
+    def inside(self) -> int:
+        """Calls of the contract being served now, open streams included."""
+        return self._entrance.inside
+
+    def bind(self) -> str:
+        """Bind the address of the settings. Returns it with the real port.
+
+        Raises `ListenError`, or `SettingsError` for TLS files that cannot be read.
+        """
+        address = self._settings.listen
+        _probe(address)
+        credentials = _credentials(self._settings)
+        try:
+            if credentials is None:
+                port = self._server.add_insecure_port(address)
+            else:
+                port = self._server.add_secure_port(address, credentials)
+        except RuntimeError:
+            port = 0
+        if port == 0:
+            hint = " or the TLS certificate and key do not fit together" if credentials else ""
+            raise ListenError(f"{address} cannot be listened on: it was taken just now{hint}.")
+        return f"{address.rpartition(':')[0]}:{port}"
+
+    async def start(self) -> None:
+        """Begin to serve, and say so on the health service."""
+        await self._server.start()
+        await self._announce(health_pb2.HealthCheckResponse.SERVING)
+
+    async def drain(self) -> None:
+        """Say NOT_SERVING and refuse new calls; those being served go on."""
+        self._entrance.close()
+        await self._announce(health_pb2.HealthCheckResponse.NOT_SERVING)
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Stop; calls still being served after ``grace_seconds`` are cancelled."""
+        await self._server.stop(grace_seconds)
+
+    async def _announce(self, status: health_pb2.HealthCheckResponse.ServingStatus.ValueType) -> None:
+        for name in ("", *self._names):
+            await self._health.set(name, status)
+
+    def _add(self, service: ServiceDescriptor, servicer: object) -> None:
+        handlers = {method.name: self._entrance.handler(method, servicer) for method in service.methods}
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service.full_name, handlers),)
+        )
+
+    def _add_reflection(self) -> None:
+        names = [*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME, _REFLECTION_V1]
+        servicer = reflection.aio.ReflectionServicer(names)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, self._server)
+        info = grpc.stream_stream_rpc_method_handler(
+            servicer.ServerReflectionInfo,
+            request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
+            response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+        )
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(_REFLECTION_V1, {"ServerReflectionInfo": info}),)
+        )
+
+
+def _options(max_request_bytes: int) -> list[tuple[str, Any]]:
+    return [
+        # On by default, and then a second server on the same port would succeed in silence.
+        ("grpc.so_reuseport", 0),
+        # By default pings under five minutes apart are answered by hanging up.
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # Twice what is allowed still arrives, so that it is refused with a reason; grpc has none to give.
+        ("grpc.max_receive_message_length", 2 * max_request_bytes),
+    ]
+
+
+def _probe(address: str) -> None:
+    """Bind and let go, for the system's own word on why an address cannot be had."""
+    host, port = split_address(address)
+    try:
+        family, kind, proto, _, where = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, proto) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+            probe.listen(1)
+    except OSError as problem:
+        if problem.errno == errno.EADDRINUSE:
+            raise ListenError(
+                f"{address} is in use by another program. Stop it, or choose another address "
+                "with --listen (port 0 picks a free one)."
+            ) from None
+        raise ListenError(f"{address} cannot be listened on: {problem.strerror}.") from None
+
+
+def _credentials(settings: Settings) -> grpc.ServerCredentials | None:
+    if settings.tls_key is None or settings.tls_cert is None:
+        return None
+    try:
+        pair = (settings.tls_key.read_bytes(), settings.tls_cert.read_bytes())
+    except OSError as problem:
+        raise SettingsError(f"The TLS file {problem.filename} cannot be read: {problem.strerror}.") from None
+    return grpc.ssl_server_credentials([pair])

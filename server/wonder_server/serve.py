@@ -1,0 +1,123 @@
+"""The command ``wonder serve``.
+
+The ``wonder`` command comes with the SDK, which knows nothing of the server. It finds further commands
+through the entry point group ``wonder.commands``: each is a function ::
+
+    def register(subparsers: argparse._SubParsersAction) -> None
+
+which adds one parser, and on it ``set_defaults(run=...)`` with a function from the parsed arguments to
+an exit code. Importing this module must stay cheap, since every ``wonder`` command does it: what a
+server needs is imported when one is started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from wonder_server import logs
+from wonder_server.data_folder import DataFolderError
+from wonder_server.settings import TABLE, Setting, Settings, SettingsError, load
+
+if TYPE_CHECKING:
+    from wonder_server.lifecycle import App
+
+_BEGAN = time.monotonic()
+_REFUSED = 2
+
+_EXAMPLES = """\
+examples:
+  wonder serve
+      everything in ./wonder-data, on 127.0.0.1:50051, for this machine only
+
+  wonder serve --data /var/lib/wonder --listen 0.0.0.0:50051 \\
+      --tls-cert server.pem --tls-key server.key --auth-tokens-file tokens.txt
+      for other machines: encrypted, and only for those who hold a token
+
+  wonder serve --listen 127.0.0.1:0
+      on a free port; the line 'ready' and the file ADDRESS in the data folder name it
+
+Every flag can also be an environment variable (in brackets) or a key of the --config file, a flag
+before a variable before the file. Provider keys are never flags: OPENAI_API_KEY, ANTHROPIC_API_KEY,
+GEMINI_API_KEY. SIGTERM or Ctrl-C stops the server gracefully; a second one at once.
+exit codes: 0 stopped when told to, 1 failed or ended by force, 2 refused to start.
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``serve`` to the ``wonder`` command."""
+    parser = subparsers.add_parser(
+        "serve",
+        help="run a server",
+        description="Run a Wonder server: one process, one data folder, one port.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for row in TABLE:
+        if row.flag:
+            _add_flag(parser, row)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run a server until it is told to stop. Returns the exit code."""
+    flags = {row.name: getattr(arguments, row.name, None) for row in TABLE if row.flag}
+    try:
+        settings = load(flags)
+        refuse_exposure(settings)
+    except SettingsError as problem:
+        return _refuse(problem)
+    secrets = [str(getattr(settings, row.name)) for row in TABLE if row.secret]
+    logs.configure(settings.log_format, settings.log_level, secrets=secrets)
+
+    from wonder_server.lifecycle import live
+    from wonder_server.rpc.server import ListenError
+
+    try:
+        asyncio.run(live(settings, _build, began=_BEGAN))
+    except (SettingsError, DataFolderError, ListenError) as problem:
+        return _refuse(problem)
+    return 0
+
+
+def refuse_exposure(settings: Settings) -> None:
+    """Refuse to be reachable beyond this machine without TLS and tokens, unless told so in so many words.
+
+    Raises `SettingsError`.
+    """
+    if settings.is_loopback or settings.insecure:
+        return
+    lacking = []
+    if not settings.has_tls:
+        lacking.append("encryption (--tls-cert and --tls-key)")
+    if settings.auth_tokens_file is None:
+        lacking.append("authentication (--auth-tokens-file)")
+    if lacking:
+        raise SettingsError(
+            f"{settings.listen} can be reached from other machines, and {' and '.join(lacking)} "
+            f"{'is' if len(lacking) == 1 else 'are'} not set up. Set up what is missing, listen on 127.0.0.1, "
+            "or say --insecure if everyone who can connect may do anything."
+        )
+
+
+def _add_flag(parser: argparse.ArgumentParser, row: Setting) -> None:
+    default = f" Default: {row.default_text}." if row.default_text else ""
+    text = f"{row.help}{default} [{row.env}]".replace("%", "%%")
+    if row.kind.name == "true / false":
+        parser.add_argument(row.flag, action=argparse.BooleanOptionalAction, default=None, help=text)
+    else:
+        parser.add_argument(row.flag, default=None, metavar=row.kind.name.upper().replace(" / ", "|"), help=text)
+
+
+def _build(settings: Settings) -> App:
+    from wonder_server.compose import build
+
+    return build(settings)
+
+
+def _refuse(problem: Exception) -> int:
+    print(f"wonder serve: {problem}", file=sys.stderr)
+    return _REFUSED

@@ -1,0 +1,328 @@
+"""Settings: the only place that reads the environment and the config file.
+
+`Settings` is one frozen dataclass whose fields carry everything there is to say about them: name,
+default, environment variable, how to read a value, and a line of help. From that one table come the
+flags of ``wonder serve``, the keys of the TOML config file, and ``docs/settings.md``.
+
+A value is looked for on the command line, then in the environment, then in the config file, then it
+is the default. A key that nobody knows or a value that does not fit is a `SettingsError`, which names
+the key and where it came from.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used. The message is a plain sentence; it never holds a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a value is read from text (or from TOML), and what to call it in documents."""
+
+    name: str
+    read: Callable[[object], Any]
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a text is wanted")
+    return value.strip()
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off", ""):
+        return False
+    raise ValueError("true or false is wanted")
+
+
+def _path(value: object) -> Path | None:
+    text = _text(value)
+    return Path(text).expanduser() if text else None
+
+
+def _folder(value: object) -> Path:
+    path = _path(value)
+    if path is None:
+        raise ValueError("a folder is wanted")
+    return path
+
+
+def _address(value: object) -> str:
+    host, port = split_address(_text(value))
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _number(low: int, high: int) -> Kind:
+    def read(value: object) -> int:
+        try:
+            number = value if type(value) is int else int(_text(value))
+        except ValueError:
+            raise ValueError("a whole number is wanted") from None
+        if not low <= number <= high:
+            raise ValueError(f"a number from {low} to {high} is wanted")
+        return number
+
+    return Kind("number", read)
+
+
+def _choice(*words: str) -> Kind:
+    def read(value: object) -> str:
+        word = _text(value).lower()
+        if word not in words:
+            raise ValueError(f"one of {', '.join(words)} is wanted")
+        return word
+
+    return Kind(" / ".join(words), read)
+
+
+TEXT = Kind("text", _text)
+FLAG = Kind("true / false", _flag)
+PATH = Kind("path", _path)
+FOLDER = Kind("path", _folder)
+ADDRESS = Kind("host:port", _address)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """``127.0.0.1:50051`` or ``[::1]:50051`` as host and port. Raises `ValueError` with a sentence."""
+    host, colon, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("host:port is wanted, such as 127.0.0.1:50051")
+    return host, int(port)
+
+
+def _setting(default: object, env: str, kind: Kind, help: str, *, secret: bool = False) -> Any:
+    metadata = {"env": env, "kind": kind, "help": help, "secret": secret}
+    return field(default=default, repr=not secret, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything a server can be told. Read once at start; never changes."""
+
+    listen: str = _setting(
+        "127.0.0.1:50051", "WONDER_LISTEN", ADDRESS,
+        "Address to listen on; port 0 picks a free one. Beyond loopback it wants TLS and tokens.",
+    )  # fmt: skip
+    data: Path = _setting(
+        Path("wonder-data"), "WONDER_DATA", FOLDER,
+        "Folder that holds everything the server knows; made when missing.",
+    )  # fmt: skip
+    config: Path | None = _setting(
+        None, "WONDER_CONFIG", PATH,
+        "TOML file with any of these settings, by name. It cannot name another config file.",
+    )  # fmt: skip
+    log_format: str = _setting(
+        "auto", "WONDER_LOG_FORMAT", _choice("auto", "json", "console"),
+        "How log lines look; auto is console on a terminal and json elsewhere.",
+    )  # fmt: skip
+    log_level: str = _setting(
+        "info", "WONDER_LOG_LEVEL", _choice("debug", "info", "warning", "error"),
+        "Least level that is logged; debug shows one line per call.",
+    )  # fmt: skip
+
+    insecure: bool = _setting(
+        False, "WONDER_INSECURE", FLAG,
+        "Listen beyond loopback without TLS or without tokens. Anyone who can connect can do anything.",
+    )  # fmt: skip
+    tls_cert: Path | None = _setting(
+        None, "WONDER_TLS_CERT", PATH, "Certificate chain (PEM). With tls_key it turns TLS on.",
+    )  # fmt: skip
+    tls_key: Path | None = _setting(
+        None, "WONDER_TLS_KEY", PATH, "Private key (PEM) of the certificate.",
+    )  # fmt: skip
+    auth_tokens_file: Path | None = _setting(
+        None, "WONDER_AUTH_TOKENS_FILE", PATH,
+        "File with one 'token name' per line. When set, every call but health needs a bearer token.",
+    )  # fmt: skip
+
+    shards: int = _setting(
+        4, "WONDER_SHARDS", _number(1, 32),
+        "Number of shard databases; counts only when a data folder is made.",
+    )  # fmt: skip
+    live_actors: int = _setting(
+        1_000, "WONDER_LIVE_ACTORS", _number(1, 1_000_000),
+        "How many idle conversations and runs stay in memory; the least recently used go first.",
+    )  # fmt: skip
+
+    model: str = _setting(
+        "", "WONDER_MODEL", TEXT,
+        "Default model, as provider/name. Empty: the first provider with a key, else offline.",
+    )  # fmt: skip
+    allow_remote_models: bool = _setting(
+        True, "WONDER_ALLOW_REMOTE_MODELS", FLAG,
+        "Whether models beyond loopback may be called at all. Tests say false.",
+    )  # fmt: skip
+    openai_api_key: str = _setting(
+        "", "OPENAI_API_KEY", TEXT, "Key for OpenAI and what speaks its format.", secret=True,
+    )  # fmt: skip
+    anthropic_api_key: str = _setting(
+        "", "ANTHROPIC_API_KEY", TEXT, "Key for Anthropic.", secret=True,
+    )  # fmt: skip
+    gemini_api_key: str = _setting(
+        "", "GEMINI_API_KEY", TEXT, "Key for Gemini.", secret=True,
+    )  # fmt: skip
+    openai_base_url: str = _setting(
+        "", "WONDER_OPENAI_BASE_URL", TEXT, "Where to reach OpenAI's format; empty is the provider's own.",
+    )  # fmt: skip
+    anthropic_base_url: str = _setting(
+        "", "WONDER_ANTHROPIC_BASE_URL", TEXT,
+        "Where to reach Anthropic's format; empty is the provider's own.",
+    )  # fmt: skip
+    gemini_base_url: str = _setting(
+        "", "WONDER_GEMINI_BASE_URL", TEXT, "Where to reach Gemini's format; empty is the provider's own.",
+    )  # fmt: skip
+
+    drain_seconds: int = _setting(
+        10, "WONDER_DRAIN_SECONDS", _number(1, 3_600),
+        "From SIGTERM to exit at most, in seconds. Turns in flight are kept for the next start.",
+    )  # fmt: skip
+    max_request_bytes: int = _setting(
+        4 * 1024 * 1024, "WONDER_MAX_REQUEST_BYTES", _number(64 * 1024, 256 * 1024 * 1024),
+        "Largest message a client may send, in bytes.",
+    )  # fmt: skip
+    max_concurrent_rpcs: int = _setting(
+        10_000, "WONDER_MAX_CONCURRENT_RPCS", _number(1, 1_000_000),
+        "How many calls, open streams included, are served at once.",
+    )  # fmt: skip
+    max_stream_backlog_events: int = _setting(
+        1_000, "WONDER_MAX_STREAM_BACKLOG_EVENTS", _number(1, 1_000_000),
+        "Events that may wait for one slow reader before its stream ends.",
+    )  # fmt: skip
+    max_stream_backlog_bytes: int = _setting(
+        8 * 1024 * 1024, "WONDER_MAX_STREAM_BACKLOG_BYTES", _number(64 * 1024, 1024 * 1024 * 1024),
+        "Bytes that may wait for one slow reader before its stream ends.",
+    )  # fmt: skip
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach ``listen``."""
+        host, _ = split_address(self.listen)
+        if host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether the server speaks TLS."""
+        return self.tls_cert is not None and self.tls_key is not None
+
+    @property
+    def model_choice(self) -> str:
+        """``model``, or the first provider that has a key, or ``offline``."""
+        providers = (
+            ("openai", self.openai_api_key),
+            ("anthropic", self.anthropic_api_key),
+            ("gemini", self.gemini_api_key),
+        )
+        return self.model or next((name for name, key in providers if key), "offline")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of the table: what documents and flags are made of."""
+
+    name: str
+    env: str
+    kind: Kind
+    default: object
+    help: str
+    secret: bool
+
+    @property
+    def flag(self) -> str:
+        """The command line flag. Secrets have none: other users of a machine can read arguments."""
+        return "" if self.secret else "--" + self.name.replace("_", "-")
+
+    @property
+    def default_text(self) -> str:
+        """The default as documents show it."""
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        return "" if self.default in (None, "") else str(self.default)
+
+
+TABLE: tuple[Setting, ...] = tuple(
+    Setting(name=f.name, default=f.default, **f.metadata) for f in fields(Settings) if f.default is not MISSING
+)
+
+# Variables that begin with WONDER_ and belong to clients; a server that sees them says nothing.
+_CLIENT_VARIABLES = frozenset({"WONDER_ADDRESS", "WONDER_SERVER", "WONDER_TOKEN", "WONDER_CA"})
+
+
+def load(flags: Mapping[str, object], environ: Mapping[str, str] | None = None) -> Settings:
+    """Settings from flags (by setting name; None means not given), the environment and the config file.
+
+    ``environ`` is the process's environment unless given. Raises `SettingsError`.
+    """
+    environment = os.environ if environ is None else environ
+    known = {row.name: row for row in TABLE}
+    given: dict[str, tuple[object, str]] = {}
+    for row in TABLE:
+        if flags.get(row.name) is not None:
+            given[row.name] = (flags[row.name], f"the flag {row.flag}")
+        elif row.env in environment:
+            given[row.name] = (environment[row.env], f"the environment variable {row.env}")
+    if "config" in given:
+        path = _read(known["config"], *given["config"])
+        for name, value in _from_file(path, known).items() if path else ():
+            given.setdefault(name, (value, f"the config file {path}"))
+    return _checked(Settings(**{name: _read(known[name], *found) for name, found in given.items()}))
+
+
+def unknown_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Variables that look like settings but are none, each with the nearest name that is one, or ''.
+
+    They are not an error, since other versions and other programs may know them; a start logs them.
+    """
+    environment = os.environ if environ is None else environ
+    known = {row.env for row in TABLE} | _CLIENT_VARIABLES
+    strangers = sorted(name for name in environment if name.startswith("WONDER_") and name not in known)
+    return {name: next(iter(difflib.get_close_matches(name, known, 1)), "") for name in strangers}
+
+
+def _from_file(path: Path, known: Mapping[str, Setting]) -> dict[str, object]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise SettingsError(f"The config file {path} cannot be read: {problem.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise SettingsError(f"The config file {path} is not TOML: {problem}.") from None
+    for name in values:
+        if name == "config" or name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f" Did you mean {near[0]}?" if near and near[0] != name else ""
+            raise SettingsError(f"The config file {path} sets {name}, which is no setting there.{hint}")
+    return values
+
+
+def _read(row: Setting, value: object, source: str) -> Any:
+    try:
+        return row.kind.read(value)
+    except ValueError as problem:
+        shown = "" if row.secret else f", not {value!r}"
+        raise SettingsError(f"{row.name}: {problem}{shown} (from {source}).") from None
+
+
+def _checked(settings: Settings) -> Settings:
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise SettingsError("tls_cert and tls_key belong together: give both or neither.")
+    return settings

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from wonder_server.settings import TABLE, Settings, SettingsError, load, unknown_variables
+
+PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+
+
+def test_every_setting_is_documented_with_its_variable_default_and_purpose() -> None:
+    rows = {row[1]: row for row in (re.split(r"\s*\|\s*", line) for line in PAGE.read_text().splitlines()) if len(row) > 5}
+    for setting in TABLE:
+        row = rows[f"`{setting.name}`"]
+        assert row[2] == f"`{setting.env}`"
+        assert row[3] == (f"`{setting.default_text}`" if setting.default_text else "none")
+        assert row[5] == setting.help
+
+
+def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(tmp_path: Path) -> None:
+    file = tmp_path / "wonder.toml"
+    file.write_text('listen = "127.0.0.1:1"\nshards = 2\nlog_level = "error"\n')
+    environ = {"WONDER_CONFIG": str(file), "WONDER_LISTEN": "127.0.0.1:2", "WONDER_SHARDS": "3"}
+    settings = load({"listen": "127.0.0.1:3", "data": None}, environ)
+    assert (settings.listen, settings.shards, settings.log_level) == ("127.0.0.1:3", 3, "error")
+    assert settings.data == Path("wonder-data")
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "said"),
+    [
+        ({"listen": "nowhere"}, {}, "listen: host:port is wanted.*'nowhere'.*the flag --listen"),
+        ({"listen": "host:70000"}, {}, "listen: host:port is wanted"),
+        ({}, {"WONDER_SHARDS": "many"}, "shards: a whole number is wanted.*variable WONDER_SHARDS"),
+        ({}, {"WONDER_SHARDS": "33"}, "shards: a number from 1 to 32 is wanted"),
+        ({}, {"WONDER_INSECURE": "maybe"}, "insecure: true or false is wanted"),
+        ({}, {"WONDER_LOG_FORMAT": "xml"}, "log_format: one of auto, json, console is wanted"),
+        ({"tls_cert": "a.pem"}, {}, "tls_cert and tls_key belong together"),
+        ({"config": "/nowhere/at/all.toml"}, {}, "cannot be read"),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_key_and_source(
+    flags: dict[str, object], environ: dict[str, str], said: str
+) -> None:
+    with pytest.raises(SettingsError, match=said):
+        load(flags, environ)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('listn = "x"', "sets listn, which is no setting there. Did you mean listen?"),
+        ('config = "other.toml"', "sets config, which is no setting there."),
+        ("shards = true", "shards: a whole number is wanted"),
+        ("listen = 5", "listen: a text is wanted, not 5 .from the config file"),
+        ("[server]\nx = 1", "sets server"),
+        ("not toml", "is not TOML"),
+    ],
+)
+def test_a_bad_config_file_is_refused_by_key(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "wonder.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError, match=said):
+        load({"config": str(file)}, {})
+
+
+def test_secrets_are_shown_nowhere(tmp_path: Path) -> None:
+    settings = load({}, {"OPENAI_API_KEY": "sk-hidden"})
+    assert settings.openai_api_key == "sk-hidden" and "sk-hidden" not in repr(settings)
+    file = tmp_path / "wonder.toml"
+    file.write_text('openai_api_key = ["sk-hidden"]')
+    with pytest.raises(SettingsError) as problem:
+        load({"config": str(file)}, {})
+    assert "sk-hidden" not in str(problem.value)
+    assert all(row.flag == "" for row in TABLE if row.secret)
+
+
+@pytest.mark.parametrize(
+    ("listen", "loopback"),
+    [
+        ("127.0.0.1:1", True),
+        ("127.8.8.8:1", True),
+        ("[::1]:1", True),
+        ("localhost:1", True),
+        ("0.0.0.0:1", False),
+        ("[::]:1", False),
+        ("example.org:1", False),
+    ],
+)
+def test_loopback_is_told_from_the_rest(listen: str, loopback: bool) -> None:
+    assert Settings(listen=listen).is_loopback is loopback
+
+
+def test_the_model_is_the_one_named_or_the_first_with_a_key_or_offline() -> None:
+    assert load({}, {}).model_choice == "offline"
+    assert load({}, {"GEMINI_API_KEY": "k"}).model_choice == "gemini"
+    assert load({"model": "openai/x"}, {"GEMINI_API_KEY": "k"}).model_choice == "openai/x"
+
+
+def test_a_variable_that_is_nearly_a_setting_is_pointed_out() -> None:
+    assert unknown_variables({"WONDER_LISTN": "", "WONDER_TOKEN": "", "HOME": ""}) == {
+        "WONDER_LISTN": "WONDER_LISTEN"
+    }
