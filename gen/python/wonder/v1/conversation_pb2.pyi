@@ -46,6 +46,7 @@ class OperationKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OPERATION_KIND_WORKFLOW: _ClassVar[OperationKind]
     OPERATION_KIND_AGENT: _ClassVar[OperationKind]
     OPERATION_KIND_MEMORY_EXTRACTION: _ClassVar[OperationKind]
+    OPERATION_KIND_MEMORY: _ClassVar[OperationKind]
 
 class MessageRole(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -93,6 +94,7 @@ OPERATION_KIND_TASK: OperationKind
 OPERATION_KIND_WORKFLOW: OperationKind
 OPERATION_KIND_AGENT: OperationKind
 OPERATION_KIND_MEMORY_EXTRACTION: OperationKind
+OPERATION_KIND_MEMORY: OperationKind
 MESSAGE_ROLE_UNSPECIFIED: MessageRole
 MESSAGE_ROLE_USER: MessageRole
 MESSAGE_ROLE_AGENT: MessageRole

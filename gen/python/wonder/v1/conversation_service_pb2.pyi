@@ -8,6 +8,7 @@ from wonder.v1 import common_pb2 as _common_pb2
 from wonder.v1 import conversation_pb2 as _conversation_pb2
 from wonder.v1 import errors_pb2 as _errors_pb2
 from wonder.v1 import event_pb2 as _event_pb2
+from wonder.v1 import task_pb2 as _task_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -419,16 +420,14 @@ class Refused(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ...) -> None: ...
 
 class ToolProgress(_message.Message):
-    __slots__ = ("turn_id", "tool_call_id", "message", "fraction")
+    __slots__ = ("turn_id", "tool_call_id", "progress")
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALL_ID_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    FRACTION_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
     turn_id: str
     tool_call_id: str
-    message: str
-    fraction: float
-    def __init__(self, turn_id: _Optional[str] = ..., tool_call_id: _Optional[str] = ..., message: _Optional[str] = ..., fraction: _Optional[float] = ...) -> None: ...
+    progress: _task_pb2.Progress
+    def __init__(self, turn_id: _Optional[str] = ..., tool_call_id: _Optional[str] = ..., progress: _Optional[_Union[_task_pb2.Progress, _Mapping]] = ...) -> None: ...
 
 class SendMessageRequest(_message.Message):
     __slots__ = ("conversation_id", "send")

@@ -253,6 +253,167 @@ class ConversationServiceStub:
         """
 
 
+class CoordinatorServiceStub:
+    """Runs of workflows. A run is durable: after a crash it goes on from its last recorded decision.
+
+    Paging, `request_id`, `etag` and `validate_only` are as LibraryService says.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.start_run: grpc.aio.UnaryUnaryMultiCallable[v1.StartRunRequest, v1.StartRunResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.CoordinatorService/StartRun",
+                v1.StartRunRequest.SerializeToString,
+                v1.StartRunResponse.FromString,
+            )
+        )
+        """Starts a run; does not wait for its end. DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND,
+        AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, LIMIT_EXCEEDED, SERVER_DRAINING.
+        """
+        self.get_run: grpc.aio.UnaryUnaryMultiCallable[v1.GetRunRequest, v1.GetRunResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.CoordinatorService/GetRun",
+                v1.GetRunRequest.SerializeToString,
+                v1.GetRunResponse.FromString,
+            )
+        )
+        """Reads a run. RUN_NOT_FOUND."""
+        self.list_runs: grpc.aio.UnaryUnaryMultiCallable[v1.ListRunsRequest, v1.ListRunsResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.CoordinatorService/ListRuns",
+                v1.ListRunsRequest.SerializeToString,
+                v1.ListRunsResponse.FromString,
+            )
+        )
+        """Lists runs. DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        self.cancel_run: grpc.aio.UnaryUnaryMultiCallable[v1.CancelRunRequest, v1.CancelRunResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.CoordinatorService/CancelRun",
+                v1.CancelRunRequest.SerializeToString,
+                v1.CancelRunResponse.FromString,
+            )
+        )
+        """Cancels a run with its tasks, children, gates and agents. Answers when the run is cancelled.
+        RUN_NOT_FOUND, RUN_NOT_ACTIVE.
+        """
+        self.signal_run: grpc.aio.UnaryUnaryMultiCallable[v1.SignalRunRequest, v1.SignalRunResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.CoordinatorService/SignalRun",
+                v1.SignalRunRequest.SerializeToString,
+                v1.SignalRunResponse.FromString,
+            )
+        )
+        """Sends a signal to a run: it can be read as `signals.<name>` by expressions, the newest of each
+        name, and wakes nodes that wait for it. RUN_NOT_FOUND, RUN_NOT_ACTIVE.
+        """
+        self.watch_run: grpc.aio.UnaryStreamMultiCallable[v1.WatchRunRequest, v1.WatchRunResponse] = (
+            channel.unary_stream(
+                "/wonder.v1.CoordinatorService/WatchRun",
+                v1.WatchRunRequest.SerializeToString,
+                v1.WatchRunResponse.FromString,
+            )
+        )
+        """Shows a run's events from a cursor on, then as they happen, and ends with the word `end` after
+        the run's last. RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
+        """
+        self.list_gates: grpc.aio.UnaryUnaryMultiCallable[v1.ListGatesRequest, v1.ListGatesResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.CoordinatorService/ListGates",
+                v1.ListGatesRequest.SerializeToString,
+                v1.ListGatesResponse.FromString,
+            )
+        )
+        """Lists human gates, oldest first. RUN_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        self.resolve_gate: grpc.aio.UnaryUnaryMultiCallable[v1.ResolveGateRequest, v1.ResolveGateResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.CoordinatorService/ResolveGate",
+                v1.ResolveGateRequest.SerializeToString,
+                v1.ResolveGateResponse.FromString,
+            )
+        )
+        """Approves or rejects at a gate, with edited input where the gate takes it. GATE_NOT_FOUND,
+        GATE_RESOLVED, INPUT_INVALID, PERMISSION_DENIED.
+        """
+        self.replay_run: grpc.aio.UnaryUnaryMultiCallable[v1.ReplayRunRequest, v1.ReplayRunResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.CoordinatorService/ReplayRun",
+                v1.ReplayRunRequest.SerializeToString,
+                v1.ReplayRunResponse.FromString,
+            )
+        )
+        """Feeds a run's recorded inputs to the planner as it is today, and says whether it decides the
+        same. Changes nothing. RUN_NOT_FOUND.
+        """
+        self.fork_run: grpc.aio.UnaryUnaryMultiCallable[v1.ForkRunRequest, v1.ForkRunResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.CoordinatorService/ForkRun",
+                v1.ForkRunRequest.SerializeToString,
+                v1.ForkRunResponse.FromString,
+            )
+        )
+        """Starts a new run that takes over another's record up to a chosen point and goes on from there.
+        RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, INPUT_INVALID, DEFINITION_NOT_FOUND.
+        """
+
+
+class ExecutorServiceStub:
+    """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out
+    actions of their own.
+
+    Paging and `request_id` are as LibraryService says.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.execute_task: grpc.aio.UnaryUnaryMultiCallable[v1.ExecuteTaskRequest, v1.ExecuteTaskResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.ExecutorService/ExecuteTask",
+                v1.ExecuteTaskRequest.SerializeToString,
+                v1.ExecuteTaskResponse.FromString,
+            )
+        )
+        """Runs a task and waits for its end. A task that fails is no error of the call: its `error` is in
+        the result. DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
+        CONVERSATION_NOT_FOUND, PERMISSION_DENIED, LIMIT_EXCEEDED, SERVER_DRAINING. If the caller goes
+        away the task is cancelled.
+        """
+        self.stream_task: grpc.aio.UnaryStreamMultiCallable[v1.StreamTaskRequest, v1.StreamTaskResponse] = (
+            channel.unary_stream(
+                "/wonder.v1.ExecutorService/StreamTask",
+                v1.StreamTaskRequest.SerializeToString,
+                v1.StreamTaskResponse.FromString,
+            )
+        )
+        """Runs a task and shows its steps and their progress as they happen; the last message is the
+        result. Errors as ExecuteTask.
+        """
+        self.list_action_kinds: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListActionKindsRequest, v1.ListActionKindsResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ExecutorService/ListActionKinds",
+            v1.ListActionKindsRequest.SerializeToString,
+            v1.ListActionKindsResponse.FromString,
+        )
+        """Lists the kinds of action that steps can use, those of connected workers included, by name.
+        PAGE_TOKEN_INVALID.
+        """
+        self.work: grpc.aio.StreamStreamMultiCallable[v1.WorkRequest, v1.WorkResponse] = (
+            channel.stream_stream(
+                "/wonder.v1.ExecutorService/Work",
+                v1.WorkRequest.SerializeToString,
+                v1.WorkResponse.FromString,
+            )
+        )
+        """Makes the client a worker, which carries out kinds of action of its own.
+
+        The worker registers first. Then the server sends assignments, never more at once than the
+        worker takes, each under a lease that the worker's heartbeats extend. A lease that runs out, or
+        a stream that breaks, ends the assignment: if the kind is idempotent it is given to another
+        worker under the same `operation_id`, else it ends with OUTCOME_UNKNOWN. The stream ends by the
+        worker's `leave` or with a status: FIELD_INVALID and DEFINITION_INVALID for what cannot be
+        registered, PERMISSION_DENIED, SERVER_DRAINING.
+        """
+
+
 class LibraryServiceStub:
     """Libraries and their definitions; agents and projects; artifacts.
 
@@ -508,4 +669,87 @@ class LibraryServiceStub:
         )
         """Merges one branch of artifacts into another. Conflicts are no error: they are in the answer, and
         then nothing was merged. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown branch.
+        """
+
+
+class MemoryServiceStub:
+    """What agents remember. `agent_id` takes an agent's id or name; every call sees the memories of
+    that agent only.
+
+    Paging, `request_id` and `etag` are as LibraryService says.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.write_memory: grpc.aio.UnaryUnaryMultiCallable[v1.WriteMemoryRequest, v1.WriteMemoryResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.MemoryService/WriteMemory",
+                v1.WriteMemoryRequest.SerializeToString,
+                v1.WriteMemoryResponse.FromString,
+            )
+        )
+        """Writes a memory; it can be found as soon as the call answers. AGENT_NOT_FOUND, FIELD_INVALID,
+        PAYLOAD_TOO_LARGE, PAYLOAD_TOO_DEEP, STORAGE_UNAVAILABLE.
+        """
+        self.batch_write_memories: grpc.aio.UnaryUnaryMultiCallable[
+            v1.BatchWriteMemoriesRequest, v1.BatchWriteMemoriesResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.MemoryService/BatchWriteMemories",
+            v1.BatchWriteMemoriesRequest.SerializeToString,
+            v1.BatchWriteMemoriesResponse.FromString,
+        )
+        """Writes up to 1,000 memories, all or none. Errors as WriteMemory."""
+        self.get_memory: grpc.aio.UnaryUnaryMultiCallable[v1.GetMemoryRequest, v1.GetMemoryResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.MemoryService/GetMemory",
+                v1.GetMemoryRequest.SerializeToString,
+                v1.GetMemoryResponse.FromString,
+            )
+        )
+        """Reads a memory. MEMORY_NOT_FOUND, also where it is another agent's."""
+        self.update_memory: grpc.aio.UnaryUnaryMultiCallable[
+            v1.UpdateMemoryRequest, v1.UpdateMemoryResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.MemoryService/UpdateMemory",
+            v1.UpdateMemoryRequest.SerializeToString,
+            v1.UpdateMemoryResponse.FromString,
+        )
+        """Changes a memory. MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED, FIELD_INVALID."""
+        self.delete_memory: grpc.aio.UnaryUnaryMultiCallable[
+            v1.DeleteMemoryRequest, v1.DeleteMemoryResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.MemoryService/DeleteMemory",
+            v1.DeleteMemoryRequest.SerializeToString,
+            v1.DeleteMemoryResponse.FromString,
+        )
+        """Forgets a memory: its text, vector and blob are gone everywhere, and links to it with them.
+        MEMORY_NOT_FOUND, ETAG_MISMATCH.
+        """
+        self.list_memories: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListMemoriesRequest, v1.ListMemoriesResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.MemoryService/ListMemories",
+            v1.ListMemoriesRequest.SerializeToString,
+            v1.ListMemoriesResponse.FromString,
+        )
+        """Lists memories. AGENT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        self.search_memories: grpc.aio.UnaryUnaryMultiCallable[
+            v1.SearchMemoriesRequest, v1.SearchMemoriesResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.MemoryService/SearchMemories",
+            v1.SearchMemoriesRequest.SerializeToString,
+            v1.SearchMemoriesResponse.FromString,
+        )
+        """Finds the memories that best fit a query, by words and by meaning, and says why.
+        AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the right
+        `memory.search_all`.
+        """
+        self.supersede_memory: grpc.aio.UnaryUnaryMultiCallable[
+            v1.SupersedeMemoryRequest, v1.SupersedeMemoryResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.MemoryService/SupersedeMemory",
+            v1.SupersedeMemoryRequest.SerializeToString,
+            v1.SupersedeMemoryResponse.FromString,
+        )
+        """Writes a memory that replaces another: the old one stays readable and is no longer found.
+        MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID.
         """
