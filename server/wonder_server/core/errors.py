@@ -11,7 +11,8 @@ Two shapes, one content::
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -102,7 +103,7 @@ class Fault:
     reason: Reason
     message: str
     field: str = ""
-    metadata: dict[str, str] = field(default_factory=dict)
+    metadata: dict[str, str] = dataclasses.field(default_factory=dict)
     transient: bool = False
     retry_after_ms: int | None = None
 

@@ -1,0 +1,399 @@
+"""The loop, written once: receive ─▶ plan ─▶ apply ─▶ dispatch.
+
+Every conversation and every workflow run is an actor: a mailbox and a working set. While its mailbox is
+empty it has no task and no thread, and when nothing is pending either it may leave memory altogether.
+
+One *round* takes what lies in the mailbox, plans each input against the working set, applies the decisions
+to it, and writes it all in one commit: inputs and decisions (the journal), rows, events and outbox. Only
+then are events shown, commands handed out and callers answered. While a commit is under way the next
+inputs gather, so a busy actor commits in batches.
+
+A run whose work so far may simply be done again (`Planner.must_commit`) is not committed: its writes are
+kept and travel with its answer, into the commit of whoever waits for it.
+
+If a commit fails, the working set is thrown away with it: callers are told, and the actor is loaded again
+from what is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from wonder_server.actors.wakes import Wakes
+from wonder_server.core.commands import Answer, Command
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.planner import Planner
+from wonder_server.core.records import Delete, Emit, Put
+from wonder_server.ports.clock import Clock
+from wonder_server.ports.journal import Commit, Entry, Event, Journal, Request
+
+log = structlog.get_logger("wonder.loop")
+
+ROUND = 64
+"""Inputs that one commit takes at most."""
+
+RELOAD_AFTER_S = 1.0
+"""How long an actor with work in its outbox waits after a failed commit before it is loaded again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a caller of `Loop.ask` is told, once it is on disk.
+
+    ``decisions`` are empty and ``repeated`` holds the first answer if the request was carried out before.
+    ``event_head`` is the sequence of the actor's last event after this input.
+    """
+
+    decisions: tuple[Any, ...]
+    event_head: int
+    answer: dict[str, str]
+    repeated: bool = False
+
+
+@dataclass(slots=True)
+class _Envelope:
+    input: Any
+    reply: asyncio.Future[Outcome] | None = None
+    request: Request | None = None
+    carried: tuple[Commit, ...] = ()
+
+
+@dataclass(slots=True)
+class _Actor:
+    id: str
+    planner: Planner
+    state: Any = None
+    entry_head: int = 0
+    event_head: int = 0
+    mailbox: deque[_Envelope] = field(default_factory=deque)
+    running: bool = False
+    kept: list[Commit] = field(default_factory=list)
+    """Writes of a volatile run, waiting for its answer to carry them."""
+
+
+@dataclass(slots=True)
+class _Round:
+    """What one round has gathered: what to write, and what to do once it is written."""
+
+    commit: Commit
+    must_commit: bool = False
+    carried: list[Commit] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    wakes: dict[str, int] = field(default_factory=dict)
+    """Operation id -> when it wants to be woken; 0 to forget it."""
+    replies: list[tuple[_Envelope, Outcome]] = field(default_factory=list)
+
+
+class Loop:
+    """All actors of this process.
+
+    ``journal_of(actor_id)`` finds the actor's shard; ``dispatch(actor_id, command)`` hands a command to its
+    handler and returns at once; ``publish(actor_id, events)`` shows events to whoever is attached.
+    """
+
+    def __init__(
+        self,
+        planners: Iterable[Planner],
+        journal_of: Callable[[str], Journal],
+        clock: Clock,
+        *,
+        dispatch: Callable[[str, Command], None],
+        publish: Callable[[str, list[Event]], None],
+        idle_limit: int,
+    ) -> None:
+        self._planners: Mapping[str, Planner] = {p.prefix: p for p in planners}
+        self._journal_of = journal_of
+        self._clock = clock
+        self._dispatch = dispatch
+        self._publish = publish
+        self._idle_limit = idle_limit
+        self._actors: dict[str, _Actor] = {}
+        self._idle: OrderedDict[str, None] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wakes = Wakes(clock, self._wake)
+        self._stopping = False
+
+    # --- receive --------------------------------------------------------------------------------
+
+    async def ask(self, actor_id: str, event: Any, request: Request | None = None) -> Outcome:
+        """Send an input and wait until what it led to is on disk.
+
+        Raises the fault that the planner refuses with, REQUEST_ID_REUSED, or STORAGE_UNAVAILABLE.
+        """
+        if self._stopping:
+            raise error(
+                Reason.SERVER_DRAINING, "The server is shutting down; try again.", retry_after_ms=1000
+            )
+        reply: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._post(actor_id, _Envelope(event, reply, request))
+        return await reply
+
+    def tell(self, actor_id: str, event: Any, carried: tuple[Commit, ...] = ()) -> None:
+        """Send an input that nobody waits for."""
+        self._post(actor_id, _Envelope(event, carried=carried))
+
+    def succeeded(self, actor_id: str, operation_id: str, output: Any) -> None:
+        """An operation of the actor came to a good end."""
+        self.tell(actor_id, self.planner_of(actor_id).succeeded(operation_id, output))
+
+    def failed(self, actor_id: str, operation_id: str, fault: Any) -> None:
+        """An operation of the actor failed."""
+        self.tell(actor_id, self.planner_of(actor_id).failed(operation_id, fault))
+
+    def planner_of(self, actor_id: str) -> Planner:
+        return self._planners[actor_id.partition("_")[0]]
+
+    def is_live(self, actor_id: str) -> bool:
+        """Whether the actor is in memory now."""
+        return actor_id in self._actors
+
+    @property
+    def live(self) -> int:
+        """Actors in memory."""
+        return len(self._actors)
+
+    def _post(self, actor_id: str, envelope: _Envelope) -> None:
+        if self._stopping:
+            return
+        actor = self._actors.get(actor_id)
+        if actor is None:
+            actor = self._actors[actor_id] = _Actor(actor_id, self.planner_of(actor_id))
+        actor.mailbox.append(envelope)
+        self._run(actor)
+
+    def _run(self, actor: _Actor) -> None:
+        if actor.running:
+            return
+        actor.running = True
+        self._idle.pop(actor.id, None)
+        task = asyncio.get_running_loop().create_task(self._drain(actor))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _drain(self, actor: _Actor) -> None:
+        try:
+            if actor.state is None:
+                await self._load(actor)
+            while actor.mailbox:
+                await self._round(actor)
+        except WonderError as problem:
+            self._give_up(actor, problem)
+        except Exception as problem:
+            log.exception("actor_failed", actor=actor.id)
+            self._give_up(actor, error(Reason.INTERNAL, "Something went wrong inside the server."))
+            del problem
+        finally:
+            actor.running = False
+        self._settle(actor)
+
+    async def _load(self, actor: _Actor) -> None:
+        loaded = await self._journal_of(actor.id).load(actor.id, actor.planner)
+        if loaded is None:
+            actor.state = actor.planner.new_state()
+            return
+        actor.state = actor.planner.restore(loaded.rows)
+        actor.entry_head, actor.event_head = loaded.entry_head, loaded.event_head
+
+    # --- plan, apply ----------------------------------------------------------------------------
+
+    async def _round(self, actor: _Actor) -> None:
+        gathered = _Round(Commit(actor.id, actor.planner))
+        taken: list[_Envelope] = []
+        try:
+            while actor.mailbox and len(taken) < ROUND:
+                envelope = actor.mailbox.popleft()
+                taken.append(envelope)
+                if not await self._repeated(actor, envelope, gathered):
+                    self._step(actor, envelope, gathered)
+            await self._commit(actor, gathered)
+        except BaseException:
+            # What was taken but not written goes back, for `_give_up` to answer.
+            actor.mailbox.extendleft(reversed(taken))
+            raise
+        self._after(actor, gathered)
+
+    async def _repeated(self, actor: _Actor, envelope: _Envelope, gathered: _Round) -> bool:
+        """Answer a request that was carried out before."""
+        request = envelope.request
+        if request is None or envelope.reply is None:
+            return False
+        for known, answer in gathered.commit.requests:
+            if known.id == request.id and known.scope == request.scope:
+                return _answer_again(envelope, gathered, request, known.fingerprint, answer, actor)
+        before = await self._journal_of(actor.id).answered(request.scope, request.id)
+        if before is None:
+            return False
+        return _answer_again(envelope, gathered, request, before.fingerprint, before.answer, actor)
+
+    def _step(self, actor: _Actor, envelope: _Envelope, gathered: _Round) -> None:
+        planner, state, commit = actor.planner, actor.state, gathered.commit
+        gathered.carried.extend(envelope.carried)
+        now = self._clock.now_ms()
+        decisions = planner.plan(state, envelope.input, now)
+        fault = planner.refusal(decisions)
+        if fault is not None:
+            if envelope.reply is not None and not envelope.reply.done():
+                envelope.reply.set_exception(WonderError(fault))
+            return
+        for decision in decisions:
+            planner.apply(state, decision)
+            for change in planner.record(state, decision):
+                self._note(actor, change, gathered, now)
+        for decision in decisions:
+            gathered.commands.extend(planner.commands(state, decision))
+        if decisions:
+            actor.entry_head += 1
+            commit.entries.append(Entry(actor.entry_head, now, envelope.input, decisions))
+            gathered.must_commit |= planner.must_commit(state, decisions)
+        answer = planner.answer(decisions)
+        if envelope.request is not None:
+            commit.requests.append((envelope.request, answer))
+        if envelope.reply is not None:
+            gathered.replies.append((envelope, Outcome(decisions, actor.event_head, answer)))
+
+    def _note(
+        self, actor: _Actor, change: Put | Delete | Emit, gathered: _Round, now: int
+    ) -> None:
+        if isinstance(change, Emit):
+            actor.event_head += 1
+            gathered.commit.events.append(Event(actor.event_head, now, actor.id, change))
+            return
+        gathered.commit.changes.append(change)
+        if change.table == "operations":
+            gathered.wakes[change.id] = change.ordinal if isinstance(change, Put) else 0
+
+    async def _commit(self, actor: _Actor, gathered: _Round) -> None:
+        commit = gathered.commit
+        commit.entry_head, commit.event_head = actor.entry_head, actor.event_head
+        commit.root = actor.planner.root(actor.id, actor.state)
+        if commit.entries and not gathered.must_commit and not gathered.replies:
+            actor.kept.extend([*gathered.carried, commit])
+            gathered.carried = []
+            return
+        writes = [*actor.kept, *gathered.carried]
+        if commit.entries or commit.requests:
+            writes.append(commit)
+        if writes:
+            await self._journal_of(actor.id).commit(writes)
+            actor.kept = []
+            gathered.carried = []
+            for written in writes:
+                self._publish(written.actor_id, written.events)
+
+    # --- dispatch -------------------------------------------------------------------------------
+
+    def _after(self, actor: _Actor, gathered: _Round) -> None:
+        for operation_id, wake_ms in gathered.wakes.items():
+            self._wakes.set(actor.id, operation_id, wake_ms)
+        for envelope, outcome in gathered.replies:
+            if envelope.reply is not None and not envelope.reply.done():
+                envelope.reply.set_result(outcome)
+        for command in gathered.commands:
+            if isinstance(command, Answer):
+                self._answer_parent(actor, command)
+            else:
+                self._dispatch(actor.id, command)
+
+    def _answer_parent(self, actor: _Actor, answer: Answer) -> None:
+        parent, planner = answer.parent, self.planner_of(answer.parent.actor_id)
+        carried, actor.kept = tuple(actor.kept), []
+        event = (
+            planner.succeeded(parent.operation_id, answer.output)
+            if answer.fault is None
+            else planner.failed(parent.operation_id, answer.fault)
+        )
+        self.tell(parent.actor_id, event, carried)
+
+    def _wake(self, actor_id: str, operation_id: str) -> None:
+        self.tell(actor_id, self.planner_of(actor_id).woken(operation_id))
+
+    # --- leaving memory, failing, stopping ------------------------------------------------------
+
+    def _settle(self, actor: _Actor) -> None:
+        """After its last round: run on, stay because work is pending, or become idle."""
+        if self._actors.get(actor.id) is not actor or self._stopping:
+            return
+        if actor.mailbox:
+            self._run(actor)
+            return
+        if actor.state is None or actor.planner.pending(actor.state) or actor.kept:
+            return
+        if actor.planner.kind == "run":
+            del self._actors[actor.id]
+            return
+        self._idle[actor.id] = None
+        while len(self._idle) > self._idle_limit:
+            oldest, _ = self._idle.popitem(last=False)
+            del self._actors[oldest]
+
+    def _give_up(self, actor: _Actor, problem: WonderError) -> None:
+        """Throw the working set away; tell callers; load again later what has work in its outbox."""
+        log.error("round_failed", actor=actor.id, reason=problem.fault.reason, problem=str(problem))
+        self._actors.pop(actor.id, None)
+        self._wakes.forget(actor.id)
+        for envelope in actor.mailbox:
+            if envelope.reply is not None and not envelope.reply.done():
+                envelope.reply.set_exception(problem)
+        actor.mailbox.clear()
+        asyncio.get_running_loop().call_later(RELOAD_AFTER_S, self._reload, actor.id)
+
+    def _reload(self, actor_id: str) -> None:
+        if not self._stopping:
+            task = asyncio.get_running_loop().create_task(self.resume(actor_id))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def resume(self, actor_id: str) -> None:
+        """Load an actor and hand out again what its outbox holds."""
+        planner = self.planner_of(actor_id)
+        try:
+            loaded = await self._journal_of(actor_id).load(actor_id, planner)
+        except WonderError as problem:
+            log.error("resume_failed", actor=actor_id, problem=str(problem))
+            self._give_up(_Actor(actor_id, planner), problem)
+            return
+        if loaded is None:
+            return
+        state = planner.restore(loaded.rows)
+        for operation in loaded.rows["operations"]:
+            self._wakes.set(actor_id, operation.id, operation.wake_ms)
+        for operation_id in planner.pending(state):
+            self.tell(actor_id, planner.restarted(operation_id))
+
+    async def stop(self) -> None:
+        """Take nothing more in; let commits under way finish. What is pending stays in the outbox."""
+        self._stopping = True
+        self._wakes.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for actor in self._actors.values():
+            for envelope in actor.mailbox:
+                if envelope.reply is not None and not envelope.reply.done():
+                    envelope.reply.set_exception(
+                        error(Reason.SERVER_DRAINING, "The server is shutting down; try again.")
+                    )
+
+
+def _answer_again(
+    envelope: _Envelope,
+    gathered: _Round,
+    request: Request,
+    fingerprint: str,
+    answer: dict[str, str],
+    actor: _Actor,
+) -> bool:
+    reply = envelope.reply
+    if reply is None or reply.done():
+        return True
+    if fingerprint != request.fingerprint:
+        message = "This request_id was used before for a different request; use a fresh one."
+        reply.set_exception(error(Reason.REQUEST_ID_REUSED, message, field="request_id"))
+    else:
+        gathered.replies.append((envelope, Outcome((), actor.event_head, answer, repeated=True)))
+    return True

@@ -1,0 +1,232 @@
+"""Who is listening: subscriptions to actors, and the text of messages while they are spoken.
+
+Durable events come here after their commit; pieces of text (deltas) come straight from the model's handler
+and are not part of the record. A subscription is a bounded queue that its reader empties. A slow reader
+first gets its deltas merged; past the bound its subscription is closed, and nobody else notices.
+
+Whoever subscribes gets the text so far of every message being spoken, so that it can show a half-said
+answer at once. An actor that nobody listens to and that says nothing has no entry here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from wonder_server.ports.journal import Event
+
+
+@dataclass(slots=True)
+class Delta:
+    """A piece of a message's text at ``offset`` (in code points). ``restarted``: forget what came before.
+
+    ``wire`` is room for the rpc layer to keep the encoded piece.
+    """
+
+    turn_id: str
+    message_id: str
+    offset: int
+    text: str
+    restarted: bool = False
+    wire: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The last item of a subscription: why it ended. ``slow``, ``draining`` or ``deleted``."""
+
+    why: str
+
+
+Item = Event | Delta | Closed
+
+
+@dataclass(slots=True)
+class _Spoken:
+    """A message while it is spoken."""
+
+    turn_id: str
+    restarted: bool
+    length: int = 0
+    pieces: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        if len(self.pieces) > 1:
+            self.pieces = ["".join(self.pieces)]
+        return self.pieces[0] if self.pieces else ""
+
+
+class Subscription:
+    """One reader's queue. `take` empties it; `wait` sleeps until there is something to take."""
+
+    __slots__ = ("_bytes", "_items", "_limit_bytes", "_limit_items", "_waiter", "closed")
+
+    def __init__(self, limit_items: int, limit_bytes: int) -> None:
+        self._items: deque[Item] = deque()
+        self._bytes = 0
+        self._limit_items = limit_items
+        self._limit_bytes = limit_bytes
+        self._waiter: asyncio.Future[None] | None = None
+        self.closed = False
+
+    def take(self) -> deque[Item]:
+        """Everything that has come since the last time."""
+        items, self._items, self._bytes = self._items, deque(), 0
+        return items
+
+    async def wait(self) -> None:
+        """Return when there is something to take. One reader at a time."""
+        if self._items:
+            return
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def push(self, item: Item) -> None:
+        """Queue an item; merge or close if the reader is too slow."""
+        if self.closed:
+            return
+        if isinstance(item, Delta) and self._merged(item):
+            return
+        self._items.append(item)
+        self._bytes += _weight(item)
+        if len(self._items) > self._limit_items or self._bytes > self._limit_bytes:
+            self.close("slow")
+        self._notify()
+
+    def close(self, why: str) -> None:
+        """Say why and take nothing more. A slow reader's backlog is dropped: it resumes by cursor."""
+        if self.closed:
+            return
+        self.closed = True
+        if why == "slow":
+            self._items.clear()
+        self._items.append(Closed(why))
+        self._notify()
+
+    def _merged(self, delta: Delta) -> bool:
+        """Append to the last queued piece of the same message, once the reader lags."""
+        last = self._items[-1] if self._items else None
+        if not isinstance(last, Delta) or last.message_id != delta.message_id or delta.restarted:
+            return False
+        self._items[-1] = Delta(
+            last.turn_id, last.message_id, last.offset, last.text + delta.text, last.restarted
+        )
+        self._bytes += len(delta.text)
+        if self._bytes > self._limit_bytes:
+            self.close("slow")
+        return True
+
+    def _notify(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def _weight(item: Item) -> int:
+    """About how many bytes an item holds."""
+    if isinstance(item, Delta):
+        return len(item.text) + 64
+    if isinstance(item, Event):
+        content = getattr(item.emit.value, "content", "")
+        return len(content) + 512
+    return 0
+
+
+class Streams:
+    """All subscriptions and all messages being spoken, by actor."""
+
+    def __init__(self, limit_items: int, limit_bytes: int) -> None:
+        self._limits = (limit_items, limit_bytes)
+        self._subscriptions: dict[str, list[Subscription]] = {}
+        self._speaking: dict[str, dict[str, _Spoken]] = {}
+        self._draining = False
+
+    def subscribe(self, actor_id: str) -> tuple[Subscription, list[Delta]]:
+        """A new subscription, and the text so far of what is being spoken now."""
+        subscription = Subscription(*self._limits)
+        if self._draining:
+            subscription.close("draining")
+        self._subscriptions.setdefault(actor_id, []).append(subscription)
+        so_far = [
+            Delta(spoken.turn_id, message_id, 0, spoken.text(), spoken.restarted)
+            for message_id, spoken in self._speaking.get(actor_id, {}).items()
+            if spoken.length or spoken.restarted
+        ]
+        return subscription, so_far
+
+    def unsubscribe(self, actor_id: str, subscription: Subscription) -> None:
+        listeners = self._subscriptions.get(actor_id, [])
+        if subscription in listeners:
+            listeners.remove(subscription)
+        if not listeners:
+            self._subscriptions.pop(actor_id, None)
+
+    @property
+    def count(self) -> int:
+        """Open subscriptions."""
+        return sum(len(listeners) for listeners in self._subscriptions.values())
+
+    # --- what is said ---------------------------------------------------------------------------
+
+    def publish(self, actor_id: str, events: list[Event]) -> None:
+        """Show durable events, in order; those that close a message end its text."""
+        speaking = self._speaking.get(actor_id)
+        listeners = self._subscriptions.get(actor_id, ())
+        for event in events:
+            if speaking:
+                self._quiet(actor_id, speaking, event)
+            for subscription in tuple(listeners):
+                subscription.push(event)
+
+    def begin(self, actor_id: str, turn_id: str, message_id: str, *, restarted: bool) -> None:
+        """A model starts to speak under ``message_id``; if again, what it said before is void."""
+        self._speaking.setdefault(actor_id, {})[message_id] = _Spoken(turn_id, restarted)
+        if restarted:
+            delta = Delta(turn_id, message_id, 0, "", restarted=True)
+            for subscription in tuple(self._subscriptions.get(actor_id, ())):
+                subscription.push(delta)
+
+    def say(self, actor_id: str, message_id: str, text: str) -> None:
+        """The next piece of a message that has begun."""
+        spoken = self._speaking.get(actor_id, {}).get(message_id)
+        if spoken is None or not text:
+            return
+        delta = Delta(spoken.turn_id, message_id, spoken.length, text)
+        spoken.pieces.append(text)
+        spoken.length += len(text)
+        for subscription in self._subscriptions.get(actor_id, ()):
+            subscription.push(delta)
+
+    def spoken(self, actor_id: str, turn_id: str) -> str:
+        """What a turn's message has said so far, if one is being spoken."""
+        for spoken in self._speaking.get(actor_id, {}).values():
+            if spoken.turn_id == turn_id:
+                return spoken.text()
+        return ""
+
+    def _quiet(self, actor_id: str, speaking: dict[str, _Spoken], event: Event) -> None:
+        emit = event.emit
+        if emit.message_id:
+            speaking.pop(emit.message_id, None)
+        if emit.kind in ("turn_completed", "turn_failed", "turn_cancelled"):
+            for message_id in [m for m, s in speaking.items() if s.turn_id == emit.turn_id]:
+                del speaking[message_id]
+        if not speaking:
+            self._speaking.pop(actor_id, None)
+
+    # --- ends -----------------------------------------------------------------------------------
+
+    def close(self, actor_id: str, why: str) -> None:
+        """End every subscription to one actor."""
+        for subscription in self._subscriptions.get(actor_id, ()):
+            subscription.close(why)
+
+    def drain(self) -> None:
+        """Tell every reader that the server is going away; new ones are told at once."""
+        self._draining = True
+        for listeners in self._subscriptions.values():
+            for subscription in listeners:
+                subscription.close("draining")

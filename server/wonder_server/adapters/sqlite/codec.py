@@ -1,0 +1,149 @@
+"""How values become text in a shard, and the sharing of what repeats.
+
+Requests to models repeat most of what earlier ones said: twenty turns of history, the same instructions,
+the same tools. Written whole, a conversation's record would grow by squares. So large pieces are *folded*:
+an object of some size is stored once per conversation as a *part*, under the hash of its content, and the
+place where it stood holds ``{"$": hash}``. Parts may hold parts, as trees in git do. User data cannot
+forge such a reference: its own keys that begin with ``$`` get another one.
+
+Only builtin JSON types are folded; dataclasses become objects of their fields.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from wonder_server.core.definitions.specs import PinnedAgent, PinnedTask, PinnedWorkflow
+
+OBJECT_FROM = 160
+"""Objects and lists of about this many bytes and more become parts."""
+STRING_FROM = 1024
+_REF_SIZE = 40
+_CACHED = (PinnedAgent, PinnedWorkflow, PinnedTask)
+_CACHE_LIMIT = 512
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder().decode
+
+
+_FIELDS: dict[Any, tuple[str, ...]] = {}
+
+
+def _names(cls: Any) -> tuple[str, ...]:
+    known = _FIELDS.get(cls)
+    if known is None:
+        known = _FIELDS[cls] = tuple(field.name for field in fields(cls))
+    return known
+
+
+class Folder:
+    """Folds the values of one shard. Pinned definitions, which recur by identity, are folded once.
+
+    Used by one thread only.
+    """
+
+    def __init__(self) -> None:
+        self._pins: dict[int, tuple[Any, tuple[Any, int], dict[str, bytes]]] = {}
+
+    def begin(self) -> Folding:
+        """A folding of values that will be written together."""
+        return Folding(self)
+
+    def pinned(self, value: Any) -> tuple[tuple[Any, int], dict[str, bytes]]:
+        known = self._pins.get(id(value))
+        if known is None or known[0] is not value:
+            if len(self._pins) >= _CACHE_LIMIT:
+                self._pins.clear()
+            folding = Folding(self)
+            folded = folding.fold_object({n: getattr(value, n) for n in _names(type(value))})
+            known = self._pins[id(value)] = (value, folded, folding.parts)
+        return known[1], known[2]
+
+
+class Folding:
+    """One folding: values in, text out, and the parts they refer to."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._memo: dict[int, tuple[Any, int]] = {}
+        self._kept: list[Any] = []
+        self.parts: dict[str, bytes] = {}
+
+    def text(self, value: Any) -> str:
+        """``value`` as JSON, its large pieces folded; ``value`` itself is never a part."""
+        if is_dataclass(value):
+            body: Any = {n: self._fold(getattr(value, n))[0] for n in _names(type(value))}
+        else:
+            body = self._fold(value)[0]
+        return encode(body).decode()
+
+    def fold_object(self, value: dict[str, Any]) -> tuple[Any, int]:
+        size, body = 2, {}
+        for key, item in value.items():
+            folded, length = self._fold(item)
+            body["$" + key if key.startswith("$") else key] = folded
+            size += length + len(key) + 4
+        return self._part(body, size, OBJECT_FROM)
+
+    def _fold(self, value: Any) -> tuple[Any, int]:
+        if isinstance(value, str):
+            if isinstance(value, Enum):
+                return value.value, len(value)
+            return self._part(value, len(value) + 2, STRING_FROM)
+        if value is None or isinstance(value, (bool, int, float)):
+            return value, 8
+        known = self._memo.get(id(value))
+        if known is not None:
+            return known
+        folded = self._fold_container(value)
+        self._memo[id(value)] = folded
+        self._kept.append(value)  # an id is only good while its object lives
+        return folded
+
+    def _fold_container(self, value: Any) -> tuple[Any, int]:
+        if isinstance(value, dict):
+            return self.fold_object(value)
+        if isinstance(value, (list, tuple)):
+            items = [self._fold(item) for item in value]
+            size = 2 + sum(length + 1 for _, length in items)
+            return self._part([item for item, _ in items], size, OBJECT_FROM)
+        if isinstance(value, _CACHED):
+            folded, parts = self._folder.pinned(value)
+            self.parts.update(parts)
+            return folded
+        return self.fold_object({n: getattr(value, n) for n in _names(type(value))})
+
+    def _part(self, body: Any, size: int, limit: int) -> tuple[Any, int]:
+        if size < limit:
+            return body, size
+        data = encode(body)
+        digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+        self.parts[digest] = data
+        return {"$": digest}, _REF_SIZE
+
+
+def unfold(value: Any, part: Callable[[str], Any]) -> Any:
+    """``value`` with every reference replaced by what ``part(hash)`` (decoded, still folded) gives."""
+    if isinstance(value, dict):
+        if len(value) == 1 and "$" in value:
+            return unfold(part(value["$"]), part)
+        return {(key[1:] if key.startswith("$") else key): unfold(item, part) for key, item in value.items()}
+    if isinstance(value, list):
+        return [unfold(item, part) for item in value]
+    return value
+
+
+def build(body: Any, cls: type) -> Any:
+    """A dataclass from builtins; unknown fields of newer writers are ignored, missing ones default."""
+    return msgspec.convert(body, type=cls)
+
+
+def names(types: tuple[type, ...]) -> Mapping[str, type]:
+    """Classes by their name, for tagged values."""
+    return {cls.__name__: cls for cls in types}

@@ -1,0 +1,108 @@
+"""All shards of a data folder: finds an actor's, and merges what is asked of every one."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wonder_server.adapters.sqlite.shard import SqliteShard
+from wonder_server.core import ids
+from wonder_server.core.errors import Reason, error
+from wonder_server.core.planner import Planner
+from wonder_server.ports.journal import Event
+from wonder_server.ports.records import EventQuery, Query
+
+
+class SqliteShards:
+    """``shards/NN.db`` of one folder. Implements the port ``Records``.
+
+    The number of shards is fixed when the folder is made: an id names its shard for good.
+    """
+
+    def __init__(self, shards: list[SqliteShard], row_types: Mapping[str, type]) -> None:
+        """Internal; use `open`."""
+        self._shards = shards
+        self._row_types = row_types
+
+    @classmethod
+    async def open(cls, folder: Path, count: int, row_types: Mapping[str, type]) -> SqliteShards:
+        """Open the shards in ``folder``, or make ``count`` of them. Errors: STORAGE_UNAVAILABLE."""
+        folder.mkdir(parents=True, exist_ok=True)
+        existing = sorted(folder.glob("[0-9][0-9].db"))
+        number = len(existing) or count
+        paths = [folder / f"{index:02}.db" for index in range(number)]
+        if existing and existing != paths:
+            raise error(
+                Reason.STORAGE_UNAVAILABLE,
+                f"The shards in {folder} are not complete; restore the missing files.",
+            )
+        opened = await asyncio.gather(*(SqliteShard.open(path) for path in paths))
+        return cls(list(opened), row_types)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(shard.close() for shard in self._shards))
+
+    @property
+    def count(self) -> int:
+        return len(self._shards)
+
+    @property
+    def commits(self) -> int:
+        """Commits of all shards so far."""
+        return sum(shard.database.commits for shard in self._shards)
+
+    def of(self, actor_id: str) -> SqliteShard:
+        """The shard that an actor's id names."""
+        index = ids.shard_of(actor_id)
+        if index >= len(self._shards):
+            raise error(Reason.STORAGE_UNAVAILABLE, "This id belongs to another data folder.")
+        return self._shards[index]
+
+    def holds(self, actor_id: str) -> bool:
+        """Whether an id can be of this folder at all."""
+        return ids.shard_of(actor_id) < len(self._shards)
+
+    async def unfinished(self) -> list[str]:
+        """Actors of all shards that have operations in their outbox."""
+        found = await asyncio.gather(*(shard.unfinished() for shard in self._shards))
+        return [actor for actors in found for actor in actors]
+
+    # --- Records --------------------------------------------------------------------------------
+
+    async def get(self, table: str, row_id: str, actor: str = "") -> Any | None:
+        rows = await self.find(Query(table=table, id=row_id, actor=actor, limit=1))
+        return rows[0] if rows else None
+
+    async def find(self, query: Query) -> list[Any]:
+        row_type = self._row_types[query.table]
+        if query.actor:
+            return await self.of(query.actor).query(query, row_type) if self.holds(query.actor) else []
+        found = await asyncio.gather(*(shard.query(query, row_type) for shard in self._shards))
+        order = "ordinal" if query.by_ordinal else "created_ms"
+        merged = heapq.merge(
+            *found,
+            key=lambda row: (getattr(row, order), row.id),
+            reverse=query.newest_first,
+        )
+        return [row for row, _ in zip(merged, range(query.limit), strict=False)]
+
+    async def events(self, planner: Planner, query: EventQuery) -> list[Event]:
+        where, values = [f"actor LIKE '{planner.prefix}\\_%' ESCAPE '\\'"], list[Any]()
+        if query.names:
+            where.append(f"name IN ({', '.join('?' * len(query.names))})")
+            values += query.names
+        if query.turn_id:
+            where.append("turn_id = ?")
+            values.append(query.turn_id)
+        if query.after is not None:
+            where.append("(at_ms, actor, sequence) > (?, ?, ?)")
+            values += query.after
+        clause = " AND ".join(where)
+        found = await asyncio.gather(
+            *(shard.query_events(planner, clause, values, query.limit) for shard in self._shards)
+        )
+        merged = heapq.merge(*found, key=lambda event: (event.at_ms, event.actor_id, event.sequence))
+        return [event for event, _ in zip(merged, range(query.limit), strict=False)]

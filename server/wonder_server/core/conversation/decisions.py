@@ -1,0 +1,213 @@
+"""What a conversation's planner decides: document 1's decision types, as frozen values.
+
+Each carries whole new values, never changes to old ones, so that applying it needs no thought.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from wonder_server.core.conversation.values import (
+    Conversation,
+    HookOutcome,
+    Invocation,
+    Limit,
+    Message,
+    Move,
+    Operation,
+    Request,
+    Turn,
+    Work,
+)
+from wonder_server.core.errors import Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartConversation:
+    conversation: Conversation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTurn:
+    turn: Turn
+    work: Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendMessage:
+    message: Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchWorkflow:
+    """Start a run: a hook (context assembly, memory extraction) or a tool's workflow."""
+
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextAssembled:
+    """Assembly has come back."""
+
+    turn: Turn
+    operation_id: str
+    outcome: HookOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssemblyFailed:
+    """Assembly has failed for good; the turn fails with it (feature D3)."""
+
+    turn_id: str
+    operation_id: str
+    outcome: HookOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchModel:
+    """Call the model. Its answer will be spoken under ``operation.message_id``."""
+
+    operation: Operation
+    request: Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordMove:
+    """The model has answered: the move it made, its tool calls still open."""
+
+    turn: Turn
+    move: Move
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchTask:
+    """Run a tool's task."""
+
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkWaiting:
+    """The turn waits for this operation before it goes on."""
+
+    turn_id: str
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeFromTool:
+    """A tool call has its result. ``operation_id`` is empty if nothing was ever dispatched."""
+
+    turn: Turn
+    move: Move
+    invocation: Invocation
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitReached:
+    """A limit of the turn is reached: the model is told to wrap up, or the turn ends."""
+
+    turn_id: str
+    limit: Limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryOperation:
+    """Try again at ``operation.wake_ms``. ``run_id`` is the run of the attempt that failed, if it had one."""
+
+    operation: Operation
+    fault: Fault
+    run_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redispatch:
+    """Hand out again: the wait between two attempts is over, or the server has restarted."""
+
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelOperation:
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteTurn:
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailTurn:
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTurnByCancel:
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteMemory:
+    """Apply one memory operation that extraction returned as data (feature D4)."""
+
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryWritten:
+    operation_id: str
+    output: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractionEnded:
+    """Extraction, and all that it asked to be written, is over; the turn may carry the mark of failure."""
+
+    turn: Turn
+    operation_id: str
+    outcome: HookOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseWork:
+    """Nothing of the turn is pending any more."""
+
+    turn_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """The input is not acceptable now. Nothing changes; the caller is told."""
+
+    fault: Fault
+
+
+Decision = (
+    StartConversation
+    | StartTurn
+    | AppendMessage
+    | DispatchWorkflow
+    | ContextAssembled
+    | AssemblyFailed
+    | DispatchModel
+    | RecordMove
+    | DispatchTask
+    | MarkWaiting
+    | ResumeFromTool
+    | LimitReached
+    | RetryOperation
+    | Redispatch
+    | CancelOperation
+    | CompleteTurn
+    | FailTurn
+    | EndTurnByCancel
+    | WriteMemory
+    | MemoryWritten
+    | ExtractionEnded
+    | ReleaseWork
+    | Refuse
+)

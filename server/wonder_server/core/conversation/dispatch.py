@@ -1,0 +1,126 @@
+"""From an operation in the outbox to the command that carries it out.
+
+Derived from the working set, so that a restart hands out exactly what the first dispatch did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from wonder_server.core.commands import (
+    ApplyMemory,
+    CallModel,
+    Command,
+    Parent,
+    RunTask,
+    RunWorkflow,
+    Scope,
+    Stop,
+)
+from wonder_server.core.conversation.decisions import (
+    CancelOperation,
+    Decision,
+    DispatchModel,
+    DispatchTask,
+    DispatchWorkflow,
+    Redispatch,
+    RetryOperation,
+    WriteMemory,
+)
+from wonder_server.core.conversation.hooks import assembly_input, extraction_input
+from wonder_server.core.conversation.state import ConversationState
+from wonder_server.core.conversation.values import Operation, OperationKind, Turn
+from wonder_server.core.definitions.specs import PinnedAgent, PinnedTool
+
+
+def commands(state: ConversationState, decision: Decision) -> Iterator[Command]:
+    """What is to be carried out once ``decision`` is on disk."""
+    match decision:
+        case DispatchWorkflow() | DispatchTask() | DispatchModel() | WriteMemory() | Redispatch():
+            # A decision of the same input may have closed it again.
+            if decision.operation.id in state.operations:
+                yield _command(state, decision.operation)
+        case CancelOperation():
+            yield Stop(operation_id=decision.operation.id, run_id=decision.operation.run_id)
+        case RetryOperation():
+            yield Stop(operation_id=decision.operation.id, run_id=decision.run_id)
+        case _:
+            return
+
+
+def _command(state: ConversationState, operation: Operation) -> Command:
+    turn, work = state.turns[operation.turn_id], state.works[operation.turn_id]
+    agent = work.agent
+    match operation.kind:
+        case OperationKind.ASSEMBLY:
+            return _hook(operation, turn, agent, assembly_input(state, turn, agent))
+        case OperationKind.EXTRACTION:
+            return _hook(operation, turn, agent, extraction_input(state, turn, agent))
+        case OperationKind.MODEL:
+            return CallModel(
+                operation_id=operation.id,
+                turn_id=turn.id,
+                message_id=operation.message_id,
+                dispatches=operation.dispatches,
+                profile=agent.profile.spec,
+                request=state.requests[turn.id].body,
+            )
+        case OperationKind.TASK:
+            task = _tool(agent, operation).task
+            assert task is not None, "a task operation comes from a task tool"
+            return RunTask(
+                operation_id=operation.id,
+                task=task,
+                input=operation.input,
+                scope=_scope(operation, turn, agent),
+            )
+        case OperationKind.WORKFLOW:
+            workflow = _tool(agent, operation).workflow
+            assert workflow is not None, "a workflow operation comes from a workflow tool"
+            return RunWorkflow(
+                operation_id=operation.id,
+                run_id=operation.run_id,
+                workflow=workflow,
+                input=operation.input,
+                scope=_scope(operation, turn, agent),
+                parent=Parent(actor_id=turn.conversation_id, operation_id=operation.id),
+                volatile=False,
+            )
+        case OperationKind.MEMORY:
+            return ApplyMemory(
+                operation_id=operation.id,
+                operation=operation.input,
+                scope=_scope(operation, turn, agent),
+            )
+        case _:
+            assert_never(operation.kind)
+
+
+def _hook(operation: Operation, turn: Turn, agent: PinnedAgent, run_input: dict[str, object]) -> RunWorkflow:
+    workflow = agent.assembly if operation.kind is OperationKind.ASSEMBLY else agent.extraction
+    assert workflow is not None, "extraction is dispatched only where the persona has one"
+    return RunWorkflow(
+        operation_id=operation.id,
+        run_id=operation.run_id,
+        workflow=workflow,
+        input=run_input,
+        scope=_scope(operation, turn, agent),
+        parent=Parent(actor_id=turn.conversation_id, operation_id=operation.id),
+        volatile=True,
+    )
+
+
+def _tool(agent: PinnedAgent, operation: Operation) -> PinnedTool:
+    return next(tool for tool in agent.tools if tool.spec.name == operation.tool_name)
+
+
+def _scope(operation: Operation, turn: Turn, agent: PinnedAgent) -> Scope:
+    return Scope(
+        project_id=agent.project_ids[0] if agent.project_ids else "",
+        agent_id=agent.agent_id,
+        conversation_id=turn.conversation_id,
+        turn_id=turn.id,
+        run_id=operation.run_id,
+        key=operation.id,
+    )

@@ -1,0 +1,136 @@
+"""What the two hooks of a turn receive and return: the contracts of documents 1 and 4.
+
+Context assembly gets the conversation as it stands and returns ``{request, sources}``; memory
+extraction gets the transcript of moves and may return ``{memory_operations: [...]}`` (feature D4).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder_server.core.conversation.state import ConversationState
+from wonder_server.core.conversation.values import Move, Role, Turn, TurnStatus
+from wonder_server.core.definitions.specs import PinnedAgent
+
+MAX_MEMORY_OPERATIONS = 100
+
+
+def assembly_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -> dict[str, Any]:
+    """The input of a context-assembly run for ``turn``."""
+    recent = _recent_turns(state, turn, agent.persona.recent_turns_limit)
+    return {
+        "conversation_id": turn.conversation_id,
+        "turn_id": turn.id,
+        "agent": {"id": agent.agent_id, "name": agent.name},
+        "persona": {
+            "system_prompt": agent.persona.system_prompt,
+            "instructions": list(agent.persona.instructions),
+        },
+        "user_message": turn.input,
+        "reply_to": _reply_to(state, turn),
+        "recent_turns": recent,
+        "history": [message for entry in recent for message in entry["messages"]],
+        "model_profile": _profile(agent),
+        "tool_definitions": [
+            {
+                "name": tool.spec.name,
+                "description": tool.spec.description,
+                "input_schema": tool.spec.input_schema or {"type": "object", "properties": {}},
+            }
+            for tool in agent.tools
+        ],
+        "active_turns": _active_turns(state, turn),
+    }
+
+
+def extraction_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -> dict[str, Any]:
+    """The input of a memory-extraction run for a completed ``turn``."""
+    answers = [
+        message.content
+        for message in state.messages.get(turn.id, ())
+        if message.role is Role.AGENT and not message.partial
+    ]
+    return {
+        "agent_id": turn.agent_id,
+        "conversation_id": turn.conversation_id,
+        "turn_id": turn.id,
+        "user_message": turn.input,
+        "answer": "\n\n".join(answers),
+        "transcript": [_transcript_entry(move) for move in state.moves.get(turn.id, ())],
+        "model_profile": _profile(agent),
+    }
+
+
+def _recent_turns(state: ConversationState, turn: Turn, limit: int) -> list[dict[str, Any]]:
+    earlier = [
+        other
+        for other in state.turns.values()
+        if other.ordinal < turn.ordinal and state.messages.get(other.id)
+    ]
+    return [
+        {
+            "turn_id": other.id,
+            "status": other.status.value,
+            "messages": [
+                {"role": message.role.value, "content": message.content, "author": message.author}
+                for message in state.messages[other.id]
+            ],
+        }
+        for other in (earlier[-limit:] if limit > 0 else [])
+    ]
+
+
+def _reply_to(state: ConversationState, turn: Turn) -> str | None:
+    for messages in state.messages.values():
+        for message in messages:
+            if message.id == turn.reply_to_message_id:
+                return message.content
+    return None
+
+
+def _active_turns(state: ConversationState, turn: Turn) -> list[dict[str, Any]]:
+    return [
+        {
+            "turn_id": other.id,
+            "input": other.input,
+            "pending": [
+                {"operation_id": op.id, "kind": op.kind.value, "tool_name": op.tool_name}
+                for op in state.pending(other.id)
+            ],
+        }
+        for other in state.turns.values()
+        if other.status is TurnStatus.ACTIVE and other.id != turn.id
+    ]
+
+
+def _profile(agent: PinnedAgent) -> dict[str, Any]:
+    profile = agent.profile.spec
+    return {
+        "provider": profile.provider,
+        "model": profile.model,
+        "format": profile.format,
+        "parameters": profile.parameters,
+    }
+
+
+def _transcript_entry(move: Move) -> dict[str, Any]:
+    return {
+        "sequence": move.sequence,
+        "reasoning": move.reasoning,
+        "tool_calls": [
+            {"id": entry.call.id, "name": entry.call.name, "input": entry.call.arguments}
+            for entry in move.invocations
+        ],
+        "tool_results": [
+            {
+                "tool_call_id": entry.result.tool_call_id,
+                "success": entry.result.success,
+                "result": entry.result.result,
+                "error": {"code": entry.result.code, "message": entry.result.message}
+                if not entry.result.success
+                else None,
+            }
+            for entry in move.invocations
+            if entry.result is not None
+        ],
+    }

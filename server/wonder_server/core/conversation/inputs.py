@@ -1,0 +1,81 @@
+"""Everything that can happen to a conversation: the inputs of its planner, as frozen values.
+
+``Send`` brings the seed that its turn's ids are derived from; a result's ids derive from its operation's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from wonder_server.core.conversation.values import Caller, Conversation
+from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.errors import Fault
+from wonder_server.core.model import ModelResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create:
+    """Open the room."""
+
+    conversation: Conversation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """A message for an agent: starts a turn. ``seed`` is where the turn's ids come from."""
+
+    seed: str
+    agent: PinnedAgent
+    caller: Caller
+    content: str
+    reply_to_message_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelTurn:
+    """Stop a turn. ``spoken`` is what its streaming message had said when the cancel arrived."""
+
+    turn_id: str
+    spoken: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAnswered:
+    """A model call came to its end."""
+
+    operation_id: str
+    result: ModelResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeeded:
+    """Any other operation came to its end. ``output`` is what the task or run put out."""
+
+    operation_id: str
+    output: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """An operation failed."""
+
+    operation_id: str
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Woken:
+    """An operation's ``wake_ms`` has come: its deadline, or the time of its next attempt."""
+
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarted:
+    """The server has started again and found this operation in the conversation's outbox."""
+
+    operation_id: str
+
+
+Input = Create | Send | CancelTurn | ModelAnswered | Succeeded | Failed | Woken | Restarted

@@ -1,0 +1,116 @@
+"""The conversation planner, as the loop sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+from wonder_server.core.conversation import decisions, inputs, values
+from wonder_server.core.conversation.dispatch import commands
+from wonder_server.core.conversation.plan import plan
+from wonder_server.core.conversation.record import record
+from wonder_server.core.conversation.state import RECENT_TURNS, ConversationState
+from wonder_server.core.errors import Fault
+from wonder_server.core.planner import Planner, Reload, Rows
+
+
+def restore(rows: Rows) -> ConversationState:
+    """The working set of a conversation, from its rows."""
+    state = ConversationState()
+    for conversation in rows["conversations"]:
+        state.conversation = conversation
+    for turn in rows["turns"]:
+        state.turns[turn.id] = turn
+    for message in rows["messages"]:
+        state.messages.setdefault(message.turn_id, []).append(message)
+    for work in rows["works"]:
+        state.works[work.turn_id] = work
+        state.moves[work.turn_id] = []
+    for request in rows["requests"]:
+        state.requests[request.turn_id] = request
+    for move in rows["moves"]:
+        state.moves[move.turn_id].append(move)
+    for operation in rows["operations"]:
+        state.operations[operation.id] = operation
+    return state
+
+
+def refusal(decided: Sequence[decisions.Decision]) -> Fault | None:
+    for decision in decided:
+        if isinstance(decision, decisions.Refuse):
+            return decision.fault
+    return None
+
+
+def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:
+    """The ids that a repeated send or create is answered with again."""
+    said: dict[str, str] = {}
+    for decision in decided:
+        match decision:
+            case decisions.StartConversation():
+                said["conversation_id"] = decision.conversation.id
+            case decisions.StartTurn():
+                said["turn_id"] = decision.turn.id
+            case decisions.AppendMessage():
+                said.setdefault("message_id", decision.message.id)
+            case decisions.EndTurnByCancel():
+                said["turn_id"] = decision.turn.id
+            case _:
+                pass
+    return said
+
+
+CONVERSATION = Planner(
+    kind="conversation",
+    prefix="conv",
+    root=lambda actor_id, state: actor_id,
+    reload=Reload(
+        live=("conversations", "works", "requests", "operations"),
+        recent=(("turns", RECENT_TURNS),),
+        children=(("turns", "works"), ("messages", "turns"), ("moves", "works")),
+    ),
+    new_state=ConversationState,
+    restore=restore,
+    plan=plan,
+    apply=ConversationState.apply,
+    record=record,
+    commands=commands,
+    refusal=refusal,
+    must_commit=lambda state, decided: True,
+    pending=lambda state: list(state.operations),
+    answer=answer,
+    succeeded=lambda operation_id, output: inputs.Succeeded(
+        operation_id=operation_id, output=output
+    ),
+    failed=lambda operation_id, fault: inputs.Failed(operation_id=operation_id, fault=fault),
+    woken=lambda operation_id: inputs.Woken(operation_id=operation_id),
+    restarted=lambda operation_id: inputs.Restarted(operation_id=operation_id),
+    row_types={
+        "conversations": values.Conversation,
+        "turns": values.Turn,
+        "messages": values.Message,
+        "moves": values.Move,
+        "works": values.Work,
+        "requests": values.Request,
+        "operations": values.Operation,
+    },
+    event_types={
+        "conversation_started": values.Conversation,
+        "turn_started": values.Turn,
+        "turn_completed": values.Turn,
+        "turn_failed": values.Turn,
+        "turn_cancelled": values.Turn,
+        "message_appended": values.Message,
+        "move_recorded": values.Move,
+        "tool_dispatched": values.Operation,
+        "tool_completed": values.Invocation,
+        "tool_failed": values.Invocation,
+        "limit_reached": values.Limit,
+        "context_assembly_completed": values.HookOutcome,
+        "context_assembly_failed": values.HookOutcome,
+        "memory_extraction_completed": values.HookOutcome,
+        "memory_extraction_failed": values.HookOutcome,
+    },
+    inputs=get_args(inputs.Input),
+    decisions=get_args(decisions.Decision),
+)

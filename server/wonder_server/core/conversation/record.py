@@ -1,0 +1,203 @@
+"""What a decision writes: rows, and the events that clients see (feature J1: the documents' names)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from wonder_server.core.conversation.decisions import (
+    AppendMessage,
+    AssemblyFailed,
+    CancelOperation,
+    CompleteTurn,
+    ContextAssembled,
+    Decision,
+    DispatchModel,
+    DispatchTask,
+    DispatchWorkflow,
+    EndTurnByCancel,
+    ExtractionEnded,
+    FailTurn,
+    LimitReached,
+    MarkWaiting,
+    MemoryWritten,
+    RecordMove,
+    Redispatch,
+    Refuse,
+    ReleaseWork,
+    ResumeFromTool,
+    RetryOperation,
+    StartConversation,
+    StartTurn,
+    WriteMemory,
+)
+from wonder_server.core.conversation.state import ConversationState
+from wonder_server.core.conversation.values import (
+    HookOutcome,
+    Message,
+    Move,
+    Operation,
+    OperationKind,
+    OperationStatus,
+    Turn,
+    TurnStatus,
+)
+from wonder_server.core.records import Change, Delete, Emit, Put
+
+
+def record(state: ConversationState, decision: Decision) -> Iterator[Change]:
+    """The changes that ``decision`` makes, ``state`` being the working set after it was applied."""
+    match decision:
+        case StartConversation():
+            yield from _conversation(state)
+            yield Emit("conversation_started", "conversation_started", decision.conversation)
+        case StartTurn():
+            yield from _conversation(state)
+            yield _turn(decision.turn)
+            yield Put("works", decision.work.turn_id, decision.work, live=True)
+            yield Emit("conversation_turn", "turn_started", decision.turn, decision.turn.id)
+        case AppendMessage():
+            message = decision.message
+            yield from _conversation(state)
+            yield _message(message)
+            yield Emit("message.appended", "message_appended", message, message.turn_id, message.id)
+        case DispatchWorkflow() | DispatchTask() | WriteMemory():
+            yield _operation(decision.operation)
+            yield from _dispatched(decision.operation)
+        case DispatchModel():
+            yield _operation(decision.operation)
+            yield Put("requests", decision.request.turn_id, decision.request, live=True)
+        case Redispatch() | RetryOperation():
+            yield _operation(decision.operation)
+        case ContextAssembled():
+            yield _turn(decision.turn)
+            yield Delete("operations", decision.operation_id)
+            yield _hook("context_assembly", decision.outcome, decision.turn.id)
+        case AssemblyFailed():
+            yield Delete("operations", decision.operation_id)
+            yield _hook("context_assembly", decision.outcome, decision.turn_id)
+        case RecordMove():
+            yield from _conversation(state)
+            yield _turn(decision.turn)
+            yield _move(decision.move)
+            yield Delete("operations", decision.operation_id)
+            move = decision.move
+            yield Emit("move.recorded", "move_recorded", move, move.turn_id, move.message_id)
+        case ResumeFromTool():
+            yield from _resumed(decision)
+        case CancelOperation():
+            yield Delete("operations", decision.operation.id)
+        case LimitReached():
+            yield Emit("limit.reached", "limit_reached", decision.limit, decision.turn_id)
+        case CompleteTurn() | FailTurn() | EndTurnByCancel():
+            yield from _ended(decision.turn)
+        case MemoryWritten():
+            yield Delete("operations", decision.operation_id)
+        case ExtractionEnded():
+            yield _turn(decision.turn)
+            yield Delete("operations", decision.operation_id)
+            turn, outcome = decision.turn, decision.outcome
+            if outcome.fault is not None or not turn.memory_extraction_failed:
+                yield _hook("memory_extraction", outcome, turn.id)
+        case ReleaseWork():
+            yield Delete("works", decision.turn_id)
+            yield Delete("requests", decision.turn_id)
+        case MarkWaiting() | Refuse():
+            return
+        case _:
+            assert_never(decision)
+
+
+def _conversation(state: ConversationState) -> Iterator[Change]:
+    conversation = state.conversation
+    if conversation is not None:
+        yield Put(
+            "conversations",
+            conversation.id,
+            conversation,
+            parent=conversation.project_id,
+            status=conversation.status.value,
+            live=True,
+            created_ms=conversation.created_ms,
+        )
+
+
+def _hook(name: str, outcome: HookOutcome, turn_id: str) -> Emit:
+    end = "failed" if outcome.fault is not None else "completed"
+    return Emit(f"{name}.{end}", f"{name}_{end}", outcome, turn_id)
+
+
+def _turn(turn: Turn) -> Put:
+    return Put(
+        "turns",
+        turn.id,
+        turn,
+        parent=turn.conversation_id,
+        ordinal=turn.ordinal,
+        status=turn.status.value,
+        created_ms=turn.created_ms,
+    )
+
+
+def _message(message: Message) -> Put:
+    return Put(
+        "messages",
+        message.id,
+        message,
+        parent=message.turn_id,
+        ordinal=message.ordinal,
+        status=message.role.value,
+        created_ms=message.created_ms,
+    )
+
+
+def _move(move: Move) -> Put:
+    return Put(
+        "moves",
+        move.id,
+        move,
+        parent=move.turn_id,
+        ordinal=move.sequence,
+        created_ms=move.created_ms,
+    )
+
+
+def _operation(operation: Operation) -> Put:
+    return Put(
+        "operations",
+        operation.id,
+        operation,
+        parent=operation.turn_id,
+        ordinal=operation.wake_ms,
+        status=operation.status.value,
+        live=operation.status is not OperationStatus.DONE,
+        created_ms=operation.created_ms,
+    )
+
+
+def _dispatched(operation: Operation) -> Iterator[Change]:
+    if operation.kind in (OperationKind.TASK, OperationKind.WORKFLOW):
+        yield Emit("tool.dispatched", "tool_dispatched", operation, operation.turn_id)
+
+
+def _resumed(decision: ResumeFromTool) -> Iterator[Change]:
+    yield _turn(decision.turn)
+    yield _move(decision.move)
+    if decision.operation_id:
+        yield Delete("operations", decision.operation_id)
+    result = decision.invocation.result
+    end = "completed" if result is not None and result.success else "failed"
+    yield Emit(f"tool.{end}", f"tool_{end}", decision.invocation, decision.turn.id)
+
+
+_ENDS = {
+    TurnStatus.COMPLETED: ("turn.completed", "turn_completed"),
+    TurnStatus.FAILED: ("turn.failed", "turn_failed"),
+    TurnStatus.CANCELLED: ("turn.cancelled", "turn_cancelled"),
+}
+
+
+def _ended(turn: Turn) -> Iterator[Change]:
+    yield _turn(turn)
+    name, kind = _ENDS[turn.status]
+    yield Emit(name, kind, turn, turn.id)

@@ -1,0 +1,152 @@
+"""The working set of one conversation: what its planner sees, and how decisions change it.
+
+Only unfinished turns, their pending operations and the last `RECENT_TURNS` turns are here; everything
+else is in the store. `ConversationState.apply` is the only place that changes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from wonder_server.core.conversation.decisions import (
+    AppendMessage,
+    AssemblyFailed,
+    CancelOperation,
+    CompleteTurn,
+    ContextAssembled,
+    Decision,
+    DispatchModel,
+    DispatchTask,
+    DispatchWorkflow,
+    EndTurnByCancel,
+    ExtractionEnded,
+    FailTurn,
+    LimitReached,
+    MarkWaiting,
+    MemoryWritten,
+    RecordMove,
+    Redispatch,
+    Refuse,
+    ReleaseWork,
+    ResumeFromTool,
+    RetryOperation,
+    StartConversation,
+    StartTurn,
+    WriteMemory,
+)
+from wonder_server.core.conversation.values import (
+    Conversation,
+    Message,
+    Move,
+    Operation,
+    Request,
+    Turn,
+    TurnStatus,
+    Work,
+)
+from wonder_server.core.model import Usage
+
+RECENT_TURNS = 50
+"""How many turns are kept at hand; a persona's ``recent_turns_limit`` may not exceed it."""
+
+
+@dataclass(slots=True)
+class ConversationState:
+    """See the module. ``conversation`` is None until it is created."""
+
+    conversation: Conversation | None = None
+    turns: dict[str, Turn] = field(default_factory=dict)
+    messages: dict[str, list[Message]] = field(default_factory=dict)
+    """Messages of the turns at hand, by turn id."""
+    moves: dict[str, list[Move]] = field(default_factory=dict)
+    """Moves of turns with unfinished work, by turn id."""
+    works: dict[str, Work] = field(default_factory=dict)
+    requests: dict[str, Request] = field(default_factory=dict)
+    operations: dict[str, Operation] = field(default_factory=dict)
+
+    def pending(self, turn_id: str) -> list[Operation]:
+        """The turn's operations whose results are still to come, oldest first."""
+        return [op for op in self.operations.values() if op.turn_id == turn_id]
+
+    def active_turns(self) -> list[Turn]:
+        return [turn for turn in self.turns.values() if turn.status is TurnStatus.ACTIVE]
+
+    def apply(self, decision: Decision) -> None:
+        """Change the working set as ``decision`` says."""
+        match decision:
+            case StartConversation():
+                self.conversation = decision.conversation
+            case StartTurn():
+                self._put_turn(decision.turn)
+                self.works[decision.turn.id] = decision.work
+                self.messages.setdefault(decision.turn.id, [])
+                self.moves[decision.turn.id] = []
+                self._count(turns=1)
+            case AppendMessage():
+                self.messages.setdefault(decision.message.turn_id, []).append(decision.message)
+                self._count(messages=1)
+            case DispatchWorkflow() | DispatchTask() | WriteMemory() | Redispatch() | RetryOperation():
+                self.operations[decision.operation.id] = decision.operation
+            case DispatchModel():
+                self.operations[decision.operation.id] = decision.operation
+                self.requests[decision.request.turn_id] = decision.request
+            case ContextAssembled():
+                self._put_turn(decision.turn)
+                self._close(decision.operation_id)
+            case RecordMove():
+                self._put_turn(decision.turn)
+                self.moves[decision.turn.id].append(decision.move)
+                self._count(usage=decision.move.usage)
+                self._close(decision.operation_id)
+            case ResumeFromTool():
+                self._put_turn(decision.turn)
+                self._put_move(decision.move)
+                self._close(decision.operation_id)
+            case CancelOperation():
+                self._close(decision.operation.id)
+            case AssemblyFailed():
+                self._close(decision.operation_id)
+            case CompleteTurn() | FailTurn() | EndTurnByCancel():
+                self._put_turn(decision.turn)
+            case MemoryWritten():
+                self._close(decision.operation_id)
+            case ExtractionEnded():
+                self._put_turn(decision.turn)
+                self._close(decision.operation_id)
+            case ReleaseWork():
+                self.works.pop(decision.turn_id, None)
+                self.requests.pop(decision.turn_id, None)
+                self.moves.pop(decision.turn_id, None)
+                self._forget_old_turns()
+            case MarkWaiting() | LimitReached() | Refuse():
+                pass
+            case _:
+                assert_never(decision)
+
+    def _put_turn(self, turn: Turn) -> None:
+        self.turns[turn.id] = turn
+
+    def _count(self, *, turns: int = 0, messages: int = 0, usage: Usage | None = None) -> None:
+        conversation = self.conversation
+        assert conversation is not None, "a conversation is created before anything else"
+        self.conversation = replace(
+            conversation,
+            turn_count=conversation.turn_count + turns,
+            message_count=conversation.message_count + messages,
+            input_tokens=conversation.input_tokens + ((usage and usage.input_tokens) or 0),
+            output_tokens=conversation.output_tokens + ((usage and usage.output_tokens) or 0),
+        )
+
+    def _put_move(self, move: Move) -> None:
+        moves = self.moves[move.turn_id]
+        moves[move.sequence - 1] = move
+
+    def _close(self, operation_id: str) -> None:
+        self.operations.pop(operation_id, None)
+
+    def _forget_old_turns(self) -> None:
+        finished = [turn_id for turn_id in self.turns if turn_id not in self.works]
+        for turn_id in finished[: max(0, len(finished) - RECENT_TURNS)]:
+            del self.turns[turn_id]
+            self.messages.pop(turn_id, None)

@@ -1,0 +1,256 @@
+"""What a conversation is made of: the rows of its record, as frozen values (document 1).
+
+Times are milliseconds since 1970 UTC; 0 means "not yet".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.errors import Fault
+from wonder_server.core.model import ToolCall, Usage
+
+
+class ConversationStatus(StrEnum):
+    ACTIVE = "active"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class TurnStatus(StrEnum):
+    """``cancelled`` is document 1's ``failed`` with the one cause that nobody has to look into (B9)."""
+
+    ACTIVE = "active"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Role(StrEnum):
+    USER = "user"
+    AGENT = "agent"
+
+
+class ToolErrorCode(StrEnum):
+    """The seven error codes that a model can see (document 1)."""
+
+    EXECUTION_FAILED = "EXECUTION_FAILED"
+    TIMEOUT = "TIMEOUT"
+    NOT_FOUND = "NOT_FOUND"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+    INVALID_INPUT = "INVALID_INPUT"
+    AGENT_DECLINED = "AGENT_DECLINED"
+    INTERNAL_ERROR = "INTERNAL_ERROR"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Participant:
+    """A user or an agent in the room. ``type`` is ``user`` or ``agent``."""
+
+    type: str
+    id: str
+    name: str = ""
+    joined_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """The room."""
+
+    id: str
+    project_id: str
+    title: str = ""
+    participants: tuple[Participant, ...] = ()
+    status: ConversationStatus = ConversationStatus.ACTIVE
+    external_ref: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    turn_count: int = 0
+    message_count: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    version: int = 1
+    created_ms: int = 0
+    updated_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who started a turn. ``type`` is ``user``, ``workflow`` or ``agent`` and says which ids are set."""
+
+    type: str = "user"
+    user_id: str = ""
+    run_id: str = ""
+    agent_id: str = ""
+    turn_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One unit of agent work: an input, what the agent did with it, how it ended."""
+
+    id: str
+    conversation_id: str
+    ordinal: int
+    caller: Caller
+    agent_id: str
+    agent_name: str
+    persona: str
+    input: str
+    reply_to_message_id: str = ""
+    status: TurnStatus = TurnStatus.ACTIVE
+    fault: Fault | None = None
+    context_assembly_run_id: str = ""
+    memory_extraction_run_id: str = ""
+    memory_extraction_failed: bool = False
+    tool_failures: int = 0
+    moves: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    created_ms: int = 0
+    completed_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """An utterance. ``partial``: it was cut off by a cancel."""
+
+    id: str
+    conversation_id: str
+    turn_id: str
+    ordinal: int
+    role: Role
+    author: str
+    content: str
+    reply_to_message_id: str = ""
+    partial: bool = False
+    created_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a tool call came to: ``result`` if it succeeded, else ``code`` and ``message``."""
+
+    tool_call_id: str
+    success: bool
+    result: Any = None
+    code: ToolErrorCode | None = None
+    message: str = ""
+    retriable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """A tool call of a move, with what became of it. ``result`` is None while it runs."""
+
+    call: ToolCall
+    tool_id: str = ""
+    operation_id: str = ""
+    result: ToolResult | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One iteration of the loop: what the model said, what it called, what came back."""
+
+    id: str
+    conversation_id: str
+    turn_id: str
+    sequence: int
+    message_id: str
+    reasoning: str = ""
+    invocations: tuple[Invocation, ...] = ()
+    raw: dict[str, Any] = field(default_factory=dict)
+    model: str = ""
+    stop_reason: str = "end"
+    usage: Usage = Usage()
+    created_ms: int = 0
+    completed_ms: int = 0
+
+
+class OperationKind(StrEnum):
+    """What a turn can be waiting for."""
+
+    ASSEMBLY = "assembly"
+    MODEL = "model"
+    TASK = "task"
+    WORKFLOW = "workflow"
+    EXTRACTION = "extraction"
+    MEMORY = "memory"
+
+
+class OperationStatus(StrEnum):
+    DISPATCHED = "dispatched"
+    BACKOFF = "backoff"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """Something dispatched whose result will come back as an input: the outbox.
+
+    ``wake_ms`` is the deadline while dispatched, the time of the next attempt while backing off.
+    ``attempt`` counts against ``max_attempts``; ``dispatches`` counts how often it was handed out, restarts
+    of the server included. ``message_id`` is what a model call speaks under; ``tool_call_id`` and
+    ``tool_name`` say which call of the move it is; ``run_id`` is the run that does it, a new one for each
+    attempt. ``repeatable``: it may simply be done again after a crash (feature I4).
+    """
+
+    id: str
+    turn_id: str
+    kind: OperationKind
+    input: Any = None
+    message_id: str = ""
+    tool_call_id: str = ""
+    tool_name: str = ""
+    run_id: str = ""
+    status: OperationStatus = OperationStatus.DISPATCHED
+    attempt: int = 1
+    dispatches: int = 1
+    max_attempts: int = 1
+    backoff_ms: int = 1000
+    timeout_ms: int = 60_000
+    wake_ms: int = 0
+    repeatable: bool = True
+    created_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What an unfinished turn needs beyond its row: the agent, pinned when the turn began."""
+
+    turn_id: str
+    agent: PinnedAgent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The request of an unfinished turn, in the provider's own format; it grows with each move.
+
+    The store keeps each of its messages once, however many requests repeat it.
+    """
+
+    turn_id: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookOutcome:
+    """How a hook of a turn ended: what the events ``context_assembly.*`` and ``memory_extraction.*`` say."""
+
+    run_id: str
+    workflow: str
+    attempts: int
+    duration_ms: int
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A limit that was reached. ``enforced``: the turn ends; else the model is asked to wrap up."""
+
+    fault: Fault
+    enforced: bool

@@ -1,0 +1,105 @@
+"""The run planner, as the loop sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+from wonder_server.core.coordinator import decisions, inputs, values
+from wonder_server.core.coordinator.dispatch import commands
+from wonder_server.core.coordinator.plan import plan
+from wonder_server.core.coordinator.record import record
+from wonder_server.core.coordinator.state import RunState
+from wonder_server.core.errors import Fault
+from wonder_server.core.planner import Planner, Reload, Rows
+
+
+def restore(rows: Rows) -> RunState:
+    """The working set of a run, from its rows."""
+    state = RunState()
+    for run in rows["runs"]:
+        state.run = run
+    for pinned in rows["works"]:
+        state.pinned = pinned
+    for entry in rows["context"]:
+        section = state.state if entry.section == "state" else state.output
+        section[entry.key] = entry.value
+    for token in rows["tokens"]:
+        state.tokens[token.id] = token
+    for execution in rows["executions"]:
+        state.executions[execution.id] = execution
+    for operation in rows["operations"]:
+        state.operations[operation.id] = operation
+    return state
+
+
+def root(actor_id: str, state: RunState) -> str:
+    """A run belongs to the conversation that it serves, if it does."""
+    return (state.run.scope.conversation_id if state.run is not None else "") or actor_id
+
+
+def refusal(decided: Sequence[decisions.Decision]) -> Fault | None:
+    for decision in decided:
+        if isinstance(decision, decisions.RefuseRun):
+            return decision.fault
+    return None
+
+
+def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:
+    """The id that a repeated start or cancel is answered with again."""
+    for decision in decided:
+        if isinstance(decision, decisions.StartRun | decisions.EndRun):
+            return {"run_id": decision.run.id}
+    return {}
+
+
+def must_commit(state: RunState, decided: Sequence[decisions.Decision]) -> bool:
+    """A volatile run is written when it hands out what may not be done twice; else with its answer."""
+    if state.run is None or not state.run.volatile:
+        return True
+    return any(
+        isinstance(decision, decisions.DispatchNode) and not decision.operation.repeatable
+        for decision in decided
+    )
+
+
+RUN = Planner(
+    kind="run",
+    prefix="run",
+    root=root,
+    reload=Reload(live=("runs", "works", "context", "tokens", "executions", "operations")),
+    new_state=RunState,
+    restore=restore,
+    plan=plan,
+    apply=RunState.apply,
+    record=record,
+    commands=commands,
+    refusal=refusal,
+    must_commit=must_commit,
+    pending=lambda state: list(state.operations),
+    answer=answer,
+    succeeded=lambda operation_id, output: inputs.NodeSucceeded(
+        operation_id=operation_id, output=output
+    ),
+    failed=lambda operation_id, fault: inputs.NodeFailed(operation_id=operation_id, fault=fault),
+    woken=lambda operation_id: inputs.NodeWoken(operation_id=operation_id),
+    restarted=lambda operation_id: inputs.NodeRestarted(operation_id=operation_id),
+    row_types={
+        "runs": values.Run,
+        "works": values.Pinned,
+        "context": values.ContextValue,
+        "tokens": values.Token,
+        "executions": values.Execution,
+        "operations": values.NodeOperation,
+    },
+    event_types={
+        "run_started": values.Run,
+        "run_ended": values.Run,
+        "token_moved": values.Token,
+        "node_started": values.Execution,
+        "node_completed": values.Execution,
+        "node_failed": values.Execution,
+    },
+    inputs=get_args(inputs.Input),
+    decisions=get_args(decisions.Decision),
+)

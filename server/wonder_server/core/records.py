@@ -1,0 +1,51 @@
+"""The changes that a decision makes to the record: one small vocabulary for both planners.
+
+``record(decision)`` of a planner turns each decision into these; the journal's adapter writes them
+in one transaction and knows nothing of what they mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write a row whole. ``live`` rows make up the working set that an actor is restored from."""
+
+    table: str
+    id: str
+    value: Any
+    parent: str = ""
+    ordinal: int = 0
+    status: str = ""
+    live: bool = False
+    created_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a row."""
+
+    table: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """An event of the record, for clients.
+
+    ``name`` is the documents' own name (``turn.failed``); ``kind`` and ``value`` are the payload: which
+    of the contract's event payloads it is, and its content. ``message_id`` is set if the event closes
+    the streaming text of that message. ``turn_id`` is empty for events of the whole conversation or run.
+    """
+
+    name: str
+    kind: str
+    value: Any
+    turn_id: str = ""
+    message_id: str = ""
+
+
+Change = Put | Delete | Emit

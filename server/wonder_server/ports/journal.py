@@ -1,0 +1,111 @@
+"""The journal: where actors are written down, and read from again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from wonder_server.core.planner import Planner
+from wonder_server.core.records import Delete, Emit, Put
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One step of an actor: an input and what was decided, in order (``sequence`` from 1)."""
+
+    sequence: int
+    at_ms: int
+    input: Any
+    decisions: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Event:
+    """One event of the record. ``sequence`` counts an actor's events from 1, without gaps.
+
+    ``wire`` is room for the rpc layer to keep the encoded event, so that many readers cost one encoding.
+    """
+
+    sequence: int
+    at_ms: int
+    actor_id: str
+    emit: Emit
+    wire: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A client's ``request_id`` with a fingerprint of what it asked.
+
+    ``scope`` is where the id counts: an actor's id, or a word for creations (``conversations``).
+    """
+
+    scope: str
+    id: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A request that was carried out before: what it asked and what it was told."""
+
+    fingerprint: str
+    answer: dict[str, str]
+
+
+@dataclass(slots=True)
+class Commit:
+    """Everything that one actor wants written in one transaction."""
+
+    actor_id: str
+    planner: Planner
+    entries: list[Entry] = field(default_factory=list)
+    changes: list[Put | Delete] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    requests: list[tuple[Request, dict[str, str]]] = field(default_factory=list)
+    entry_head: int = 0
+    event_head: int = 0
+    root: str = ""
+    """See `Planner.root`; counts when the actor is first written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An actor as it was written: its rows by table, and how far its journal and events go."""
+
+    rows: dict[str, list[Any]]
+    entry_head: int
+    event_head: int
+
+
+class Journal(Protocol):
+    """One shard's journal. All methods raise STORAGE_UNAVAILABLE (transient) when the disk fails."""
+
+    async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
+        """The actor, or None if it was never written."""
+        ...
+
+    async def commit(self, commits: Sequence[Commit]) -> None:
+        """Write all of them in one transaction; on disk when this returns."""
+        ...
+
+    async def answered(self, scope: str, request_id: str) -> Answered | None:
+        """What a request was told before, if it was carried out."""
+        ...
+
+    async def events(
+        self, actor_id: str, planner: Planner, after: int, limit: int
+    ) -> list[Event]:
+        """Events with a sequence above ``after``, in order."""
+        ...
+
+    async def entries(
+        self, actor_id: str, planner: Planner, after: int, limit: int
+    ) -> list[Entry]:
+        """Journal entries with a sequence above ``after``, in order."""
+        ...
+
+    async def unfinished(self) -> list[str]:
+        """The actors that have operations in their outbox."""
+        ...
