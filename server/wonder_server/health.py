@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 from wonder_server.settings import Settings, load, split_address
 
@@ -24,12 +24,17 @@ def main() -> int:
     with (
         grpc.secure_channel(target, credentials) if credentials else grpc.insecure_channel(target)
     ) as channel:
+        ask = channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
         try:
-            answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=2)
+            answer = ask(health_pb2.HealthCheckRequest(), timeout=2)
         except grpc.RpcError as problem:
-            print(f"{target} does not answer: {problem.code().name}", file=sys.stderr)  # type: ignore[attr-defined]
+            print(f"{target} does not answer: {problem.code().name}", file=sys.stderr)
             return 1
-    return 0 if answer.status == health_pb2.HealthCheckResponse.SERVING else 1
+    return int(answer.status != health_pb2.HealthCheckResponse.SERVING)
 
 
 def _target(settings: Settings) -> str:

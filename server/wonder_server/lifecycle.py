@@ -52,6 +52,8 @@ async def live(settings: Settings, build: Build, *, began: float, stop: asyncio.
     ``began`` is the `time.monotonic` of the process's start. Raises `DataFolderError`, `ListenError`
     or `SettingsError` when it cannot start.
     """
+    # From the first moment on, so that a signal during recovery ends in a stop and not in a kill.
+    told = stop or _signalled()
     folder = DataFolder.take(settings.data, settings.listen)
     try:
         _warn(settings)
@@ -67,7 +69,7 @@ async def live(settings: Settings, build: Build, *, began: float, stop: asyncio.
                 model=settings.model_choice, sqlite=sqlite3.sqlite_version,
                 seconds=round(time.monotonic() - began, 2),
             )  # fmt: skip
-            await (stop or _signalled()).wait()
+            await told.wait()
             await _drain(settings.drain_seconds, server, app)
         finally:
             await app.close()

@@ -43,7 +43,9 @@ def configure(
         cache_logger_on_first_use=True,
     )
     # Libraries that use the standard library's logging: only what went wrong, one format.
-    logging.basicConfig(level=logging.WARNING, stream=out, format="%(levelname)s %(name)s: %(message)s", force=True)
+    logging.basicConfig(
+        level=logging.WARNING, stream=out, format="%(levelname)s %(name)s: %(message)s", force=True
+    )
 
 
 def _blot(secrets: Iterable[str]) -> Processor:

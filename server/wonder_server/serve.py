@@ -98,8 +98,8 @@ def refuse_exposure(settings: Settings) -> None:
     if lacking:
         raise SettingsError(
             f"{settings.listen} can be reached from other machines, and {' and '.join(lacking)} "
-            f"{'is' if len(lacking) == 1 else 'are'} not set up. Set up what is missing, listen on 127.0.0.1, "
-            "or say --insecure if everyone who can connect may do anything."
+            f"{'is' if len(lacking) == 1 else 'are'} not set up. Set up what is missing, listen on "
+            "127.0.0.1, or say --insecure if everyone who can connect may do anything."
         )
 
 
@@ -109,7 +109,9 @@ def _add_flag(parser: argparse.ArgumentParser, row: Setting) -> None:
     if row.kind.name == "true / false":
         parser.add_argument(row.flag, action=argparse.BooleanOptionalAction, default=None, help=text)
     else:
-        parser.add_argument(row.flag, default=None, metavar=row.kind.name.upper().replace(" / ", "|"), help=text)
+        parser.add_argument(
+            row.flag, default=None, metavar=row.kind.name.upper().replace(" / ", "|"), help=text
+        )
 
 
 def _build(settings: Settings) -> App:

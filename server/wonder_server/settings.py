@@ -261,7 +261,9 @@ class Setting:
 
 
 TABLE: tuple[Setting, ...] = tuple(
-    Setting(name=f.name, default=f.default, **f.metadata) for f in fields(Settings) if f.default is not MISSING
+    Setting(name=f.name, default=f.default, **f.metadata)
+    for f in fields(Settings)
+    if f.default is not MISSING
 )
 
 # Variables that begin with WONDER_ and belong to clients; a server that sees them says nothing.

@@ -50,7 +50,9 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
 
 descriptor_pool.Default().AddSerializedFile(_file().SerializeToString())
 SERVICE: ServiceDescriptor = descriptor_pool.Default().FindServiceByName(NAME)
-Echo: Any = message_factory.GetMessageClass(descriptor_pool.Default().FindMessageTypeByName("echotest.v1.Echo"))
+Echo: Any = message_factory.GetMessageClass(
+    descriptor_pool.Default().FindMessageTypeByName("echotest.v1.Echo")
+)
 
 
 def nested(levels: int) -> bytes:

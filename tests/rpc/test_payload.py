@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rpc.echo import Echo, nested
+from wonder_server.core import payloads
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.rpc.payload import (
     MAX_DEPTH,
-    MAX_INTEGER,
+    MAX_INCOMING,
     check,
     dict_to_struct,
     json_to_value,
@@ -23,7 +24,7 @@ from wonder_server.rpc.wire import explain
 JSON = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers(-MAX_INTEGER, MAX_INTEGER)
+    | st.integers(-MAX_INCOMING, MAX_INCOMING)
     | st.floats(-1e15, 1e15, allow_nan=False)
     | st.text(st.characters(exclude_categories=["Cs"])),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
@@ -46,16 +47,29 @@ def test_whole_numbers_come_out_as_integers() -> None:
     assert [type(out[key]) for key in ("n", "x", "b")] == [int, float, bool]
 
 
-@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 2**53, -(2**53), 1e300])
-def test_a_number_that_a_double_cannot_hold_exactly_is_refused_where_it_stands(number: float) -> None:
-    with pytest.raises(WonderError) as into:
-        dict_to_struct({"a": [{"b": number}]}, "input")
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 2**53, 2**53 + 1, -(2**53), 1e300])
+def test_an_incoming_number_that_may_have_been_rounded_is_refused_where_it_stands(number: float) -> None:
     struct = struct_pb2.Struct()
-    struct.fields["a"].number_value = number
-    with pytest.raises(WonderError) as out:
+    struct.fields["a"].list_value.values.add().number_value = number
+    with pytest.raises(WonderError) as refused:
         struct_to_dict(struct, "input")
-    assert (into.value.fault.reason, into.value.fault.field) == (Reason.NUMBER_OUT_OF_RANGE, "input.a[0].b")
-    assert (out.value.fault.reason, out.value.fault.field) == (Reason.NUMBER_OUT_OF_RANGE, "input.a")
+    assert (refused.value.fault.reason, refused.value.fault.field) == (
+        Reason.NUMBER_OUT_OF_RANGE,
+        "input.a[0]",
+    )
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, 2**53 + 1, 10**400])
+def test_an_outgoing_number_that_a_double_cannot_hold_is_refused_where_it_stands(number: float) -> None:
+    with pytest.raises(WonderError) as refused:
+        dict_to_struct({"a": [{"b": number}]}, "output")
+    assert refused.value.fault.field == "output.a[0].b"
+
+
+@pytest.mark.parametrize("number", [2**53, 1e300, -1e300])
+def test_whatever_core_accepts_as_a_payload_can_be_sent(number: float) -> None:
+    assert payloads.check({"a": number}) is None
+    assert dict_to_struct({"a": number}).fields["a"].number_value == number
 
 
 def test_the_deepest_allowed_payload_can_be_sent_and_one_deeper_is_refused() -> None:

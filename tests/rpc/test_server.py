@@ -349,7 +349,9 @@ async def test_streams_and_reflection_ask_for_a_token_and_health_does_not(guarde
 
 
 @pytest.mark.parametrize("text", ["short name\n", f"{TOKEN}\n", f"{TOKEN} a\n{TOKEN} b\n", "# nobody\n"])
-async def test_a_tokens_file_that_cannot_be_meant_is_refused_without_showing_a_token(tmp_path: Path, text: str) -> None:
+async def test_a_tokens_file_that_cannot_be_meant_is_refused_without_showing_a_token(
+    tmp_path: Path, text: str
+) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text(text)
     with pytest.raises(SettingsError) as problem:

@@ -11,7 +11,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
 
 def test_every_setting_is_documented_with_its_variable_default_and_purpose() -> None:
-    rows = {row[1]: row for row in (re.split(r"\s*\|\s*", line) for line in PAGE.read_text().splitlines()) if len(row) > 5}
+    rows = {
+        row[1]: row
+        for row in (re.split(r"\s*\|\s*", line) for line in PAGE.read_text().splitlines())
+        if len(row) > 5
+    }
     for setting in TABLE:
         row = rows[f"`{setting.name}`"]
         assert row[2] == f"`{setting.env}`"

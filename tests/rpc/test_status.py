@@ -28,7 +28,7 @@ def test_every_reason_has_a_status_that_is_an_error(reason: Reason) -> None:
 
 def test_reasons_are_those_of_the_contract() -> None:
     errors_pb2 = pytest.importorskip("wonder.v1.errors_pb2", reason="generated code is not there yet")
-    names = {name.removeprefix("ERROR_REASON_") for name in errors_pb2.ErrorReason.keys()}  # noqa: SIM118
+    names = {name.removeprefix("ERROR_REASON_") for name in errors_pb2.ErrorReason.keys()}
     assert names - {"UNSPECIFIED"} == {reason.value for reason in Reason}
 
 

@@ -73,7 +73,7 @@ class Tokens:
         if scheme.lower() != "bearer" or not found:
             raise error(
                 Reason.UNAUTHENTICATED,
-                "This server wants a bearer token it knows: send the metadata 'authorization: Bearer <token>'.",
+                "A token that this server knows is wanted, as the metadata 'authorization: Bearer <token>'.",
             )
         return found
 

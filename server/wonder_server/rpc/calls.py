@@ -74,7 +74,9 @@ class Entrance:
         async def many(received: Any, context: Any) -> None:
             await self._serve(name, context, _send(lambda: act(asked(received), context), context))
 
-        return _SHAPES[method.client_streaming, method.server_streaming](many if method.server_streaming else one)
+        return _SHAPES[method.client_streaming, method.server_streaming](
+            many if method.server_streaming else one
+        )
 
     def _decoder(self, method: MethodDescriptor) -> Callable[[bytes], Message]:
         parse = message_factory.GetMessageClass(method.input_type).FromString

@@ -1,9 +1,10 @@
 """Payloads of unknown shape: ``google.protobuf.Struct`` to plain JSON values and back, within limits.
 
-A Struct nested deeper than 33 levels can be built but not sent, and its numbers are doubles, which
-cannot tell integers beyond 2^53 apart. So both ways refuse more than `MAX_DEPTH` levels and numbers
-beyond ±`MAX_INTEGER`, NaN and infinity: from clients, from models and from tools alike. Whole numbers
-come out as ``int``: a Struct's 3.0 is 3.
+A Struct nested deeper than 33 levels can be built but not sent, so both ways refuse more than
+`MAX_DEPTH`. Its numbers are doubles, in which 2^53 + 1 is 2^53: what comes in must lie within
+±`MAX_INCOMING`, since beyond it nobody can tell which number was meant; what goes out is what
+``core.payloads`` accepts. NaN and infinity pass neither way. Whole numbers come in as ``int``: a
+Struct's 3.0 is 3.
 
 `check` applies the same to every payload inside a request, and refuses enum numbers that the contract
 does not know.
@@ -11,6 +12,7 @@ does not know.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
@@ -20,9 +22,9 @@ from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import ListValue, Struct, Value
 
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.payloads import MAX_DEPTH, MAX_INTEGER
 
-MAX_DEPTH: Final = 30
-MAX_INTEGER: Final = 2**53 - 1
+MAX_INCOMING: Final = MAX_INTEGER - 1
 
 _STRUCT: Final = "google.protobuf.Struct"
 _VALUE: Final = "google.protobuf.Value"
@@ -92,7 +94,7 @@ def _plain(value: Value, root: str, path: str, depth: int) -> Any:
         case "string_value":
             return value.string_value
         case "number_value":
-            return _number(value.number_value, path)
+            return _incoming(value.number_value, path)
         case "bool_value":
             return value.bool_value
         case "struct_value":
@@ -103,15 +105,10 @@ def _plain(value: Value, root: str, path: str, depth: int) -> Any:
             return None
 
 
-def _number(number: float, path: str) -> int | float:
+def _incoming(number: float, path: str) -> int | float:
     # Written so that NaN, which compares with nothing, fails as well.
-    if not -MAX_INTEGER <= number <= MAX_INTEGER:
-        raise error(
-            Reason.NUMBER_OUT_OF_RANGE,
-            f"Numbers must be finite and between -{MAX_INTEGER} and {MAX_INTEGER}; "
-            "send larger ones as text.",
-            field=path,
-        )
+    if not -MAX_INCOMING <= number <= MAX_INCOMING:
+        raise _out_of_range(path)
     return int(number) if number == int(number) else number
 
 
@@ -138,7 +135,7 @@ def _fill(slot: Value, value: object, root: str, path: str, depth: int) -> None:
         case bool():
             slot.bool_value = value
         case int() | float():
-            slot.number_value = _number(value, path)
+            slot.number_value = _outgoing(value, path)
         case str():
             try:
                 slot.string_value = value
@@ -155,6 +152,21 @@ def _fill(slot: Value, value: object, root: str, path: str, depth: int) -> None:
                 _fill(slot.list_value.values.add(), item, root, f"{path}[{i}]", depth + 1)
         case _:
             raise _not_json(path)
+
+
+def _outgoing(number: float, path: str) -> float:
+    is_fit = -MAX_INTEGER <= number <= MAX_INTEGER if isinstance(number, int) else math.isfinite(number)
+    if not is_fit:
+        raise _out_of_range(path)
+    return number
+
+
+def _out_of_range(path: str) -> WonderError:
+    return error(
+        Reason.NUMBER_OUT_OF_RANGE,
+        f"Numbers must be finite and within ±{MAX_INCOMING}; send larger ones as text.",
+        field=path,
+    )
 
 
 def _not_json(path: str) -> WonderError:
@@ -184,11 +196,9 @@ def _check_one(field: FieldDescriptor, item: Any, path: str) -> None:
     kind = _value_type(field)
     if kind.enum_type is not None:
         if item not in kind.enum_type.values_by_number:
-            raise error(
-                Reason.FIELD_INVALID, f"{item} is not a value that this field can have.", field=path
-            )
+            raise error(Reason.FIELD_INVALID, f"{item} is not a value that this field can have.", field=path)
         return
-    match kind.message_type.full_name:
+    match item.DESCRIPTOR.full_name:
         case "google.protobuf.Struct":
             _plain_struct(item, path, path, 1)
         case "google.protobuf.Value":
@@ -223,7 +233,9 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 def _value_type(field: FieldDescriptor) -> FieldDescriptor:
     """The field itself, or for a map the field of its values."""
-    return field.message_type.fields_by_name["value"] if _is_map(field) else field
+    if field.message_type is None or not _is_map(field):
+        return field
+    return field.message_type.fields_by_name["value"]
 
 
 def _join(path: str, name: str) -> str:

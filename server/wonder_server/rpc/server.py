@@ -107,7 +107,7 @@ class RpcServer:
         """Stop; calls still being served after ``grace_seconds`` are cancelled."""
         await self._server.stop(grace_seconds)
 
-    async def _announce(self, status: health_pb2.HealthCheckResponse.ServingStatus.ValueType) -> None:
+    async def _announce(self, status: int) -> None:
         for name in ("", *self._names):
             await self._health.set(name, status)
 
@@ -120,7 +120,9 @@ class RpcServer:
     def _add_reflection(self) -> None:
         names = [*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME, _REFLECTION_V1]
         servicer = reflection.aio.ReflectionServicer(names)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, self._server)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(  # type: ignore[no-untyped-call]
+            servicer, self._server
+        )
         info = grpc.stream_stream_rpc_method_handler(
             servicer.ServerReflectionInfo,
             request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,

@@ -18,9 +18,7 @@ from wonder_server.rpc.payload import too_deep
 _MAX_NESTING: Final = 100
 _BUDGET: Final = 20_000
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_NAMELESS: Final = frozenset(
-    {"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"}
-)
+_NAMELESS: Final = frozenset({"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"})
 
 
 def explain(data: bytes, descriptor: Descriptor) -> WonderError:

@@ -1,0 +1,255 @@
+"""A server's life from taking its folder to giving it back, with an app that only takes notes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from wonder_server import health
+from wonder_server.data_folder import DataFolder, DataFolderError
+from wonder_server.lifecycle import live
+from wonder_server.rpc.server import ListenError
+from wonder_server.serve import refuse_exposure, register
+from wonder_server.settings import Settings, SettingsError
+
+ROOT = Path(__file__).parents[2]
+
+
+class Notes:
+    """An app that writes down what it was told, and can fail or dawdle."""
+
+    def __init__(self, *, fails: str = "") -> None:
+        self.servicers: dict[str, object] = {}
+        self.told: list[str] = []
+        self._fails = fails
+
+    async def start(self) -> None:
+        self._note("start")
+
+    async def drain(self, grace_seconds: float) -> None:
+        self._note("drain")
+
+    async def close(self) -> None:
+        self._note("close")
+
+    def _note(self, word: str) -> None:
+        self.told.append(word)
+        if word == self._fails:
+            raise RuntimeError(f"{word} failed")
+
+
+def settings(data: Path, **more: Any) -> Settings:
+    return Settings(listen="127.0.0.1:0", data=data, **more)
+
+
+async def address_of(data: Path, life: asyncio.Task[None]) -> str:
+    """The address that a starting server publishes."""
+    file = data / "ADDRESS"
+    while not file.exists():
+        assert not life.done(), life.result()
+        await asyncio.sleep(0)
+    return file.read_text().strip()
+
+
+@pytest.fixture(autouse=True)
+def no_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a test's process nothing may end the process."""
+    monkeypatch.setattr("wonder_server.lifecycle._end_by_force_after", lambda _seconds: None)
+
+
+async def test_a_server_starts_serves_drains_closes_and_gives_its_folder_back(tmp_path: Path) -> None:
+    app, stop = Notes(), asyncio.Event()
+    life = asyncio.create_task(live(settings(tmp_path), lambda _: app, began=0, stop=stop))
+    address = await address_of(tmp_path, life)
+    async with aio.insecure_channel(address) as channel:
+        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    stop.set()
+    await life
+    assert app.told == ["start", "drain", "close"]
+    assert not (tmp_path / "ADDRESS").exists()
+    DataFolder.take(tmp_path, "again").release()
+
+
+async def test_an_app_that_cannot_start_is_closed_and_the_folder_is_free_again(tmp_path: Path) -> None:
+    app = Notes(fails="start")
+    with pytest.raises(RuntimeError, match="start failed"):
+        await live(settings(tmp_path), lambda _: app, began=0)
+    assert app.told == ["start", "close"]
+    DataFolder.take(tmp_path, "again").release()
+
+
+async def test_a_drain_that_fails_does_not_keep_the_stores_from_closing(tmp_path: Path) -> None:
+    app, stop = Notes(fails="drain"), asyncio.Event()
+    stop.set()
+    await live(settings(tmp_path), lambda _: app, began=0, stop=stop)
+    assert app.told == ["start", "drain", "close"]
+
+
+async def test_two_servers_on_one_folder_are_refused_by_name_of_the_first(tmp_path: Path) -> None:
+    stop = asyncio.Event()
+    life = asyncio.create_task(live(settings(tmp_path), lambda _: Notes(), began=0, stop=stop))
+    address = await address_of(tmp_path, life)
+    with pytest.raises(DataFolderError, match=rf"in use by process {os.getpid()} \(listening on {address}\)"):
+        await live(settings(tmp_path), lambda _: Notes(), began=0)
+    stop.set()
+    await life
+
+
+async def test_a_port_in_use_is_refused_before_anything_is_recovered(tmp_path: Path) -> None:
+    stop, late = asyncio.Event(), Notes()
+    life = asyncio.create_task(live(settings(tmp_path / "a"), lambda _: Notes(), began=0, stop=stop))
+    address = await address_of(tmp_path / "a", life)
+    with pytest.raises(ListenError, match="is in use by another program"):
+        await live(Settings(listen=address, data=tmp_path / "b"), lambda _: late, began=0)
+    assert late.told == ["close"]
+    stop.set()
+    await life
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(DataFolderError, match="cannot be written"):
+            DataFolder.take(path, "here")
+
+
+@pytest.mark.parametrize(
+    ("more", "lacking"),
+    [
+        ({}, r"encryption \(--tls-cert and --tls-key\) and authentication .* are not set up"),
+        ({"auth_tokens_file": Path("t")}, "encryption .* is not set up"),
+        ({"tls_cert": Path("c"), "tls_key": Path("k")}, "authentication .* is not set up"),
+    ],
+)
+def test_listening_beyond_this_machine_is_refused_without_tls_and_tokens(
+    more: dict[str, Any], lacking: str
+) -> None:
+    with pytest.raises(SettingsError, match=lacking):
+        refuse_exposure(Settings(listen="0.0.0.0:1", **more))
+    refuse_exposure(Settings(listen="0.0.0.0:1", insecure=True, **more))
+    refuse_exposure(Settings(listen="127.0.0.1:1", **more))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--listen", "0.0.0.0:0"], "can be reached from other machines"),
+        (["--shards", "none"], "shards: a whole number is wanted"),
+        (["--config", "/nowhere.toml"], "cannot be read"),
+    ],
+)
+def test_the_command_refuses_in_one_line_with_exit_code_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    register(parser.add_subparsers())
+    parsed = parser.parse_args(["serve", *arguments])
+    assert parsed.run(parsed) == 2
+    out = capsys.readouterr().err
+    assert said in out and out.startswith("wonder serve: ") and out.count("\n") == 1
+
+
+# From here on real processes, with the same app, to see signals, exit codes and what gets imported.
+
+PROGRAM = """
+import asyncio, sys, time
+from wonder_server import serve
+from wonder_server.settings import load
+began = time.monotonic()
+class App:
+    servicers = {}
+    async def start(self): pass
+    async def drain(self, grace_seconds):
+        if "dawdle" in sys.argv: await asyncio.sleep(60)
+    async def close(self):
+        if "hang" in sys.argv: time.sleep(60)
+serve._build = lambda settings: App()
+import argparse
+parser = argparse.ArgumentParser()
+serve.register(parser.add_subparsers())
+arguments = parser.parse_args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json",
+                               "--data", sys.argv[1], "--drain-seconds", sys.argv[2]])
+code = arguments.run(arguments)
+print(sorted({name.split(".")[0] for name in sys.modules} & {"litellm", "faiss", "openai", "numpy"}))
+sys.exit(code)
+"""
+
+
+def start(data: Path, *words: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+    """A server process and its ready line."""
+    path = os.pathsep.join(str(ROOT / part) for part in ("server", "gen/python", "sdk/python"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(data), *(words or ("10",))],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if (event := json.loads(line))["event"] == "ready":
+            return process, event
+    raise AssertionError(f"ended with {process.wait()}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_says_ready_and_ends_with_0_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    process, ready = start(tmp_path)
+    assert ready["address"] == (tmp_path / "ADDRESS").read_text().strip()
+    assert ready["data"] == str(tmp_path) and ready["model"] == "offline"
+    assert {"version", "sqlite", "seconds"} <= set(ready)
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert out == "[]\n", "heavy libraries stay out of the server's process"
+
+
+def test_the_health_command_tells_a_serving_server_from_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WONDER_DATA", str(tmp_path))
+    process, _ = start(tmp_path)
+    assert health.main() == 0
+    process.terminate()
+    process.communicate(timeout=30)
+    monkeypatch.setenv("WONDER_LISTEN", "127.0.0.1:1")
+    assert health.main() == 1
+
+
+def test_a_folder_is_free_again_after_kill_9(tmp_path: Path) -> None:
+    process, _ = start(tmp_path)
+    process.kill()
+    process.communicate(timeout=30)
+    DataFolder.take(tmp_path, "again").release()
+
+
+@pytest.mark.parametrize(("word", "code"), [("dawdle", 0), ("hang", 1)])
+def test_a_stop_ends_within_its_time_whatever_the_app_does(tmp_path: Path, word: str, code: int) -> None:
+    process, _ = start(tmp_path, "1", word)
+    process.terminate()
+    process.communicate(timeout=30)  # a minute is what the app would take
+    assert process.returncode == code
+
+
+def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
+    process, _ = start(tmp_path, "3000", "dawdle")
+    assert process.stderr is not None
+    process.terminate()
+    for line in process.stderr:
+        if json.loads(line)["event"] == "draining":
+            break
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode == 1
