@@ -47,14 +47,14 @@ bench: $(DEV)  ## Measure, each number beside its floor
 	@$(BIN)/python bench/run.py $(ARGS)
 
 pins:  ## Compile requirements*.in to requirements*.txt
-	@test -d .venv-pins || $(PYTHON) -m venv .venv-pins
-	@.venv-pins/bin/python -m pip --disable-pip-version-check --quiet install pip-tools==7.6.2
+	@test -d .venv/pins || $(PYTHON) -m venv .venv/pins
+	@.venv/pins/bin/python -m pip --disable-pip-version-check --quiet install pip-tools==7.6.2
 	@for name in requirements requirements-dev; do echo "$$name.txt"; \
-	  .venv-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+	  .venv/pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
 	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links -o $$name.txt $$name.in || exit 1; done
 
 clean:  ## Remove what these verbs made; data folders stay
-	@rm -rf .venv .venv-pins build dist *.egg-info sdk/python/*.egg-info .mypy_cache .ruff_cache
+	@rm -rf .venv build dist *.egg-info sdk/python/*.egg-info .mypy_cache .ruff_cache
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Wonder needs Python 3.11 or newer; found none. Name one with: make PYTHON=..."; exit 1; }
