@@ -25,82 +25,90 @@ def check(value: Any, *, field: str = "", max_bytes: int = MAX_BYTES) -> Fault |
     that of the texts in UTF-8 and the rest estimated: within a few percent of the JSON text.
     Faults: PAYLOAD_TOO_DEEP, PAYLOAD_TOO_LARGE, NUMBER_OUT_OF_RANGE, INPUT_INVALID.
     """
-    walk = _Walk(max_bytes)
-    problem = walk.visit(value, 0)
-    if problem is None:
-        return None
-    reason, message = problem
-    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in reversed(walk.trail))
-    place = (field + path).removeprefix(".")
-    return Fault(reason=reason, message=message, field=place[:500])
+    try:
+        _walk(value, 0, max_bytes)
+    except _UnfitError as unfit:
+        steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in reversed(unfit.trail)]
+        place = (field + "".join(steps)).removeprefix(".")
+        message = unfit.message.format(max_bytes=max_bytes)
+        return Fault(reason=unfit.reason, message=message, field=place[:500])
+    return None
 
 
-Problem = tuple[Reason, str]
+class _UnfitError(Exception):
+    """What is wrong; ``trail`` is the place, innermost step first, added to on the way out."""
 
-
-class _Walk:
-    """One walk over a payload; ``trail`` is the place of the problem, innermost step first."""
-
-    __slots__ = ("_left", "_max", "trail")
-
-    def __init__(self, max_bytes: int) -> None:
-        self._left = max_bytes
-        self._max = max_bytes
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
         self.trail: list[str | int] = []
 
-    def visit(self, value: Any, depth: int) -> Problem | None:
-        kind = type(value)
-        if kind is str:
-            return self._text(value)
-        if kind is bool or value is None:
-            return self._spend(5)
-        if kind is int:
-            if not -MAX_INTEGER <= value <= MAX_INTEGER:
-                return Reason.NUMBER_OUT_OF_RANGE, "integers must lie within ±2^53: send larger ones as text"
-            return self._spend(8)
-        if kind is float:
-            if not math.isfinite(value):
-                return Reason.NUMBER_OUT_OF_RANGE, "JSON has no infinite numbers and no NaN"
-            return self._spend(8)
-        if isinstance(value, Mapping):
-            return self._enter(depth) or self._members(value, depth + 1)
-        if isinstance(value, (list, tuple)):
-            return self._enter(depth) or self._items(value, depth + 1)
-        return Reason.INPUT_INVALID, "only JSON values are allowed"
 
-    def _members(self, value: Mapping[Any, Any], depth: int) -> Problem | None:
-        for key, member in value.items():
-            if not isinstance(key, str):
-                return Reason.INPUT_INVALID, "the keys of an object must be texts"
-            problem = self._text(key) or self.visit(member, depth)
-            if problem is not None:
-                self.trail.append(key)
-                return problem
-        return None
+_TOO_LARGE = "a payload may have at most {max_bytes} bytes"
+_TOO_DEEP = f"a payload may be nested at most {MAX_DEPTH} levels deep"
 
-    def _items(self, value: list[Any] | tuple[Any, ...], depth: int) -> Problem | None:
-        for index, item in enumerate(value):
-            problem = self.visit(item, depth)
-            if problem is not None:
-                self.trail.append(index)
-                return problem
-        return None
 
-    def _enter(self, depth: int) -> Problem | None:
-        if depth >= MAX_DEPTH:
-            return Reason.PAYLOAD_TOO_DEEP, f"a payload may be nested at most {MAX_DEPTH} levels deep"
-        return self._spend(2)
+def _walk(value: Any, depth: int, left: int) -> int:
+    """How many bytes are left after ``value``; types in the order of how common they are."""
+    kind = type(value)
+    if kind is str:
+        left -= len(value) + 3 if value.isascii() else _encoded_length(value)
+    elif kind is dict:
+        left = _walk_members(value, depth, left - 2)
+    elif kind is list or kind is tuple:
+        left = _walk_items(value, depth, left - 2)
+    elif kind is bool or value is None:
+        left -= 5
+    elif kind is int:
+        if not -MAX_INTEGER <= value <= MAX_INTEGER:
+            raise _UnfitError(
+                Reason.NUMBER_OUT_OF_RANGE, "integers must lie within ±2^53: send larger ones as text"
+            )
+        left -= 8
+    elif kind is float:
+        if not math.isfinite(value):
+            raise _UnfitError(Reason.NUMBER_OUT_OF_RANGE, "JSON has no infinite numbers and no NaN")
+        left -= 8
+    elif isinstance(value, Mapping):
+        left = _walk_members(value, depth, left - 2)
+    else:
+        raise _UnfitError(Reason.INPUT_INVALID, "only JSON values are allowed")
+    if left < 0:
+        raise _UnfitError(Reason.PAYLOAD_TOO_LARGE, _TOO_LARGE)
+    return left
 
-    def _text(self, text: str) -> Problem | None:
-        if text.isascii():
-            return self._spend(len(text) + 3)
+
+def _walk_members(value: Mapping[Any, Any], depth: int, left: int) -> int:
+    if depth >= MAX_DEPTH:
+        raise _UnfitError(Reason.PAYLOAD_TOO_DEEP, _TOO_DEEP)
+    for key, member in value.items():
+        if type(key) is not str:
+            raise _UnfitError(Reason.INPUT_INVALID, "the keys of an object must be texts")
         try:
-            return self._spend(len(text.encode()) + 3)
-        except UnicodeEncodeError:
-            return Reason.INPUT_INVALID, "the text holds half a character (a lone surrogate)"
+            left = _walk(member, depth + 1, left - (len(key) + 4 if key.isascii() else _encoded_length(key)))
+        except _UnfitError as unfit:
+            unfit.trail.append(key)
+            raise
+    return left
 
-    def _spend(self, size: int) -> Problem | None:
-        self._left -= size
-        if self._left < 0:
-            return Reason.PAYLOAD_TOO_LARGE, f"a payload may have at most {self._max} bytes"
-        return None
+
+def _walk_items(value: list[Any] | tuple[Any, ...], depth: int, left: int) -> int:
+    if depth >= MAX_DEPTH:
+        raise _UnfitError(Reason.PAYLOAD_TOO_DEEP, _TOO_DEEP)
+    for index, item in enumerate(value):
+        try:
+            left = _walk(item, depth + 1, left - 1)
+        except _UnfitError as unfit:
+            unfit.trail.append(index)
+            raise
+    return left
+
+
+def _encoded_length(text: str) -> int:
+    try:
+        return len(text.encode()) + 4
+    except UnicodeEncodeError:
+        raise _UnfitError(
+            Reason.INPUT_INVALID, "the text holds half a character (a lone surrogate)"
+        ) from None

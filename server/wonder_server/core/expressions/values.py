@@ -57,13 +57,14 @@ class Frame:
     def spend_on(self, value: Any, depth: int = 0) -> None:
         """Pay for a whole value, as if it were copied. What is shared in memory counts each time:
         written as JSON it would be there each time."""
-        if isinstance(value, str):
+        kind = type(value)
+        if kind is str:
             self.spend(1 + (len(value) >> 5))
-        elif isinstance(value, (list, tuple)):
+        elif kind is list or kind is tuple:
             self._descend(depth, len(value))
             for item in value:
                 self.spend_on(item, depth + 1)
-        elif isinstance(value, Mapping):
+        elif kind is dict or isinstance(value, Mapping):
             self._descend(depth, len(value))
             for item in value.values():
                 self.spend_on(item, depth + 1)

@@ -1,0 +1,48 @@
+"""``memory.search``: what the agent remembers that fits a question, best first (feature E3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder_server.services.actions.kind import ActionCall, ActionKind
+from wonder_server.services.actions.memories import MEMORY_SCHEMA, as_json, remembering_agent
+
+
+async def _run(call: ActionCall) -> dict[str, Any]:
+    query = call.input["query"]
+    if not query.strip():
+        return {"memories": []}
+    hits = await call.services.memory.search(
+        remembering_agent(call),
+        query,
+        limit=int(call.input.get("limit", 0)),
+        types=tuple(call.input.get("types", ())),
+    )
+    return {"memories": [as_json(hit.memory) | {"score": hit.score} for hit in hits]}
+
+
+MEMORY_SEARCH = ActionKind(
+    name="memory.search",
+    description="Finds memories of the agent in whose name the task runs, best first, each with a score.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "Plain text; an empty one finds nothing."},
+            "limit": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": 100,
+                "description": "At most this many; 0 means 10.",
+            },
+            "types": {"type": "array", "items": {"type": "string"}, "description": "Only these; empty: all."},
+        },
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+    output_schema={
+        "type": "object",
+        "properties": {"memories": {"type": "array", "items": MEMORY_SCHEMA}},
+    },
+    repeatable=True,
+    run=_run,
+)
