@@ -132,7 +132,7 @@ class Database:
     def _run(self, migrations: tuple[tuple[str, str], ...], opened: asyncio.Future[None]) -> None:
         try:
             connection = connect(self.path, migrations)
-        except BaseException as failure:  # noqa: BLE001 - goes to the caller
+        except BaseException as failure:
             self._closed = True
             self._call(_settle, opened, None, failure)
             return
@@ -184,14 +184,14 @@ class Database:
                 execute("SAVEPOINT job")
                 try:
                     job.value = job.fn(connection)
-                except BaseException as failure:  # noqa: BLE001 - goes to the caller
+                except BaseException as failure:
                     job.error = storage_fault(failure)
                     # A full disk may have ended the whole transaction; then this raises as well.
                     execute("ROLLBACK TO job")
                 execute("RELEASE job")
             execute("COMMIT")
             self._commits += 1
-        except BaseException as failure:  # noqa: BLE001 - goes to the caller
+        except BaseException as failure:
             with contextlib.suppress(sqlite3.Error):
                 if connection.in_transaction:
                     execute("ROLLBACK")
@@ -204,7 +204,7 @@ class Database:
             job.value = job.fn(connection)
             if connection.total_changes != before:
                 raise AssertionError("A read changed the database: it must be given to write().")
-        except BaseException as failure:  # noqa: BLE001 - goes to the caller
+        except BaseException as failure:
             job.error = storage_fault(failure)
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:

@@ -1,0 +1,1 @@
+"""Embedders: the built-in one, which needs no model file."""

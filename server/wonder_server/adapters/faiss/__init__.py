@@ -1,0 +1,1 @@
+"""The vectors port over FAISS indexes, one per agent."""

@@ -1,0 +1,1 @@
+"""Adapters that keep everything in the process and need nothing installed: for tests and trials."""

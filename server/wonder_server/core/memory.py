@@ -1,0 +1,263 @@
+"""What an agent remembers (document 1, section Memory; features E1, E3, E4, E6).
+
+A memory belongs to exactly one agent. Its *significance* says how important it is in itself; how
+*relevant* it is depends on what is asked. Search combines both with *recency*, see `Weights`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from wonder_server.core.errors import Reason, error
+
+MAX_CONTENT_BYTES: Final = 1 << 20
+MAX_METADATA_BYTES: Final = 64 << 10
+MAX_METADATA_DEPTH: Final = 30
+MAX_INTEGER: Final = 1 << 53
+"""What a JSON number carries exactly."""
+MAX_NAME: Final = 128
+MAX_KEY: Final = 256
+RECENCY_HALF_LIFE_MS: Final = 30 * 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a memory came from (feature E6). Empty: not from there."""
+
+    conversation_id: str = ""
+    turn_id: str = ""
+    move_id: str = ""
+    run_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """One stored memory. ``type`` is the library's own word; ``significance`` lies in 0..1;
+    ``version`` starts at 1 and grows with each change."""
+
+    id: str
+    agent_id: str
+    type: str
+    content: str
+    significance: float
+    metadata: dict[str, Any]
+    source: Source
+    created_ms: int
+    updated_ms: int
+    version: int
+
+    @property
+    def etag(self) -> str:
+        """What a caller hands back to change exactly what it saw."""
+        return str(self.version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A memory to be written.
+
+    ``idempotency_key``: the same key of the same agent never writes twice; the first record is
+    answered. ``unless_known``: a memory of the same type whose content is the same but for case and
+    white space is answered in place of a second one; what extraction wants.
+    """
+
+    type: str
+    content: str
+    significance: float = 0.5
+    metadata: dict[str, Any] = field(default_factory=dict)
+    source: Source = Source()
+    idempotency_key: str = ""
+    unless_known: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """New values for a stored memory; None leaves a field as it is."""
+
+    type: str | None = None
+    content: str | None = None
+    significance: float | None = None
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """How much each part counts in a hit's score. Only their proportions matter."""
+
+    relevance: float = 0.7
+    significance: float = 0.2
+    recency: float = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A memory that full text or vectors found, before it is ranked.
+
+    ``text`` is its BM25 score (more is better, 0: no word matched), ``vector`` its cosine (0: not
+    among the nearest).
+    """
+
+    id: str
+    significance: float
+    updated_ms: int
+    text: float = 0.0
+    vector: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A candidate's id with its score and the parts that made it, each in 0..1."""
+
+    id: str
+    score: float
+    relevance: float
+    significance: float
+    recency: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A memory found, and why: the parts are 0..1, ``score`` is their weighted mean."""
+
+    memory: Memory
+    score: float
+    relevance: float
+    significance: float
+    recency: float
+
+
+TEXT_SHARE: Final = 0.85
+"""The built-in embedder knows spelling, not meaning: full text leads, vectors add what it misses."""
+
+
+def rank(candidates: Sequence[Candidate], weights: Weights, now_ms: int, limit: int) -> list[Ranked]:
+    """The best ``limit`` candidates, best first; equal scores in order of id.
+
+    Score fusion: BM25 and cosine are each divided by the best of the candidates, since neither has a
+    scale of its own, and mixed by `TEXT_SHARE`. Where one of the two found nothing, the other stands
+    alone.
+    """
+    best_text = max((c.text for c in candidates), default=0.0)
+    best_vector = max((c.vector for c in candidates), default=0.0)
+    share = TEXT_SHARE if best_text > 0 and best_vector > 0 else float(best_text > 0)
+    total = weights.relevance + weights.significance + weights.recency
+    ranked = []
+    for candidate in candidates:
+        text = candidate.text / best_text if best_text > 0 else 0.0
+        vector = max(candidate.vector, 0.0) / best_vector if best_vector > 0 else 0.0
+        relevance = share * text + (1 - share) * vector
+        if relevance <= 0:
+            continue
+        recency = 0.5 ** (max(now_ms - candidate.updated_ms, 0) / RECENCY_HALF_LIFE_MS)
+        score = (
+            weights.relevance * relevance
+            + weights.significance * candidate.significance
+            + weights.recency * recency
+        ) / total
+        ranked.append(
+            Ranked(
+                id=candidate.id,
+                score=score,
+                relevance=relevance,
+                significance=candidate.significance,
+                recency=recency,
+            )
+        )
+    ranked.sort(key=lambda hit: (-hit.score, hit.id))
+    return ranked[:limit]
+
+
+def fingerprint(kind: str, content: str) -> bytes:
+    """Equal for memories that say the same but for case, white space and Unicode spelling."""
+    words = " ".join(unicodedata.normalize("NFKC", content).casefold().split())
+    return hashlib.blake2b(f"{kind}\n{words}".encode(), digest_size=16).digest()
+
+
+# --- checks: each raises the WonderError that names the field ------------------------------------
+
+
+def check_draft(draft: Draft, path: str = "") -> None:
+    """Refuse what may not be stored; ``path`` goes before the field's name."""
+    check_name(draft.type, f"{path}type")
+    check_content(draft.content, f"{path}content")
+    check_significance(draft.significance, f"{path}significance")
+    check_metadata(draft.metadata, f"{path}metadata")
+    if len(draft.idempotency_key) > MAX_KEY:
+        raise error(
+            Reason.FIELD_INVALID, f"A key has at most {MAX_KEY} characters.", field=f"{path}request_id"
+        )
+
+
+def check_name(value: str, path: str) -> None:
+    """A type or an agent's id."""
+    if not 1 <= len(value) <= MAX_NAME or not _encodable(value):
+        raise error(Reason.FIELD_INVALID, f"Give 1 to {MAX_NAME} characters.", field=path)
+
+
+def check_content(content: str, path: str) -> None:
+    """Not blank, at most 1 MiB of UTF-8."""
+    if not content.strip():
+        raise error(Reason.FIELD_INVALID, "The content is empty.", field=path)
+    if not _encodable(content):
+        raise error(Reason.FIELD_INVALID, "The content is not valid Unicode text.", field=path)
+    if len(content.encode()) > MAX_CONTENT_BYTES:
+        raise error(Reason.PAYLOAD_TOO_LARGE, f"The content exceeds {MAX_CONTENT_BYTES} bytes.", field=path)
+
+
+def check_significance(value: float, path: str) -> None:
+    """A number in 0..1."""
+    if not 0.0 <= value <= 1.0:  # Also refuses NaN.
+        raise error(Reason.FIELD_INVALID, "Significance lies between 0 and 1.", field=path)
+
+
+def check_metadata(metadata: dict[str, Any], path: str) -> None:
+    """A JSON object of at most 30 levels and 64 KiB, its integers exact in JSON."""
+    _check_json(metadata, path, MAX_METADATA_DEPTH)
+    text = json.dumps(metadata, ensure_ascii=False)
+    if not _encodable(text):
+        raise error(Reason.FIELD_INVALID, "The metadata is not valid Unicode text.", field=path)
+    if len(text.encode()) > MAX_METADATA_BYTES:
+        raise error(Reason.PAYLOAD_TOO_LARGE, f"Metadata exceeds {MAX_METADATA_BYTES} bytes.", field=path)
+
+
+def check_weights(weights: Weights) -> None:
+    """Finite, none negative, not all zero."""
+    values = (weights.relevance, weights.significance, weights.recency)
+    if not all(math.isfinite(value) and value >= 0 for value in values) or not 0 < sum(values) < math.inf:
+        raise error(
+            Reason.FIELD_INVALID, "Weights are numbers from 0 up, and not all are 0.", field="weights"
+        )
+
+
+def _check_json(value: Any, path: str, levels: int) -> None:
+    if isinstance(value, dict | list):
+        if levels == 0:
+            raise error(
+                Reason.PAYLOAD_TOO_DEEP, f"Nesting is limited to {MAX_METADATA_DEPTH} levels.", field=path
+            )
+        if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
+            raise error(Reason.FIELD_INVALID, "The keys of an object are strings.", field=path)
+        for child in value.values() if isinstance(value, dict) else value:
+            _check_json(child, path, levels - 1)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise error(Reason.NUMBER_OUT_OF_RANGE, "Numbers are finite.", field=path)
+    elif isinstance(value, int):  # A bool as well, which is in range.
+        if abs(value) > MAX_INTEGER:
+            raise error(Reason.NUMBER_OUT_OF_RANGE, "Integers go up to 2^53; use a string.", field=path)
+    elif value is not None and not isinstance(value, str):
+        raise error(Reason.FIELD_INVALID, "The metadata is not JSON.", field=path)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

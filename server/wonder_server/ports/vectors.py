@@ -1,0 +1,42 @@
+"""Vectors: the nearest of one agent's embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+Vector = tuple[int, bytes]
+"""A key and little-endian float32 values of unit length. A key's vector never changes: new content
+gets a new key."""
+
+
+class Vectors(Protocol):
+    """An index per agent; a cache, for which `VectorSource` is the truth.
+
+    ``add`` and ``remove`` are called after the rows are committed; both may be repeated, and neither
+    loads an index that is not in memory. No answer ever holds a key of another agent (feature E4).
+    """
+
+    async def add(self, agent_id: str, vectors: Sequence[Vector]) -> None: ...
+
+    async def remove(self, agent_id: str, keys: Collection[int]) -> None: ...
+
+    async def nearest(
+        self, agent_id: str, vector: bytes, limit: int, among: Collection[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """At most ``limit`` keys with their cosine, best first; only of ``among``, if given."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class VectorSource(Protocol):
+    """Where the vectors lie durably. Keys grow: a later commit never adds a lower one."""
+
+    async def vectors(self, agent_id: str, embedder: str) -> list[Vector]:
+        """All of the agent's vectors by the embedder of that name, by ascending key."""
+        ...
+
+    async def keys(self, agent_id: str, embedder: str, types: Sequence[str]) -> list[int]:
+        """The keys of those that belong to memories of these types."""
+        ...

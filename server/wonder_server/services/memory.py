@@ -1,0 +1,278 @@
+"""Memory use-cases: what an agent stores, reads, lists and finds (features E1, E3, E4, E5, E6).
+
+Every method takes the agent's id, which comes from the execution context or from a caller that may
+act for that agent; whether it may, and whether the agent exists, is the caller's question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import dataclasses
+import hashlib
+import json
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from wonder_server.core.errors import Reason, error
+from wonder_server.core.ids import is_id, random_id
+from wonder_server.core.memory import (
+    Change,
+    Draft,
+    Hit,
+    Memory,
+    Weights,
+    check_content,
+    check_draft,
+    check_metadata,
+    check_name,
+    check_significance,
+    check_weights,
+    rank,
+)
+from wonder_server.ports.clock import Clock
+from wonder_server.ports.embedder import Embedder
+from wonder_server.ports.memories import Entry, Memories
+from wonder_server.ports.vectors import Vectors, VectorSource
+
+T = TypeVar("T")
+
+MAX_BATCH: Final = 1000
+MAX_HITS: Final = 100
+DEFAULT_HITS: Final = 10
+MAX_PAGE: Final = 1000
+DEFAULT_PAGE: Final = 50
+MAX_TYPES: Final = 100
+_MIN_POOL: Final = 50
+_POOL_PER_HIT: Final = 4
+"""Candidates taken from each of full text and vectors: significance may lift one from far down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Memories, newest first, and the token of the next page; empty on the last."""
+
+    memories: tuple[Memory, ...]
+    next_page_token: str
+
+
+class MemoryService:
+    """The use-cases, over a store of records, a vector index and an embedder."""
+
+    def __init__(
+        self,
+        *,
+        memories: Memories,
+        source: VectorSource,
+        vectors: Vectors,
+        embedder: Embedder,
+        clock: Clock,
+    ) -> None:
+        self._memories = memories
+        self._source = source
+        self._vectors = vectors
+        self._embedder = embedder
+        self._clock = clock
+        self._finishing: set[asyncio.Task[Any]] = set()
+
+    async def write(self, agent_id: str, draft: Draft) -> Memory:
+        """Store one memory; durable when this returns.
+
+        Answers the earlier record where the draft's idempotency key or ``unless_known`` says so.
+        Errors: FIELD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_TOO_DEEP, NUMBER_OUT_OF_RANGE.
+        """
+        check_draft(draft)
+        return (await self._finish(self._store(agent_id, [draft])))[0]
+
+    async def write_all(self, agent_id: str, drafts: Sequence[Draft]) -> list[Memory]:
+        """`write` for up to 1,000, in one commit: all or none. Answers in the drafts' order."""
+        if not 1 <= len(drafts) <= MAX_BATCH:
+            raise error(Reason.FIELD_INVALID, f"Give 1 to {MAX_BATCH} memories.", field="memories")
+        for position, draft in enumerate(drafts):
+            check_draft(draft, f"memories[{position}].")
+        return await self._finish(self._store(agent_id, drafts))
+
+    async def get(self, agent_id: str, memory_id: str) -> Memory:
+        """One memory. Errors: MEMORY_NOT_FOUND, also where it is another agent's."""
+        check_name(agent_id, "agent_id")
+        for memory in await self._memories.get(agent_id, [memory_id]):
+            return memory
+        raise error(Reason.MEMORY_NOT_FOUND, "The agent has no memory with this id.", field="id")
+
+    async def page(
+        self, agent_id: str, *, types: Sequence[str] = (), page_size: int = 0, page_token: str = ""
+    ) -> Page:
+        """One page of the agent's memories, newest first, of these types (none: all).
+
+        ``page_size`` 0 means 50; more than 1,000 means 1,000. A token works only with the agent and
+        types it was made for. Errors: FIELD_INVALID, PAGE_TOKEN_INVALID.
+        """
+        check_name(agent_id, "agent_id")
+        _check_types(types)
+        if page_size < 0:
+            raise error(Reason.FIELD_INVALID, "A page size is not negative.", field="page_size")
+        size = min(page_size or DEFAULT_PAGE, MAX_PAGE)
+        before_id = _read_token(page_token, agent_id, types) if page_token else ""
+        found = await self._memories.page(agent_id, types, before_id, size + 1)
+        token = _token(found[size - 1].id, agent_id, types) if len(found) > size else ""
+        return Page(memories=tuple(found[:size]), next_page_token=token)
+
+    async def search(
+        self,
+        agent_id: str,
+        query: str,
+        *,
+        limit: int = 0,
+        types: Sequence[str] = (),
+        weights: Weights | None = None,
+    ) -> list[Hit]:
+        """The agent's memories that best fit ``query`` (plain text), best first, each explained.
+
+        ``limit`` 0 means 10, at most 100. Full text (BM25 over stemmed words) and vectors are joined
+        by score, see `core.memory.rank`. Errors: FIELD_INVALID.
+        """
+        check_name(agent_id, "agent_id")
+        check_content(query, "query")
+        _check_types(types)
+        if not 0 <= limit <= MAX_HITS:
+            raise error(Reason.FIELD_INVALID, f"A limit lies between 1 and {MAX_HITS}.", field="limit")
+        limit = limit or DEFAULT_HITS
+        weights = weights or Weights()
+        check_weights(weights)
+        pool = max(_MIN_POOL, limit * _POOL_PER_HIT)
+        [vector] = await self._embedder.embed([query])
+        among = await self._source.keys(agent_id, self._embedder.name, types) if types else None
+        near = {
+            key: cosine
+            for key, cosine in await self._vectors.nearest(agent_id, vector, pool, among)
+            if cosine > 0
+        }
+        candidates = await self._memories.recall(agent_id, query, near, types, pool)
+        ranked = rank(candidates, weights, self._clock.now_ms(), limit)
+        # One that was forgotten in between is left out.
+        found = {
+            memory.id: memory for memory in await self._memories.get(agent_id, [hit.id for hit in ranked])
+        }
+        return [
+            Hit(
+                memory=found[hit.id],
+                score=hit.score,
+                relevance=hit.relevance,
+                significance=hit.significance,
+                recency=hit.recency,
+            )
+            for hit in ranked
+            if hit.id in found
+        ]
+
+    async def update(self, agent_id: str, memory_id: str, change: Change, *, etag: str = "") -> Memory:
+        """Change a memory; its text and vector follow its content.
+
+        With an ``etag`` only the version it names is changed. Errors: MEMORY_NOT_FOUND,
+        ETAG_MISMATCH, and those of `write`.
+        """
+        _check_change(change)
+        old = await self.get(agent_id, memory_id)
+        if etag and etag != old.etag:
+            raise error(Reason.ETAG_MISMATCH, "The memory has changed since; read it again.", field="etag")
+        new = dataclasses.replace(
+            old,
+            type=old.type if change.type is None else change.type,
+            content=old.content if change.content is None else change.content,
+            significance=old.significance if change.significance is None else change.significance,
+            metadata=old.metadata if change.metadata is None else change.metadata,
+            updated_ms=self._clock.now_ms(),
+            version=old.version + 1,
+        )
+        return await self._finish(self._replace(old, new))
+
+    async def delete(self, agent_id: str, memory_id: str, *, etag: str = "") -> None:
+        """Forget a memory: record, text and vector. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH."""
+        version = (await self.get(agent_id, memory_id)).version if etag else None
+        if version is not None and etag != str(version):
+            raise error(Reason.ETAG_MISMATCH, "The memory has changed since; read it again.", field="etag")
+        await self._finish(self._remove(agent_id, memory_id, version))
+
+    async def _store(self, agent_id: str, drafts: Sequence[Draft]) -> list[Memory]:
+        check_name(agent_id, "agent_id")
+        now_ms = self._clock.now_ms()
+        vectors = await self._embedder.embed([draft.content for draft in drafts])
+        entries = [
+            Entry(id=random_id("mem", now_ms), draft=draft, vector=vector)
+            for draft, vector in zip(drafts, vectors, strict=True)
+        ]
+        stored = await self._memories.add(agent_id, entries, self._embedder.name, now_ms)
+        fresh = [
+            (item.vector_key, vector)
+            for item, vector in zip(stored, vectors, strict=True)
+            if item.vector_key is not None
+        ]
+        await self._vectors.add(agent_id, fresh)
+        return [item.memory for item in stored]
+
+    async def _replace(self, old: Memory, new: Memory) -> Memory:
+        vector = None
+        if new.content != old.content:
+            [vector] = await self._embedder.embed([new.content])
+        key, gone = await self._memories.replace(new, old.version, vector, self._embedder.name)
+        if key is not None and vector is not None:
+            await self._vectors.add(new.agent_id, [(key, vector)])
+        await self._vectors.remove(new.agent_id, gone)
+        return new
+
+    async def _remove(self, agent_id: str, memory_id: str, version: int | None) -> None:
+        gone = await self._memories.remove(agent_id, memory_id, version)
+        await self._vectors.remove(agent_id, gone)
+
+    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it to its end even if the caller goes away: rows that are committed must reach the
+        index as well."""
+        task = asyncio.create_task(work)
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+        return await asyncio.shield(task)
+
+
+def _check_change(change: Change) -> None:
+    if change.type is not None:
+        check_name(change.type, "type")
+    if change.content is not None:
+        check_content(change.content, "content")
+    if change.significance is not None:
+        check_significance(change.significance, "significance")
+    if change.metadata is not None:
+        check_metadata(change.metadata, "metadata")
+
+
+def _check_types(types: Sequence[str]) -> None:
+    if len(types) > MAX_TYPES:
+        raise error(Reason.FIELD_INVALID, f"Give at most {MAX_TYPES} types.", field="types")
+    for position, name in enumerate(types):
+        check_name(name, f"types[{position}]")
+
+
+def _token(last_id: str, agent_id: str, types: Sequence[str]) -> str:
+    text = f"{_scope(agent_id, types)}{last_id}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _read_token(token: str, agent_id: str, types: Sequence[str]) -> str:
+    scope = _scope(agent_id, types)
+    try:
+        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        text = ""
+    last_id = text.removeprefix(scope)
+    if not is_id("mem", last_id):
+        raise error(
+            Reason.PAGE_TOKEN_INVALID,
+            "Give the next_page_token of an earlier answer, with the agent and types it was for.",
+            field="page_token",
+        )
+    return last_id
+
+
+def _scope(agent_id: str, types: Sequence[str]) -> str:
+    return hashlib.blake2b(json.dumps([agent_id, sorted(types)]).encode(), digest_size=8).hexdigest()
