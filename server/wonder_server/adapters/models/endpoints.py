@@ -1,0 +1,38 @@
+"""Where providers are reached and with which keys. Only compose makes these, from the settings."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One provider's key and address.
+
+    ``api_base`` empty means the provider's own address. For ``openai`` and what speaks like it, it
+    ends with ``/v1``; for ``anthropic`` it does not. ``options`` are further settings that LiteLLM
+    knows for a provider (``api_version``, ``aws_region_name``, …).
+    """
+
+    api_key: str = field(default="", repr=False)
+    api_base: str = ""
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must never be shown: the key, and every option long enough to be one."""
+        return (self.api_key, *(value for value in self.options.values() if len(value) >= 16))
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address can only lead to this machine."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,125 @@
+"""What went wrong at a provider, as a `Fault`. Pure.
+
+Feature I1: what may succeed if tried again is ``transient`` and stays unseen; the rest is told.
+Texts come from providers, so they are shortened, stripped of class names, and keys are blotted out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from wonder_server.core.errors import Fault, Reason
+
+_LONGEST_TEXT = 300
+_KEYS = re.compile(
+    r"\b(?:sk|pk|rk|gsk|xai|key|AIza)[-_]?[A-Za-z0-9_\-*]{12,}|(?<=[Bb]earer )[^\s\"',]+"
+    r"|(?<=[?&]key=)[^\s\"'&]+"
+)
+_CLASS_NAMES = re.compile(
+    r"\A(?:\s*(?:[A-Za-z_]\w*\.)*[A-Za-z]\w*(?:Error|Exception|Exceeded)\s*(?::|-|$)\s*)+"
+)
+_CONTEXT_LENGTH = re.compile(
+    r"context.{0,3}length|context window|prompt is too long|too many tokens|maximum context", re.IGNORECASE
+)
+_QUOTA = re.compile(
+    r"insufficient_quota|exceeded your current quota|credit balance is too low", re.IGNORECASE
+)
+
+
+def from_status(status: int, text: str, headers: Mapping[str, str]) -> Fault:
+    """The fault for an HTTP answer of 400 and above; ``text`` is its body or what was made of it."""
+    said = plain_text(text)
+    if _QUOTA.search(text):
+        return _failed("quota", "The model provider says that the account's quota is used up", said)
+    if status == 429:
+        return unavailable(
+            f"The model provider is busy (429){_quoted(said)}.", retry_after_ms=retry_after_ms(headers)
+        )
+    if status in (408, 409, 425) or status >= 500:
+        return unavailable(
+            f"The model provider cannot answer now ({status}){_quoted(said)}.",
+            retry_after_ms=retry_after_ms(headers),
+        )
+    if _CONTEXT_LENGTH.search(text):
+        return _failed("context_length", "The request is longer than the model's context", said)
+    if status in (401, 403):
+        return _failed("auth", f"The model provider refused the key ({status})", said)
+    if status == 404:
+        return _failed("not_found", "The model provider does not know this model or address (404)", said)
+    return _failed("refused", f"The model provider refused the request ({status})", said)
+
+
+def unavailable(message: str, *, retry_after_ms: int | None = None) -> Fault:
+    """A transient MODEL_UNAVAILABLE."""
+    return Fault(
+        reason=Reason.MODEL_UNAVAILABLE, message=message, transient=True, retry_after_ms=retry_after_ms
+    )
+
+
+def stalled(what: str, after_ms: int) -> Fault:
+    """A transient TIMEOUT; ``what`` is a clause such as ``sent nothing more``."""
+    return Fault(reason=Reason.TIMEOUT, message=f"The model {what} within {after_ms} ms.", transient=True)
+
+
+BROKEN_OFF = unavailable("The model's answer broke off before it was finished.")
+UNREADABLE = unavailable("The model provider sent something that cannot be read.")
+CONNECTION_LOST = unavailable("The connection to the model provider failed or was lost.")
+
+
+def redacted(fault: Fault, secrets: Collection[str]) -> Fault:
+    """The same fault with every one of ``secrets``, and whatever else looks like a key, blotted out."""
+    message = fault.message
+    for secret in secrets:
+        if secret:
+            message = message.replace(secret, "***")
+    return replace(fault, message=_KEYS.sub("***", message))
+
+
+def retry_after_ms(headers: Mapping[str, str]) -> int | None:
+    """How long the provider asks to be left alone, from its headers (names in lower case)."""
+    if (milliseconds := headers.get("retry-after-ms", "")).isdigit():
+        return int(milliseconds)
+    value = headers.get("retry-after", "").strip()
+    try:
+        return max(0, round(float(value) * 1000))
+    except (ValueError, OverflowError):
+        pass
+    try:
+        until = parsedate_to_datetime(value)
+        since = parsedate_to_datetime(headers.get("date", ""))
+    except (ValueError, TypeError):
+        return None
+    return max(0, round((_aware(until) - _aware(since)).total_seconds() * 1000))
+
+
+def plain_text(text: str) -> str:
+    """The provider's own sentence out of an error text: its JSON message, without class names."""
+    start = text.find("{")
+    if start >= 0:
+        try:
+            found, _ = json.JSONDecoder().raw_decode(text[start:])
+        except (ValueError, RecursionError):
+            found = None
+        detail = found.get("error", found) if isinstance(found, dict) else None
+        message = detail.get("message") if isinstance(detail, dict) else detail
+        if isinstance(message, str):
+            text = message
+    text = " ".join(_CLASS_NAMES.sub("", text).split())
+    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
+
+
+def _failed(kind: str, sentence: str, said: str) -> Fault:
+    return Fault(reason=Reason.MODEL_FAILED, message=f"{sentence}{_quoted(said)}.", metadata={"kind": kind})
+
+
+def _quoted(said: str) -> str:
+    return f": {said.rstrip('.')}" if said else ""
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,326 @@
+"""`LiteLLMModel`: every provider that LiteLLM reaches, through a helper process.
+
+LiteLLM's import takes seconds and 180 MB and its streaming hundreds of microseconds a chunk, so none of
+it happens in the server's process. The helper (`litellm_worker`) starts with the first call, serves all
+calls at once over one socket, and ends with the server. If it dies, the calls in flight fail as
+MODEL_UNAVAILABLE, which is retried, and the next one starts another.
+
+Watchdogs live on this side, so that they bite even when the helper itself hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from wonder_server.adapters.models import faults, formats, frames
+from wonder_server.adapters.models.endpoints import Endpoint, is_loopback
+from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.ports.model import Chunk, Finished, TextDelta
+
+PASSED_ENVIRONMENT = (
+    "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
+    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+)  # fmt: skip
+"""The variables that compose may hand on to the helper; it sees nothing else of the environment."""
+
+_OWN_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
+    "LITELLM_TELEMETRY": "False",
+    "LITELLM_LOG": "CRITICAL",
+    "HF_HUB_OFFLINE": "1",
+    "DO_NOT_TRACK": "1",
+}
+
+START_TIMEOUT_S = 60
+_STOP_TIMEOUT_S = 2
+_ENDED = faults.unavailable("The helper process that reaches model providers ended unexpectedly.")
+_NOT_STARTED = faults.unavailable("The helper process that reaches model providers did not start.")
+_OFFLINE_PARAMETERS = frozenset({"token_delay_ms"})
+_DEFAULT_MAX_TOKENS = 4096
+
+
+class LiteLLMModel:
+    """A `Model` (port) for the formats ``openai_chat`` and, at Anthropic, ``anthropic_messages``.
+
+    ``endpoints``: provider -> where it is and with which key; nothing else decides that. With
+    ``allow_remote`` False every address must be on this machine, which is how tests stay away from real
+    providers. ``environment``: variables for the helper, see `PASSED_ENVIRONMENT`.
+
+    The request goes out unchanged but for ``model``, ``stream``, and the profile's parameters where the
+    request has none of that name.
+    """
+
+    def __init__(
+        self,
+        endpoints: Mapping[str, Endpoint],
+        *,
+        allow_remote: bool = True,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._endpoints = dict(endpoints)
+        self._allow_remote = allow_remote
+        self._environment = dict(environment or {})
+        self._starting: asyncio.Task[_Helper] | None = None
+        self._closed = False
+
+    async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
+        """See `ports.model.Model.stream`."""
+        order = self._order(profile, request)
+        helper = await self._helper()
+        call = helper.start_call(order, profile)
+        try:
+            while True:
+                message = await call.next()
+                if "text" in message:
+                    yield TextDelta(message["text"])
+                elif "result" in message:
+                    yield Finished(frames.result_from_json(message["result"]))
+                    return
+        finally:
+            helper.end_call(call)
+
+    async def close(self) -> None:
+        """Ends the helper; calls in flight fail. No call can be made afterwards."""
+        self._closed = True
+        starting, self._starting = self._starting, None
+        if starting is None:
+            return
+        starting.cancel()
+        await asyncio.wait({starting})
+        if not starting.cancelled() and starting.exception() is None:
+            await starting.result().stop()
+
+    def _order(self, profile: ModelProfile, request: dict[str, Any]) -> dict[str, Any]:
+        """The call as the helper takes it; refuses what must not leave or cannot be sent."""
+        self._check_address(profile.provider)
+        format_name = profile.format or formats.usual_format(profile.provider)
+        formats.accumulator(format_name)
+        full = {
+            name: value
+            for name, value in {**profile.parameters, **request}.items()
+            if name not in _OFFLINE_PARAMETERS
+        }
+        if format_name == formats.ANTHROPIC_MESSAGES:
+            if profile.provider != "anthropic":
+                raise error(
+                    Reason.MODEL_FAILED,
+                    f"{profile.provider} is not reached in the format {format_name}; use openai_chat.",
+                    field="format",
+                )
+            full.setdefault("max_tokens", _DEFAULT_MAX_TOKENS)
+        return {
+            "format": format_name,
+            "provider": profile.provider,
+            "model": full.pop("model", "") or profile.model,
+            "request": full,
+            "timeout_ms": profile.timeout_ms,
+        }
+
+    def _check_address(self, provider: str) -> None:
+        if self._closed:
+            raise WonderError(faults.unavailable("The server is stopping; no model can be called."))
+        base = self._endpoints.get(provider, Endpoint()).api_base
+        if not self._allow_remote and not is_loopback(base):
+            raise error(
+                Reason.MODEL_UNAVAILABLE,
+                f"Only models on this machine may be reached, and the provider {provider} is not here.",
+                provider=provider,
+            )
+
+    async def _helper(self) -> _Helper:
+        """The running helper, started if there is none. Whoever waits for it may leave without harm."""
+        starting = self._starting
+        if starting is None or (starting.done() and not _usable(starting)):
+            starting = self._starting = asyncio.create_task(self._start())
+        return await asyncio.shield(starting)
+
+    async def _start(self) -> _Helper:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = subprocess.Popen(  # noqa: ASYNC220 - a thread to watch a child costs more than it saves
+                [sys.executable, "-m", "wonder_server.adapters.models.litellm_worker", str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=self._child_environment(),
+                start_new_session=True,
+            )
+        _, helper = await asyncio.get_running_loop().create_connection(lambda: _Helper(process), sock=ours)
+        hello = {
+            "endpoints": {name: _endpoint_to_json(value) for name, value in self._endpoints.items()},
+            "allow_remote": self._allow_remote,
+        }
+        try:
+            await helper.greet(hello)
+        except BaseException:
+            await helper.stop()
+            raise
+        return helper
+
+    def _child_environment(self) -> dict[str, str]:
+        path = os.pathsep.join(entry for entry in sys.path if entry)
+        return {**self._environment, **_OWN_ENVIRONMENT, "PYTHONPATH": path}
+
+
+class _Call:
+    """One call in flight: what arrived and was not read yet, and its watchdog.
+
+    With every chunk only the deadline moves; the timer looks at it when it rings.
+    """
+
+    def __init__(self, call_id: int, profile: ModelProfile) -> None:
+        self.id = call_id
+        self.over = False
+        self._profile = profile
+        self._arrived: asyncio.Queue[dict[str, Any] | Fault] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._begun = False
+        now = self._loop.time()
+        self._end = now + profile.timeout_ms / 1000
+        self._deadline = now + profile.first_token_timeout_ms / 1000
+        self._timer = self._loop.call_at(min(self._deadline, self._end), self._ring)
+
+    def arrive(self, message: dict[str, Any]) -> None:
+        self._deadline = self._loop.time() + self._profile.chunk_timeout_ms / 1000
+        if not self._begun:
+            # The only time that a deadline can come nearer: between chunks patience may be shorter.
+            self._begun = True
+            self._timer.cancel()
+            self._ring()
+        if "fault" in message:
+            self.fail(frames.fault_from_json(message["fault"]))
+        elif len(message) > 1:
+            self.over = "result" in message
+            self._arrived.put_nowait(message)
+
+    def fail(self, fault: Fault) -> None:
+        self.over = True
+        self._arrived.put_nowait(fault)
+
+    async def next(self) -> dict[str, Any]:
+        message = await self._arrived.get()
+        if isinstance(message, Fault):
+            raise WonderError(message)
+        return message
+
+    def stop_watching(self) -> None:
+        self._timer.cancel()
+
+    def _ring(self) -> None:
+        if self.over:
+            return
+        now = self._loop.time()
+        if now >= self._end:
+            self._arrived.put_nowait(faults.stalled("did not finish", self._profile.timeout_ms))
+        elif now >= self._deadline and self._begun:
+            self._arrived.put_nowait(faults.stalled("sent nothing more", self._profile.chunk_timeout_ms))
+        elif now >= self._deadline:
+            self._arrived.put_nowait(
+                faults.stalled("did not begin to answer", self._profile.first_token_timeout_ms)
+            )
+        else:
+            self._timer = self._loop.call_at(min(self._deadline, self._end), self._ring)
+
+
+class _Helper(asyncio.Protocol):
+    """The helper process and the socket to it."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._buffer = frames.FrameBuffer()
+        self._calls: dict[int, _Call] = {}
+        self._last_id = 0
+        self._transport: asyncio.Transport | None = None
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._gone = asyncio.Event()
+        self._reaped: asyncio.Future[int] | None = None
+
+    @property
+    def alive(self) -> bool:
+        return not self._gone.is_set()
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        for message in self._buffer.feed(data):
+            if "ready" in message:
+                if not self._ready.done():
+                    self._ready.set_result(None)
+            elif call := self._calls.get(message["id"]):
+                call.arrive(message)
+
+    def connection_lost(self, reason: Exception | None) -> None:
+        self._gone.set()
+        self._reaped = asyncio.get_running_loop().run_in_executor(None, self._process.wait)
+        for call in self._calls.values():
+            call.fail(_ENDED)
+        if not self._ready.done():
+            self._ready.set_exception(WonderError(_NOT_STARTED))
+
+    async def greet(self, hello: dict[str, Any]) -> None:
+        self._write(hello)
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await self._ready
+        except TimeoutError:
+            raise WonderError(_NOT_STARTED) from None
+
+    def start_call(self, order: dict[str, Any], profile: ModelProfile) -> _Call:
+        self._last_id += 1
+        call = _Call(self._last_id, profile)
+        self._calls[call.id] = call
+        if self.alive:
+            self._write({"call": call.id, **order})
+        else:
+            call.fail(_ENDED)
+        return call
+
+    def end_call(self, call: _Call) -> None:
+        """Forgets a call; if it is not over, the helper closes its request at once."""
+        call.stop_watching()
+        del self._calls[call.id]
+        if not call.over and self.alive:
+            self._write({"cancel": call.id})
+
+    async def stop(self) -> None:
+        """Closes the socket, at which the helper leaves; it is killed if it does not."""
+        assert self._transport is not None
+        self._ready.cancel()
+        self._transport.close()
+        await self._gone.wait()
+        assert self._reaped is not None
+        try:
+            async with asyncio.timeout(_STOP_TIMEOUT_S):
+                await asyncio.shield(self._reaped)
+        except TimeoutError:
+            self._process.kill()
+            await self._reaped
+
+    def _write(self, message: dict[str, Any]) -> None:
+        assert self._transport is not None
+        self._transport.write(frames.encode(message))
+
+
+def _usable(starting: asyncio.Task[_Helper]) -> bool:
+    return not starting.cancelled() and starting.exception() is None and starting.result().alive
+
+
+def _endpoint_to_json(endpoint: Endpoint) -> dict[str, Any]:
+    return {**asdict(endpoint), "secrets": endpoint.secrets}

@@ -1,0 +1,310 @@
+"""The LiteLLM helper process: ``python -m wonder_server.adapters.models.litellm_worker FD``.
+
+It talks to the server over the socket that it inherits as file descriptor ``FD`` (`frames` has the
+words), makes each call as a task of its own, and ends when that socket does. Keys arrive in the first
+frame, never on the command line or in the environment. One call is one attempt.
+
+LiteLLM's traps that shape this file (version 1.106.2):
+
+- Cancelling whoever reads a stream does not close it: ``aclose`` in ``finally``.
+- A stream that simply ends is given the finish reason "stop": `_broke_off` asks what really came.
+- Its reader of Anthropic streams imports LiteLLM's proxy, and goes on reading after the client has
+  left. So the native entry point only prepares the call (address, authentication, beta headers): its
+  HTTP client is ours, takes what it was about to post, and the answer is read here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import aiohttp
+
+from wonder_server.adapters.models import faults, formats, frames
+from wonder_server.adapters.models.endpoints import is_loopback
+from wonder_server.adapters.models.sse import EventDecoder
+from wonder_server.core.errors import Fault, Reason, WonderError, error
+
+# Everything that the chat format knows and LiteLLM takes as an argument of the same name. Nothing else
+# gets through as one: `api_base`, `api_key`, `mock_response` and their kind are not a caller's to set.
+CHAT_FIELDS = frozenset(
+    "audio frequency_penalty functions function_call logit_bias logprobs max_completion_tokens max_tokens"
+    " messages modalities parallel_tool_calls prediction presence_penalty prompt_cache_key"
+    " reasoning_effort response_format safety_identifier seed service_tier stop store temperature thinking"
+    " tool_choice tools top_logprobs top_p user verbosity web_search_options".split()
+)
+# What LiteLLM may look at to choose the headers; the body is not made of these.
+ANTHROPIC_FIELDS = frozenset(
+    "container context_management max_tokens messages output_config output_format system thinking tool_choice"
+    " tools".split()
+)
+_OWN_FIELDS = frozenset({"model", "stream", "stream_options", "n"})
+
+
+class _Prepared(BaseException):
+    """Carries a prepared HTTP request past LiteLLM's own handling of errors."""
+
+    def __init__(self, url: str, headers: dict[str, str]) -> None:
+        super().__init__("prepared")
+        self.url = url
+        self.headers = headers
+
+
+class Worker:
+    """Makes calls and reports on them through ``writer``."""
+
+    def __init__(self, writer: asyncio.StreamWriter, hello: dict[str, Any]) -> None:
+        self._writer = writer
+        self._endpoints: dict[str, dict[str, Any]] = hello["endpoints"]
+        self._secrets = tuple(
+            secret for endpoint in self._endpoints.values() for secret in endpoint["secrets"]
+        )
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._unsent: list[bytes] = []
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(total=None),
+            trust_env=True,
+        )
+
+    def handle(self, message: dict[str, Any]) -> None:
+        """Starts or cancels a call."""
+        if "cancel" in message:
+            if task := self._tasks.get(message["cancel"]):
+                task.cancel()
+            return
+        call_id = message["call"]
+        task = asyncio.create_task(self._run(call_id, message))
+        self._tasks[call_id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(call_id, None))
+
+    async def _run(self, call_id: int, call: dict[str, Any]) -> None:
+        try:
+            result = await self._answer(call_id, call)
+            self._send({"id": call_id, "result": frames.result_to_json(result)})
+        except WonderError as failure:
+            self._fail(call_id, failure.fault)
+        except Exception as failure:  # LiteLLM raises whatever its providers' clients do.
+            self._fail(call_id, _fault_of(failure))
+        await self._writer.drain()
+
+    async def _answer(self, call_id: int, call: dict[str, Any]) -> Any:
+        gathered = formats.accumulator(call["format"])
+        native = call["format"] == formats.ANTHROPIC_MESSAGES
+        events = self._anthropic(call) if native else self._chat(call)
+        try:
+            async for event in events:
+                if text := _fed(gathered, event):
+                    self._send({"id": call_id, "text": text})
+                elif gathered.begun:
+                    self._send({"id": call_id})
+        finally:
+            await events.aclose()
+        if not gathered.complete:
+            raise WonderError(faults.BROKEN_OFF)
+        return gathered.result()
+
+    async def _chat(self, call: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """The chunks of a chat completion."""
+        import litellm
+
+        stream = await litellm.acompletion(
+            model=f"{call['provider']}/{call['model']}",
+            stream=True,
+            stream_options={"include_usage": True},
+            num_retries=0,
+            max_retries=0,
+            timeout=call["timeout_ms"] / 1000,
+            **_chat_fields(call["request"]),
+            **self._where(call["provider"]),
+        )
+        try:
+            async for chunk in stream:
+                event = chunk.model_dump(exclude_none=True)
+                if _broke_off(stream, event):
+                    raise WonderError(faults.BROKEN_OFF)
+                yield event
+        finally:
+            await stream.aclose()
+
+    async def _anthropic(self, call: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """The events of an Anthropic message. The request's body goes out as it came."""
+        prepared = await self._prepare(call)
+        body = {**call["request"], "model": call["model"], "stream": True}
+        async with self._session.post(prepared.url, headers=prepared.headers, json=body) as response:
+            if response.status >= 400:
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                raise WonderError(faults.from_status(response.status, await response.text(), headers))
+            decoder = EventDecoder()
+            async for received in response.content.iter_any():
+                for event in decoder.feed(received):
+                    yield json.loads(event.data)
+
+    async def _prepare(self, call: dict[str, Any]) -> _Prepared:
+        """What LiteLLM's native Anthropic entry point is about to post, and where."""
+        import litellm
+
+        try:
+            await litellm.anthropic.messages.acreate(  # type: ignore[attr-defined]
+                **{name: value for name, value in call["request"].items() if name in ANTHROPIC_FIELDS},
+                model=f"{call['provider']}/{call['model']}",
+                stream=True,
+                client=_client(),
+                **self._where(call["provider"]),
+            )
+        except _Prepared as prepared:
+            return prepared
+        raise error(Reason.INTERNAL, "The call to the Anthropic messages format could not be prepared.")
+
+    def _where(self, provider: str) -> dict[str, Any]:
+        endpoint = self._endpoints.get(provider, {})
+        where = {name: endpoint[name] for name in ("api_key", "api_base") if endpoint.get(name)}
+        return {**where, **endpoint.get("options", {})}
+
+    def _fail(self, call_id: int, fault: Fault) -> None:
+        self._send({"id": call_id, "fault": frames.fault_to_json(faults.redacted(fault, self._secrets))})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        """Sends at the end of this turn of the loop: the chunks of many calls wake the server once."""
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(frames.encode(message))
+
+    def _flush(self) -> None:
+        self._writer.write(b"".join(self._unsent))
+        self._unsent.clear()
+
+
+def _fed(gathered: formats.Accumulator, event: dict[str, Any]) -> str:
+    try:
+        return gathered.feed(event)
+    except (KeyError, TypeError, AttributeError) as failure:
+        raise WonderError(faults.UNREADABLE) from failure
+
+
+def _chat_fields(request: dict[str, Any]) -> dict[str, Any]:
+    """The request as arguments; what LiteLLM has no argument for goes into the body as it is."""
+    fields = {name: value for name, value in request.items() if name in CHAT_FIELDS}
+    others = {
+        name: value for name, value in request.items() if name not in CHAT_FIELDS and name not in _OWN_FIELDS
+    }
+    return {**fields, "extra_body": others} if others else fields
+
+
+def _broke_off(stream: Any, event: dict[str, Any]) -> bool:
+    """Whether a finish reason is one that LiteLLM made up because the stream ended without any."""
+    if not any(choice.get("finish_reason") for choice in event.get("choices", ())):
+        return False
+    said = [getattr(stream, name, "?") for name in ("received_finish_reason", "intermittent_finish_reason")]
+    return said == [None, None]
+
+
+def _client() -> Any:
+    """An HTTP client of LiteLLM's kind that posts nothing."""
+    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+
+    class Preparing(AsyncHTTPHandler):
+        def __init__(self) -> None:  # No connection pool: nothing is ever sent through this.
+            pass
+
+        async def post(self, url: str, *, headers: Any = None, **_: Any) -> NoReturn:
+            raise _Prepared(url, dict(headers or {}))
+
+    return Preparing()
+
+
+def _fault_of(failure: Exception) -> Fault:
+    """The fault for an exception of LiteLLM or of the HTTP clients below it."""
+    from litellm import exceptions
+
+    if isinstance(failure, json.JSONDecodeError):
+        return faults.UNREADABLE
+    if isinstance(failure, (exceptions.Timeout, TimeoutError)):
+        return Fault(
+            reason=Reason.TIMEOUT, message="The model provider did not answer in time.", transient=True
+        )
+    if isinstance(failure, (exceptions.APIConnectionError, exceptions.MidStreamFallbackError)):
+        return faults.CONNECTION_LOST
+    if isinstance(failure, (aiohttp.ClientError, OSError)):
+        return faults.CONNECTION_LOST
+    if isinstance(failure, ImportError):
+        return _refused("this server's LiteLLM lacks what the request needs")
+    status = getattr(failure, "status_code", None)
+    text = str(getattr(failure, "message", "") or failure)
+    if "Cannot connect to host" in text:  # Which LiteLLM reports as a 500 of the provider.
+        return faults.CONNECTION_LOST
+    if isinstance(status, int) and status >= 400:
+        headers = getattr(failure, "litellm_response_headers", None) or {}
+        return faults.from_status(
+            status, text, {str(name).lower(): str(value) for name, value in headers.items()}
+        )
+    return _refused(faults.plain_text(text))
+
+
+def _refused(why: str) -> Fault:
+    return Fault(
+        reason=Reason.MODEL_FAILED,
+        message=f"The model could not be called: {why}.",
+        metadata={"kind": "refused"},
+    )
+
+
+def _stay_on_this_machine() -> None:
+    """Refuses every connection that leaves the machine, whatever a provider's code tries."""
+
+    def refuse(event: str, args: tuple[Any, ...]) -> None:
+        if event == "socket.connect" and isinstance(args[1], tuple):
+            host = args[1][0]
+        elif event == "socket.getaddrinfo":
+            host = args[0]
+        else:
+            return
+        if isinstance(host, bytes):
+            host = host.decode("ascii", "replace")
+        if host and not is_loopback(f"//[{host}]" if ":" in host else f"//{host}"):
+            raise ConnectionRefusedError("connections to other machines are not allowed")
+
+    sys.addaudithook(refuse)
+
+
+def _import_litellm() -> None:
+    import litellm
+
+    litellm.telemetry = False
+    litellm.suppress_debug_info = True
+    litellm.turn_off_message_logging = True
+    litellm.disable_streaming_logging = True
+
+
+async def serve(connection: socket.socket) -> None:
+    """Serves the other end of ``connection`` until it closes."""
+    reader, writer = await asyncio.open_connection(sock=connection)
+    buffer = frames.FrameBuffer()
+    worker: Worker | None = None
+    while data := await reader.read(1 << 16):
+        for message in buffer.feed(data):
+            if worker is not None:
+                worker.handle(message)
+                continue
+            if not message["allow_remote"]:
+                _stay_on_this_machine()
+            _import_litellm()
+            worker = Worker(writer, message)
+            writer.write(frames.encode({"ready": True}))
+
+
+def main() -> None:
+    with suppress(KeyboardInterrupt, ConnectionError):
+        asyncio.run(serve(socket.socket(fileno=int(sys.argv[1]))))
+    # The server is gone: LiteLLM's threads and logging queues are not worth waiting for.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""The scripted provider as a process of its own, as end-to-end tests use it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+
+import tests.fakes.provider as provider_module
+
+
+async def test_it_prints_its_port_plays_scripts_from_outside_and_tells_what_it_saw() -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(Path(provider_module.__file__)), "--port", "0", stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        url = f"http://127.0.0.1:{int(await process.stdout.readline())}"
+        async with aiohttp.ClientSession() as session:
+            script = {"model": "mine", "scripts": [{"text": "one two", "calls": [{"name": "clock"}]}]}
+            await session.post(f"{url}/control/script", json=script)
+            answer = await session.post(f"{url}/v1/messages", json={"model": "mine", "messages": []})
+            assert "tool_use" in await answer.text()
+            unknown = await session.post(f"{url}/v1/chat/completions", json={"model": "nobody"})
+            assert unknown.status == 404
+            seen = await (await session.get(f"{url}/control/seen")).json()
+        assert [(one["model"], one["finished"], one["closed_early"]) for one in seen] == [
+            ("mine", True, False),
+            ("nobody", False, False),
+        ]
+    finally:
+        process.terminate()
+        await process.wait()
