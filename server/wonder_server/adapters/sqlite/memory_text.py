@@ -3,8 +3,8 @@
 FTS5 ranks with the counts of the whole table, and reads a word's whole list of rows to get them: what
 others had written changed an agent's ranking, and cost its searches time (4.6 ms for an agent of 1,000
 memories in a table of 49,000). So each word is stored behind a mark of its agent
-(``0481502077143tea``): every list holds one
-agent's rows. The mark is digits only, which leave Porter's stemming of the rest alone.
+(``0481502077143tea``): every list holds one agent's rows. The mark is digits only, which leave
+Porter's stemming of the rest alone.
 
 What remains of the others is the number of rows in FTS5's inverse document frequency. `scores` takes
 that factor out, word by word, and puts in the agent's own.
