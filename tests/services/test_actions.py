@@ -1,0 +1,239 @@
+"""What the built-in actions do (feature H3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.memory import Draft, Hit, Memory, Source
+from wonder_server.core.model import ModelResult, ToolCall, Usage
+from wonder_server.core.schemas import check_schema, validate
+from wonder_server.core.task.repeatable import REPEATABLE_KINDS
+from wonder_server.ports.model import Chunk, Finished, TextDelta
+from wonder_server.services.actions import ACTIONS, ActionCall, ActionKind, ExecutionContext, Services
+
+CONTEXT = ExecutionContext(
+    agent_id="agt_1", conversation_id="conv_1", turn_id="turn_1", run_id="run_1", key="op_1/n/s"
+)
+DEFAULT = ModelProfile(provider="offline", model="offline-1", format="openai_chat")
+
+
+class Clock:
+    def now_ms(self) -> int:
+        return 1_000
+
+
+class RememberedCalls:
+    """An agent memory that holds one record, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.memory = Memory(
+            id="mem_1",
+            agent_id="agt_1",
+            type="fact",
+            content="likes tea",
+            significance=0.5,
+            metadata={},
+            source=Source(),
+            created_ms=1,
+            updated_ms=2,
+            version=1,
+        )
+
+    async def write(self, agent_id: str, draft: Draft) -> Memory:
+        self.asked.append((agent_id, draft))
+        return self.memory
+
+    async def get(self, agent_id: str, memory_id: str) -> Memory:
+        self.asked.append((agent_id, memory_id))
+        return self.memory
+
+    async def search(
+        self, agent_id: str, query: str, *, limit: int = 0, types: Sequence[str] = ()
+    ) -> list[Hit]:
+        self.asked.append((agent_id, query, limit, types))
+        return [Hit(memory=self.memory, score=0.9, relevance=1, significance=0.5, recency=1)]
+
+
+class ScriptedModel:
+    """Says what it is told to, and notes what it was asked and whether it was closed."""
+
+    def __init__(self, *chunks: Chunk, stalls: bool = False, fault: WonderError | None = None) -> None:
+        self._chunks = chunks
+        self._stalls = stalls
+        self._fault = fault
+        self.asked: list[tuple[ModelProfile, dict[str, Any]]] = []
+        self.closed = 0
+        self.speaking = asyncio.Event()
+
+    async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncIterator[Chunk]:
+        self.asked.append((profile, request))
+        try:
+            for chunk in self._chunks:
+                yield chunk
+            if self._fault is not None:
+                raise self._fault
+            if self._stalls:
+                self.speaking.set()
+                await asyncio.Event().wait()
+        finally:
+            self.closed += 1
+
+    async def close(self) -> None: ...
+
+
+async def run(
+    kind: str,
+    input: dict[str, Any],
+    *,
+    model: ScriptedModel | None = None,
+    memory: RememberedCalls | None = None,
+    context: ExecutionContext = CONTEXT,
+) -> Any:
+    assert validate(ACTIONS[kind].input_schema, input) == []
+    services = Services(
+        model=model or ScriptedModel(),
+        memory=memory or RememberedCalls(),
+        clock=Clock(),
+        default_profile=DEFAULT,
+    )
+    result = await ACTIONS[kind].run(ActionCall(input=input, context=context, services=services))
+    assert validate(ACTIONS[kind].output_schema, result) == []
+    return result
+
+
+@pytest.mark.parametrize("kind", ACTIONS.values(), ids=lambda kind: kind.name)
+def test_every_kind_describes_itself(kind: ActionKind) -> None:
+    assert ACTIONS[kind.name] is kind
+    assert kind.description.endswith(".")
+    assert check_schema(kind.input_schema) is None
+    assert check_schema(kind.output_schema) is None
+    assert kind.repeatable == (kind.name in REPEATABLE_KINDS)
+
+
+async def test_context_answers_with_its_input() -> None:
+    assert await run("context", {"a": [1]}) == {"a": [1]}
+
+
+async def test_assert_passes_on_true_and_fails_with_its_message_on_false() -> None:
+    assert await run("assert", {"condition": True}) == {}
+    with pytest.raises(WonderError) as caught:
+        await run("assert", {"condition": False, "message": "Too short."})
+    assert (caught.value.fault.reason, caught.value.fault.message) == (
+        Reason.ASSERTION_FAILED,
+        "Too short.",
+    )
+
+
+async def test_memory_write_stores_for_the_agent_of_the_context_under_the_step_s_key() -> None:
+    memory = RememberedCalls()
+    written = await run("memory.write", {"content": "likes tea", "unless_known": True}, memory=memory)
+    assert (written["id"], written["content"]) == ("mem_1", "likes tea")
+    source = Source(conversation_id="conv_1", turn_id="turn_1", run_id="run_1")
+    draft = Draft(
+        type="fact", content="likes tea", source=source, idempotency_key="op_1/n/s", unless_known=True
+    )
+    assert memory.asked == [("agt_1", draft)]
+
+
+def test_no_input_can_name_another_agent() -> None:
+    for name in ("memory.write", "memory.read", "memory.search"):
+        needed = {"content": "x", "id": "x", "query": "x"}
+        schema = ACTIONS[name].input_schema
+        input = {key: needed[key] for key in schema["required"]}
+        assert validate(schema, input) == []
+        assert validate(schema, {**input, "agent_id": "agt_2"}) == ["agent_id: is not a known field"]
+
+
+async def test_memory_needs_an_agent() -> None:
+    with pytest.raises(WonderError) as caught:
+        await run("memory.search", {"query": "tea"}, context=ExecutionContext(key="k"))
+    assert caught.value.fault.reason is Reason.NO_AGENT
+
+
+async def test_memory_search_answers_with_memories_and_scores() -> None:
+    memory = RememberedCalls()
+    found = await run("memory.search", {"query": "tea", "limit": 3.0, "types": ["fact"]}, memory=memory)
+    assert [(each["content"], each["score"]) for each in found["memories"]] == [("likes tea", 0.9)]
+    assert memory.asked == [("agt_1", "tea", 3, ("fact",))]
+
+
+async def test_memory_search_for_nothing_finds_nothing() -> None:
+    assert await run("memory.search", {"query": "  "}) == {"memories": []}
+
+
+async def test_memory_read_answers_with_one_memory() -> None:
+    memory = RememberedCalls()
+    assert (await run("memory.read", {"id": "mem_1"}, memory=memory))["content"] == "likes tea"
+    assert memory.asked == [("agt_1", "mem_1")]
+
+
+ANSWER = ModelResult(
+    text="Hello",
+    tool_calls=(ToolCall(id="c1", name="add", arguments={"a": 1}),),
+    usage=Usage(input_tokens=3),
+    stop_reason="tool_calls",
+    model="m",
+)
+
+
+async def test_llm_answers_with_the_whole_response() -> None:
+    model = ScriptedModel(TextDelta("Hel"), TextDelta("lo"), Finished(ANSWER))
+    assert await run("llm", {"request": {"messages": []}}, model=model) == {
+        "text": "Hello",
+        "tool_calls": [{"id": "c1", "name": "add", "arguments": {"a": 1}, "malformed": ""}],
+        "usage": {"input_tokens": 3, "output_tokens": None},
+        "stop_reason": "tool_calls",
+        "model": "m",
+    }
+    assert model.asked == [(DEFAULT, {"messages": []})]
+    assert model.closed == 1
+
+
+async def test_llm_takes_the_model_profile_that_it_is_given_and_settles_auto() -> None:
+    model = ScriptedModel(Finished(ANSWER))
+    profile = {"provider": "openai", "model": "gpt-x", "format": "openai_chat", "timeout_ms": 10}
+    await run("llm", {"request": {}, "model_profile": profile}, model=model)
+    await run("llm", {"request": {}, "model_profile": {"provider": "auto"}}, model=model)
+    assert [(asked.provider, asked.model) for asked, _ in model.asked] == [
+        ("openai", "gpt-x"),
+        ("offline", "offline-1"),
+    ]
+
+
+async def test_llm_refuses_a_profile_with_unknown_fields() -> None:
+    with pytest.raises(WonderError):
+        await run("llm", {"request": {}, "model_profile": {"provider": "x", "api_base": "http://x"}})
+
+
+async def test_llm_gives_up_on_a_model_that_does_not_finish_and_closes_it() -> None:
+    model = ScriptedModel(TextDelta("Hel"), stalls=True)
+    profile = {"provider": "openai", "timeout_ms": 5}
+    with pytest.raises(WonderError) as caught:
+        await run("llm", {"request": {}, "model_profile": profile}, model=model)
+    assert caught.value.fault.reason is Reason.TIMEOUT
+    assert caught.value.fault.transient
+    assert model.closed == 1
+
+
+async def test_llm_closes_the_request_when_it_is_cancelled() -> None:
+    model = ScriptedModel(TextDelta("Hel"), stalls=True)
+    running = asyncio.create_task(run("llm", {"request": {}}, model=model))
+    await model.speaking.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert model.closed == 1
+
+
+async def test_llm_passes_a_model_s_fault_on() -> None:
+    refusal = error(Reason.MODEL_FAILED, "The provider refused the request.")
+    with pytest.raises(WonderError) as caught:
+        await run("llm", {"request": {}}, model=ScriptedModel(fault=refusal))
+    assert caught.value is refusal
