@@ -203,7 +203,8 @@ def _additional_properties(
             yield from validator.descend(value, rest, path=key)
 
 
-_Validator = validators.extend(
+_extend: Any = validators.extend  # its stub has no types
+_Validator = _extend(
     Draft202012Validator,
     {
         "$ref": _ref,
