@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from wonder_server.adapters.sqlite.catalog_schema import MIGRATIONS
 from wonder_server.adapters.sqlite.database import Database
+from wonder_server.core.definitions.parse import read_record, to_json
 from wonder_server.core.definitions.references import Reference
 from wonder_server.core.definitions.resources import (
     Agent,
@@ -17,8 +18,6 @@ from wonder_server.core.definitions.resources import (
     Library,
     Project,
     Resource,
-    from_document,
-    to_document,
 )
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.ports.catalog import ANSWERS_KEPT_MS, Answer, Change, DefinitionQuery, Put
@@ -172,11 +171,11 @@ class SqliteCatalog:
 
     async def _many(self, shape: type[R], sql: str, parameters: Any) -> list[R]:
         rows = await self._database.read(lambda connection: connection.execute(sql, parameters).fetchall())
-        return [from_document(shape, json.loads(row[0])) for row in rows]
+        return [read_record(shape, json.loads(row[0])) for row in rows]
 
 
 def _put(connection: sqlite3.Connection, resource: Resource) -> None:
-    body = json.dumps(to_document(resource), ensure_ascii=False)
+    body = json.dumps(to_json(resource), ensure_ascii=False)
     try:
         if isinstance(resource, Definition):
             _put_definition(connection, resource, body)

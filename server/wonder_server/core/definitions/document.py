@@ -57,6 +57,15 @@ class Draft:
     def kind(self) -> Kind:
         return kind_of(self.spec)
 
+    def to_document(self) -> dict[str, Any]:
+        """See `draft_to_json`."""
+        return draft_to_json(self)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Draft:
+        """See `parse_draft`."""
+        return parse_draft(document)
+
     def content_hash(self) -> str:
         """SHA-256 (hex) of all but the library: equal content, equal hash, however it was spelled."""
         document = {**draft_to_json(self), "kind": self.kind}

@@ -77,7 +77,10 @@ def parse_spec(kind: Kind, document: Mapping[str, Any], *, path: str = "") -> Sp
 
 
 def read_record(shape: type[R], document: Mapping[str, Any], *, path: str = "") -> R:
-    """The dataclass of type ``shape`` that ``document`` spells, as `parse_spec`."""
+    """The dataclass of type ``shape`` that ``document`` spells, as `parse_spec`.
+
+    A type that spells itself otherwise has ``to_document`` and ``from_document``.
+    """
     reader = _Reader()
     record: R = reader.record(shape, document, path)
     if found := reader.faults.found():
@@ -102,6 +105,8 @@ def canonical(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if spelled := getattr(value, "to_document", None):
+        return spelled()
     if isinstance(value, StrEnum):
         return str(value)
     if isinstance(value, tuple):
@@ -145,6 +150,8 @@ class _Reader:
         if not isinstance(document, Mapping):
             self.refuse(path, f"{_place(path)} must be an object, not {_type_name(document)}.")
             return None
+        if read := getattr(spec_type, "from_document", None):
+            return read(document)
         layout = _layout(spec_type)
         names = {entry.name for entry in layout}
         for unknown in sorted(str(key) for key in document if key not in names):

@@ -1,24 +1,21 @@
 """What the catalog keeps, as frozen values: libraries, definitions, agents, projects.
 
 Every resource has a ``version`` that grows by one with each change; `etag` makes it opaque for
-clients. Times are milliseconds since 1970 UTC. Field names are those of ``library.proto``.
+clients. Times are milliseconds since 1970 UTC. Field names are those of ``library.proto``; `parse.to_json`
+and `parse.read_record` make them JSON and back.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
-from wonder_server.core.definitions.document import Draft, draft_to_json, parse_draft
-from wonder_server.core.definitions.parse import read_record, to_json
+from wonder_server.core.definitions.document import Draft
 from wonder_server.core.definitions.specs import Kind, Persona, Pin, Spec
 
 DEFAULT_PROJECT = "default"
 STANDARD_LIBRARY = "wonder/std"
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,21 +121,3 @@ Resource = Library | Definition | Agent | Project
 def etag(resource: Resource) -> str:
     """An opaque token that changes with every version of the resource."""
     return hashlib.blake2b(f"{resource.id}/{resource.version}".encode(), digest_size=8).hexdigest()
-
-
-def to_document(resource: Resource) -> dict[str, Any]:
-    """The resource as JSON, for stores."""
-    if not isinstance(resource, Definition):
-        return to_json(resource)
-    header = {
-        name: getattr(resource, name)
-        for name in ("id", "library_id", "library", "revision", "content_hash", "created_ms", "updated_ms")
-    }
-    return {**header, "draft": draft_to_json(resource.draft)}
-
-
-def from_document(shape: type[R], document: Mapping[str, Any]) -> R:
-    """The resource of type ``shape`` that `to_document` wrote."""
-    if shape is not Definition:
-        return read_record(shape, document)
-    return shape(**{**document, "draft": parse_draft(document["draft"])})

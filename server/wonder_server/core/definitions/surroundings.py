@@ -11,6 +11,9 @@ from wonder_server.core.definitions.graph import find_cycle
 from wonder_server.core.definitions.references import mentions, parse_reference
 from wonder_server.core.definitions.specs import Kind, Spec
 
+MAX_WRITTEN_OUT = 1_000
+"""A pin is a tree: a workflow that is reached in two ways stands in it twice."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
@@ -52,11 +55,19 @@ def check_references(spec: Spec, library: str, around: Surroundings, faults: Fau
             faults.refuse(
                 mention.path, f"'{mention.text}' is a {_words(found.kind)}, not a {_words(mention.kind)}."
             )
-        elif found.kind is Kind.WORKFLOW and _contains_itself(found, around):
-            faults.refuse(mention.path, f"'{mention.text}' contains itself: it would never end.")
+        elif found.kind is Kind.WORKFLOW:
+            edges = _inside(found, around)
+            if find_cycle(edges):
+                faults.refuse(mention.path, f"'{mention.text}' contains itself: it would never end.")
+            elif _written_out(found.key, edges, {}) > MAX_WRITTEN_OUT:
+                faults.refuse(
+                    mention.path,
+                    f"'{mention.text}' contains more than {MAX_WRITTEN_OUT} workflows, all told.",
+                )
 
 
-def _contains_itself(workflow: Found, around: Surroundings) -> bool:
+def _inside(workflow: Found, around: Surroundings) -> dict[str, list[str]]:
+    """Which workflows contain which, from this one on."""
     edges: dict[str, list[str]] = {}
     waiting = [workflow]
     while waiting:
@@ -70,7 +81,15 @@ def _contains_itself(workflow: Found, around: Surroundings) -> bool:
         ]
         edges[outer.key] = [found.key for found in inner]
         waiting.extend(inner)
-    return bool(find_cycle(edges))
+    return edges
+
+
+def _written_out(key: str, edges: Mapping[str, list[str]], known: dict[str, int]) -> int:
+    """How many workflows a pin of this one holds: each counts as often as it is reached."""
+    if key not in known:
+        known[key] = 1
+        known[key] += sum(_written_out(inner, edges, known) for inner in edges[key])
+    return known[key]
 
 
 def _words(kind: Kind) -> str:

@@ -1,0 +1,134 @@
+"""Specs to pins: every reference resolved, so that running work never sees a change (feature A1).
+
+All functions are pure and take what they need from a `Shelf` that holds the whole closure. They raise
+DEFINITION_NOT_FOUND for a reference that leads nowhere, which checked definitions do not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from wonder_server.core.definitions.graph import initial_node
+from wonder_server.core.definitions.references import NO_EXTRACTION, agent_target
+from wonder_server.core.definitions.resources import STANDARD_LIBRARY, Agent, Definition
+from wonder_server.core.definitions.shelf import Shelf
+from wonder_server.core.definitions.specs import (
+    Action,
+    Kind,
+    ModelProfile,
+    Persona,
+    PinnedAgent,
+    PinnedProfile,
+    PinnedTask,
+    PinnedTool,
+    PinnedWorkflow,
+    Step,
+    Task,
+    Tool,
+    Workflow,
+)
+from wonder_server.core.errors import Reason, error
+
+DEFAULT_PROFILE = f"{STANDARD_LIBRARY}/default"
+DEFAULT_ASSEMBLY = f"{STANDARD_LIBRARY}/assemble_context"
+DEFAULT_EXTRACTION = f"{STANDARD_LIBRARY}/extract_memory"
+
+Settle = Callable[[ModelProfile], ModelProfile]
+"""Decides provider, model and format of a profile that leaves them open (``provider: auto``)."""
+
+
+def with_defaults(persona: Persona) -> Persona:
+    """The persona with the hooks and the profile that it left to the platform."""
+    return replace(
+        persona,
+        model_profile_id=persona.model_profile_id or DEFAULT_PROFILE,
+        context_assembly_workflow_id=persona.context_assembly_workflow_id or DEFAULT_ASSEMBLY,
+        memory_extraction_workflow_id=persona.memory_extraction_workflow_id or DEFAULT_EXTRACTION,
+    )
+
+
+def pin_task(definition: Definition, shelf: Shelf) -> PinnedTask:
+    """A task whose steps all carry their action."""
+    task = definition.spec
+    assert isinstance(task, Task)
+
+    def settled(step: Step) -> Step:
+        if not step.action_id:
+            return step
+        action = find(shelf, step.action_id, definition.library, Kind.ACTION).spec
+        assert isinstance(action, Action)
+        return replace(step, action_id="", action=action)
+
+    return PinnedTask(pin=definition.pin, spec=replace(task, steps=tuple(map(settled, task.steps))))
+
+
+def pin_workflow(definition: Definition, shelf: Shelf) -> PinnedWorkflow:
+    """A workflow with its tasks and sub-workflows, and its first node named."""
+    workflow = definition.spec
+    assert isinstance(workflow, Workflow)
+    library = definition.library
+    return PinnedWorkflow(
+        pin=definition.pin,
+        spec=replace(workflow, initial_node_id=initial_node(workflow)),
+        tasks={
+            node.task_id: pin_task(find(shelf, node.task_id, library, Kind.TASK), shelf)
+            for node in workflow.nodes
+            if node.task_id
+        },
+        workflows={
+            node.workflow_id: pin_workflow(find(shelf, node.workflow_id, library, Kind.WORKFLOW), shelf)
+            for node in workflow.nodes
+            if node.workflow_id
+        },
+    )
+
+
+def pin_tool(definition: Definition, shelf: Shelf, agents: Mapping[str, str]) -> PinnedTool:
+    """A tool with its target. ``agents`` maps what tools call agents (id or name) to their ids."""
+    tool = definition.spec
+    assert isinstance(tool, Tool)
+    if target := agent_target(tool):
+        if target not in agents:
+            raise error(
+                Reason.AGENT_NOT_FOUND, f"There is no agent '{target}', which the tool '{tool.name}' calls."
+            )
+        return PinnedTool(pin=definition.pin, spec=tool, agent_id=agents[target])
+    if tool.target_type == "task":
+        task = find(shelf, tool.target_id, definition.library, Kind.TASK)
+        return PinnedTool(pin=definition.pin, spec=tool, task=pin_task(task, shelf))
+    workflow = find(shelf, tool.target_id, definition.library, Kind.WORKFLOW)
+    return PinnedTool(pin=definition.pin, spec=tool, workflow=pin_workflow(workflow, shelf))
+
+
+def pin_agent(
+    agent: Agent, persona: Persona, library: str, shelf: Shelf, agents: Mapping[str, str], settle: Settle
+) -> PinnedAgent:
+    """All that a turn of ``agent`` needs. ``persona`` has its defaults and stands in ``library``."""
+    profile = find(shelf, persona.model_profile_id, library, Kind.MODEL_PROFILE)
+    assert isinstance(profile.spec, ModelProfile)
+    extraction: PinnedWorkflow | None = None
+    if persona.memory_extraction_workflow_id != NO_EXTRACTION:
+        found = find(shelf, persona.memory_extraction_workflow_id, library, Kind.WORKFLOW)
+        extraction = pin_workflow(found, shelf)
+    assembly = find(shelf, persona.context_assembly_workflow_id, library, Kind.WORKFLOW)
+    return PinnedAgent(
+        agent_id=agent.id,
+        name=agent.name,
+        project_ids=agent.project_ids,
+        persona=persona,
+        profile=PinnedProfile(pin=profile.pin, spec=settle(profile.spec)),
+        tools=tuple(
+            pin_tool(find(shelf, tool, library, Kind.TOOL), shelf, agents) for tool in persona.tool_ids
+        ),
+        assembly=pin_workflow(assembly, shelf),
+        extraction=extraction,
+    )
+
+
+def find(shelf: Shelf, text: str, library: str, kind: Kind) -> Definition:
+    """The definition of this kind that ``text`` leads to. DEFINITION_NOT_FOUND if there is none."""
+    definition = shelf.find(text, library)
+    if definition is None or definition.kind is not kind:
+        raise error(Reason.DEFINITION_NOT_FOUND, f"There is no {kind.replace('_', ' ')} '{text}'.")
+    return definition

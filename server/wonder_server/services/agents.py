@@ -1,0 +1,196 @@
+"""Agents: a persona with a memory of its own, scoped to projects (feature A5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from wonder_server.core.definitions.check import check_spec
+from wonder_server.core.definitions.document import MAX_DESCRIPTION_BYTES
+from wonder_server.core.definitions.faults import under
+from wonder_server.core.definitions.references import (
+    NAME_RULE,
+    is_definition_name,
+    parse_reference,
+)
+from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Agent
+from wonder_server.core.definitions.shelf import Shelf, ShelfSurroundings
+from wonder_server.core.definitions.specs import Kind, Persona
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.ids import random_id
+from wonder_server.ports.catalog import Catalog, Drop, Put
+from wonder_server.services.catalog_writes import CatalogWrites, Done, Once, Planned, check_etag
+from wonder_server.services.closures import complete, refuse_if_called
+from wonder_server.services.paging import Page, PageRequest, page
+
+MAX_METADATA_BYTES: Final = 65_536
+MAX_PROJECTS: Final = 100
+
+BeforeDelete = Callable[[Agent], Awaitable[None]]
+"""Asked before an agent is deleted: raises RESOURCE_IN_USE, or lets go of what belongs to the agent."""
+
+
+class Agents:
+    """The use-cases over the catalog. Keys are ids or names."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        writes: CatalogWrites,
+        actions: Mapping[str, Mapping[str, Any]],
+        before_delete: Sequence[BeforeDelete] = (),
+    ) -> None:
+        self._catalog = catalog
+        self._writes = writes
+        self._actions = actions
+        self._before_delete = before_delete
+
+    async def create(self, agent: Agent, *, once: Once | None = None, validate_only: bool = False) -> Agent:
+        """A new agent, with no memories. ``project_ids`` are ids or names; none: the default project.
+        Id, version and times of ``agent`` are not read.
+
+        FIELD_INVALID, ALREADY_EXISTS, PROJECT_NOT_FOUND, DEFINITION_NOT_FOUND, DEFINITION_INVALID.
+        """
+
+        async def plan(now: int) -> Planned[Agent]:
+            if await self._catalog.agent(agent.name) is not None:
+                raise _taken(agent.name)
+            settled = await self._settled(agent)
+            made = replace(settled, id=random_id("agt", now), version=1, created_ms=now, updated_ms=now)
+            return Planned(made, [Put(made)])
+
+        return await self._writes.make(Agent, plan, once=once, validate_only=validate_only)
+
+    async def agent(self, key: str, *, field: str = "agent_id") -> Agent:
+        """AGENT_NOT_FOUND if there is none."""
+        found = await self._catalog.agent(key) if key else None
+        if found is None:
+            raise error(Reason.AGENT_NOT_FOUND, f"There is no agent '{key}'.", field=field)
+        return found
+
+    async def agents(self, request: PageRequest, *, project: str = "") -> Page[Agent]:
+        """Agents of a project or of all, newest first. PROJECT_NOT_FOUND."""
+        project_id = await self._project_id(project, "project_id") if project else ""
+        scope = ["agents", project_id]
+        before, limit = request.cursor(scope, ""), request.limit()
+        found = await self._catalog.agents(project_id, before, limit + 1)
+        return page(found, limit, scope, lambda agent: agent.id)
+
+    async def update(
+        self,
+        key: str,
+        edit: Callable[[Agent], Agent],
+        *,
+        etag: str = "",
+        once: Once | None = None,
+        validate_only: bool = False,
+    ) -> Agent:
+        """The agent that ``edit`` makes of the stored one; its id and times are kept.
+
+        As `create`, and AGENT_NOT_FOUND, ETAG_MISMATCH.
+        """
+
+        async def plan(now: int) -> Planned[Agent]:
+            stored = await self.agent(key, field="agent.id")
+            check_etag(stored, etag)
+            wanted = await self._settled(edit(stored))
+            if wanted == stored:
+                return Planned(stored)
+            holder = await self._catalog.agent(wanted.name)
+            if holder is not None and holder.id != stored.id:
+                raise _taken(wanted.name)
+            if wanted.name != stored.name:
+                await refuse_if_called(self._catalog, stored.name)
+            made = replace(wanted, id=stored.id, version=stored.version + 1, updated_ms=now)
+            return Planned(made, [Put(made)])
+
+        return await self._writes.make(Agent, plan, once=once, validate_only=validate_only)
+
+    async def delete(self, key: str, *, etag: str = "", once: Once | None = None) -> None:
+        """Delete an agent and all that it remembers.
+
+        AGENT_NOT_FOUND, ETAG_MISMATCH; RESOURCE_IN_USE if a tool calls it or it is at work.
+        """
+
+        async def plan(now: int) -> Planned[Done]:
+            stored = await self.agent(key)
+            check_etag(stored, etag)
+            await refuse_if_called(self._catalog, stored.id, stored.name)
+            for ask in self._before_delete:
+                await ask(stored)
+            return Planned(Done(), [Drop(stored)])
+
+        await self._writes.make(Done, plan, once=once)
+
+    async def _settled(self, agent: Agent) -> Agent:
+        """``agent`` checked, with ids for its projects."""
+        _check_header(agent)
+        ids: list[str] = []
+        for index, key in enumerate(agent.project_ids or (DEFAULT_PROJECT,)):
+            project_id = await self._project_id(key, f"agent.project_ids[{index}]")
+            if project_id not in ids:
+                ids.append(project_id)
+        if agent.persona is not None:
+            await self._check_inline(agent.persona)
+        else:
+            await self._check_reference(agent.persona_id)
+        return replace(agent, project_ids=tuple(ids))
+
+    async def _project_id(self, key: str, field: str) -> str:
+        project = await self._catalog.project(key) if key else None
+        if project is None:
+            raise error(Reason.PROJECT_NOT_FOUND, f"There is no project '{key}'.", field=field)
+        return project.id
+
+    async def _check_reference(self, text: str) -> None:
+        reference = parse_reference(text)
+        if reference is None or not (reference.definition_id or reference.library):
+            raise error(
+                Reason.FIELD_INVALID,
+                "Name a persona by def_… or library/name, with or without @revision, or write one down.",
+                field="agent.persona_id",
+            )
+        found = await self._catalog.definition(reference)
+        if found is None or found.kind is not Kind.PERSONA:
+            raise error(
+                Reason.DEFINITION_NOT_FOUND, f"There is no persona '{text}'.", field="agent.persona_id"
+            )
+
+    async def _check_inline(self, persona: Persona) -> None:
+        shelf = Shelf()
+        await complete(shelf, self._catalog, [(persona, "")])
+        if found := check_spec(persona, "", ShelfSurroundings(shelf, self._actions)):
+            faults = under("agent.persona", found)
+            raise WonderError(faults[0], faults=faults)
+
+
+def _check_header(agent: Agent) -> None:
+    if not is_definition_name(agent.name):
+        raise error(Reason.FIELD_INVALID, f"An agent's name is {NAME_RULE}.", field="agent.name")
+    if len(agent.description.encode()) > MAX_DESCRIPTION_BYTES:
+        raise error(
+            Reason.FIELD_INVALID,
+            f"The description is longer than {MAX_DESCRIPTION_BYTES} bytes.",
+            field="agent.description",
+        )
+    if len(agent.project_ids) > MAX_PROJECTS:
+        raise error(
+            Reason.LIMIT_EXCEEDED,
+            f"An agent is in at most {MAX_PROJECTS} projects.",
+            field="agent.project_ids",
+        )
+    check_metadata(agent.metadata, "agent.metadata")
+
+
+def check_metadata(metadata: Mapping[str, Any], field: str) -> None:
+    """PAYLOAD_TOO_LARGE for more than a client may keep with a resource."""
+    if len(json.dumps(metadata)) > MAX_METADATA_BYTES:
+        raise error(
+            Reason.PAYLOAD_TOO_LARGE, f"Metadata is at most {MAX_METADATA_BYTES} bytes of JSON.", field=field
+        )
+
+
+def _taken(name: str) -> WonderError:
+    return error(Reason.ALREADY_EXISTS, f"There is an agent '{name}' already.", field="agent.name")

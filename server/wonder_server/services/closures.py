@@ -1,0 +1,95 @@
+"""What hangs together in the catalog: all that a definition leads to, and all that leads to it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from wonder_server.core.definitions.references import Reference, agent_target, mentions
+from wonder_server.core.definitions.resources import Agent, Definition, Library
+from wonder_server.core.definitions.shelf import Shelf, leads_to
+from wonder_server.core.definitions.specs import Kind, Spec
+from wonder_server.core.errors import Reason, error
+from wonder_server.ports.catalog import Catalog, DefinitionQuery, Definitions
+
+ALL: Final = 1_000_000
+"""A limit for "everything": more definitions or agents than one catalog holds."""
+
+_READ_ONE_BY_ONE: Final = 8
+
+
+async def complete(shelf: Shelf, catalog: Definitions, starts: Iterable[tuple[Spec, str]]) -> None:
+    """Put on the shelf all that the given specs lead to, directly or not. Each comes with the library
+    that its references start from. What leads nowhere is noted as such."""
+    waiting = list(starts)
+    walked: set[tuple[str, int]] = set()
+    while waiting:
+        spec, library = waiting.pop()
+        for reference in list(shelf.unknown(spec, library)):
+            shelf.put(reference, await catalog.definition(reference))
+        for mention in mentions(spec):
+            found = shelf.find(mention.text, library)
+            if found is not None and (found.id, found.revision) not in walked:
+                walked.add((found.id, found.revision))
+                waiting.append((found.spec, found.library))
+
+
+async def heads(
+    catalog: Definitions, library: Library, names: Sequence[str], *, everything: bool
+) -> dict[str, Definition]:
+    """The newest revisions in a library by name: at least those named, or everything."""
+    if everything or len(names) > _READ_ONE_BY_ONE:
+        held = await catalog.definitions(DefinitionQuery(library_id=library.id, limit=ALL))
+        return {definition.name: definition for definition in held}
+    found = {name: await catalog.definition(Reference(library=library.name, name=name)) for name in names}
+    return {name: definition for name, definition in found.items() if definition is not None}
+
+
+async def refuse_if_used(
+    catalog: Catalog, gone: Collection[Definition], replaced: Collection[Definition]
+) -> None:
+    """RESOURCE_IN_USE if anything that stays refers to one of ``gone``.
+
+    ``replaced`` are revisions that are being saved at the same time; they count instead of those that
+    the catalog still holds. Older revisions do not count.
+    """
+    if not gone:
+        return
+    stays = {
+        definition.id: definition for definition in await catalog.definitions(DefinitionQuery(limit=ALL))
+    }
+    stays.update({definition.id: definition for definition in replaced})
+    for definition in gone:
+        stays.pop(definition.id, None)
+    for user in stays.values():
+        for mention in mentions(user.spec):
+            _refuse(gone, mention.text, user.library, f"{user.kind} {user.library}/{user.name}")
+    for agent in await catalog.agents("", "", ALL):
+        for text in agent_references(agent):
+            _refuse(gone, text, "", f"agent {agent.name}")
+
+
+async def refuse_if_called(catalog: Catalog, *keys: str) -> None:
+    """RESOURCE_IN_USE if a tool calls the agent of one of these keys (its id, its name)."""
+    for definition in await catalog.definitions(DefinitionQuery(kinds=(Kind.TOOL,), limit=ALL)):
+        if (target := agent_target(definition.spec)) in keys:
+            raise error(
+                Reason.RESOURCE_IN_USE,
+                f"The tool {definition.library}/{definition.name} calls the agent '{target}'.",
+            )
+
+
+def agent_references(agent: Agent) -> list[str]:
+    """The references to definitions that an agent holds, inline persona included."""
+    if agent.persona is not None:
+        return [mention.text for mention in mentions(agent.persona)]
+    return [agent.persona_id]
+
+
+def _refuse(gone: Collection[Definition], text: str, library: str, user: str) -> None:
+    for definition in gone:
+        if leads_to(text, library, definition):
+            raise error(
+                Reason.RESOURCE_IN_USE,
+                f"{definition.library}/{definition.name} is used by the {user.replace('_', ' ')}.",
+            )

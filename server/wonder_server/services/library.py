@@ -1,0 +1,65 @@
+"""The library as one thing: everything about the catalog that a server is composed of.
+
+::
+
+    Library(catalog, clock, actions=…, settle=…)
+      .definitions   libraries and definitions        services/definitions.py
+      .agents        agents                           services/agents.py
+      .projects      projects                         services/projects.py
+      .pins          what turns and runs start with   services/pins.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wonder_server.core.definitions.pins import Settle
+from wonder_server.core.definitions.specs import PinnedAgent, PinnedTask, PinnedWorkflow
+from wonder_server.ports.catalog import Catalog
+from wonder_server.ports.clock import Clock
+from wonder_server.services import agents, projects
+from wonder_server.services.catalog_writes import CatalogWrites
+from wonder_server.services.definitions import Definitions
+from wonder_server.services.pins import Pins
+from wonder_server.services.standard import ensure_standard
+
+
+class Library:
+    """The four use-cases over one catalog, with one writer."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        clock: Clock,
+        *,
+        actions: Mapping[str, Mapping[str, Any]],
+        settle: Settle,
+        before_agent_delete: Sequence[agents.BeforeDelete] = (),
+        before_project_delete: Sequence[projects.BeforeDelete] = (),
+    ) -> None:
+        """``actions``: the action kinds of this server, each with the JSON Schema of its input.
+        ``settle``: decides provider, model and format of a model profile that leaves them open.
+        ``before_…_delete``: asked before something is deleted that others hold on to."""
+        writes = CatalogWrites(catalog, clock)
+        self.definitions = Definitions(catalog, writes, actions)
+        self.agents = agents.Agents(catalog, writes, actions, before_agent_delete)
+        self.projects = projects.Projects(catalog, writes, before_project_delete)
+        self.pins = Pins(catalog, writes, settle)
+
+    async def pin_workflow(self, ref: str, *, library: str | None = None) -> PinnedWorkflow:
+        """See `Pins.workflow`."""
+        return await self.pins.workflow(ref, library=library or "")
+
+    async def pin_task(self, ref: str, *, library: str | None = None) -> PinnedTask:
+        """See `Pins.task`."""
+        return await self.pins.task(ref, library=library or "")
+
+    async def pin_agent(self, agent_id_or_name: str) -> PinnedAgent:
+        """See `Pins.agent`."""
+        return await self.pins.agent(agent_id_or_name)
+
+    async def ensure_standard(self, std_dir: Path) -> None:
+        """See `standard.ensure_standard`."""
+        await ensure_standard(std_dir, self.definitions, self.agents, self.projects)

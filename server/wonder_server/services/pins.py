@@ -1,0 +1,126 @@
+"""Pins on demand: what a turn, run or task starts with, resolved once and remembered (feature A1)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from wonder_server.core.definitions import pins
+from wonder_server.core.definitions.references import agent_target, parse_reference
+from wonder_server.core.definitions.resources import Agent, Definition
+from wonder_server.core.definitions.shelf import Shelf
+from wonder_server.core.definitions.specs import (
+    Kind,
+    Persona,
+    PinnedAgent,
+    PinnedTask,
+    PinnedWorkflow,
+)
+from wonder_server.core.errors import Reason, error
+from wonder_server.ports.catalog import Catalog, Change, Put
+from wonder_server.services.catalog_writes import CatalogWrites
+from wonder_server.services.closures import complete
+
+MAX_REMEMBERED = 10_000
+
+P = TypeVar("P")
+
+
+class Pins:
+    """Pins agents, workflows and tasks.
+
+    A known pin is one dictionary look-up. Changes that go through `CatalogWrites` make those that they
+    may touch be resolved anew; pins that were handed out stay as they are.
+    """
+
+    def __init__(self, catalog: Catalog, writes: CatalogWrites, settle: pins.Settle) -> None:
+        """``settle`` decides provider, model and format of profiles that leave them open."""
+        self._catalog = catalog
+        self._writes = writes
+        self._settle = settle
+        self._known: dict[tuple[str, str, str], Any] = {}
+        writes.listen(self._forget)
+
+    async def agent(self, key: str) -> PinnedAgent:
+        """The agent of this id or name with all that its turns need.
+
+        AGENT_NOT_FOUND; DEFINITION_NOT_FOUND if its persona leads nowhere.
+        """
+        return await self._pin(("agent", key, ""), lambda: self._resolve_agent(key))
+
+    async def workflow(self, text: str, *, library: str = "") -> PinnedWorkflow:
+        """The workflow that a reference (seen from ``library``) leads to. DEFINITION_NOT_FOUND."""
+        return await self._pin(
+            ("workflow", text, library),
+            lambda: self._resolve(text, library, Kind.WORKFLOW, pins.pin_workflow),
+        )
+
+    async def task(self, text: str, *, library: str = "") -> PinnedTask:
+        """The task that a reference (seen from ``library``) leads to. DEFINITION_NOT_FOUND."""
+        return await self._pin(
+            ("task", text, library), lambda: self._resolve(text, library, Kind.TASK, pins.pin_task)
+        )
+
+    async def _pin(self, key: tuple[str, str, str], resolve: Callable[[], Awaitable[P]]) -> P:
+        known: P | None = self._known.get(key)
+        if known is not None:
+            return known
+        # With the writer's lock, so that all that is read belongs to one state of the catalog.
+        async with self._writes.lock:
+            pin = await resolve()
+            if len(self._known) >= MAX_REMEMBERED:
+                self._known.clear()
+            self._known[key] = pin
+            return pin
+
+    def _forget(self, changes: Sequence[Change]) -> None:
+        if any(isinstance(change.resource, Definition) for change in changes):
+            self._known.clear()
+        elif any(isinstance(change.resource, Agent) and not _is_new(change) for change in changes):
+            self._known = {key: pin for key, pin in self._known.items() if key[0] != "agent"}
+
+    async def _resolve(self, text: str, library: str, kind: Kind, pin: Callable[[Definition, Shelf], P]) -> P:
+        definition = await self._definition(text, library, kind)
+        shelf = Shelf()
+        await complete(shelf, self._catalog, [(definition.spec, definition.library)])
+        return pin(definition, shelf)
+
+    async def _definition(self, text: str, library: str, kind: Kind) -> Definition:
+        reference = parse_reference(text)
+        found = reference and await self._catalog.definition(reference.within(library))
+        if not found or found.kind is not kind:
+            raise error(Reason.DEFINITION_NOT_FOUND, f"There is no {kind.replace('_', ' ')} '{text}'.")
+        return found
+
+    async def _resolve_agent(self, key: str) -> PinnedAgent:
+        agent = await self._catalog.agent(key) if key else None
+        if agent is None:
+            raise error(Reason.AGENT_NOT_FOUND, f"There is no agent '{key}'.")
+        persona, library = await self._persona(agent)
+        shelf = Shelf()
+        await complete(shelf, self._catalog, [(persona, library)])
+        called = await self._called(persona, library, shelf)
+        return pins.pin_agent(agent, persona, library, shelf, called, self._settle)
+
+    async def _persona(self, agent: Agent) -> tuple[Persona, str]:
+        """An agent's persona, with defaults, and the library that its references start from."""
+        if agent.persona is not None:
+            return pins.with_defaults(agent.persona), ""
+        definition = await self._definition(agent.persona_id, "", Kind.PERSONA)
+        assert isinstance(definition.spec, Persona)
+        return pins.with_defaults(definition.spec), definition.library
+
+    async def _called(self, persona: Persona, library: str, shelf: Shelf) -> dict[str, str]:
+        """The ids of the agents that the persona's tools call, by what the tools call them."""
+        called: dict[str, str] = {}
+        for text in persona.tool_ids:
+            tool = shelf.find(text, library)
+            target = agent_target(tool.spec) if tool else ""
+            if target and (agent := await self._catalog.agent(target)):
+                called[target] = agent.id
+        return called
+
+
+def _is_new(change: Change) -> bool:
+    """What is new cannot be part of a pin; a changed agent may be the target of others' tools."""
+    return isinstance(change, Put) and change.resource.version == 1

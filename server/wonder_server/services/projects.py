@@ -1,0 +1,142 @@
+"""Projects: scopes for agents, conversations, artifacts and repositories (feature A5)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from wonder_server.core.definitions.document import MAX_DESCRIPTION_BYTES
+from wonder_server.core.definitions.references import NAME_RULE, is_definition_name
+from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Project
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.ids import random_id
+from wonder_server.ports.catalog import Catalog, Drop, Put
+from wonder_server.services.agents import check_metadata
+from wonder_server.services.catalog_writes import CatalogWrites, Done, Once, Planned, check_etag
+from wonder_server.services.paging import Page, PageRequest, page
+
+MAX_REPOSITORIES: Final = 100
+
+BeforeDelete = Callable[[Project], Awaitable[None]]
+"""Asked before a project is deleted: raises RESOURCE_IN_USE, or lets go of what belongs to it."""
+
+
+class Projects:
+    """The use-cases over the catalog. Keys are ids or names."""
+
+    def __init__(
+        self, catalog: Catalog, writes: CatalogWrites, before_delete: Sequence[BeforeDelete] = ()
+    ) -> None:
+        self._catalog = catalog
+        self._writes = writes
+        self._before_delete = before_delete
+
+    async def create(
+        self, project: Project, *, once: Once | None = None, validate_only: bool = False
+    ) -> Project:
+        """A new project. Id, version and times of ``project`` are not read. FIELD_INVALID,
+        ALREADY_EXISTS."""
+        _check(project)
+
+        async def plan(now: int) -> Planned[Project]:
+            if await self._catalog.project(project.name) is not None:
+                raise _taken(project.name)
+            made = replace(project, id=random_id("proj", now), version=1, created_ms=now, updated_ms=now)
+            return Planned(made, [Put(made)])
+
+        return await self._writes.make(Project, plan, once=once, validate_only=validate_only)
+
+    async def project(self, key: str, *, field: str = "project_id") -> Project:
+        """PROJECT_NOT_FOUND if there is none."""
+        found = await self._catalog.project(key) if key else None
+        if found is None:
+            raise error(Reason.PROJECT_NOT_FOUND, f"There is no project '{key}'.", field=field)
+        return found
+
+    async def projects(self, request: PageRequest) -> Page[Project]:
+        """All projects, newest first."""
+        before, limit = request.cursor(["projects"], ""), request.limit()
+        found = await self._catalog.projects(before, limit + 1)
+        return page(found, limit, ["projects"], lambda project: project.id)
+
+    async def update(
+        self,
+        key: str,
+        edit: Callable[[Project], Project],
+        *,
+        etag: str = "",
+        once: Once | None = None,
+        validate_only: bool = False,
+    ) -> Project:
+        """The project that ``edit`` makes of the stored one; its id, name and times are kept.
+        FIELD_INVALID, PROJECT_NOT_FOUND, ETAG_MISMATCH."""
+
+        async def plan(now: int) -> Planned[Project]:
+            stored = await self.project(key, field="project.id")
+            check_etag(stored, etag)
+            wanted = edit(stored)
+            _check(wanted)
+            if wanted == stored:
+                return Planned(stored)
+            made = replace(wanted, id=stored.id, name=stored.name, version=stored.version + 1, updated_ms=now)
+            return Planned(made, [Put(made)])
+
+        return await self._writes.make(Project, plan, once=once, validate_only=validate_only)
+
+    async def delete(self, key: str, *, etag: str = "", once: Once | None = None) -> None:
+        """PROJECT_NOT_FOUND, ETAG_MISMATCH; RESOURCE_IN_USE if it is the default project, or agents or
+        conversations belong to it."""
+
+        async def plan(now: int) -> Planned[Done]:
+            stored = await self.project(key)
+            check_etag(stored, etag)
+            if stored.name == DEFAULT_PROJECT:
+                raise error(
+                    Reason.RESOURCE_IN_USE,
+                    f"The project '{DEFAULT_PROJECT}' comes with the server and cannot be deleted.",
+                )
+            if members := await self._catalog.agents(stored.id, "", 1):
+                raise error(
+                    Reason.RESOURCE_IN_USE,
+                    f"Agents belong to the project '{stored.name}', such as '{members[0].name}'.",
+                )
+            for ask in self._before_delete:
+                await ask(stored)
+            return Planned(Done(), [Drop(stored)])
+
+        await self._writes.make(Done, plan, once=once)
+
+
+def _check(project: Project) -> None:
+    if not is_definition_name(project.name):
+        raise error(Reason.FIELD_INVALID, f"A project's name is {NAME_RULE}.", field="project.name")
+    if len(project.description.encode()) > MAX_DESCRIPTION_BYTES:
+        raise error(
+            Reason.FIELD_INVALID,
+            f"The description is longer than {MAX_DESCRIPTION_BYTES} bytes.",
+            field="project.description",
+        )
+    if len(project.repositories) > MAX_REPOSITORIES:
+        raise error(
+            Reason.LIMIT_EXCEEDED,
+            f"A project has at most {MAX_REPOSITORIES} repositories.",
+            field="project.repositories",
+        )
+    seen: set[str] = set()
+    for index, repository in enumerate(project.repositories):
+        place = f"project.repositories[{index}]"
+        if not is_definition_name(repository.name) or repository.name in seen:
+            raise error(
+                Reason.FIELD_INVALID,
+                f"A repository's name is {NAME_RULE}, and once in a project.",
+                field=f"{place}.name",
+            )
+        if not repository.url:
+            raise error(Reason.FIELD_INVALID, "Say where the repository is.", field=f"{place}.url")
+        seen.add(repository.name)
+    check_metadata(project.metadata, "project.metadata")
+
+
+def _taken(name: str) -> WonderError:
+    return error(Reason.ALREADY_EXISTS, f"There is a project '{name}' already.", field="project.name")

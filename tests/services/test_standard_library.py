@@ -1,0 +1,324 @@
+"""The wonder/std library: what its workflows make of a turn (features D1, D2, D4, K1)."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import wonder_server
+from tests.services.standard_run import run_task, run_workflow
+from wonder_server.adapters.in_memory.catalog import MemoryCatalog
+from wonder_server.adapters.models.defaults import OFFLINE, settled
+from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.services.actions import ACTIONS
+from wonder_server.services.library import Library
+
+STANDARD = Path(wonder_server.__file__).parent / "std"
+
+
+class FixedClock:
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+@pytest_asyncio.fixture
+async def assistant() -> PinnedAgent:
+    library = Library(
+        MemoryCatalog(),
+        FixedClock(),
+        actions={name: kind.input_schema for name, kind in ACTIONS.items()},
+        settle=partial(settled, default=OFFLINE),
+    )
+    await library.ensure_standard(STANDARD)
+    return await library.pin_agent("assistant")
+
+
+# --- context assembly ---------------------------------------------------------------------------------
+
+TOOL = {"name": "recall", "description": "Look it up.", "input_schema": {"type": "object", "properties": {}}}
+
+
+def conversation(format: str = "openai_chat", **changes: Any) -> dict[str, Any]:
+    return {
+        "conversation_id": "conv_1",
+        "turn_id": "turn_3",
+        "agent": {"id": "agt_1", "name": "assistant"},
+        "persona": {"system_prompt": "You help.", "instructions": []},
+        "user_message": "What is my colour?",
+        "reply_to": None,
+        "recent_turns": [],
+        "history": [],
+        "tool_definitions": [],
+        "active_turns": [],
+        "model_profile": {"provider": "openai", "model": "m", "format": format, "parameters": {}},
+        **changes,
+    }
+
+
+def assemble(agent: PinnedAgent, given: dict[str, Any], memories: list[str] | None = None) -> dict[str, Any]:
+    found = [{"id": f"mem_{n}", "content": text} for n, text in enumerate(memories or [])]
+    searched: list[dict[str, Any]] = []
+
+    def search(asked: dict[str, Any]) -> dict[str, Any]:
+        searched.append(asked)
+        return {"memories": found}
+
+    def check(asked: dict[str, Any]) -> dict[str, Any]:
+        raise error(Reason.ASSERTION_FAILED, asked["message"])
+
+    output = run_workflow(agent.assembly, given, {"context": dict, "memory.search": search, "assert": check})
+    assert searched == [{"query": given["user_message"], "limit": 6}]
+    return output
+
+
+HISTORY = [
+    {"role": "user", "content": "Hello.", "author": "ada"},
+    {"role": "agent", "content": "Hello, Ada.", "author": "assistant"},
+    {"role": "agent", "content": "", "author": "assistant"},
+]
+
+
+def test_the_least_request_is_a_system_prompt_and_the_message(assistant: PinnedAgent) -> None:
+    assert assemble(assistant, conversation()) == {
+        "request": {
+            "model": "m",
+            "messages": [
+                {"role": "system", "content": "You help."},
+                {"role": "user", "content": "What is my colour?"},
+            ],
+        },
+        "sources": [],
+    }
+
+
+def test_the_system_prompt_says_what_is_known_and_what_is_going_on(assistant: PinnedAgent) -> None:
+    pending = [
+        {"operation_id": "op_1", "kind": "workflow", "tool_name": "research"},
+        {"operation_id": "op_2", "kind": "model", "tool_name": ""},
+    ]
+    given = conversation(
+        persona={"system_prompt": "You help.", "instructions": ["Be brief.", "Be kind."]},
+        active_turns=[{"turn_id": "turn_2", "input": "Research!", "pending": pending}],
+        reply_to="Which colour?",
+        recent_turns=[{"turn_id": "turn_1", "status": "completed", "messages": []}],
+    )
+    output = assemble(assistant, given, ["My colour is teal.", "Two\nlines."])
+    assert output["request"]["messages"][0]["content"].splitlines() == [
+        "You help.",
+        "- Be brief.",
+        "- Be kind.",
+        "",
+        "Memories:",
+        "- My colour is teal.",
+        "- Two lines.",
+        "",
+        "Work in progress:",
+        "- research (workflow op_1)",
+        "",
+        "The user replies to your message:",
+        "> Which colour?",
+    ]
+    assert output["sources"] == [
+        {"source": "memory", "source_id": "mem_0"},
+        {"source": "memory", "source_id": "mem_1"},
+        {"source": "turn", "source_id": "turn_1"},
+    ]
+
+
+def test_an_openai_request_holds_history_tools_and_the_profiles_parameters(assistant: PinnedAgent) -> None:
+    given = conversation(history=HISTORY, tool_definitions=[TOOL])
+    given["model_profile"]["parameters"] = {"temperature": 0.5, "model": "not this one"}
+    assert assemble(assistant, given)["request"] == {
+        "temperature": 0.5,
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "You help."},
+            {"role": "user", "content": "Hello."},
+            {"role": "assistant", "content": "Hello, Ada."},
+            {"role": "user", "content": "What is my colour?"},
+        ],
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "recall",
+                    "description": "Look it up.",
+                    "parameters": TOOL["input_schema"],
+                },
+            }
+        ],
+    }
+
+
+def test_an_anthropic_request_has_its_system_apart_and_a_limit(assistant: PinnedAgent) -> None:
+    given = conversation("anthropic_messages", history=HISTORY, tool_definitions=[TOOL])
+    assert assemble(assistant, given)["request"] == {
+        "max_tokens": 4096,
+        "model": "m",
+        "system": "You help.",
+        "messages": [
+            {"role": "user", "content": "Hello."},
+            {"role": "assistant", "content": "Hello, Ada."},
+            {"role": "user", "content": "What is my colour?"},
+        ],
+        "tools": [TOOL],
+    }
+
+
+def test_an_anthropic_request_begins_with_the_user(assistant: PinnedAgent) -> None:
+    given = conversation("anthropic_messages", history=HISTORY[1:])
+    given["model_profile"]["parameters"] = {"max_tokens": 10}
+    request = assemble(assistant, given)["request"]
+    assert [message["role"] for message in request["messages"]] == ["user", "assistant", "user"]
+    assert request["max_tokens"] == 10
+
+
+def test_a_format_that_nobody_writes_fails_with_a_sentence(assistant: PinnedAgent) -> None:
+    with pytest.raises(WonderError, match="cannot write requests in the format 'gemini'"):
+        assemble(assistant, conversation("gemini"))
+
+
+# --- memory extraction ------------------------------------------------------------------------------
+
+
+def turn(message: str, provider: str = "offline", **changes: Any) -> dict[str, Any]:
+    return {
+        "agent_id": "agt_1",
+        "conversation_id": "conv_1",
+        "turn_id": "turn_1",
+        "user_message": message,
+        "answer": "I see.",
+        "transcript": [{"sequence": 1, "reasoning": "I see.", "tool_calls": [], "tool_results": []}],
+        "model_profile": {"provider": provider, "model": "m", "format": "openai_chat", "parameters": {}},
+        **changes,
+    }
+
+
+def facts(agent: PinnedAgent, given: dict[str, Any], answers: list[str] | None = None) -> list[str]:
+    assert agent.extraction is not None
+    left = list(answers or [])
+    output = run_workflow(agent.extraction, given, {"context": dict, "llm": lambda _: {"text": left.pop(0)}})
+    assert not left
+    for operation in output["memory_operations"]:
+        assert operation["op"] == "write" and operation["type"] == "fact"
+        assert 0 <= operation["significance"] <= 1
+    return [operation["content"] for operation in output["memory_operations"]]
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ("My favourite colour is teal.", ["My favourite colour is teal."]),
+        (
+            "I live in Łódź! We use Postgres 16.2 at work.",
+            ["I live in Łódź!", "We use Postgres 16.2 at work."],
+        ),
+        ("Hi. Our API runs on port 8080.\nIs that fine?", ["Our API runs on port 8080."]),
+        ("Remember that my dog is called Rex.", ["Remember that my dog is called Rex."]),
+        ("I'm allergic to nuts", ["I'm allergic to nuts"]),
+        ("By the way, my sister lives in Rome.", ["By the way, my sister lives in Rome."]),
+    ],
+)
+def test_without_a_model_statements_of_fact_are_kept_word_for_word(
+    assistant: PinnedAgent, message: str, found: list[str]
+) -> None:
+    assert facts(assistant, turn(message)) == found
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "Hello!",
+        "What is my favourite colour?",
+        "is my dog called Rex?",
+        "Tell me what I like.",
+        "Use the tool weather with {}",
+        "Say 50 words",
+        "My question is about bees.",
+        "I like that.",
+        "I love it, thanks.",
+        "My password is hunter2.",
+        "I have a question.",
+        "I want you to sing.",
+        "You said my colour is teal.",
+        "What do you remember about my dog? Tell me.",
+        "x" * 5000,
+    ],
+)
+def test_without_a_model_nothing_else_is_kept(assistant: PinnedAgent, message: str) -> None:
+    assert facts(assistant, turn(message)) == []
+
+
+def test_a_flood_of_facts_is_cut(assistant: PinnedAgent) -> None:
+    assert len(facts(assistant, turn("My dog is old. " * 500))) == 10
+
+
+def test_what_the_agent_has_remembered_itself_is_not_kept_again(assistant: PinnedAgent) -> None:
+    call = {"id": "c", "name": "remember", "input": {"fact": "The dog is Rex."}}
+    given = turn("Remember that my dog is called Rex.")
+    given["transcript"][0]["tool_calls"] = [call]
+    assert facts(assistant, given) == []
+
+
+def test_with_a_model_its_facts_are_kept_whatever_it_wraps_them_in(assistant: PinnedAgent) -> None:
+    answer = json.dumps(
+        [{"content": "Ada likes teal.", "significance": 7}, {"content": ""}, "x", {"content": "B."}]
+    )
+    found = facts(assistant, turn("My colour is teal.", "openai"), [f"Here you are:\n```json\n{answer}\n```"])
+    assert found == ["Ada likes teal.", "B."]
+
+
+def test_with_a_model_an_answer_that_is_no_list_is_asked_for_once_more(assistant: PinnedAgent) -> None:
+    assert facts(assistant, turn("Hello.", "openai"), ["I found nothing.", "[]"]) == []
+
+
+def test_with_a_model_two_bad_answers_fail_the_extraction(assistant: PinnedAgent) -> None:
+    with pytest.raises(WonderError):
+        facts(assistant, turn("Hello.", "openai"), ["Nothing.", "Still nothing."])
+
+
+@pytest.mark.parametrize("format", ["openai_chat", "anthropic_messages"])
+def test_the_model_is_asked_in_its_own_format(assistant: PinnedAgent, format: str) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def llm(given: dict[str, Any]) -> dict[str, Any]:
+        asked.append(given)
+        return {"text": "[]"}
+
+    given = turn("My colour is teal.", "openai")
+    given["model_profile"]["format"] = format
+    assert assistant.extraction is not None
+    run_workflow(assistant.extraction, given, {"context": dict, "llm": llm})
+    (request,) = [each["request"] for each in asked]
+    assert ("system" in request) == (format == "anthropic_messages")
+    exchange = json.loads(request["messages"][-1]["content"])
+    assert exchange == {"user": "My colour is teal.", "assistant": "I see.", "remembered": []}
+    assert asked[0]["model_profile"] == given["model_profile"]
+
+
+# --- tools ----------------------------------------------------------------------------------------------
+
+
+def test_the_assistant_remembers_and_recalls(assistant: PinnedAgent) -> None:
+    tasks = {tool.spec.name: tool.task for tool in assistant.tools}
+    assert tasks["remember"] is not None and tasks["recall"] is not None
+
+    def write(given: dict[str, Any]) -> dict[str, Any]:
+        assert given == {"content": "Tea.", "type": "fact", "significance": 0.8, "unless_known": True}
+        return {"id": "mem_1", **given}
+
+    remembered = run_task(tasks["remember"], {"fact": "Tea."}, {"memory.write": write})
+    assert remembered == {"remembered": "Tea.", "memory_id": "mem_1"}
+
+    memory = {"id": "mem_1", "type": "fact", "content": "Tea.", "score": 0.9}
+    recalled = run_task(
+        tasks["recall"], {"query": "tea"}, {"memory.search": lambda _: {"memories": [memory]}}
+    )
+    assert recalled == {"memories": [{"id": "mem_1", "type": "fact", "content": "Tea."}]}
