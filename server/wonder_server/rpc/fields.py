@@ -1,0 +1,58 @@
+"""Fields of requests: those that must be there, those that are not taken yet, and where faults lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+from wonder_server.core.errors import Fault, Reason, WonderError, error
+
+MAX_REFERENCE: Final = 512
+"""Characters of an id, a name or a reference; nothing longer can be found, or need be logged."""
+
+
+def required(text: str, field: str) -> str:
+    """``text``, an id, name or reference. FIELD_INVALID if it is empty or too long to be one."""
+    if not text:
+        raise error(Reason.FIELD_INVALID, f"{field} is required.", field=field)
+    return bounded(text, field)
+
+
+def bounded(text: str, field: str, limit: int = MAX_REFERENCE) -> str:
+    """``text``, at most ``limit`` characters long. FIELD_INVALID if it is longer."""
+    if len(text) > limit:
+        raise error(Reason.FIELD_INVALID, f"{field} has at most {limit} characters.", field=field)
+    return text
+
+
+def refuse_given(method: str, given: Mapping[str, object]) -> None:
+    """NOT_IMPLEMENTED for the first of ``given``, field path to value, that is set.
+
+    What cannot be done yet is refused: an answer that passes over a filter would be a wrong answer.
+    """
+    for field, value in given.items():
+        if value:
+            raise error(
+                Reason.NOT_IMPLEMENTED, f"{method} does not take {field} yet.", field=field, method=method
+            )
+
+
+@contextmanager
+def renamed(paths: Mapping[str, str]) -> Iterator[None]:
+    """Faults raised inside name fields as this request has them.
+
+    ``paths`` maps what the service calls a field to its path in the request: with ``types`` to
+    ``filter.types``, ``types[3]`` becomes ``filter.types[3]``.
+    """
+    try:
+        yield
+    except WonderError as problem:
+        faults = tuple(_renamed(fault, paths) for fault in problem.faults)
+        raise WonderError(_renamed(problem.fault, paths), faults=faults) from None
+
+
+def _renamed(fault: Fault, paths: Mapping[str, str]) -> Fault:
+    name, bracket, rest = fault.field.partition("[")
+    return replace(fault, field=paths.get(name, name) + bracket + rest)

@@ -1,0 +1,131 @@
+"""Requests with a ``request_id``: recognised when they come again (AIP-155).
+
+`once_of` reads the mark off a request. `Recent` remembers what became of the latest ones, for as long
+as the server runs; where an effect must be single across restarts too, the store sees to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from wonder_server.core.errors import Reason, error
+from wonder_server.rpc.auth import caller
+from wonder_server.services.catalog_writes import Once
+
+T = TypeVar("T")
+
+MAX_REQUEST_ID_BYTES: Final = 128
+
+
+def once_of(request: Any) -> Once | None:
+    """The mark of a request that has a ``request_id``, None without. FIELD_INVALID if it is too long.
+
+    The fingerprint covers who asks, what kind of request it is, and all that it says.
+    """
+    request_id: str = request.request_id
+    if not request_id:
+        return None
+    if len(request_id.encode()) > MAX_REQUEST_ID_BYTES:
+        raise error(
+            Reason.FIELD_INVALID,
+            f"A request_id has at most {MAX_REQUEST_ID_BYTES} bytes.",
+            field="request_id",
+        )
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (caller.get().encode(), request.DESCRIPTOR.full_name.encode()):
+        digest.update(len(part).to_bytes(4, "big") + part)
+    digest.update(request.SerializeToString(deterministic=True))
+    return Once(request_id, digest.hexdigest())
+
+
+@dataclass(slots=True)
+class _Entry(Generic[T]):
+    fingerprint: str
+    value: T
+    size: int = 0
+    is_settled: bool = False
+
+
+class Recent(Generic[T]):
+    """What became of the latest requests with a ``request_id``, each caller's by themselves.
+
+    Bounded in number and in bytes: the oldest that are over are forgotten first, those still at work
+    never.
+    """
+
+    def __init__(self, *, limit: int = 1_000, max_bytes: int = 64 * 1024 * 1024) -> None:
+        self._limit = limit
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._entries: OrderedDict[tuple[str, str], _Entry[T]] = OrderedDict()
+
+    def find(self, once: Once) -> T | None:
+        """What is kept for this request. REQUEST_ID_REUSED if its id came with another one."""
+        entry = self._entries.get(_key(once))
+        if entry is None:
+            return None
+        if entry.fingerprint != once.fingerprint:
+            raise error(
+                Reason.REQUEST_ID_REUSED,
+                "This request_id was used for another request; choose a new one.",
+                field="request_id",
+                request_id=once.request_id,
+            )
+        return entry.value
+
+    def make_room(self) -> None:
+        """See that one more can be kept. LIMIT_EXCEEDED if all that are kept are still at work."""
+        if len(self._entries) >= self._limit and not self._forget_oldest():
+            raise error(
+                Reason.LIMIT_EXCEEDED,
+                f"{self._limit} requests with a request_id are being served; try again later.",
+                retry_after_ms=1_000,
+                limit=str(self._limit),
+            )
+
+    def keep(self, once: Once, value: T) -> Kept[T]:
+        """Keep ``value`` for a request that begins. LIMIT_EXCEEDED as `make_room`."""
+        self.make_room()
+        self._entries[_key(once)] = _Entry(once.fingerprint, value)
+        return Kept(self, _key(once))
+
+    def settle(self, key: tuple[str, str], size: int) -> None:
+        """The request is over; what is kept of it takes ``size`` bytes."""
+        entry = self._entries[key]
+        entry.size, entry.is_settled = size, True
+        self._bytes += size
+        while self._bytes > self._max_bytes and self._forget_oldest():
+            pass
+
+    def forget(self, key: tuple[str, str]) -> None:
+        """Nothing became of the request: it may be sent again."""
+        self._bytes -= self._entries.pop(key).size
+
+    def _forget_oldest(self) -> bool:
+        oldest = next((key for key, entry in self._entries.items() if entry.is_settled), None)
+        if oldest is not None:
+            self.forget(oldest)
+        return oldest is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Generic[T]):
+    """The place of a request in `Recent`. Call one of the two, once."""
+
+    recent: Recent[T]
+    key: tuple[str, str]
+
+    def settle(self, size: int = 0) -> None:
+        """It is over, and remembered with so many bytes."""
+        self.recent.settle(self.key, size)
+
+    def forget(self) -> None:
+        """It failed, and may be sent again."""
+        self.recent.forget(self.key)
+
+
+def _key(once: Once) -> tuple[str, str]:
+    return caller.get(), once.request_id

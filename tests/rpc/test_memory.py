@@ -1,0 +1,354 @@
+"""MemoryService, through a real server and real stores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from math import inf, nan
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.struct_pb2 import Struct
+from google.protobuf.timestamp_pb2 import Timestamp
+from grpc import aio
+
+from tests.rpc.serving import KnownNames, deep_struct, field, refused, serving
+from wonder.v1 import memory_pb2
+from wonder.v1 import memory_service_pb2 as pb
+from wonder.v1.memory_service_pb2_grpc import MemoryServiceStub
+from wonder_server.adapters.embedders.hashing import HashingEmbedder
+from wonder_server.adapters.in_memory.vectors import PlainVectors
+from wonder_server.adapters.sqlite.memories import SqliteMemories
+from wonder_server.core.ids import random_id
+from wonder_server.rpc.memory import MemoryServicer
+from wonder_server.services.memory import MemoryService
+
+SERVICE = "wonder.v1.MemoryService"
+UNKNOWN = random_id("mem", 1)
+
+
+class TickingClock:
+    def __init__(self) -> None:
+        self.now = 1_000_000
+
+    def now_ms(self) -> int:
+        self.now += 1
+        return self.now
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[MemoryService]:
+    store, embedder = await SqliteMemories.open(tmp_path / "memory.db"), HashingEmbedder()
+    vectors = PlainVectors(store, embedder.name)
+    yield MemoryService(
+        memories=store, source=store, vectors=vectors, embedder=embedder, clock=TickingClock()
+    )
+    await vectors.close()
+    await store.close()
+
+
+@pytest.fixture
+async def channel(service: MemoryService) -> AsyncIterator[aio.Channel]:
+    async with serving({SERVICE: MemoryServicer(service, KnownNames())}) as channel:
+        yield channel
+
+
+@pytest.fixture
+def stub(channel: aio.Channel) -> Any:
+    return MemoryServiceStub(channel)
+
+
+def fact(content: str = "Anna likes green tea.", **more: Any) -> memory_pb2.Memory:
+    return memory_pb2.Memory(type="fact", content=content, **more)
+
+
+def writing(content: str = "Anna likes green tea.", **more: Any) -> pb.WriteMemoryRequest:
+    return pb.WriteMemoryRequest(agent_id="ada", memory=fact(content), **more)
+
+
+async def listed(stub: Any, agent: str = "ada") -> list[str]:
+    answer = await stub.ListMemories(pb.ListMemoriesRequest(agent_id=agent))
+    return [memory.content for memory in answer.memories]
+
+
+# --- what it does ---------------------------------------------------------------------------------
+
+
+async def test_what_is_written_by_name_is_read_whole_by_id(stub: Any) -> None:
+    metadata = Struct()
+    metadata.update({"tags": ["tea"], "sure": True, "cups": 3})
+    source = memory_pb2.MemorySource(conversation_id="conv_1", turn_id="turn_1", move_id="m", run_id="r")
+    draft = fact("Tee 🍵", significance=0.25, metadata=metadata, source=source, id="mem_mine", etag="7")
+    written = (await stub.WriteMemory(pb.WriteMemoryRequest(agent_id="ada", memory=draft))).memory
+    read = (await stub.GetMemory(pb.GetMemoryRequest(agent_id="agt_ada", memory_id=written.id))).memory
+    assert read == written
+    assert (read.agent_id, read.type, read.content, read.significance) == ("agt_ada", "fact", "Tee 🍵", 0.25)
+    assert (read.metadata, read.source, read.etag, read.size_bytes) == (metadata, source, "1", 8)
+    assert read.id.startswith("mem_") and read.id != "mem_mine"
+    assert read.create_time == read.update_time == Timestamp(seconds=1000, nanos=1_000_000)
+    assert not read.HasField("archive_time")
+
+
+async def test_an_agents_memories_are_nobody_elses(stub: Any) -> None:
+    written = (await stub.WriteMemory(writing())).memory
+    theirs = pb.GetMemoryRequest(agent_id="bob", memory_id=written.id)
+    assert await refused(stub.GetMemory(theirs)) == ("MEMORY_NOT_FOUND", ["memory_id"])
+    assert await listed(stub, "bob") == []
+
+
+async def test_a_fact_is_found_and_the_hit_explains_itself(stub: Any) -> None:
+    await stub.WriteMemory(writing("The weather is fine."))
+    written = (await stub.WriteMemory(writing())).memory
+    answer = await stub.SearchMemories(pb.SearchMemoriesRequest(agent_id="ada", query="green tea?", limit=1))
+    [hit] = answer.hits
+    assert hit.memory == written
+    assert (hit.relevance, hit.significance, hit.recency) == (1.0, 0.5, pytest.approx(1.0))
+    assert hit.score == pytest.approx(0.7 * 1.0 + 0.2 * 0.5 + 0.1 * 1.0)
+
+
+async def test_weights_of_zero_count_and_a_low_score_is_left_out(stub: Any) -> None:
+    await stub.WriteMemory(writing())
+    weights = pb.SearchWeights(relevance=0, recency=0)
+    request = pb.SearchMemoriesRequest(agent_id="ada", query="green tea", weights=weights)
+    assert [hit.score for hit in (await stub.SearchMemories(request)).hits] == [0.5]
+    request.min_score = 0.6
+    assert not (await stub.SearchMemories(request)).hits
+
+
+async def test_pages_join_up_newest_first_and_keep_to_their_types(stub: Any) -> None:
+    for number in range(5):
+        await stub.WriteMemory(writing(f"fact {number}"))
+    note = memory_pb2.Memory(type="note", content="a note")
+    await stub.WriteMemory(pb.WriteMemoryRequest(agent_id="ada", memory=note))
+    request = pb.ListMemoriesRequest(agent_id="ada", page_size=2, filter=pb.MemoryFilter(types=["fact"]))
+    contents: list[str] = []
+    while True:
+        answer = await stub.ListMemories(request)
+        contents += [memory.content for memory in answer.memories]
+        if not answer.next_page_token:
+            break
+        request.page_token = answer.next_page_token
+    assert contents == [f"fact {number}" for number in (4, 3, 2, 1, 0)]
+
+
+async def test_a_batch_is_written_in_its_order_or_not_at_all(stub: Any) -> None:
+    contents = [f"fact {number}" for number in range(3)]
+    request = pb.BatchWriteMemoriesRequest(agent_id="ada", memories=map(fact, contents), request_id="b-1")
+    answer = await stub.BatchWriteMemories(request)
+    assert [memory.content for memory in answer.memories] == contents
+    assert await stub.BatchWriteMemories(request) == answer
+    bad = pb.BatchWriteMemoriesRequest(agent_id="ada", memories=[fact("good"), fact("")])
+    assert await refused(stub.BatchWriteMemories(bad)) == ("FIELD_INVALID", ["memories[1].content"])
+    assert len(await listed(stub)) == 3
+
+
+async def test_an_update_changes_what_its_mask_names_or_what_is_set(stub: Any) -> None:
+    written = (await stub.WriteMemory(writing())).memory
+    changed = memory_pb2.Memory(id=written.id, etag=written.etag, content="Anna likes coffee.")
+    by_presence = await stub.UpdateMemory(pb.UpdateMemoryRequest(agent_id="ada", memory=changed))
+    assert (by_presence.memory.content, by_presence.memory.type) == ("Anna likes coffee.", "fact")
+    assert (by_presence.memory.etag, by_presence.memory.create_time) == ("2", written.create_time)
+    other = memory_pb2.Memory(id=written.id, type="belief", content="ignored", significance=0.9)
+    mask = FieldMask(paths=["type", "significance"])
+    request = pb.UpdateMemoryRequest(agent_id="ada", memory=other, update_mask=mask)
+    by_mask = (await stub.UpdateMemory(request)).memory
+    assert (by_mask.type, by_mask.content, by_mask.significance) == ("belief", "Anna likes coffee.", 0.9)
+
+
+async def test_a_stale_etag_neither_updates_nor_deletes(stub: Any) -> None:
+    written = (await stub.WriteMemory(writing())).memory
+    change = memory_pb2.Memory(id=written.id, content="new", etag="99")
+    update = pb.UpdateMemoryRequest(agent_id="ada", memory=change)
+    assert await refused(stub.UpdateMemory(update)) == ("ETAG_MISMATCH", ["memory.etag"])
+    delete = pb.DeleteMemoryRequest(agent_id="ada", memory_id=written.id, etag="99")
+    assert await refused(stub.DeleteMemory(delete)) == ("ETAG_MISMATCH", ["etag"])
+    assert await listed(stub) == [written.content]
+
+
+async def test_what_is_deleted_is_gone(stub: Any) -> None:
+    written = (await stub.WriteMemory(writing())).memory
+    await stub.DeleteMemory(pb.DeleteMemoryRequest(agent_id="ada", memory_id=written.id, etag=written.etag))
+    get = pb.GetMemoryRequest(agent_id="ada", memory_id=written.id)
+    assert await refused(stub.GetMemory(get)) == ("MEMORY_NOT_FOUND", ["memory_id"])
+    search = pb.SearchMemoriesRequest(agent_id="ada", query="green tea")
+    assert not (await stub.SearchMemories(search)).hits
+
+
+# --- request_id -----------------------------------------------------------------------------------
+
+
+async def test_the_same_write_sent_again_writes_once_also_at_once(stub: Any) -> None:
+    answers = await asyncio.gather(*(stub.WriteMemory(writing(request_id="r-1")) for _ in range(10)))
+    assert len({answer.memory.id for answer in answers}) == 1
+    assert len(await listed(stub)) == 1
+
+
+async def test_the_same_write_is_recognised_after_a_restart(service: MemoryService) -> None:
+    ids = set()
+    for _ in range(2):
+        async with serving({SERVICE: MemoryServicer(service, KnownNames())}) as channel:
+            answer = await MemoryServiceStub(channel).WriteMemory(writing(request_id="r-1"))  # type: ignore[no-untyped-call]
+            ids.add(answer.memory.id)
+    assert len(ids) == 1
+
+
+async def test_a_request_id_for_another_request_is_refused_and_leaves_nothing(stub: Any) -> None:
+    written = (await stub.WriteMemory(writing(request_id="r-1"))).memory
+    reused = ("REQUEST_ID_REUSED", ["request_id"])
+    assert await refused(stub.WriteMemory(writing("another", request_id="r-1"))) == reused
+    delete = pb.DeleteMemoryRequest(agent_id="ada", memory_id=written.id, request_id="r-1")
+    assert await refused(stub.DeleteMemory(delete)) == reused
+    assert await listed(stub) == [written.content]
+
+
+async def test_a_refused_request_may_come_again_with_its_id(stub: Any) -> None:
+    await refused(stub.WriteMemory(writing("", request_id="r-1")))
+    await refused(stub.WriteMemory(writing("", request_id="r-1")))
+    assert (await stub.WriteMemory(writing(request_id="r-1"))).memory.id
+
+
+async def test_an_update_or_delete_sent_again_is_done_once(stub: Any) -> None:
+    written = (await stub.WriteMemory(writing())).memory
+    change = memory_pb2.Memory(id=written.id, content="new", etag=written.etag)
+    update = pb.UpdateMemoryRequest(agent_id="ada", memory=change, request_id="r-1")
+    assert await stub.UpdateMemory(update) == await stub.UpdateMemory(update)
+    delete = pb.DeleteMemoryRequest(agent_id="ada", memory_id=written.id, request_id="r-2")
+    for _ in range(2):
+        await stub.DeleteMemory(delete)
+    assert await listed(stub) == []
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def update(memory: memory_pb2.Memory, *paths: str) -> pb.UpdateMemoryRequest:
+    return pb.UpdateMemoryRequest(agent_id="ada", memory=memory, update_mask=FieldMask(paths=paths))
+
+
+def search(**fields: Any) -> pb.SearchMemoriesRequest:
+    return pb.SearchMemoriesRequest(**{"agent_id": "ada", "query": "tea", **fields})
+
+
+def listing(**fields: Any) -> pb.ListMemoriesRequest:
+    return pb.ListMemoriesRequest(agent_id="ada", **fields)
+
+
+def metadata(value: Any) -> Struct:
+    struct = Struct()
+    struct.update({"a": {"b": value}})
+    return struct
+
+
+NOT_UTF8, DEEP = field(1, b"\xff\xfe"), deep_struct(40)
+BIG = "x" * (1 << 20) + "x"
+WRITE, BATCH, GET, LIST, SEARCH = (
+    "WriteMemory",
+    "BatchWriteMemories",
+    "GetMemory",
+    "ListMemories",
+    "SearchMemories",
+)
+UPDATE, DELETE = "UpdateMemory", "DeleteMemory"
+ALL = (WRITE, BATCH, GET, UPDATE, DELETE, LIST, SEARCH)
+
+BAD: list[tuple[str, Any, str, list[str]]] = [
+    *((method, NOT_UTF8, "MALFORMED_REQUEST", ["agent_id"]) for method in ALL),
+    *((method, b"\xff\xff\xff", "MALFORMED_REQUEST", []) for method in ALL),
+    *((method, b"", "FIELD_INVALID", ["agent_id"]) for method in ALL),
+    *((method, field(1, b"eve"), "AGENT_NOT_FOUND", ["agent_id"]) for method in ALL),
+    *((method, field(1, b"x" * 5_000_000), "PAYLOAD_TOO_LARGE", []) for method in ALL),
+    *((method, field(1, b"x" * 1_000), "FIELD_INVALID", ["agent_id"]) for method in ALL),
+    (WRITE, pb.WriteMemoryRequest(agent_id="ada"), "FIELD_INVALID", ["memory.type"]),
+    (WRITE, writing(" \n"), "FIELD_INVALID", ["memory.content"]),
+    (WRITE, writing(BIG), "PAYLOAD_TOO_LARGE", ["memory.content"]),
+    (WRITE, writing(request_id="r" * 129), "FIELD_INVALID", ["request_id"]),
+    (WRITE, field(1, b"ada") + field(2, field(6, DEEP)), "PAYLOAD_TOO_DEEP", ["memory.metadata"]),
+    *(
+        (WRITE, pb.WriteMemoryRequest(agent_id="ada", memory=memory), reason, [place])
+        for memory, reason, place in (
+            (fact(significance=nan), "FIELD_INVALID", "memory.significance"),
+            (fact(significance=1.5), "FIELD_INVALID", "memory.significance"),
+            (fact(metadata=metadata(nan)), "NUMBER_OUT_OF_RANGE", "memory.metadata.a.b"),
+            (fact(metadata=metadata(2.0**53)), "NUMBER_OUT_OF_RANGE", "memory.metadata.a.b"),
+            (fact(metadata=metadata("x" * 70_000)), "PAYLOAD_TOO_LARGE", "memory.metadata"),
+            (fact(contradicts_ids=[UNKNOWN]), "NOT_IMPLEMENTED", "memory.contradicts_ids"),
+            (fact(source={"speaker": "Anna"}), "NOT_IMPLEMENTED", "memory.source.speaker"),
+            (fact(source={"ordinal": 1}), "NOT_IMPLEMENTED", "memory.source.ordinal"),
+            (fact(source={"turn_id": "t" * 1000}), "FIELD_INVALID", "memory.source.turn_id"),
+        )
+    ),
+    (BATCH, pb.BatchWriteMemoriesRequest(agent_id="ada"), "FIELD_INVALID", ["memories"]),
+    (BATCH, field(1, b"ada") + field(2, b"") * 1001, "FIELD_INVALID", ["memories"]),
+    (BATCH, field(1, b"ada") + field(2, field(6, DEEP)), "PAYLOAD_TOO_DEEP", ["memories[0].metadata"]),
+    (BATCH, field(1, b"ada") + field(2, field(4, b"\xff")), "MALFORMED_REQUEST", ["memories[0].content"]),
+    *(
+        (method, kind(agent_id="ada", memory_id=memory_id), reason, ["memory_id"])
+        for method, kind in ((GET, pb.GetMemoryRequest), (DELETE, pb.DeleteMemoryRequest))
+        for memory_id, reason in (
+            ("", "FIELD_INVALID"),
+            (UNKNOWN, "MEMORY_NOT_FOUND"),
+            ("nonsense' --", "MEMORY_NOT_FOUND"),
+            ("m" * 100_000, "FIELD_INVALID"),
+        )
+    ),
+    (UPDATE, update(fact()), "FIELD_INVALID", ["memory.id"]),
+    (UPDATE, update(fact(id=UNKNOWN)), "MEMORY_NOT_FOUND", ["memory.id"]),
+    (UPDATE, update(memory_pb2.Memory(id=UNKNOWN)), "FIELD_INVALID", ["update_mask"]),
+    (UPDATE, update(fact(id=UNKNOWN), "id"), "FIELD_MASK_UNSUPPORTED", ["update_mask"]),
+    (UPDATE, update(fact(id=UNKNOWN), "type", "metadata.a"), "FIELD_MASK_UNSUPPORTED", ["update_mask"]),
+    (UPDATE, update(fact(id=UNKNOWN), "x" * 100_000), "FIELD_MASK_UNSUPPORTED", ["update_mask"]),
+    (UPDATE, update(fact(id=UNKNOWN), "contradicts_ids"), "NOT_IMPLEMENTED", ["memory.contradicts_ids"]),
+    (UPDATE, update(memory_pb2.Memory(id=UNKNOWN), "content"), "FIELD_INVALID", ["memory.content"]),
+    (UPDATE, update(fact(id=UNKNOWN, significance=nan)), "FIELD_INVALID", ["memory.significance"]),
+    (UPDATE, field(1, b"ada") + field(2, field(6, DEEP)), "PAYLOAD_TOO_DEEP", ["memory.metadata"]),
+    (LIST, listing(page_size=-1), "FIELD_INVALID", ["page_size"]),
+    *(
+        (LIST, listing(page_token=token), "PAGE_TOKEN_INVALID", ["page_token"])
+        for token in ("garbage", "🍵", "x" * 100_000, "AAAA")
+    ),
+    *(
+        (method, kind(filter=narrow), reason, [place])
+        for method, kind in (
+            (LIST, lambda **more: pb.ListMemoriesRequest(agent_id="ada", **more)),
+            (SEARCH, search),
+        )
+        for narrow, reason, place in (
+            (pb.MemoryFilter(types=["fact", ""]), "FIELD_INVALID", "filter.types[1]"),
+            (pb.MemoryFilter(types=["t"] * 101), "FIELD_INVALID", "filter.types"),
+            (pb.MemoryFilter(metadata=metadata(1)), "NOT_IMPLEMENTED", "filter.metadata"),
+            (pb.MemoryFilter(conversation_id="c"), "NOT_IMPLEMENTED", "filter.conversation_id"),
+            (pb.MemoryFilter(turn_id="t"), "NOT_IMPLEMENTED", "filter.turn_id"),
+            (pb.MemoryFilter(start_time=Timestamp(seconds=1)), "NOT_IMPLEMENTED", "filter.start_time"),
+            (pb.MemoryFilter(end_time=Timestamp(seconds=1)), "NOT_IMPLEMENTED", "filter.end_time"),
+        )
+    ),
+    (LIST, field(1, b"ada") + field(2, field(2, DEEP)), "PAYLOAD_TOO_DEEP", ["filter.metadata"]),
+    (SEARCH, field(1, b"ada") + field(4, field(2, DEEP)), "PAYLOAD_TOO_DEEP", ["filter.metadata"]),
+    (SEARCH, search(query=""), "FIELD_INVALID", ["query"]),
+    (SEARCH, search(query="x" * 65_537), "PAYLOAD_TOO_LARGE", ["query"]),
+    (SEARCH, search(limit=-1), "FIELD_INVALID", ["limit"]),
+    (SEARCH, search(limit=101), "FIELD_INVALID", ["limit"]),
+    (SEARCH, search(min_score=nan), "FIELD_INVALID", ["min_score"]),
+    (SEARCH, search(across_agents=True), "NOT_IMPLEMENTED", ["across_agents"]),
+    (SEARCH, search(project_id="default"), "NOT_IMPLEMENTED", ["project_id"]),
+    *(
+        (SEARCH, search(weights=pb.SearchWeights(relevance=weight)), "FIELD_INVALID", ["weights"])
+        for weight in (nan, inf, -1)
+    ),
+    ("SupersedeMemory", b"", "NOT_IMPLEMENTED", []),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "request_", "reason", "fields"),
+    BAD,
+    ids=[f"{bad[0]}-{bad[2]}-{at}" for at, bad in enumerate(BAD)],
+)
+async def test_bad_input_gets_the_documented_reason_and_harms_nothing(
+    channel: aio.Channel, stub: Any, method: str, request_: Any, reason: str, fields: list[str]
+) -> None:
+    data = request_ if isinstance(request_, bytes) else request_.SerializeToString()
+    assert await refused(channel.unary_unary(f"/{SERVICE}/{method}")(data)) == (reason, fields)
+    assert await listed(stub) == []
