@@ -19,6 +19,7 @@ import time
 from typing import TYPE_CHECKING
 
 from wonder_server import logs
+from wonder_server.core.errors import WonderError
 from wonder_server.data_folder import DataFolderError
 from wonder_server.settings import TABLE, Setting, Settings, SettingsError, load
 
@@ -80,6 +81,9 @@ def run(arguments: argparse.Namespace) -> int:
         asyncio.run(live(settings, _build, began=_BEGAN))
     except (SettingsError, DataFolderError, ListenError) as problem:
         return _refuse(problem)
+    except WonderError as problem:
+        # A store that cannot be opened, a standard library that does not apply.
+        return _refuse(problem.fault.message)
     return 0
 
 
@@ -120,6 +124,6 @@ def _build(settings: Settings) -> App:
     return build(settings)
 
 
-def _refuse(problem: Exception) -> int:
+def _refuse(problem: Exception | str) -> int:
     print(f"wonder serve: {problem}", file=sys.stderr)
     return _REFUSED

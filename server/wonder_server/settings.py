@@ -15,7 +15,7 @@ import difflib
 import ipaddress
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -225,6 +225,19 @@ class Settings:
         """Whether the server speaks TLS."""
         return self.tls_cert is not None and self.tls_key is not None
 
+    def provider_environment(self) -> dict[str, str]:
+        """Keys, addresses and the chosen model, under the names that the model adapters know them by."""
+        values = {
+            "WONDER_MODEL": self.model,
+            "OPENAI_API_KEY": self.openai_api_key,
+            "OPENAI_API_BASE": self.openai_base_url,
+            "ANTHROPIC_API_KEY": self.anthropic_api_key,
+            "ANTHROPIC_API_BASE": self.anthropic_base_url,
+            "GEMINI_API_KEY": self.gemini_api_key,
+            "GEMINI_API_BASE": self.gemini_base_url,
+        }
+        return {name: value for name, value in values.items() if value}
+
     @property
     def model_choice(self) -> str:
         """``model``, or the first provider that has a key, or ``offline``."""
@@ -328,3 +341,8 @@ def _checked(settings: Settings) -> Settings:
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise SettingsError("tls_cert and tls_key belong together: give both or neither.")
     return settings
+
+
+def inherited(names: Sequence[str]) -> dict[str, str]:
+    """The variables of this process's environment that a child process may see."""
+    return {name: os.environ[name] for name in names if name in os.environ}

@@ -19,27 +19,43 @@ from wonder_server.ports.journal import Event
 
 @dataclass(slots=True)
 class Delta:
-    """A piece of a message's text at ``offset`` (in code points). ``restarted``: forget what came before.
+    """A piece of a message's text at ``offset`` (in code points).
 
-    ``wire`` is room for the rpc layer to keep the encoded piece.
+    ``attempt`` above 0: the message begins again, forget what came before. ``wire`` is room for the rpc layer to keep the encoded piece.
     """
 
     turn_id: str
     message_id: str
     offset: int
     text: str
-    restarted: bool = False
+    attempt: int = 0
     wire: bytes | None = None
+
+    @property
+    def restarted(self) -> bool:
+        return self.attempt > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer to this reader alone, already encoded; kept in order with what it hears otherwise."""
+
+    wire: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Nothing has happened for a while."""
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The last item of a subscription: why it ended. ``slow``, ``draining`` or ``deleted``."""
+    """The last item of a subscription: why it ended: ``slow``, ``draining``, ``detached`` or ``ended``."""
 
     why: str
 
 
-Item = Event | Delta | Closed
+Item = Event | Delta | Reply | Quiet | Closed
 
 
 @dataclass(slots=True)
@@ -47,7 +63,7 @@ class _Spoken:
     """A message while it is spoken."""
 
     turn_id: str
-    restarted: bool
+    attempt: int
     length: int = 0
     pieces: list[str] = field(default_factory=list)
 
@@ -113,7 +129,7 @@ class Subscription:
         if not isinstance(last, Delta) or last.message_id != delta.message_id or delta.restarted:
             return False
         self._items[-1] = Delta(
-            last.turn_id, last.message_id, last.offset, last.text + delta.text, last.restarted
+            last.turn_id, last.message_id, last.offset, last.text + delta.text, last.attempt
         )
         self._bytes += len(delta.text)
         if self._bytes > self._limit_bytes:
@@ -151,9 +167,9 @@ class Streams:
             subscription.close("draining")
         self._subscriptions.setdefault(actor_id, []).append(subscription)
         so_far = [
-            Delta(spoken.turn_id, message_id, 0, spoken.text(), spoken.restarted)
+            Delta(spoken.turn_id, message_id, 0, spoken.text(), spoken.attempt)
             for message_id, spoken in self._speaking.get(actor_id, {}).items()
-            if spoken.length or spoken.restarted
+            if spoken.length or spoken.attempt
         ]
         return subscription, so_far
 
@@ -181,11 +197,12 @@ class Streams:
             for subscription in tuple(listeners):
                 subscription.push(event)
 
-    def begin(self, actor_id: str, turn_id: str, message_id: str, *, restarted: bool) -> None:
-        """A model starts to speak under ``message_id``; if again, what it said before is void."""
-        self._speaking.setdefault(actor_id, {})[message_id] = _Spoken(turn_id, restarted)
-        if restarted:
-            delta = Delta(turn_id, message_id, 0, "", restarted=True)
+    def begin(self, actor_id: str, turn_id: str, message_id: str, attempt: int) -> None:
+        """A model starts to speak under ``message_id``; from attempt 2 on, what it said before is void."""
+        again = attempt if attempt > 1 else 0
+        self._speaking.setdefault(actor_id, {})[message_id] = _Spoken(turn_id, again)
+        if again:
+            delta = Delta(turn_id, message_id, 0, "", again)
             for subscription in tuple(self._subscriptions.get(actor_id, ())):
                 subscription.push(delta)
 

@@ -12,7 +12,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Write a row whole. ``live`` rows make up the working set that an actor is restored from."""
+    """Write a row whole. ``live`` rows make up the working set that an actor is restored from; ``alias`` is
+    a second name that it is found by."""
 
     table: str
     id: str
@@ -20,6 +21,7 @@ class Put:
     parent: str = ""
     ordinal: int = 0
     status: str = ""
+    alias: str = ""
     live: bool = False
     created_ms: int = 0
 

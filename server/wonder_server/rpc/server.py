@@ -42,7 +42,8 @@ def contract() -> tuple[ServiceDescriptor, ...]:
 class RpcServer:
     """One gRPC server. ``bind``, ``start``, then ``drain`` and ``stop``.
 
-    ``servicers`` maps full service names (``wonder.v1.MemoryService``) to servicers; see `calls`.
+    ``servicers`` maps full service names (``wonder.v1.MemoryService``) to servicers; see `calls`. It is
+    looked into at `start`, so that a port can be bound before there is anything to serve.
     """
 
     def __init__(
@@ -63,8 +64,7 @@ class RpcServer:
             options=_options(settings.max_request_bytes),
             interceptors=[Authentication(tokens)] if tokens else (),
         )
-        for service in self._services:
-            self._add(service, servicers.get(service.full_name))
+        self._servicers = servicers
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._add_reflection()
 
@@ -95,6 +95,8 @@ class RpcServer:
 
     async def start(self) -> None:
         """Begin to serve, and say so on the health service."""
+        for service in self._services:
+            self._add(service, self._servicers.get(service.full_name))
         await self._server.start()
         await self._announce(health_pb2.HealthCheckResponse.SERVING)
 

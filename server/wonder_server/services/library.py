@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wonder_server.core.definitions.pins import Settle
+from wonder_server.core.definitions.resources import DEFAULT_PROJECT
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTask, PinnedWorkflow
 from wonder_server.ports.catalog import Catalog
 from wonder_server.ports.clock import Clock
@@ -47,6 +48,14 @@ class Library:
         self.agents = agents.Agents(catalog, writes, actions, before_agent_delete)
         self.projects = projects.Projects(catalog, writes, before_project_delete)
         self.pins = Pins(catalog, writes, settle)
+
+    async def agent_id(self, key: str) -> str:
+        """The id of an agent that a client names by id or name. Errors: AGENT_NOT_FOUND."""
+        return (await self.agents.agent(key)).id
+
+    async def project_id(self, key: str) -> str:
+        """The same for a project; empty is the project ``default``. Errors: PROJECT_NOT_FOUND."""
+        return (await self.projects.project(key or DEFAULT_PROJECT)).id
 
     async def pin_workflow(self, ref: str, *, library: str | None = None) -> PinnedWorkflow:
         """See `Pins.workflow`."""

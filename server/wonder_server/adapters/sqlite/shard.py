@@ -9,19 +9,20 @@ from typing import Any, Final
 
 from wonder_server.adapters.sqlite.codec import Folder, Folding, build, decode, encode, names, unfold
 from wonder_server.adapters.sqlite.database import Database
+from wonder_server.adapters.sqlite.shard_queries import EVENT_COLUMNS, events_sql, rows_sql
 from wonder_server.adapters.sqlite.shard_schema import FOLDED_TABLES, MIGRATIONS, ROW_TABLES
 from wonder_server.core.planner import Planner, Reload
 from wonder_server.core.records import Delete, Emit, Put
 from wonder_server.ports.journal import Answered, Commit, Entry, Event, Loaded
-from wonder_server.ports.records import Query
+from wonder_server.ports.records import EventQuery, Query
 
 _PUT: Final = {
     table: f"""
-INSERT INTO {table} (actor, id, parent, ordinal, status, live, created_ms, data)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO {table} (actor, id, parent, ordinal, status, alias, live, created_ms, data)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (actor, id) DO UPDATE SET
     parent = excluded.parent, ordinal = excluded.ordinal, status = excluded.status,
-    live = excluded.live, data = excluded.data
+    alias = excluded.alias, live = excluded.live, data = excluded.data
 """
     for table in ROW_TABLES
 }
@@ -39,7 +40,6 @@ _REQUEST: Final = (
     "INSERT INTO requests_answered (scope, id, actor, fingerprint, answer) VALUES (?, ?, ?, ?, ?)"
 )
 _PART: Final = "INSERT OR IGNORE INTO parts (root, hash, data) VALUES (?, ?, ?)"
-_EVENT_COLUMNS: Final = "actor, sequence, at_ms, name, kind, turn_id, message_id, data"
 
 
 class SqliteShard:
@@ -77,7 +77,7 @@ class SqliteShard:
 
     async def events(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Event]:
         sql = (
-            f"SELECT {_EVENT_COLUMNS} FROM events WHERE actor = ? AND sequence > ? "
+            f"SELECT {EVENT_COLUMNS} FROM events WHERE actor = ? AND sequence > ? "
             "ORDER BY sequence LIMIT ?"
         )
 
@@ -122,9 +122,19 @@ class SqliteShard:
 
     # --- the record, for queries ----------------------------------------------------------------
 
+    async def head(self, actor_id: str) -> int | None:
+        """Sequence of the actor's last event; None if there is no such actor."""
+        sql = "SELECT event_head FROM actors WHERE id = ?"
+
+        def read(connection: sqlite3.Connection) -> int | None:
+            row = connection.execute(sql, (actor_id,)).fetchone()
+            return None if row is None else int(row[0])
+
+        return await self.database.read(read)
+
     async def query(self, query: Query, row_type: type) -> list[Any]:
         """The rows that ``query`` asks for, of this shard, in its order."""
-        sql, values = query_sql(query)
+        sql, values = rows_sql(query)
 
         def read(connection: sqlite3.Connection) -> list[Any]:
             rows = connection.execute(sql, values).fetchall()
@@ -134,14 +144,12 @@ class SqliteShard:
 
         return await self.database.read(read)
 
-    async def query_events(
-        self, planner: Planner, where: str, values: Sequence[Any], limit: int
-    ) -> list[Event]:
-        """Events of all of the shard's actors, oldest first."""
-        sql = f"SELECT {_EVENT_COLUMNS} FROM events WHERE {where} ORDER BY at_ms, actor, sequence LIMIT ?"
+    async def query_events(self, planner: Planner, query: EventQuery) -> list[Event]:
+        """The events that ``query`` asks for, of this shard, in its order."""
+        sql, values = events_sql(planner, query)
 
         def read(connection: sqlite3.Connection) -> list[Event]:
-            rows = connection.execute(sql, (*values, limit)).fetchall()
+            rows = connection.execute(sql, values).fetchall()
             return [_event(connection, row, planner) for row in rows]
 
         return await self.database.read(read)
@@ -209,7 +217,16 @@ def _last(changes: Sequence[Put | Delete]) -> dict[tuple[str, str], Put | Delete
 
 def _columns(put: Put, folding: Folding) -> tuple[Any, ...]:
     data = folding.text(put.value) if put.table in FOLDED_TABLES else encode(put.value).decode()
-    return (put.id, put.parent, put.ordinal, put.status, int(put.live), put.created_ms, data)
+    return (
+        put.id,
+        put.parent,
+        put.ordinal,
+        put.status,
+        put.alias,
+        int(put.live),
+        put.created_ms,
+        data,
+    )
 
 
 def _new_root(commit: Commit) -> str:
@@ -296,26 +313,3 @@ def _event(connection: sqlite3.Connection, row: tuple[Any, ...], planner: Planne
         body = unfold(body, _parts(connection, _root(connection, actor)))
     value = build(body, planner.event_types[kind])
     return Event(sequence, at_ms, actor, Emit(name, kind, value, turn_id, message_id))
-
-
-def query_sql(query: Query) -> tuple[str, list[Any]]:
-    """The statement and its values for one shard."""
-    where, values = ["1"], []
-    for column in ("id", "actor", "parent", "status"):
-        wanted = getattr(query, column)
-        if wanted:
-            where.append(f"{column} = ?")
-            values.append(wanted)
-    for path, wanted in query.fields:
-        where.append("json_extract(data, ?) = ?")
-        values += [f"$.{path}", wanted]
-    order = "ordinal" if query.by_ordinal else "created_ms"
-    if query.after is not None:
-        where.append(f"({order}, id) {'<' if query.newest_first else '>'} (?, ?)")
-        values += list(query.after)
-    direction = "DESC" if query.newest_first else "ASC"
-    sql = (
-        f"SELECT actor, data FROM {query.table} WHERE {' AND '.join(where)} "
-        f"ORDER BY {order} {direction}, id {direction} LIMIT ?"
-    )
-    return sql, [*values, query.limit]

@@ -1,7 +1,7 @@
 """The schema of a shard: ``shards/NN.db``.
 
 Every table of rows has the same columns, so that one statement writes them all: who it belongs to, what it
-hangs on (``parent``), where it stands (``ordinal``, ``created_ms``), and the value itself as JSON.
+hangs on (``parent``), what else it is called (``alias``), where it stands (``ordinal``, ``created_ms``), and the value itself as JSON.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ CREATE TABLE {table} (
     parent     TEXT    NOT NULL,
     ordinal    INTEGER NOT NULL,
     status     TEXT    NOT NULL,
+    alias      TEXT    NOT NULL,
     live       INTEGER NOT NULL,
     created_ms INTEGER NOT NULL,
     data       TEXT    NOT NULL,
@@ -39,9 +40,7 @@ CREATE TABLE {table} (
 
 _INDEXES = """
 CREATE INDEX conversations_by_time ON conversations (created_ms, id);
-CREATE INDEX conversations_by_reference
-    ON conversations (json_extract(data, '$.external_ref'))
-    WHERE json_extract(data, '$.external_ref') <> '';
+CREATE INDEX conversations_by_reference ON conversations (alias) WHERE alias <> '';
 CREATE INDEX turns_by_id ON turns (id);
 CREATE INDEX turns_by_order ON turns (actor, ordinal);
 CREATE INDEX turns_by_time ON turns (created_ms, id);

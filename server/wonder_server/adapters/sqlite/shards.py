@@ -72,6 +72,9 @@ class SqliteShards:
 
     # --- Records --------------------------------------------------------------------------------
 
+    async def head(self, actor_id: str) -> int | None:
+        return await self.of(actor_id).head(actor_id) if self.holds(actor_id) else None
+
     async def get(self, table: str, row_id: str, actor: str = "") -> Any | None:
         rows = await self.find(Query(table=table, id=row_id, actor=actor, limit=1))
         return rows[0] if rows else None
@@ -90,19 +93,12 @@ class SqliteShards:
         return [row for row, _ in zip(merged, range(query.limit), strict=False)]
 
     async def events(self, planner: Planner, query: EventQuery) -> list[Event]:
-        where, values = [f"actor LIKE '{planner.prefix}\\_%' ESCAPE '\\'"], list[Any]()
-        if query.names:
-            where.append(f"name IN ({', '.join('?' * len(query.names))})")
-            values += query.names
-        if query.turn_id:
-            where.append("turn_id = ?")
-            values.append(query.turn_id)
-        if query.after is not None:
-            where.append("(at_ms, actor, sequence) > (?, ?, ?)")
-            values += query.after
-        clause = " AND ".join(where)
-        found = await asyncio.gather(
-            *(shard.query_events(planner, clause, values, query.limit) for shard in self._shards)
+        if query.actor:
+            if not self.holds(query.actor):
+                return []
+            return await self.of(query.actor).query_events(planner, query)
+        found = await asyncio.gather(*(shard.query_events(planner, query) for shard in self._shards))
+        merged = heapq.merge(
+            *found, key=lambda event: (event.at_ms, event.actor_id, event.sequence), reverse=True
         )
-        merged = heapq.merge(*found, key=lambda event: (event.at_ms, event.actor_id, event.sequence))
         return [event for event, _ in zip(merged, range(query.limit), strict=False)]

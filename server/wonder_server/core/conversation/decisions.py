@@ -16,6 +16,7 @@ from wonder_server.core.conversation.values import (
     Message,
     Move,
     Operation,
+    Participant,
     Request,
     Turn,
     Work,
@@ -26,6 +27,14 @@ from wonder_server.core.errors import Fault
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartConversation:
     conversation: Conversation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddParticipant:
+    """Someone joins the room: a user who speaks for the first time."""
+
+    conversation: Conversation
+    participant: Participant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +197,7 @@ class Refuse:
 
 Decision = (
     StartConversation
+    | AddParticipant
     | StartTurn
     | AppendMessage
     | DispatchWorkflow

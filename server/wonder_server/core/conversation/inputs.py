@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wonder_server.core.conversation.values import Caller, Conversation
@@ -30,6 +30,7 @@ class Send:
     caller: Caller
     content: str
     reply_to_message_id: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

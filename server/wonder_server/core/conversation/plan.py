@@ -28,6 +28,7 @@ from typing import Any, assert_never
 
 from wonder_server.core.conversation import tools
 from wonder_server.core.conversation.decisions import (
+    AddParticipant,
     AppendMessage,
     AssemblyFailed,
     CancelOperation,
@@ -68,6 +69,7 @@ from wonder_server.core.conversation.inputs import (
 )
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
+    Caller,
     Conversation,
     ConversationStatus,
     HookOutcome,
@@ -77,6 +79,7 @@ from wonder_server.core.conversation.values import (
     Operation,
     OperationKind,
     OperationStatus,
+    Participant,
     Request,
     Role,
     ToolResult,
@@ -170,6 +173,7 @@ def _send(state: ConversationState, event: Send, now: int) -> Decisions:
         persona=agent.persona_ref,
         input=event.content,
         reply_to_message_id=event.reply_to_message_id,
+        metadata=event.metadata,
         context_assembly_run_id=ids.child("run", conversation.id),
         created_ms=now,
     )
@@ -188,11 +192,22 @@ def _send(state: ConversationState, event: Send, now: int) -> Decisions:
         ids.new("op"), turn, OperationKind.ASSEMBLY, turn.context_assembly_run_id, now
     )
     return (
+        *_join(conversation, event.caller, now),
         StartTurn(turn=turn, work=Work(turn_id=turn.id, agent=agent)),
         AppendMessage(message=message),
         DispatchWorkflow(operation=assembly),
         MarkWaiting(turn_id=turn.id, operation_id=assembly.id),
     )
+
+
+def _join(conversation: Conversation, caller: Caller, now: int) -> Decisions:
+    """A user who speaks for the first time takes part from now on."""
+    known = {person.id for person in conversation.participants if person.type == "user"}
+    if caller.type != "user" or not caller.user_id or caller.user_id in known:
+        return ()
+    person = Participant(type="user", id=caller.user_id, joined_ms=now)
+    joined = replace(conversation, participants=(*conversation.participants, person))
+    return (AddParticipant(conversation=joined, participant=person),)
 
 
 def _cancel(state: ConversationState, event: CancelTurn, now: int) -> Decisions:

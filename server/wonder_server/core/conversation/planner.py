@@ -96,6 +96,7 @@ CONVERSATION = Planner(
     },
     event_types={
         "conversation_started": values.Conversation,
+        "participant_joined": values.Participant,
         "turn_started": values.Turn,
         "turn_completed": values.Turn,
         "turn_failed": values.Turn,

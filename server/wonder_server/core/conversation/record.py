@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from wonder_server.core.conversation.decisions import (
+    AddParticipant,
     AppendMessage,
     AssemblyFailed,
     CancelOperation,
@@ -51,6 +52,9 @@ def record(state: ConversationState, decision: Decision) -> Iterator[Change]:
         case StartConversation():
             yield from _conversation(state)
             yield Emit("conversation_started", "conversation_started", decision.conversation)
+        case AddParticipant():
+            yield from _conversation(state)
+            yield Emit("participant_joined", "participant_joined", decision.participant)
         case StartTurn():
             yield from _conversation(state)
             yield _turn(decision.turn)
@@ -117,6 +121,7 @@ def _conversation(state: ConversationState) -> Iterator[Change]:
             conversation,
             parent=conversation.project_id,
             status=conversation.status.value,
+            alias=conversation.external_ref,
             live=True,
             created_ms=conversation.created_ms,
         )
@@ -188,6 +193,9 @@ def _resumed(decision: ResumeFromTool) -> Iterator[Change]:
     result = decision.invocation.result
     end = "completed" if result is not None and result.success else "failed"
     yield Emit(f"tool.{end}", f"tool_{end}", decision.invocation, decision.turn.id)
+    if decision.move.completed_ms:
+        # The same move again, whole now.
+        yield Emit("move.recorded", "move_recorded", decision.move, decision.turn.id)
 
 
 _ENDS = {

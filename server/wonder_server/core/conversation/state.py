@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from wonder_server.core.conversation.decisions import (
+    AddParticipant,
     AppendMessage,
     AssemblyFailed,
     CancelOperation,
@@ -75,7 +76,7 @@ class ConversationState:
     def apply(self, decision: Decision) -> None:
         """Change the working set as ``decision`` says."""
         match decision:
-            case StartConversation():
+            case StartConversation() | AddParticipant():
                 self.conversation = decision.conversation
             case StartTurn():
                 self._put_turn(decision.turn)

@@ -107,6 +107,7 @@ class Turn:
     memory_extraction_run_id: str = ""
     memory_extraction_failed: bool = False
     tool_failures: int = 0
+    metadata: dict[str, Any] = field(default_factory=dict)
     moves: int = 0
     input_tokens: int = 0
     output_tokens: int = 0

@@ -3,14 +3,14 @@
 The theory. A *token* stands at a node. Standing at a node means that the node's target (a task or a
 sub-workflow) is dispatched: there is exactly one operation for it in the outbox. When the result comes,
 the node's output mapping writes the run's context, and the token takes the first transition, by ascending
-priority, whose condition holds; at a node without transitions it has arrived, and the run is complete.
+priority, whose condition holds; where none holds it has arrived, and the run is complete.
 
 ==========================  =================================================================
 token                       means
 ==========================  =================================================================
 waiting_for_task            the node's task is with the executor
 waiting_for_subworkflow     the node's sub-workflow runs as a child
-completed                   it arrived at a node without transitions
+completed                   it arrived: no transition led on
 failed, cancelled           it ended where the run did
 ==========================  =================================================================
 
@@ -247,8 +247,6 @@ def _succeeded(
     except expressions.ExpressionError as problem:
         fault = _expression(str(problem), "", node.id)
         return (recorded, *_fail_run(state, run, fault, now))
-    if isinstance(target, Fault):
-        return (recorded, *written, *_fail_run(state, run, target, now))
     if target == "":
         arrived = replace(
             state.tokens[operation.token_id], status=TokenStatus.COMPLETED, updated_ms=now
@@ -280,19 +278,13 @@ def _map_output(
     ]
 
 
-def _next_node(workflow: PinnedWorkflow, node_id: str, scope: dict[str, Any]) -> str | Fault:
-    """Where the token goes: a node's id, "" if it has arrived, a fault if no way is open."""
+def _next_node(workflow: PinnedWorkflow, node_id: str, scope: dict[str, Any]) -> str:
+    """Where the token goes: a node's id, or "" if no transition holds and it has arrived."""
     ways = [way for way in workflow.spec.transitions if way.from_node_id == node_id]
-    if not ways:
-        return ""
     for way in sorted(ways, key=lambda way: way.priority):
         if not way.condition or expressions.evaluate(way.condition, scope) is True:
             return way.to_node_id
-    return Fault(
-        reason=Reason.RUN_FAILED,
-        message=f"No transition from node `{node_id}` holds.",
-        metadata={"node": node_id},
-    )
+    return ""
 
 
 def _failed(state: RunState, operation: NodeOperation, fault: Fault, now: int) -> Decisions:

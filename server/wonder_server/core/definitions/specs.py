@@ -176,8 +176,8 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workflow:
-    """A graph of nodes. A node without outgoing transitions ends the run; the run's output is
-    ``output`` of its context, or what ``output_mapping`` (field -> CEL) makes of it. An empty
+    """A graph of nodes. A token that finds no transition to take ends the run; the run's output
+    is ``output`` of its context, or what ``output_mapping`` (field -> CEL) makes of it. An empty
     ``initial_node_id`` means the first node; a pinned workflow always names it."""
 
     nodes: tuple[Node, ...]

@@ -1,0 +1,170 @@
+"""A reader's whole view of an actor: its past from a cursor, what is being said, then what happens (B3).
+
+The order is what makes it exact. The subscription opens first, so nothing that happens from now on is
+missed; then the record is read up to its end, then comes the text so far of messages being spoken, then
+the live tail, from which everything already shown is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from wonder_server.actors.streams import Closed, Delta, Item, Quiet, Streams, Subscription
+from wonder_server.core.errors import Reason, error
+from wonder_server.core.planner import Planner
+from wonder_server.ports.journal import Event, Journal
+from wonder_server.ports.records import Records
+
+PAGE = 200
+QUIET_AFTER_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """Everything from before has been shown, up to ``sequence``."""
+
+    sequence: int
+
+
+class Attachment:
+    """One attached reader. Iterate once; `close` when done."""
+
+    def __init__(
+        self,
+        actor_id: str,
+        planner: Planner,
+        journal: Journal,
+        streams: Streams,
+        *,
+        after: int,
+        head: int,
+        subscription: Subscription,
+        so_far: list[Delta],
+    ) -> None:
+        self._actor_id = actor_id
+        self._planner = planner
+        self._journal = journal
+        self._streams = streams
+        self.head = head
+        self._so_far = so_far
+        self._closed_messages: set[str] = set()
+        self.subscription = subscription
+        self.sequence = after
+        """The last event shown: the cursor to attach with again."""
+
+    async def items(self) -> AsyncIterator[Item | CaughtUp]:
+        """Everything, in order; a `Closed` is the last."""
+        async for event in self._past():
+            yield event
+        for delta in self._so_far:
+            if delta.message_id not in self._closed_messages:
+                yield delta
+        yield CaughtUp(self.sequence)
+        async for item in self._live():
+            yield item
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._streams.unsubscribe(self._actor_id, self.subscription)
+
+    async def _past(self) -> AsyncIterator[Event]:
+        while self.sequence < self.head:
+            page = await self._journal.events(self._actor_id, self._planner, self.sequence, PAGE)
+            if not page:
+                return
+            for event in page:
+                self._seen(event)
+                yield event
+
+    async def _live(self) -> AsyncIterator[Item]:
+        pulse = _Pulse(self.subscription)
+        try:
+            while True:
+                await self.subscription.wait()
+                for item in self.subscription.take():
+                    pulse.beat()
+                    if isinstance(item, Event):
+                        if item.sequence <= self.sequence:
+                            continue
+                        self._seen(item)
+                    elif isinstance(item, Delta) and item.message_id in self._closed_messages:
+                        continue
+                    yield item
+                    if isinstance(item, Closed):
+                        return
+        finally:
+            pulse.stop()
+
+    def _seen(self, event: Event) -> None:
+        self.sequence = event.sequence
+        if event.emit.message_id:
+            self._closed_messages.add(event.emit.message_id)
+
+
+class _Pulse:
+    """Puts a `Quiet` into a subscription that has heard nothing for a while. One timer, no task."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self._loop = asyncio.get_running_loop()
+        self._last = self._loop.time()
+        self._handle = self._loop.call_later(QUIET_AFTER_S, self._look)
+
+    def beat(self) -> None:
+        self._last = self._loop.time()
+
+    def stop(self) -> None:
+        self._handle.cancel()
+
+    def _look(self) -> None:
+        idle = self._loop.time() - self._last
+        if idle >= QUIET_AFTER_S:
+            self._subscription.push(Quiet())
+            idle = 0.0
+        self._handle = self._loop.call_later(QUIET_AFTER_S - idle, self._look)
+
+
+async def attach(
+    actor_id: str,
+    planner: Planner,
+    journal: Journal,
+    records: Records,
+    streams: Streams,
+    *,
+    after: int,
+    tail_only: bool = False,
+) -> Attachment | None:
+    """Attach a reader that has seen events up to ``after``; None if there is no such actor.
+
+    Errors: CURSOR_OUT_OF_RANGE.
+    """
+    # Before the record's end is read, or an event in between would be neither past nor live.
+    subscription, so_far = streams.subscribe(actor_id)
+    try:
+        head = await records.head(actor_id)
+    except BaseException:
+        streams.unsubscribe(actor_id, subscription)
+        raise
+    if head is None or (after > head and not tail_only):
+        streams.unsubscribe(actor_id, subscription)
+    if head is None:
+        return None
+    if after > head and not tail_only:
+        raise error(
+            Reason.CURSOR_OUT_OF_RANGE,
+            f"The cursor {after} lies beyond the last event, {head}.",
+            field="after_sequence",
+            head_sequence=str(head),
+        )
+    return Attachment(
+        actor_id,
+        planner,
+        journal,
+        streams,
+        after=head if tail_only else after,
+        head=head,
+        subscription=subscription,
+        so_far=so_far,
+    )

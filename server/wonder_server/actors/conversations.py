@@ -1,0 +1,383 @@
+"""The ways into conversations: what rpc asks of them, in core's values."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from wonder_server.actors.attachment import Attachment, attach
+from wonder_server.actors.loop import Loop, Outcome
+from wonder_server.actors.requests import Creations, request
+from wonder_server.actors.streams import Streams
+from wonder_server.core import ids
+from wonder_server.core.conversation.inputs import CancelTurn, Create, Send
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.values import (
+    Caller,
+    Conversation,
+    Message,
+    Participant,
+    Turn,
+    TurnStatus,
+)
+from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.ports.clock import Clock
+from wonder_server.ports.journal import Event, Journal
+from wonder_server.ports.records import EventQuery, Query, Records
+
+MAX_CONTENT_BYTES = 1 << 20
+_ADDRESSED = re.compile(r"(?:^|\s)@([A-Za-z0-9_.-]+)")
+
+
+class Agents(Protocol):
+    """What is needed of the library: agents with everything their turns refer to."""
+
+    async def pin_agent(self, agent: str) -> PinnedAgent:
+        """By id or name. Errors: AGENT_NOT_FOUND."""
+        ...
+
+
+class Shards(Protocol):
+    """Finds the journal of an actor."""
+
+    @property
+    def count(self) -> int: ...
+
+    def of(self, actor_id: str) -> Journal: ...
+
+    def holds(self, actor_id: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saying:
+    """Something that someone wants to say: the contract's ``Send``."""
+
+    content: str
+    reply_to_message_id: str = ""
+    request_id: str = ""
+    agent_id: str = ""
+    user_id: str = ""
+    metadata: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A message that was taken: ``sequence`` is that of its event."""
+
+    turn_id: str
+    message_id: str
+    sequence: int
+
+
+class Conversations:
+    """Create, send, cancel, attach, look up."""
+
+    def __init__(
+        self,
+        *,
+        loop: Loop,
+        shards: Shards,
+        records: Records,
+        streams: Streams,
+        agents: Agents,
+        clock: Clock,
+    ) -> None:
+        self._loop = loop
+        self._shards = shards
+        self._streams = streams
+        self._agents = agents
+        self._clock = clock
+        self._creations = Creations()
+        self.records = records
+
+    # --- the room -------------------------------------------------------------------------------
+
+    async def create(
+        self, draft: Conversation, request_id: str, *, return_existing: bool = False
+    ) -> tuple[Conversation, bool]:
+        """A new conversation, and whether it existed before. Its participants' agents must exist.
+
+        Errors: AGENT_NOT_FOUND, ALREADY_EXISTS (``external_ref``), REQUEST_ID_REUSED.
+        """
+        participants = await self._participants(draft.participants)
+        asked = request(
+            "conversations",
+            request_id,
+            project=draft.project_id,
+            title=draft.title,
+            reference=draft.external_ref,
+            participants=[(p.type, p.id, p.name) for p in participants],
+            metadata=draft.metadata,
+        )
+        key = request_id or f"{draft.project_id}\n{draft.external_ref}"
+        async with self._creations.one("conversations", key):
+            if asked is not None:
+                before = await self._repeated(asked.id, asked.fingerprint)
+                if before is not None:
+                    return before, True
+            existing = await self.by_reference(draft.project_id, draft.external_ref)
+            if existing is not None and return_existing:
+                return existing, True
+            if existing is not None:
+                raise error(
+                    Reason.ALREADY_EXISTS,
+                    f"The project has a conversation with this external_ref: {existing.id}.",
+                    field="conversation.external_ref",
+                    id=existing.id,
+                )
+            now = self._clock.now_ms()
+            shard = spread(asked.id if asked else str(now) + key, self._shards.count)
+            conversation = replace(
+                draft,
+                id=ids.actor_id("conv", now, shard),
+                participants=tuple(replace(p, joined_ms=now) for p in participants),
+                created_ms=now,
+                updated_ms=now,
+            )
+            await self._loop.ask(conversation.id, Create(conversation=conversation), asked)
+            return conversation, False
+
+    async def get(self, conversation_id: str) -> Conversation:
+        """Errors: CONVERSATION_NOT_FOUND."""
+        found = None
+        if ids.is_id("conv", conversation_id):
+            found = await self.records.get("conversations", conversation_id, conversation_id)
+        if found is None:
+            raise not_found(conversation_id)
+        conversation: Conversation = found
+        return conversation
+
+    async def by_reference(self, project_id: str, external_ref: str) -> Conversation | None:
+        """The conversation that a client calls ``external_ref``."""
+        if not external_ref:
+            return None
+        query = Query(
+            table="conversations",
+            parent=project_id,
+            alias=external_ref,
+            limit=1,
+        )
+        found: list[Conversation] = await self.records.find(query)
+        return found[0] if found else None
+
+    async def active_turns(self, conversation_id: str) -> list[str]:
+        """Ids of the turns that are active now."""
+        query = Query(
+            table="turns", actor=conversation_id, statuses=(TurnStatus.ACTIVE.value,), by_ordinal=True
+        )
+        return [turn.id for turn in await self.records.find(query)]
+
+    # --- turns ----------------------------------------------------------------------------------
+
+    async def send(self, conversation_id: str, saying: Saying) -> Said:
+        """Start a turn; it and its message are on disk when this returns.
+
+        Errors: CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE, NO_AGENT, AGENT_NOT_FOUND,
+        MESSAGE_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+        """
+        _check_content(saying.content)
+        conversation = await self.get(conversation_id)
+        replied = await self._replied_to(conversation_id, saying.reply_to_message_id)
+        agent = await self._agents.pin_agent(_addressee(conversation, saying, replied))
+        now = self._clock.now_ms()
+        event = Send(
+            seed=ids.random_id("seed", now),
+            agent=agent,
+            caller=Caller(user_id=saying.user_id or _only_user(conversation)),
+            content=saying.content,
+            reply_to_message_id=saying.reply_to_message_id,
+            metadata=saying.metadata,
+        )
+        asked = request(
+            conversation_id,
+            saying.request_id,
+            content=saying.content,
+            reply_to=saying.reply_to_message_id,
+            agent=saying.agent_id,
+            user=saying.user_id,
+        )
+        outcome = await self._loop.ask(conversation_id, event, asked)
+        return Said(
+            turn_id=outcome.answer["turn_id"],
+            message_id=outcome.answer["message_id"],
+            sequence=await self._sequence(conversation_id, outcome),
+        )
+
+    async def cancel(self, conversation_id: str, turn_id: str, request_id: str) -> tuple[Turn, int]:
+        """Stop a turn: the turn as it ended, and the last event's sequence.
+
+        Errors: CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, TURN_NOT_ACTIVE.
+        """
+        if not conversation_id:
+            conversation_id = (await self.turn(turn_id)).conversation_id
+        await self.get(conversation_id)
+        asked = request(conversation_id, request_id, cancel=turn_id)
+        event = CancelTurn(turn_id=turn_id, spoken=self._streams.spoken(conversation_id, turn_id))
+        try:
+            outcome = await self._loop.ask(conversation_id, event, asked)
+        except WonderError as refused:
+            if refused.fault.reason is not Reason.TURN_NOT_FOUND:
+                raise
+            # It may be too old to be at hand; then it has ended.
+            turn = await self.turn(turn_id, conversation_id)
+            raise error(
+                Reason.TURN_NOT_ACTIVE,
+                f"The turn is already {turn.status.value}; nothing to cancel.",
+                field="turn_id",
+            ) from None
+        return await self.turn(turn_id, conversation_id), outcome.event_head
+
+    async def turn(self, turn_id: str, conversation_id: str = "") -> Turn:
+        """Errors: TURN_NOT_FOUND."""
+        found = None
+        if ids.is_id("turn", turn_id) and (not conversation_id or ids.is_id("conv", conversation_id)):
+            found = await self.records.get("turns", turn_id, conversation_id)
+        if found is None:
+            raise error(Reason.TURN_NOT_FOUND, "No turn has this id.", field="turn_id", id=turn_id[:64])
+        turn: Turn = found
+        return turn
+
+    async def message(self, message_id: str, conversation_id: str = "") -> Message:
+        """Errors: MESSAGE_NOT_FOUND."""
+        found = await self.records.get("messages", message_id, conversation_id)
+        if found is None:
+            raise error(
+                Reason.MESSAGE_NOT_FOUND,
+                "No message of this conversation has this id.",
+                field="reply_to_message_id",
+                id=message_id[:64],
+            )
+        message: Message = found
+        return message
+
+    # --- watching -------------------------------------------------------------------------------
+
+    async def attach(self, conversation_id: str, after: int, *, tail_only: bool) -> Attachment:
+        """Errors: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE."""
+        if not ids.is_id("conv", conversation_id) or not self._shards.holds(conversation_id):
+            raise not_found(conversation_id)
+        attachment = await attach(
+            conversation_id,
+            CONVERSATION,
+            self._shards.of(conversation_id),
+            self.records,
+            self._streams,
+            after=after,
+            tail_only=tail_only,
+        )
+        if attachment is None:
+            raise not_found(conversation_id)
+        return attachment
+
+    async def events(self, query: EventQuery) -> list[Event]:
+        """Events of one conversation, or of all. Errors: CONVERSATION_NOT_FOUND."""
+        if query.actor:
+            await self.get(query.actor)
+        return await self.records.events(CONVERSATION, query)
+
+    # --- pieces ---------------------------------------------------------------------------------
+
+    async def _participants(self, given: tuple[Participant, ...]) -> list[Participant]:
+        participants: list[Participant] = []
+        for index, person in enumerate(given):
+            if person.type == "agent":
+                try:
+                    agent = await self._agents.pin_agent(person.id or person.name)
+                except WonderError as problem:
+                    if problem.fault.reason is not Reason.AGENT_NOT_FOUND:
+                        raise
+                    raise error(
+                        Reason.AGENT_NOT_FOUND,
+                        f"There is no agent `{(person.id or person.name)[:64]}`.",
+                        field=f"conversation.participants[{index}].agent",
+                    ) from None
+                person = replace(person, id=agent.agent_id, name=agent.name)
+            if all((p.type, p.id) != (person.type, person.id) for p in participants):
+                participants.append(person)
+        return participants
+
+    async def _repeated(self, request_id: str, fingerprint: str) -> Conversation | None:
+        """The conversation that a request with this id created before."""
+        shard = spread(request_id, self._shards.count)
+        journal = self._shards.of(ids.in_shard("conv_0", shard))
+        before = await journal.answered("conversations", request_id)
+        if before is None:
+            return None
+        if before.fingerprint != fingerprint:
+            raise error(
+                Reason.REQUEST_ID_REUSED,
+                "This request_id was used before for a different request; use a fresh one.",
+                field="request_id",
+            )
+        return await self.get(before.answer["conversation_id"])
+
+    async def _replied_to(self, conversation_id: str, message_id: str) -> Message | None:
+        return await self.message(message_id, conversation_id) if message_id else None
+
+    async def _sequence(self, conversation_id: str, outcome: Outcome) -> int:
+        """The sequence of the event that says that the message was appended."""
+        turn_id, message_id = outcome.answer["turn_id"], outcome.answer["message_id"]
+        query = EventQuery(actor=conversation_id, names=("message.appended",), turn_id=turn_id)
+        for event in await self.records.events(CONVERSATION, query):
+            if event.emit.message_id == message_id:
+                return event.sequence
+        return outcome.event_head
+
+
+def not_found(conversation_id: str) -> WonderError:
+    return error(
+        Reason.CONVERSATION_NOT_FOUND,
+        "No conversation has this id.",
+        field="conversation_id",
+        id=conversation_id[:64],
+    )
+
+
+def spread(key: str, count: int) -> int:
+    """The shard for a new conversation: the same for the same request."""
+    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=2).digest()[0] % count
+
+
+def _check_content(content: str) -> None:
+    if not content.strip():
+        raise error(Reason.FIELD_INVALID, "Say something: the content is empty.", field="content")
+    if len(content.encode()) > MAX_CONTENT_BYTES:
+        raise error(
+            Reason.PAYLOAD_TOO_LARGE,
+            f"A message has at most {MAX_CONTENT_BYTES} bytes; put longer text into a document.",
+            field="content",
+            limit=str(MAX_CONTENT_BYTES),
+        )
+
+
+def _only_user(conversation: Conversation) -> str:
+    users = [person.id for person in conversation.participants if person.type == "user"]
+    return users[0] if len(users) == 1 else ""
+
+
+def _addressee(conversation: Conversation, saying: Saying, replied: Message | None) -> str:
+    """Who is to answer: the agent named, else addressed by ``@name``, else replied to, else the first."""
+    agents = [person for person in conversation.participants if person.type == "agent"]
+    if saying.agent_id:
+        for agent in agents:
+            if saying.agent_id in (agent.id, agent.name):
+                return agent.id
+        raise error(
+            Reason.AGENT_NOT_FOUND,
+            f"`{saying.agent_id[:64]}` takes no part in this conversation.",
+            field="agent_id",
+        )
+    if not agents:
+        raise error(
+            Reason.NO_AGENT, "No agent takes part in this conversation; name one when you create it."
+        )
+    for name in _ADDRESSED.findall(saying.content):
+        for agent in agents:
+            if agent.name == name:
+                return agent.id
+    if replied is not None and any(agent.id == replied.author for agent in agents):
+        return replied.author
+    return agents[0].id

@@ -1,0 +1,50 @@
+"""Replay: a recorded journal, fed to today's planner, must give the recorded decisions (feature G8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from wonder_server.core.planner import Planner
+from wonder_server.ports.journal import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where the planner first decides otherwise; decisions as text for people."""
+
+    step: int
+    input: str
+    recorded: tuple[str, ...]
+    planned: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How many inputs were fed, and where it first went another way, if it did."""
+
+    steps: int
+    difference: Difference | None = None
+
+
+def replay(planner: Planner, entries: Iterable[Entry]) -> Verdict:
+    """Feed a whole journal, from the actor's first entry, to the planner."""
+    state: Any = planner.new_state()
+    steps = 0
+    for entry in entries:
+        steps += 1
+        planned = planner.plan(state, entry.input, entry.at_ms)
+        if planned != entry.decisions:
+            return Verdict(
+                steps,
+                Difference(
+                    entry.sequence,
+                    type(entry.input).__name__,
+                    tuple(repr(decision) for decision in entry.decisions),
+                    tuple(repr(decision) for decision in planned),
+                ),
+            )
+        for decision in entry.decisions:
+            planner.apply(state, decision)
+    return Verdict(steps)

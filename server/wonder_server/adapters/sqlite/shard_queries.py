@@ -1,0 +1,85 @@
+"""The statements of queries over a shard's rows and events. Everything a caller gives is a bound value."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from wonder_server.core.planner import Planner
+from wonder_server.ports.records import EventQuery, Query
+
+EVENT_COLUMNS: Final = "actor, sequence, at_ms, name, kind, turn_id, message_id, data"
+
+
+def rows_sql(query: Query) -> tuple[str, list[Any]]:
+    """The statement for one page of rows, and its values."""
+    where = _Where()
+    for column in ("id", "actor", "parent", "alias"):
+        where.equals(column, getattr(query, column))
+    where.among("status", query.statuses)
+    for path, wanted in query.fields:
+        where.add("json_extract(data, ?) = ?", f"$.{path}", wanted)
+    for path, wanted in query.members:
+        where.add(
+            "EXISTS (SELECT 1 FROM json_each(data, ?) WHERE json_extract(value, '$.id') = ?)",
+            f"$.{path}",
+            wanted,
+        )
+    order = "ordinal" if query.by_ordinal else "created_ms"
+    if query.after is not None:
+        where.add(f"({order}, id) {'<' if query.newest_first else '>'} (?, ?)", *query.after)
+    way = "DESC" if query.newest_first else "ASC"
+    sql = (
+        f"SELECT actor, data FROM {query.table} WHERE {where} ORDER BY {order} {way}, id {way} LIMIT ?"
+    )
+    return sql, [*where.values, query.limit]
+
+
+def events_sql(planner: Planner, query: EventQuery) -> tuple[str, list[Any]]:
+    """The statement for one page of events, and its values."""
+    where = _Where()
+    where.equals("actor", query.actor)
+    if not query.actor:
+        where.add("actor LIKE ?", f"{planner.prefix}\\_%", escape=True)
+    if query.after_sequence:
+        where.add("sequence > ?", query.after_sequence)
+    where.among("name", query.names)
+    where.equals("turn_id", query.turn_id)
+    if query.project_id:
+        where.add("actor IN (SELECT actor FROM conversations WHERE parent = ?)", query.project_id)
+    if query.start_ms:
+        where.add("at_ms >= ?", query.start_ms)
+    if query.end_ms:
+        where.add("at_ms < ?", query.end_ms)
+    if query.actor:
+        if query.after is not None:
+            where.add("sequence > ?", query.after[2])
+        order = "sequence"
+    else:
+        if query.after is not None:
+            where.add("(at_ms, actor, sequence) < (?, ?, ?)", *query.after)
+        order = "at_ms DESC, actor DESC, sequence DESC"
+    sql = f"SELECT {EVENT_COLUMNS} FROM events WHERE {where} ORDER BY {order} LIMIT ?"
+    return sql, [*where.values, query.limit]
+
+
+class _Where:
+    """Conditions joined by AND, with their values in order."""
+
+    def __init__(self) -> None:
+        self._conditions = ["1"]
+        self.values: list[Any] = []
+
+    def __str__(self) -> str:
+        return " AND ".join(self._conditions)
+
+    def add(self, condition: str, *values: Any, escape: bool = False) -> None:
+        self._conditions.append(condition + (" ESCAPE '\\'" if escape else ""))
+        self.values += values
+
+    def equals(self, column: str, wanted: str) -> None:
+        if wanted:
+            self.add(f"{column} = ?", wanted)
+
+    def among(self, column: str, wanted: tuple[str, ...]) -> None:
+        if wanted:
+            self.add(f"{column} IN ({', '.join('?' * len(wanted))})", *wanted)

@@ -1,0 +1,227 @@
+"""The only file that names concrete adapters: a server, put together from its settings."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from wonder_server.actors.conversations import Conversations
+from wonder_server.actors.handlers import Handlers
+from wonder_server.actors.loop import Loop
+from wonder_server.actors.runs import Runs
+from wonder_server.actors.streams import Streams
+from wonder_server.adapters.embedders.hashing import HashingEmbedder
+from wonder_server.adapters.faiss.vectors import FaissVectors
+from wonder_server.adapters.models.defaults import default_profile, endpoints, settled
+from wonder_server.adapters.models.litellm import PASSED_ENVIRONMENT, LiteLLMModel
+from wonder_server.adapters.models.offline import OfflineModel
+from wonder_server.adapters.models.routing import RoutedModel
+from wonder_server.adapters.sqlite.catalog import SqliteCatalog
+from wonder_server.adapters.sqlite.memories import SqliteMemories
+from wonder_server.adapters.sqlite.shards import SqliteShards
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.logs import logger
+from wonder_server.rpc.conversation import ConversationServicer
+from wonder_server.rpc.coordinator import CoordinatorServicer
+from wonder_server.rpc.executor import ExecutorServicer
+from wonder_server.rpc.library import LibraryServicer
+from wonder_server.rpc.memory import MemoryServicer
+from wonder_server.services.actions import ACTIONS, Services
+from wonder_server.services.executor import Executor
+from wonder_server.services.library import Library
+from wonder_server.services.memory import MemoryService
+from wonder_server.services.memory_operations import MemoryOperations
+from wonder_server.settings import Settings, inherited
+
+_log = logger("server")
+
+STANDARD: Final = Path(__file__).parent / "std"
+
+VECTOR_CACHE_BYTES: Final = 512 << 20
+"""What the loaded vector indexes may take together."""
+
+SWITCH_INTERVAL_S: Final = 0.0002
+"""Every SQLite call lets go of the interpreter lock; at Python's usual 5 ms a busy event loop would give it
+back so late that 64 writers manage 64 writes a second, at this 7,800."""
+
+
+class SystemClock:
+    """The machine's clock. Implements the port ``Clock``."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class Wonder:
+    """One server's inside. ``start`` opens the stores and takes up what was left."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._clock = SystemClock()
+        self._streams = Streams(
+            settings.max_stream_backlog_events, settings.max_stream_backlog_bytes
+        )
+        provider_environment = settings.provider_environment()
+        self._profile = default_profile(provider_environment)
+        self._model = RoutedModel(
+            {"offline": OfflineModel()},
+            otherwise=LiteLLMModel(
+                endpoints(provider_environment),
+                allow_remote=settings.allow_remote_models,
+                environment=inherited(PASSED_ENVIRONMENT),
+            ),
+        )
+        self._servicers: dict[str, object] = {}
+        self._stores: list[SqliteShards | SqliteCatalog | SqliteMemories] = []
+        self._vectors: FaissVectors | None = None
+        self._handlers: Handlers | None = None
+        self._loop: Loop | None = None
+
+    @property
+    def servicers(self) -> Mapping[str, object]:
+        """Servicers by full service name; filled by `start`."""
+        return self._servicers
+
+    async def start(self) -> None:
+        """Open the stores, make sure of the standard library, hand out what the outboxes hold."""
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        data = self._settings.data
+        row_types = {**RUN.row_types, **CONVERSATION.row_types}
+        shards = await SqliteShards.open(data / "shards", self._settings.shards, row_types)
+        self._stores.append(shards)
+        catalog = await SqliteCatalog.open(data / "catalog.db")
+        self._stores.append(catalog)
+        memories = await SqliteMemories.open(data / "memory.db")
+        self._stores.append(memories)
+
+        library = Library(
+            catalog,
+            self._clock,
+            actions={name: kind.input_schema for name, kind in ACTIONS.items()},
+            settle=self._settle,
+        )
+        await library.ensure_standard(STANDARD)
+        memory = self._memory_service(memories)
+        executor = Executor(
+            Services(
+                model=self._model,
+                memory=memory,
+                clock=self._clock,
+                default_profile=self._profile,
+            )
+        )
+        handlers = Handlers(
+            tasks=executor,
+            model=self._model,
+            memory=MemoryOperations(memory),
+            streams=self._streams,
+        )
+        loop = Loop(
+            (CONVERSATION, RUN),
+            shards.of,
+            self._clock,
+            dispatch=handlers.dispatch,
+            publish=self._streams.publish,
+            idle_limit=self._settings.live_actors,
+        )
+        handlers.attach(loop)
+        self._handlers, self._loop = handlers, loop
+        self._serve(library, memory, executor, loop, shards)
+        await self._resume(loop, shards)
+
+    async def drain(self, grace_seconds: float) -> None:
+        """Tell readers, stop the work; what was under way stays in the outbox."""
+        self._streams.drain()
+        async with asyncio.timeout(grace_seconds):
+            if self._handlers is not None:
+                await self._handlers.stop()
+            if self._loop is not None:
+                await self._loop.stop()
+
+    async def close(self) -> None:
+        """Close the stores."""
+        if self._handlers is not None:
+            await self._handlers.stop()
+        if self._loop is not None:
+            await self._loop.stop()
+        await self._model.close()
+        if self._vectors is not None:
+            await self._vectors.close()
+        for store in self._stores:
+            await store.close()
+
+    # --- pieces ---------------------------------------------------------------------------------
+
+    def _settle(self, profile: ModelProfile) -> ModelProfile:
+        return settled(profile, self._profile)
+
+    def _memory_service(self, memories: SqliteMemories) -> MemoryService:
+        embedder = HashingEmbedder()
+        self._vectors = FaissVectors(
+            memories, embedder.name, embedder.dimensions, max_bytes=VECTOR_CACHE_BYTES
+        )
+        return MemoryService(
+            memories=memories,
+            source=memories,
+            vectors=self._vectors,
+            embedder=embedder,
+            clock=self._clock,
+        )
+
+    def _serve(
+        self,
+        library: Library,
+        memory: MemoryService,
+        executor: Executor,
+        loop: Loop,
+        shards: SqliteShards,
+    ) -> None:
+        conversations = Conversations(
+            loop=loop,
+            shards=shards,
+            records=shards,
+            streams=self._streams,
+            agents=library,
+            clock=self._clock,
+        )
+        runs = Runs(
+            loop=loop,
+            shards=shards,
+            records=shards,
+            streams=self._streams,
+            workflows=library,
+            clock=self._clock,
+        )
+        self._servicers.update(
+            {
+                "wonder.v1.ConversationService": ConversationServicer(conversations, library),
+                "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library),
+                "wonder.v1.ExecutorService": ExecutorServicer(
+                    executor,
+                    tasks=library,
+                    names=library,
+                    conversations=conversations,
+                    clock=self._clock,
+                ),
+                "wonder.v1.LibraryService": LibraryServicer(library),
+                "wonder.v1.MemoryService": MemoryServicer(memory, library),
+            }
+        )
+
+    async def _resume(self, loop: Loop, shards: SqliteShards) -> None:
+        unfinished = await shards.unfinished()
+        for actor_id in unfinished:
+            await loop.resume(actor_id)
+        if unfinished:
+            _log.info("resumed", actors=len(unfinished))
+
+
+def build(settings: Settings) -> Wonder:
+    """A server's inside, not yet started."""
+    return Wonder(settings)

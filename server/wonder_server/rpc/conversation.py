@@ -1,0 +1,375 @@
+"""The ConversationService: decode, ask the actors, encode."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator
+from typing import Any
+
+from wonder.v1 import conversation_pb2
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder_server.actors.attachment import Attachment
+from wonder_server.actors.conversations import Conversations, Saying
+from wonder_server.actors.streams import Reply
+from wonder_server.core.conversation.values import Conversation
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.ports.records import EventQuery, Query
+from wonder_server.rpc import conversation_codec as codec
+from wonder_server.rpc.conversation_stream import said
+from wonder_server.rpc.faults import fault_to_proto
+from wonder_server.rpc.names import Names
+from wonder_server.rpc.payload import struct_to_dict
+from wonder_server.rpc.times import from_timestamp
+from wonder_server.services.paging import PageRequest, page
+
+MAX_MOVES_PAGE = 100
+
+
+class ConversationServicer:
+    """See ``conversation_service.proto``. RPCs that are not here answer NOT_IMPLEMENTED."""
+
+    def __init__(self, conversations: Conversations, names: Names) -> None:
+        self._conversations = conversations
+        self._records = conversations.records
+        self._names = names
+
+    # --- rooms ----------------------------------------------------------------------------------
+
+    async def create_conversation(
+        self, request: pb.CreateConversationRequest, _context: Any
+    ) -> pb.CreateConversationResponse:
+        for field in ("budget", "expire_time"):
+            if request.conversation.HasField(field):
+                raise error(
+                    Reason.NOT_IMPLEMENTED,
+                    f"`{field}` is not implemented yet.",
+                    field=f"conversation.{field}",
+                )
+        project_id = await self._names.project_id(request.conversation.project_id)
+        draft = codec.draft(request.conversation, project_id)
+        if request.validate_only:
+            return pb.CreateConversationResponse(conversation=codec.conversation(draft, 0))
+        created, existed = await self._conversations.create(
+            draft, request.request_id, return_existing=request.return_existing
+        )
+        return pb.CreateConversationResponse(
+            conversation=await self._encode(created), existed=existed
+        )
+
+    async def get_conversation(
+        self, request: pb.GetConversationRequest, _context: Any
+    ) -> pb.GetConversationResponse:
+        if request.WhichOneof("key") is None:
+            raise error(
+                Reason.FIELD_INVALID,
+                "Name the conversation by id or external_ref.",
+                field="conversation_id",
+            )
+        if request.HasField("external_ref"):
+            project_id = await self._names.project_id(request.project_id)
+            found = await self._conversations.by_reference(project_id, request.external_ref)
+            if found is None:
+                raise error(
+                    Reason.CONVERSATION_NOT_FOUND,
+                    "No conversation of the project has this external_ref.",
+                    field="external_ref",
+                )
+        else:
+            found = await self._conversations.get(request.conversation_id)
+        return pb.GetConversationResponse(conversation=await self._encode(found))
+
+    async def list_conversations(
+        self, request: pb.ListConversationsRequest, _context: Any
+    ) -> pb.ListConversationsResponse:
+        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        project_id = await self._names.project_id(request.project_id) if request.project_id else ""
+        members = []
+        if request.agent_id:
+            members.append(("participants", await self._names.agent_id(request.agent_id)))
+        if request.user_id:
+            members.append(("participants", request.user_id))
+        statuses = codec.words(
+            conversation_pb2.ConversationStatus,
+            "CONVERSATION_STATUS",
+            request.statuses,
+            "statuses",
+        )
+        scope = ["conversations", project_id, members, statuses]
+        limit = wanted.limit()
+        query = Query(
+            table="conversations",
+            parent=project_id,
+            members=tuple(members),
+            statuses=statuses,
+            after=_after(wanted, scope),
+            limit=limit + 1,
+        )
+        found = page(await self._records.find(query), limit, scope, _by_time)
+        return pb.ListConversationsResponse(
+            conversations=[codec.conversation(item, 0) for item in found.items],
+            next_page_token=found.next_page_token,
+        )
+
+    async def _encode(self, value: Conversation) -> conversation_pb2.Conversation:
+        head, active = await asyncio.gather(
+            self._records.head(value.id), self._conversations.active_turns(value.id)
+        )
+        return codec.conversation(value, head or 0, active)
+
+    # --- turns ----------------------------------------------------------------------------------
+
+    async def send_message(
+        self, request: pb.SendMessageRequest, _context: Any
+    ) -> pb.SendMessageResponse:
+        said_ = await self._conversations.send(request.conversation_id, _saying(request.send))
+        turn, message = await asyncio.gather(
+            self._conversations.turn(said_.turn_id, request.conversation_id),
+            self._conversations.message(said_.message_id, request.conversation_id),
+        )
+        return pb.SendMessageResponse(
+            turn=codec.turn(turn), message=codec.message(message), sequence=said_.sequence
+        )
+
+    async def cancel_turn(
+        self, request: pb.CancelTurnRequest, _context: Any
+    ) -> pb.CancelTurnResponse:
+        turn, _ = await self._conversations.cancel(
+            request.conversation_id, request.turn_id, request.request_id
+        )
+        return pb.CancelTurnResponse(turn=codec.turn(turn))
+
+    async def get_turn(self, request: pb.GetTurnRequest, _context: Any) -> pb.GetTurnResponse:
+        turn = await self._conversations.turn(request.turn_id, request.conversation_id)
+        operations = await self._records.find(
+            Query(
+                table="operations",
+                actor=turn.conversation_id,
+                parent=turn.id,
+                newest_first=False,
+                limit=200,
+            )
+        )
+        return pb.GetTurnResponse(turn=codec.turn(turn, operations))
+
+    async def list_turns(self, request: pb.ListTurnsRequest, _context: Any) -> pb.ListTurnsResponse:
+        statuses = codec.words(
+            conversation_pb2.TurnStatus, "TURN_STATUS", request.statuses, "statuses"
+        )
+        agent_id = await self._names.agent_id(request.agent_id) if request.agent_id else ""
+        query = Query(
+            table="turns",
+            statuses=statuses,
+            fields=(("agent_id", agent_id),) if agent_id else (),
+        )
+        items, token = await self._page(request, query, MAX_MOVES_PAGE * 5)
+        return pb.ListTurnsResponse(turns=[codec.turn(item) for item in items], next_page_token=token)
+
+    async def list_messages(
+        self, request: pb.ListMessagesRequest, _context: Any
+    ) -> pb.ListMessagesResponse:
+        query = Query(
+            table="messages", parent=request.turn_id, newest_first=not request.oldest_first
+        )
+        items, token = await self._page(request, query, MAX_MOVES_PAGE * 5)
+        return pb.ListMessagesResponse(
+            messages=[codec.message(item) for item in items], next_page_token=token
+        )
+
+    async def list_moves(self, request: pb.ListMovesRequest, _context: Any) -> pb.ListMovesResponse:
+        query = Query(table="moves", parent=request.turn_id, newest_first=not request.oldest_first)
+        items, token = await self._page(request, query, MAX_MOVES_PAGE)
+        return pb.ListMovesResponse(moves=[codec.move(item) for item in items], next_page_token=token)
+
+    async def list_events(
+        self, request: pb.ListEventsRequest, _context: Any
+    ) -> pb.ListEventsResponse:
+        if request.after_sequence and not request.conversation_id:
+            raise error(
+                Reason.FIELD_INVALID,
+                "after_sequence needs conversation_id.",
+                field="after_sequence",
+            )
+        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        project_id = await self._names.project_id(request.project_id) if request.project_id else ""
+        query = EventQuery(
+            actor=request.conversation_id,
+            after_sequence=request.after_sequence,
+            names=tuple(request.names),
+            turn_id=request.turn_id,
+            project_id=project_id,
+            start_ms=from_timestamp(request.start_time, "start_time"),
+            end_ms=from_timestamp(request.end_time, "end_time"),
+        )
+        scope = ["events", repr(query)]
+        cursor = wanted.cursor(scope, [])
+        limit = wanted.limit()
+        found = await self._conversations.events(
+            _paged(query, tuple(cursor) if cursor else None, limit + 1)
+        )
+        shown = page(found, limit, scope, lambda e: [e.at_ms, e.actor_id, e.sequence])
+        return pb.ListEventsResponse(
+            events=[codec.event(item) for item in shown.items],
+            next_page_token=shown.next_page_token,
+        )
+
+    async def _page(self, request: Any, query: Query, most: int) -> tuple[Any, str]:
+        """One page of a conversation's rows, or of all conversations'."""
+        if request.conversation_id:
+            await self._conversations.get(request.conversation_id)
+        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        limit = min(wanted.limit(), most)
+        scope = ["rows", request.conversation_id, repr(query)]
+        # Moves are numbered within their turn, so a conversation's are ordered by time.
+        by_ordinal = bool(request.conversation_id) and query.table != "moves"
+        query = dataclasses.replace(
+            query,
+            actor=request.conversation_id,
+            by_ordinal=by_ordinal,
+            after=_after(wanted, scope),
+            limit=limit + 1,
+        )
+        cursor = _by_ordinal if by_ordinal else _by_time
+        found = page(await self._records.find(query), limit, scope, cursor)
+        return found.items, found.next_page_token
+
+    # --- streams --------------------------------------------------------------------------------
+
+    async def subscribe(self, request: pb.SubscribeRequest, _context: Any) -> AsyncIterator[bytes]:
+        attachment, attached = await self._attach(request.attach)
+        try:
+            async for word in said(attachment, attached):
+                yield word
+        finally:
+            attachment.close()
+
+    async def converse(
+        self, requests: AsyncIterator[pb.ConverseRequest], _context: Any
+    ) -> AsyncIterator[bytes]:
+        first = await anext(aiter(requests), None)
+        if first is None or first.WhichOneof("intent") != "attach":
+            raise error(
+                Reason.NOT_ATTACHED, "The first message of a stream is `attach`.", field="attach"
+            )
+        attachment, attached = await self._attach(first.attach)
+        reader = asyncio.create_task(self._listen(requests, attachment, first.attach.conversation_id))
+        try:
+            async for word in said(attachment, attached):
+                yield word
+        finally:
+            reader.cancel()
+            attachment.close()
+
+    async def _attach(self, attach: pb.Attach) -> tuple[Attachment, pb.Attached]:
+        if attach.after_sequence < 0:
+            raise error(
+                Reason.FIELD_INVALID, "A sequence is not negative.", field="attach.after_sequence"
+            )
+        attachment = await self._conversations.attach(
+            attach.conversation_id, attach.after_sequence, tail_only=attach.tail_only
+        )
+        try:
+            conversation = await self._conversations.get(attach.conversation_id)
+            attached = pb.Attached(
+                conversation=await self._encode(conversation), head_sequence=attachment.head
+            )
+        except BaseException:
+            attachment.close()
+            raise
+        return attachment, attached
+
+    async def _listen(
+        self,
+        requests: AsyncIterator[pb.ConverseRequest],
+        attachment: Attachment,
+        conversation_id: str,
+    ) -> None:
+        """Take what the client says, in order. A half-closed stream stays open: its reader may listen on."""
+        while True:
+            request_id = ""
+            try:
+                try:
+                    request = await anext(requests)
+                except StopAsyncIteration:
+                    return
+                intent = request.WhichOneof("intent")
+                if intent in ("send", "cancel"):
+                    request_id = getattr(request, intent).request_id
+                    await self._obey(request, request_id, attachment, conversation_id)
+                elif intent == "detach":
+                    attachment.subscription.close("detached")
+                    return
+                elif intent != "ack":
+                    raise error(
+                        Reason.FIELD_INVALID,
+                        "After `attach` a client sends `send`, `cancel`, `ack` or `detach`.",
+                        field=intent or "intent",
+                    )
+            except WonderError as problem:
+                refused = pb.Refused(request_id=request_id, error=fault_to_proto(problem.fault))
+                attachment.subscription.push(_reply(refused=refused))
+
+    async def _obey(
+        self,
+        request: pb.ConverseRequest,
+        request_id: str,
+        attachment: Attachment,
+        conversation_id: str,
+    ) -> None:
+        if not request_id:
+            raise error(
+                Reason.FIELD_INVALID,
+                "Give a request_id: the answer names it.",
+                field=f"{request.WhichOneof('intent')}.request_id",
+            )
+        if request.HasField("send"):
+            taken = await self._conversations.send(conversation_id, _saying(request.send))
+            sent = pb.Sent(
+                request_id=request_id,
+                turn_id=taken.turn_id,
+                message_id=taken.message_id,
+                sequence=taken.sequence,
+            )
+            attachment.subscription.push(_reply(sent=sent))
+            return
+        turn, sequence = await self._conversations.cancel(
+            conversation_id, request.cancel.turn_id, request_id
+        )
+        cancelled = pb.Cancelled(request_id=request_id, turn_id=turn.id, sequence=sequence)
+        attachment.subscription.push(_reply(cancelled=cancelled))
+
+
+def _reply(**item: Any) -> Reply:
+    return Reply(pb.ConverseResponse(**item).SerializeToString())
+
+
+def _saying(send: pb.Send) -> Saying:
+    return Saying(
+        content=send.content,
+        reply_to_message_id=send.reply_to_message_id,
+        request_id=send.request_id,
+        agent_id=send.agent_id,
+        user_id=send.user_id,
+        metadata=struct_to_dict(send.metadata, "metadata"),
+    )
+
+
+def _by_time(row: Any) -> list[Any]:
+    return [row.created_ms, row.id]
+
+
+def _by_ordinal(row: Any) -> list[Any]:
+    return [row.ordinal, row.id]
+
+
+def _after(wanted: PageRequest, scope: list[Any]) -> tuple[int, str] | None:
+    cursor = wanted.cursor(scope, [])
+    if not cursor:
+        return None
+    position, row_id = cursor
+    return int(position), str(row_id)
+
+
+def _paged(query: EventQuery, after: tuple[int, str, int] | None, limit: int) -> EventQuery:
+    return dataclasses.replace(query, after=after, limit=limit)
+

@@ -1,0 +1,338 @@
+"""Conversations, turns, messages, moves and events as the contract says them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wonder.v1 import common_pb2, conversation_pb2, event_pb2
+from wonder_server.core.conversation.values import (
+    Caller,
+    Conversation,
+    HookOutcome,
+    Invocation,
+    Limit,
+    Message,
+    Move,
+    Operation,
+    Participant,
+    ToolResult,
+    Turn,
+)
+from wonder_server.core.errors import Reason, error
+from wonder_server.ports.journal import Event
+from wonder_server.rpc.faults import fault_to_proto
+from wonder_server.rpc.payload import dict_to_struct, json_to_value, struct_to_dict
+from wonder_server.rpc.times import to_timestamp
+
+
+def enum(enum_type: Any, prefix: str, word: str) -> Any:
+    """The number of an enum's value, from the core's word for it."""
+    return enum_type.Value(f"{prefix}_{word.upper()}")
+
+
+def words(enum_type: Any, prefix: str, numbers: Sequence[int], field: str) -> tuple[str, ...]:
+    """The core's words for enum numbers; UNSPECIFIED is refused."""
+    found = []
+    for index, number in enumerate(numbers):
+        word = enum_type.Name(number).removeprefix(f"{prefix}_").lower()
+        if word == "unspecified":
+            raise error(Reason.FIELD_INVALID, "Name a status.", field=f"{field}[{index}]")
+        found.append(word)
+    return tuple(found)
+
+
+# --- rooms and people -------------------------------------------------------------------------------
+
+
+def conversation(
+    value: Conversation, head: int, active: Sequence[str] = ()
+) -> conversation_pb2.Conversation:
+    """``head`` is the sequence of its last event; ``active`` are the ids of its active turns."""
+    return conversation_pb2.Conversation(
+        id=value.id,
+        project_id=value.project_id,
+        title=value.title,
+        participants=[participant(person) for person in value.participants],
+        status=enum(
+            conversation_pb2.ConversationStatus, "CONVERSATION_STATUS", value.status.value
+        ),
+        external_ref=value.external_ref,
+        metadata=dict_to_struct(value.metadata),
+        last_sequence=head,
+        turn_count=value.turn_count,
+        active_turn_ids=active,
+        usage=common_pb2.Usage(
+            input_tokens=value.input_tokens, output_tokens=value.output_tokens
+        ),
+        create_time=to_timestamp(value.created_ms),
+        update_time=to_timestamp(value.updated_ms),
+        etag=str(value.version),
+    )
+
+
+def participant(person: Participant) -> conversation_pb2.Participant:
+    message = conversation_pb2.Participant(
+        origin=conversation_pb2.PARTICIPANT_ORIGIN_CREATED,
+        join_time=to_timestamp(person.joined_ms),
+    )
+    if person.type == "agent":
+        message.agent.agent_id, message.agent.name = person.id, person.name
+    else:
+        message.user.user_id, message.user.display_name = person.id, person.name
+    return message
+
+
+def draft(message: conversation_pb2.Conversation, project_id: str) -> Conversation:
+    """A conversation to be created. Errors: FIELD_INVALID."""
+    _limit(message.title, 500, "conversation.title")
+    _limit(message.external_ref, 500, "conversation.external_ref")
+    if len(message.participants) > 100:
+        raise error(
+            Reason.LIMIT_EXCEEDED,
+            "A conversation has at most 100 participants.",
+            field="conversation.participants",
+        )
+    return Conversation(
+        id="",
+        project_id=project_id,
+        title=message.title,
+        participants=tuple(
+            _participant(person, f"conversation.participants[{index}]")
+            for index, person in enumerate(message.participants)
+        ),
+        external_ref=message.external_ref,
+        metadata=struct_to_dict(message.metadata, "conversation.metadata"),
+    )
+
+
+def _participant(person: conversation_pb2.Participant, field: str) -> Participant:
+    if person.HasField("agent"):
+        if not (person.agent.agent_id or person.agent.name):
+            raise error(Reason.FIELD_INVALID, "Name the agent.", field=f"{field}.agent.agent_id")
+        return Participant(type="agent", id=person.agent.agent_id, name=person.agent.name)
+    if person.HasField("user"):
+        if not person.user.user_id:
+            raise error(Reason.FIELD_INVALID, "Name the user.", field=f"{field}.user.user_id")
+        _limit(person.user.user_id, 200, f"{field}.user.user_id")
+        return Participant(type="user", id=person.user.user_id, name=person.user.display_name)
+    raise error(Reason.FIELD_INVALID, "Give a user or an agent.", field=field)
+
+
+def _limit(text: str, most: int, field: str) -> None:
+    if len(text) > most:
+        raise error(Reason.FIELD_INVALID, f"At most {most} characters.", field=field)
+
+
+def _caller(caller: Caller) -> common_pb2.Caller:
+    message = common_pb2.Caller()
+    if caller.type == "workflow":
+        message.workflow.run_id = caller.run_id
+    elif caller.type == "agent":
+        message.agent.agent_id, message.agent.turn_id = caller.agent_id, caller.turn_id
+    else:
+        message.user.user_id = caller.user_id
+    return message
+
+
+# --- turns ------------------------------------------------------------------------------------------
+
+
+def turn(value: Turn, operations: Sequence[Operation] = ()) -> conversation_pb2.Turn:
+    message = conversation_pb2.Turn(
+        id=value.id,
+        conversation_id=value.conversation_id,
+        ordinal=value.ordinal,
+        caller=_caller(value.caller),
+        agent_id=value.agent_id,
+        reply_to_message_id=value.reply_to_message_id,
+        status=enum(conversation_pb2.TurnStatus, "TURN_STATUS", value.status.value),
+        issues=conversation_pb2.TurnIssues(
+            memory_extraction_failed=value.memory_extraction_failed,
+            tool_failures=value.tool_failures,
+        ),
+        context_assembly_run_id=value.context_assembly_run_id,
+        memory_extraction_run_id=value.memory_extraction_run_id,
+        persona=value.persona,
+        usage=common_pb2.Usage(
+            input_tokens=value.input_tokens,
+            output_tokens=value.output_tokens,
+            model_calls=value.moves,
+        ),
+        move_count=value.moves,
+        operations=[operation(item) for item in operations],
+        create_time=to_timestamp(value.created_ms),
+        complete_time=to_timestamp(value.completed_ms),
+    )
+    message.input.string_value = value.input
+    if value.metadata:
+        message.metadata.CopyFrom(dict_to_struct(value.metadata))
+    if value.fault is not None:
+        message.error.CopyFrom(fault_to_proto(value.fault))
+    return message
+
+
+_OPERATION_KINDS = {
+    "assembly": "CONTEXT_ASSEMBLY",
+    "extraction": "MEMORY_EXTRACTION",
+}
+
+
+def operation(value: Operation) -> conversation_pb2.Operation:
+    kind = _OPERATION_KINDS.get(value.kind.value, value.kind.value)
+    return conversation_pb2.Operation(
+        id=value.id,
+        turn_id=value.turn_id,
+        kind=enum(conversation_pb2.OperationKind, "OPERATION_KIND", kind),
+        tool_call_id=value.tool_call_id,
+        tool_name=value.tool_name,
+        run_id=value.run_id,
+        attempt=value.attempt,
+        create_time=to_timestamp(value.created_ms),
+        deadline=to_timestamp(value.wake_ms),
+    )
+
+
+def message(value: Message) -> conversation_pb2.Message:
+    return conversation_pb2.Message(
+        id=value.id,
+        conversation_id=value.conversation_id,
+        turn_id=value.turn_id,
+        ordinal=value.ordinal,
+        role=enum(conversation_pb2.MessageRole, "MESSAGE_ROLE", value.role.value),
+        author=value.author,
+        content=value.content,
+        reply_to_message_id=value.reply_to_message_id,
+        partial=value.partial,
+        create_time=to_timestamp(value.created_ms),
+    )
+
+
+def move(value: Move, *, with_raw: bool = True) -> conversation_pb2.Move:
+    """``with_raw`` False leaves out the model's raw answer, as events do."""
+    encoded = conversation_pb2.Move(
+        id=value.id,
+        turn_id=value.turn_id,
+        conversation_id=value.conversation_id,
+        sequence=value.sequence,
+        reasoning=value.reasoning,
+        message_id=value.message_id,
+        tool_calls=[tool_call(entry) for entry in value.invocations],
+        tool_results=[
+            tool_result(entry.result) for entry in value.invocations if entry.result is not None
+        ],
+        model=value.model,
+        stop_reason=enum(conversation_pb2.StopReason, "STOP_REASON", value.stop_reason),
+        usage=common_pb2.Usage(
+            input_tokens=value.usage.input_tokens or 0,
+            output_tokens=value.usage.output_tokens or 0,
+            model_calls=1,
+        ),
+        create_time=to_timestamp(value.created_ms),
+        complete_time=to_timestamp(value.completed_ms),
+    )
+    if with_raw:
+        encoded.raw.CopyFrom(dict_to_struct(value.raw))
+    return encoded
+
+
+def tool_call(entry: Invocation) -> conversation_pb2.ToolCall:
+    call = conversation_pb2.ToolCall(
+        id=entry.call.id,
+        tool_name=entry.call.name,
+        tool_id=entry.tool_id,
+        malformed_input=entry.call.malformed,
+        operation_id=entry.operation_id,
+    )
+    if entry.call.arguments is not None:
+        call.input.CopyFrom(dict_to_struct(entry.call.arguments))
+    return call
+
+
+def tool_result(value: ToolResult) -> conversation_pb2.ToolResult:
+    encoded = conversation_pb2.ToolResult(tool_call_id=value.tool_call_id, success=value.success)
+    if value.success:
+        encoded.result.CopyFrom(json_to_value(value.result))
+    elif value.code is not None:
+        encoded.error.code = enum(
+            conversation_pb2.ToolErrorCode, "TOOL_ERROR_CODE", value.code.value
+        )
+        encoded.error.message = value.message
+        encoded.error.retriable = value.retriable
+    return encoded
+
+
+# --- events -----------------------------------------------------------------------------------------
+
+
+def event(happened: Event) -> event_pb2.Event:
+    """One event of a conversation's record."""
+    emit = happened.emit
+    encoded = event_pb2.Event(
+        sequence=happened.sequence,
+        conversation_id=happened.actor_id,
+        turn_id=emit.turn_id,
+        create_time=to_timestamp(happened.at_ms),
+        name=emit.name,
+    )
+    getattr(encoded, emit.kind).CopyFrom(_PAYLOADS[emit.kind](emit.value))
+    return encoded
+
+
+def _room(value: Conversation) -> conversation_pb2.Conversation:
+    return conversation(value, 0)
+
+
+def _hook(value: HookOutcome) -> event_pb2.HookOutcome:
+    return event_pb2.HookOutcome(
+        run_id=value.run_id,
+        workflow=value.workflow,
+        attempts=value.attempts,
+        duration_ms=value.duration_ms,
+        error=None if value.fault is None else fault_to_proto(value.fault),
+    )
+
+
+def _dispatched(value: Operation) -> event_pb2.ToolDispatched:
+    call = conversation_pb2.ToolCall(
+        id=value.tool_call_id, tool_name=value.tool_name, operation_id=value.id
+    )
+    if isinstance(value.input, dict):
+        call.input.CopyFrom(dict_to_struct(value.input))
+    return event_pb2.ToolDispatched(tool_call=call, operation=operation(value))
+
+
+def _tool_outcome(entry: Invocation) -> event_pb2.ToolOutcome:
+    outcome = event_pb2.ToolOutcome(tool_call=tool_call(entry))
+    if entry.result is not None:
+        outcome.tool_result.CopyFrom(tool_result(entry.result))
+    return outcome
+
+
+def _limit_reached(value: Limit) -> event_pb2.LimitReached:
+    return event_pb2.LimitReached(limit=fault_to_proto(value.fault), enforced=value.enforced)
+
+
+def _move(value: Move) -> conversation_pb2.Move:
+    return move(value, with_raw=False)
+
+
+_PAYLOADS: dict[str, Callable[[Any], Any]] = {
+    "conversation_started": _room,
+    "participant_joined": participant,
+    "turn_started": turn,
+    "turn_completed": turn,
+    "turn_failed": turn,
+    "turn_cancelled": turn,
+    "message_appended": message,
+    "move_recorded": _move,
+    "limit_reached": _limit_reached,
+    "context_assembly_completed": _hook,
+    "context_assembly_failed": _hook,
+    "memory_extraction_completed": _hook,
+    "memory_extraction_failed": _hook,
+    "tool_dispatched": _dispatched,
+    "tool_completed": _tool_outcome,
+    "tool_failed": _tool_outcome,
+}
+

@@ -1,0 +1,101 @@
+"""What is said on a conversation's stream: Converse and Subscribe are the same words by the same numbers.
+
+An event goes to many readers and is encoded once: the bytes are kept on the event itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any, assert_never
+
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder_server.actors.attachment import Attachment, CaughtUp
+from wonder_server.actors.streams import Closed, Delta, Quiet, Reply
+from wonder_server.core.errors import Reason, error
+from wonder_server.ports.journal import Event
+from wonder_server.rpc import conversation_codec as codec
+from wonder_server.rpc.times import to_timestamp
+
+RECONNECT_AFTER_MS = 1000
+
+_ENDS = {
+    "draining": pb.END_REASON_DRAINING,
+    "detached": pb.END_REASON_DETACHED,
+    "deleted": pb.END_REASON_DELETED,
+}
+
+
+async def said(attachment: Attachment, attached: pb.Attached) -> AsyncIterator[bytes]:
+    """Everything that an attached client is sent, encoded, up to the last word. Raises SLOW_READER."""
+    yield pb.ConverseResponse(attached=attached).SerializeToString()
+    async for item in attachment.items():
+        match item:
+            case Event():
+                yield _event(item)
+            case Delta():
+                if item.restarted:
+                    yield _restarted(item)
+                if item.text:
+                    yield _delta(item)
+            case Reply():
+                yield item.wire
+            case CaughtUp():
+                yield _encode(caught_up=pb.CaughtUp(sequence=item.sequence))
+            case Quiet():
+                now = to_timestamp(int(time.time() * 1000))
+                yield _encode(heartbeat=pb.Heartbeat(head_sequence=attachment.sequence, time=now))
+            case Closed():
+                for word in _last_words(attachment, item.why):
+                    yield word
+            case _:
+                assert_never(item)
+
+
+def _event(event: Event) -> bytes:
+    if event.wire is None:
+        event.wire = _encode(event=codec.event(event))
+    return event.wire
+
+
+def _restarted(delta: Delta) -> bytes:
+    return _encode(
+        message_restarted=pb.MessageRestarted(
+            message_id=delta.message_id, turn_id=delta.turn_id, attempt=delta.attempt
+        )
+    )
+
+
+def _delta(delta: Delta) -> bytes:
+    if delta.wire is None:
+        delta.wire = _encode(
+            delta=pb.Delta(
+                message_id=delta.message_id,
+                turn_id=delta.turn_id,
+                offset=delta.offset,
+                text=delta.text,
+            )
+        )
+    return delta.wire
+
+
+def _last_words(attachment: Attachment, why: str) -> list[bytes]:
+    if why == "slow":
+        raise error(
+            Reason.SLOW_READER,
+            f"The client reads too slowly; attach again after {attachment.sequence}.",
+            last_sequence=str(attachment.sequence),
+        )
+    end = pb.End(reason=_ENDS[why], last_sequence=attachment.sequence)
+    words = [_encode(end=end)]
+    if why == "draining":
+        going = pb.Draining(
+            reason="The server is shutting down; turns in progress go on when it is back.",
+            reconnect_after_ms=RECONNECT_AFTER_MS,
+        )
+        words.insert(0, _encode(draining=going))
+    return words
+
+
+def _encode(**item: Any) -> bytes:
+    return pb.ConverseResponse(**item).SerializeToString()

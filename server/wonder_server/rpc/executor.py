@@ -1,0 +1,193 @@
+"""``wonder.v1.ExecutorService``: tasks on demand (document 5; features H1, H2, H3).
+
+::
+
+    request -> Call (task pinned, input checked, context resolved) -> Execution -> result
+
+An execution without a ``request_id`` belongs to its caller: when the caller goes away it is cancelled.
+With one it runs to its end, so that whoever asks again finds its result; `Recent` bounds how many are
+kept. Work, the stream of remote workers, is not there yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from wonder.v1 import executor_service_pb2 as pb
+from wonder.v1 import task_pb2
+from wonder_server.core.definitions.specs import PinnedTask
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.ids import is_id, random_id
+from wonder_server.core.task import plan
+from wonder_server.ports.clock import Clock
+from wonder_server.rpc.executions import Execution
+from wonder_server.rpc.fields import bounded, refuse_given, renamed, required
+from wonder_server.rpc.names import Names
+from wonder_server.rpc.once import Recent, once_of
+from wonder_server.rpc.payload import struct_to_dict
+from wonder_server.rpc.task_codec import kind_to_proto, result_to_proto, step_to_proto, within
+from wonder_server.services.actions import ACTIONS, ActionKind, ExecutionContext
+from wonder_server.services.catalog_writes import Once
+from wonder_server.services.executor import Executor, Progress
+from wonder_server.services.paging import PageRequest, page
+
+_IN_CONTEXT: Final = {
+    "": "context",
+    **{name: f"context.{name}" for name in ("project_id", "agent_id", "conversation_id")},
+}
+
+
+class Tasks(Protocol):
+    """Where tasks come from; ``services.library.Library`` is one."""
+
+    async def pin_task(self, ref: str) -> PinnedTask:
+        """The task that a reference leads to, with all that it needs. DEFINITION_NOT_FOUND."""
+        ...
+
+
+class Conversations(Protocol):
+    """Knows which conversations there are; ``actors.conversations.Conversations`` is one."""
+
+    async def get(self, conversation_id: str) -> object:
+        """CONVERSATION_NOT_FOUND unless there is such a conversation."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What is to be run: all that a request says, looked up and checked."""
+
+    task: PinnedTask
+    input: dict[str, Any]
+    context: ExecutionContext
+
+
+class ExecutorServicer:
+    """The methods of the service. `close` it before the loop ends."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        *,
+        tasks: Tasks,
+        names: Names,
+        conversations: Conversations,
+        clock: Clock,
+        kinds: Mapping[str, ActionKind] = ACTIONS,
+    ) -> None:
+        self._executor = executor
+        self._tasks = tasks
+        self._names = names
+        self._conversations = conversations
+        self._clock = clock
+        self._kinds = [kinds[name] for name in sorted(kinds)]
+        self._recent = Recent[Execution]()
+        self._running: set[Execution] = set()
+
+    async def execute_task(self, request: pb.ExecuteTaskRequest, _context: Any) -> pb.ExecuteTaskResponse:
+        if request.validate_only:
+            call = await self._call(request, once_of(request))
+            return pb.ExecuteTaskResponse(result=task_pb2.TaskResult(task=str(call.task.pin)))
+        execution = await self._execution(request)
+        try:
+            return pb.ExecuteTaskResponse(result=await execution.result())
+        finally:
+            execution.leave()
+
+    async def stream_task(
+        self, request: pb.StreamTaskRequest, _context: Any
+    ) -> AsyncIterator[pb.StreamTaskResponse]:
+        execution = await self._execution(request)
+        try:
+            async for step in execution.steps():
+                yield pb.StreamTaskResponse(step=step_to_proto(step))
+            yield pb.StreamTaskResponse(result=await execution.result())
+        finally:
+            execution.leave()
+
+    async def list_action_kinds(
+        self, request: pb.ListActionKindsRequest, _context: Any
+    ) -> pb.ListActionKindsResponse:
+        asked = PageRequest(size=request.page_size, token=request.page_token)
+        scope = ["action_kinds"]
+        after, limit = asked.cursor(scope, ""), asked.limit()
+        found = page(
+            [kind for kind in self._kinds if kind.name > after][: limit + 1],
+            limit,
+            scope,
+            lambda kind: kind.name,
+        )
+        return pb.ListActionKindsResponse(
+            action_kinds=[kind_to_proto(kind) for kind in found.items],
+            next_page_token=found.next_page_token,
+        )
+
+    async def close(self) -> None:
+        """Cancel what still runs, and wait until it has stopped."""
+        await asyncio.gather(*(execution.cancel() for execution in self._running))
+
+    async def _execution(self, request: pb.ExecuteTaskRequest | pb.StreamTaskRequest) -> Execution:
+        """A new execution, or that of the same request before."""
+        once = once_of(request)
+        if once is not None and (known := self._recent.find(once)) is not None:
+            return known
+        call = await self._call(request, once)
+        # Looking up took time: it may have come again.
+        if once is not None and (known := self._recent.find(once)) is not None:
+            return known
+        return self._begin(call, once)
+
+    def _begin(self, call: Call, once: Once | None) -> Execution:
+        async def run(on_progress: Progress) -> task_pb2.TaskResult:
+            began = self._clock.now_ms()
+            outcome = await self._executor.execute(call.task, call.input, call.context, on_progress)
+            return result_to_proto(call.task, outcome, max(self._clock.now_ms() - began, 0))
+
+        if once is not None:
+            self._recent.make_room()
+        execution = Execution(run, outlives_callers=once is not None)
+        if once is not None:
+            execution.keep(self._recent.keep(once, execution))
+        self._running.add(execution)
+        execution.when_over(self._running.discard)
+        return execution
+
+    async def _call(self, request: pb.ExecuteTaskRequest | pb.StreamTaskRequest, once: Once | None) -> Call:
+        with renamed({"": "task_id"}):
+            task = await self._tasks.pin_task(required(request.task_id, "task_id"))
+        task = within(task, request.timeout_ms)
+        input = struct_to_dict(request.input, "input")
+        begun = plan.begin(task, input)
+        if isinstance(begun, plan.Failed):
+            raise WonderError(begun.fault)
+        # A request that is sent again, even after a restart, has the effects of the first one.
+        key = f"exec_{once.fingerprint}" if once else random_id("exec", self._clock.now_ms())
+        method = request.DESCRIPTOR.name.removesuffix("Request")
+        return Call(task=task, input=input, context=await self._context(request.context, method, key))
+
+    async def _context(self, given: task_pb2.ExecutionContext, method: str, key: str) -> ExecutionContext:
+        refuse_given(method, {"context.branch": given.branch})
+        for prefix, value, field in (
+            ("turn", given.turn_id, "context.turn_id"),
+            ("run", given.run_id, "context.run_id"),
+        ):
+            if value and not is_id(prefix, value):
+                raise error(Reason.FIELD_INVALID, f"{field} is no id of a {prefix}.", field=field)
+        with renamed(_IN_CONTEXT):
+            project_id = await self._names.project_id(bounded(given.project_id, "project_id"))
+            agent_id = bounded(given.agent_id, "agent_id")
+            if agent_id:
+                agent_id = await self._names.agent_id(agent_id)
+            if given.conversation_id:
+                await self._conversations.get(bounded(given.conversation_id, "conversation_id"))
+        return ExecutionContext(
+            project_id=project_id,
+            agent_id=agent_id,
+            conversation_id=given.conversation_id,
+            turn_id=given.turn_id,
+            run_id=given.run_id,
+            key=key,
+        )
