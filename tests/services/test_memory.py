@@ -16,6 +16,7 @@ from wonder_server.adapters.sqlite.memories import SqliteMemories
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.memory import Change, Draft, Weights
 from wonder_server.services.memory import MemoryService
+from wonder_server.services.paging import PageRequest
 
 DAY = 24 * 3600 * 1000
 
@@ -115,7 +116,7 @@ async def test_a_search_keeps_to_its_types_and_limit(service: MemoryService) -> 
 async def test_the_same_key_writes_once_even_at_once(service: MemoryService) -> None:
     writes = (service.write("ada", fact("one", idempotency_key="op_1")) for _ in range(20))
     assert len({memory.id for memory in await asyncio.gather(*writes)}) == 1
-    assert len((await service.page("ada")).memories) == 1
+    assert len((await service.page("ada", PageRequest())).items) == 1
 
 
 async def test_extraction_from_many_conversations_loses_and_doubles_nothing(service: MemoryService) -> None:
@@ -125,7 +126,7 @@ async def test_extraction_from_many_conversations_loses_and_doubles_nothing(serv
             await service.write("ada", fact(f"fact {step} of {number}"))
 
     await asyncio.gather(*(conversation(number) for number in range(10)))
-    contents = [memory.content for memory in (await service.page("ada", page_size=1000)).memories]
+    contents = [memory.content for memory in (await service.page("ada", PageRequest(size=500))).items]
     assert len(contents) == len(set(contents)) == 110
 
 
@@ -134,8 +135,8 @@ async def test_pages_follow_each_other_to_the_end(service: MemoryService) -> Non
     seen: list[str] = []
     token = ""
     while True:
-        page = await service.page("ada", page_size=10, page_token=token)
-        seen += [memory.id for memory in page.memories]
+        page = await service.page("ada", PageRequest(size=10, token=token))
+        seen += [memory.id for memory in page.items]
         token = page.next_page_token
         if not token:
             break
@@ -145,12 +146,12 @@ async def test_pages_follow_each_other_to_the_end(service: MemoryService) -> Non
 
 async def test_a_page_token_is_good_for_its_own_list_only(service: MemoryService) -> None:
     await service.write_all("ada", [fact(f"n{i}") for i in range(5)])
-    token = (await service.page("ada", page_size=2)).next_page_token
+    token = (await service.page("ada", PageRequest(size=2))).next_page_token
     invalid = (Reason.PAGE_TOKEN_INVALID, "page_token")
-    assert await refusal(service.page("bob", page_token=token)) == invalid
-    assert await refusal(service.page("ada", types=["fact"], page_token=token)) == invalid
+    assert await refusal(service.page("bob", PageRequest(token=token))) == invalid
+    assert await refusal(service.page("ada", PageRequest(token=token), types=["fact"])) == invalid
     for wrong in ("x", "====", token[:-4], "🍵", "AAAA" * 1000):
-        assert await refusal(service.page("ada", page_token=wrong)) == invalid
+        assert await refusal(service.page("ada", PageRequest(token=wrong))) == invalid
 
 
 async def test_an_update_is_found_under_its_new_words_only(service: MemoryService) -> None:
@@ -227,7 +228,7 @@ async def test_what_may_not_be_stored_is_refused_by_field_and_leaves_no_trace(
 ) -> None:
     assert await refusal(service.write("ada", draft)) == (reason, field)
     assert await refusal(service.write_all("ada", [fact("fine"), draft])) == (reason, f"memories[1].{field}")
-    assert (await service.page("ada")).memories == ()
+    assert (await service.page("ada", PageRequest())).items == ()
 
 
 async def test_the_limits_themselves_are_allowed(service: MemoryService) -> None:
@@ -242,7 +243,7 @@ async def test_bad_questions_are_refused_by_field(service: MemoryService) -> Non
     assert await refusal(service.search("ada", "x", limit=-1)) == (invalid, "limit")
     assert await refusal(service.search("ada", "x", types=[""])) == (invalid, "types[0]")
     assert await refusal(service.search("", "x")) == (invalid, "agent_id")
-    assert await refusal(service.page("ada", page_size=-1)) == (invalid, "page_size")
+    assert await refusal(service.page("ada", PageRequest(size=-1))) == (invalid, "page_size")
     for weights in (
         Weights(relevance=-1),
         Weights(relevance=float("nan")),

@@ -14,7 +14,7 @@ _PREFIX = "ERROR_REASON_"
 def fault_to_proto(fault: Fault) -> errors_pb2.Fault:
     """The fault as the contract says it."""
     message = errors_pb2.Fault(
-        reason=errors_pb2.ErrorReason.Value(f"{_PREFIX}{fault.reason.value}"),
+        reason=f"{_PREFIX}{fault.reason.value}",
         message=_sendable(fault.message),
         field=_sendable(fault.field),
         metadata={_sendable(key): _sendable(value) for key, value in fault.metadata.items()},

@@ -25,6 +25,7 @@ from wonder_server.rpc.memory_codec import (
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import Kept, Recent, once_of
 from wonder_server.services.memory import MAX_BATCH, MemoryService
+from wonder_server.services.paging import PageRequest
 
 R = TypeVar("R")
 
@@ -128,10 +129,10 @@ class MemoryServicer:
         types = _types("ListMemories", request.filter)
         with renamed(_IN_FILTER):
             page = await self._memory.page(
-                agent_id, types=types, page_size=request.page_size, page_token=request.page_token
+                agent_id, PageRequest(size=request.page_size, token=request.page_token), types=types
             )
         return pb.ListMemoriesResponse(
-            memories=[memory_to_proto(memory) for memory in page.memories],
+            memories=[memory_to_proto(memory) for memory in page.items],
             next_page_token=page.next_page_token,
         )
 

@@ -7,17 +7,12 @@ act for that agent; whether it may, and whether the agent exists, is the caller'
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import dataclasses
-import hashlib
-import json
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from wonder_server.core.errors import Reason, error
-from wonder_server.core.ids import is_id, random_id
+from wonder_server.core.ids import random_id
 from wonder_server.core.memory import (
     Change,
     Draft,
@@ -36,26 +31,17 @@ from wonder_server.ports.clock import Clock
 from wonder_server.ports.embedder import Embedder
 from wonder_server.ports.memories import Entry, Memories
 from wonder_server.ports.vectors import Vectors, VectorSource
+from wonder_server.services.paging import Page, PageRequest, page
 
 T = TypeVar("T")
 
 MAX_BATCH: Final = 1000
 MAX_HITS: Final = 100
 DEFAULT_HITS: Final = 10
-MAX_PAGE: Final = 1000
-DEFAULT_PAGE: Final = 50
 MAX_TYPES: Final = 100
 _MIN_POOL: Final = 50
 _POOL_PER_HIT: Final = 4
 """Candidates taken from each of full text and vectors: significance may lift one from far down."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """Memories, newest first, and the token of the next page; empty on the last."""
-
-    memories: tuple[Memory, ...]
-    next_page_token: str
 
 
 class MemoryService:
@@ -101,23 +87,17 @@ class MemoryService:
             return memory
         raise error(Reason.MEMORY_NOT_FOUND, "The agent has no memory with this id.", field="id")
 
-    async def page(
-        self, agent_id: str, *, types: Sequence[str] = (), page_size: int = 0, page_token: str = ""
-    ) -> Page:
+    async def page(self, agent_id: str, request: PageRequest, *, types: Sequence[str] = ()) -> Page[Memory]:
         """One page of the agent's memories, newest first, of these types (none: all).
 
-        ``page_size`` 0 means 50; more than 1,000 means 1,000. A token works only with the agent and
-        types it was made for. Errors: FIELD_INVALID, PAGE_TOKEN_INVALID.
+        Errors: FIELD_INVALID, PAGE_TOKEN_INVALID.
         """
         check_name(agent_id, "agent_id")
         _check_types(types)
-        if page_size < 0:
-            raise error(Reason.FIELD_INVALID, "A page size is not negative.", field="page_size")
-        size = min(page_size or DEFAULT_PAGE, MAX_PAGE)
-        before_id = _read_token(page_token, agent_id, types) if page_token else ""
-        found = await self._memories.page(agent_id, types, before_id, size + 1)
-        token = _token(found[size - 1].id, agent_id, types) if len(found) > size else ""
-        return Page(memories=tuple(found[:size]), next_page_token=token)
+        scope = ["memories", agent_id, *sorted(types)]
+        before_id, limit = request.cursor(scope, ""), request.limit()
+        found = await self._memories.page(agent_id, types, before_id, limit + 1)
+        return page(found, limit, scope, lambda memory: memory.id)
 
     async def search(
         self,
@@ -251,28 +231,3 @@ def _check_types(types: Sequence[str]) -> None:
         raise error(Reason.FIELD_INVALID, f"Give at most {MAX_TYPES} types.", field="types")
     for position, name in enumerate(types):
         check_name(name, f"types[{position}]")
-
-
-def _token(last_id: str, agent_id: str, types: Sequence[str]) -> str:
-    text = f"{_scope(agent_id, types)}{last_id}"
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def _read_token(token: str, agent_id: str, types: Sequence[str]) -> str:
-    scope = _scope(agent_id, types)
-    try:
-        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
-    except (binascii.Error, ValueError):
-        text = ""
-    last_id = text.removeprefix(scope)
-    if not is_id("mem", last_id):
-        raise error(
-            Reason.PAGE_TOKEN_INVALID,
-            "Give the next_page_token of an earlier answer, with the agent and types it was for.",
-            field="page_token",
-        )
-    return last_id
-
-
-def _scope(agent_id: str, types: Sequence[str]) -> str:
-    return hashlib.blake2b(json.dumps([agent_id, sorted(types)]).encode(), digest_size=8).hexdigest()
