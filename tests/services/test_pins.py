@@ -1,0 +1,119 @@
+"""What turns and runs start with, and that it stays (feature A1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+
+from tests.services.library_kit import STANDARD, make, persona, reason, task, workflow
+from wonder_server.adapters.in_memory.catalog import MemoryCatalog
+from wonder_server.core.definitions.document import parse_draft
+from wonder_server.core.definitions.resources import Agent
+from wonder_server.core.definitions.specs import Persona
+from wonder_server.core.errors import Reason
+from wonder_server.services.library import Library
+
+
+@pytest.fixture
+def library() -> Library:
+    return make(MemoryCatalog())
+
+
+@pytest_asyncio.fixture
+async def standard(library: Library) -> Library:
+    await library.ensure_standard(STANDARD)
+    return library
+
+
+async def test_an_agent_is_pinned_with_all_that_a_turn_needs(standard: Library) -> None:
+    pin = await standard.pin_agent("assistant")
+    assert pin == await standard.pin_agent(pin.agent_id)
+    assert [tool.spec.name for tool in pin.tools] == ["remember", "recall"]
+    assert [str(tool.task.pin) for tool in pin.tools if tool.task] == [
+        "wonder/std/write_memory@1",
+        "wonder/std/search_memory@1",
+    ]
+    assert (pin.profile.spec.provider, str(pin.profile.pin)) == ("offline", "wonder/std/default@1")
+    assert (str(pin.assembly.pin), pin.assembly.spec.initial_node_id) == (
+        "wonder/std/assemble_context@1",
+        "gather",
+    )
+    assert pin.extraction is not None and set(pin.assembly.tasks) == {
+        "gather_context",
+        "write_openai_chat",
+        "write_anthropic_messages",
+        "refuse_format",
+    }
+
+
+async def test_a_known_pin_is_the_same_object_until_something_changes(standard: Library) -> None:
+    pin = await standard.pin_agent("assistant")
+    assert await standard.pin_agent("assistant") is pin
+    await standard.agents.create(Agent(id="", name="bot", project_ids=(), persona_id="wonder/std/assistant"))
+    assert await standard.pin_agent("assistant") is pin
+    await standard.agents.update("assistant", lambda a: replace(a, name="helper"))
+    assert await reason(standard.pin_agent("assistant")) is Reason.AGENT_NOT_FOUND
+    assert (await standard.pin_agent("helper")).name == "helper"
+
+
+async def test_what_is_pinned_stays_and_the_next_pin_has_the_new_revision(standard: Library) -> None:
+    await standard.definitions.apply("team", [task("t"), workflow("w", "t")])
+    old = await standard.pin_workflow("team/w")
+    await standard.definitions.put("team", task("t", description="New."))
+    new = await standard.pin_workflow("w", library="team")
+    assert (old.tasks["t"].pin.revision, new.tasks["t"].pin.revision) == (1, 2)
+    assert (await standard.pin_workflow("team/w@1")).pin.revision == 1
+
+
+async def test_a_reference_with_a_revision_stays_with_it(library: Library) -> None:
+    await library.definitions.apply("team", [task("t")])
+    await library.definitions.apply("team", [workflow("w", "t@1"), task("t", description="New.")])
+    assert (await library.pin_workflow("team/w")).tasks["t@1"].pin.revision == 1
+    assert (await library.pin_task("team/t")).pin.revision == 2
+
+
+async def test_a_step_that_names_an_action_has_it_inline_when_pinned(library: Library) -> None:
+    action = parse_draft({"name": "note", "action": {"kind": "context", "config": {"x": 1}}})
+    named = parse_draft({"name": "t", "task": {"steps": [{"id": "s", "action_id": "note"}]}})
+    await library.definitions.apply("team", [named, action])
+    (step,) = (await library.pin_task("team/t")).spec.steps
+    assert step.action_id == "" and step.action is not None and step.action.config == {"x": 1}
+
+
+async def test_a_persona_may_choose_its_hooks_or_none(standard: Library) -> None:
+    await standard.definitions.apply(
+        "team",
+        [
+            persona(
+                memory_extraction_workflow_id="none", context_assembly_workflow_id="w", model_profile_id="m"
+            ),
+            workflow("w", "t"),
+            task("t"),
+            parse_draft({"name": "m", "model_profile": {"provider": "openai", "model": "gpt"}}),
+        ],
+    )
+    await standard.agents.create(Agent(id="", name="bot", project_ids=(), persona_id="team/helper"))
+    pin = await standard.pin_agent("bot")
+    assert pin.extraction is None
+    assert (str(pin.assembly.pin), pin.profile.spec.model) == ("team/w@1", "gpt")
+
+
+async def test_a_tool_that_calls_an_agent_is_pinned_to_its_id(standard: Library) -> None:
+    tool = parse_draft(
+        {"name": "ask", "description": "Ask.", "tool": {"target_type": "agent", "target_id": "expert"}}
+    )
+    await standard.definitions.apply("team", [tool, persona(tool_ids=["ask"])])
+    await standard.agents.create(Agent(id="", name="bot", project_ids=(), persona_id="team/helper"))
+    assert await reason(standard.pin_agent("bot")) is Reason.AGENT_NOT_FOUND
+    expert = await standard.agents.create(
+        Agent(id="", name="expert", project_ids=(), persona=Persona(system_prompt="Hm."))
+    )
+    assert (await standard.pin_agent("bot")).tools[0].agent_id == expert.id
+
+
+@pytest.mark.parametrize("text", ["", "nowhere/x", "wonder/std/recall", "not a reference", "wonder/std/x@9"])
+async def test_a_pin_of_nothing_is_refused(standard: Library, text: str) -> None:
+    assert await reason(standard.pin_workflow(text)) is Reason.DEFINITION_NOT_FOUND
+    assert await reason(standard.pin_agent(text)) is Reason.AGENT_NOT_FOUND
