@@ -21,7 +21,8 @@ from wonder_server.ports.journal import Event
 class Delta:
     """A piece of a message's text at ``offset`` (in code points).
 
-    ``attempt`` above 0: the message begins again, forget what came before. ``wire`` is room for the rpc layer to keep the encoded piece.
+    ``attempt`` above 0: the message begins again, forget what came before. ``wire`` is room for the rpc layer
+    to keep the encoded piece.
     """
 
     turn_id: str

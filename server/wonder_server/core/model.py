@@ -40,6 +40,6 @@ class ModelResult:
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
     raw: dict[str, Any] = field(default_factory=dict)
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     stop_reason: str = "end"
     model: str = ""

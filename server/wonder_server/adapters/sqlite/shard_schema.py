@@ -1,7 +1,8 @@
 """The schema of a shard: ``shards/NN.db``.
 
 Every table of rows has the same columns, so that one statement writes them all: who it belongs to, what it
-hangs on (``parent``), what else it is called (``alias``), where it stands (``ordinal``, ``created_ms``), and the value itself as JSON.
+hangs on (``parent``), what else it is called (``alias``), where it stands (``ordinal``, ``created_ms``),
+and the value itself as JSON.
 """
 
 from __future__ import annotations

@@ -30,15 +30,7 @@ class SqliteShards:
     @classmethod
     async def open(cls, folder: Path, count: int, row_types: Mapping[str, type]) -> SqliteShards:
         """Open the shards in ``folder``, or make ``count`` of them. Errors: STORAGE_UNAVAILABLE."""
-        folder.mkdir(parents=True, exist_ok=True)
-        existing = sorted(folder.glob("[0-9][0-9].db"))
-        number = len(existing) or count
-        paths = [folder / f"{index:02}.db" for index in range(number)]
-        if existing and existing != paths:
-            raise error(
-                Reason.STORAGE_UNAVAILABLE,
-                f"The shards in {folder} are not complete; restore the missing files.",
-            )
+        paths = await asyncio.to_thread(_paths, folder, count)
         opened = await asyncio.gather(*(SqliteShard.open(path) for path in paths))
         return cls(list(opened), row_types)
 
@@ -102,3 +94,15 @@ class SqliteShards:
             *found, key=lambda event: (event.at_ms, event.actor_id, event.sequence), reverse=True
         )
         return [event for event, _ in zip(merged, range(query.limit), strict=False)]
+
+
+def _paths(folder: Path, count: int) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    existing = sorted(folder.glob("[0-9][0-9].db"))
+    paths = [folder / f"{index:02}.db" for index in range(len(existing) or count)]
+    if existing and existing != paths:
+        raise error(
+            Reason.STORAGE_UNAVAILABLE,
+            f"The shards in {folder} are not complete; restore the missing files.",
+        )
+    return paths

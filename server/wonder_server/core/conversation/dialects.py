@@ -33,9 +33,7 @@ def result_text(result: ToolResult) -> str:
     """A tool's result as the text that the model reads."""
     if result.success:
         return result.result if isinstance(result.result, str) else _json(result.result)
-    return _json(
-        {"error": {"code": result.code, "message": result.message, "retriable": result.retriable}}
-    )
+    return _json({"error": {"code": result.code, "message": result.message, "retriable": result.retriable}})
 
 
 def _json(value: Any) -> str:
@@ -58,9 +56,7 @@ def _openai_wrap_up(request: Request, note: str) -> Request:
     return wrapped
 
 
-def _anthropic_resume(
-    request: Request, raw: dict[str, Any], results: Sequence[ToolResult]
-) -> Request:
+def _anthropic_resume(request: Request, raw: dict[str, Any], results: Sequence[ToolResult]) -> Request:
     blocks = [
         {
             "type": "tool_result",
@@ -95,3 +91,8 @@ DIALECTS: dict[str, Dialect] = {
     "openai_chat": Dialect(_openai_resume, _openai_wrap_up),
     "anthropic_messages": Dialect(_anthropic_resume, _anthropic_wrap_up),
 }
+
+
+def dialect_of(request_format: str) -> Dialect:
+    """The dialect of a format; one that is not listed is taken for OpenAI's, which most providers speak."""
+    return DIALECTS.get(request_format, DIALECTS["openai_chat"])

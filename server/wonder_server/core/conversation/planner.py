@@ -79,9 +79,7 @@ CONVERSATION = Planner(
     must_commit=lambda state, decided: True,
     pending=lambda state: list(state.operations),
     answer=answer,
-    succeeded=lambda operation_id, output: inputs.Succeeded(
-        operation_id=operation_id, output=output
-    ),
+    succeeded=lambda operation_id, output: inputs.Succeeded(operation_id=operation_id, output=output),
     failed=lambda operation_id, fault: inputs.Failed(operation_id=operation_id, fault=fault),
     woken=lambda operation_id: inputs.Woken(operation_id=operation_id),
     restarted=lambda operation_id: inputs.Restarted(operation_id=operation_id),

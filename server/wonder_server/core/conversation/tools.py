@@ -55,9 +55,7 @@ def prepare(agent: PinnedAgent, call: ToolCall, turn: Turn, ids: Minter, now: in
     arguments = call.arguments
     if tool.spec.input_mapping:
         try:
-            arguments = expressions.evaluate_mapping(
-                tool.spec.input_mapping, {"input": call.arguments}
-            )
+            arguments = expressions.evaluate_mapping(tool.spec.input_mapping, {"input": call.arguments})
         except expressions.ExpressionError as problem:
             message = f"The tool's input mapping failed: {problem}"
             return _refused(call, ToolErrorCode.INVALID_INPUT, message, tool_id)
@@ -80,9 +78,7 @@ def prepare(agent: PinnedAgent, call: ToolCall, turn: Turn, ids: Minter, now: in
         repeatable=tool.task is None or is_repeatable(tool.task),
         created_ms=now,
     )
-    return Prepared(
-        Invocation(call=call, tool_id=tool_id, operation_id=operation.id), operation=operation
-    )
+    return Prepared(Invocation(call=call, tool_id=tool_id, operation_id=operation.id), operation=operation)
 
 
 def failure(tool_call_id: str, fault: Fault) -> ToolResult:
@@ -110,10 +106,6 @@ def _target(tool: PinnedTool) -> OperationKind | None:
     return OperationKind.WORKFLOW if tool.workflow is not None else None
 
 
-def _refused(
-    call: ToolCall, code: ToolErrorCode, message: str, tool_id: str = ""
-) -> Prepared:
-    result = ToolResult(
-        tool_call_id=call.id, success=False, code=code, message=message, retriable=False
-    )
+def _refused(call: ToolCall, code: ToolErrorCode, message: str, tool_id: str = "") -> Prepared:
+    result = ToolResult(tool_call_id=call.id, success=False, code=code, message=message, retriable=False)
     return Prepared(Invocation(call=call, tool_id=tool_id), refusal=result)

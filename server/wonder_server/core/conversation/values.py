@@ -167,7 +167,7 @@ class Move:
     raw: dict[str, Any] = field(default_factory=dict)
     model: str = ""
     stop_reason: str = "end"
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     created_ms: int = 0
     completed_ms: int = 0
 

@@ -1,0 +1,104 @@
+"""Small pieces that every part of the conversation planner uses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wonder_server.core.conversation.decisions import Decision, FailTurn, ReleaseWork
+from wonder_server.core.conversation.values import (
+    Conversation,
+    HookOutcome,
+    Message,
+    Operation,
+    OperationKind,
+    OperationStatus,
+    Role,
+    Turn,
+    TurnStatus,
+)
+from wonder_server.core.definitions.specs import PinnedWorkflow
+from wonder_server.core.errors import Fault
+
+HOOK_ATTEMPTS, HOOK_BACKOFF_MS, HOOK_TIMEOUT_MS = 3, 100, 30_000
+"""Platform defaults for context assembly and memory extraction (document 1)."""
+
+Decisions = tuple[Decision, ...]
+
+
+def hook(operation_id: str, turn: Turn, kind: OperationKind, run_id: str, now: int) -> Operation:
+    return Operation(
+        id=operation_id,
+        turn_id=turn.id,
+        kind=kind,
+        run_id=run_id,
+        max_attempts=HOOK_ATTEMPTS,
+        backoff_ms=HOOK_BACKOFF_MS,
+        timeout_ms=HOOK_TIMEOUT_MS,
+        wake_ms=now + HOOK_TIMEOUT_MS,
+        created_ms=now,
+    )
+
+
+def again(operation: Operation, now: int) -> Operation:
+    return replace(
+        operation,
+        status=OperationStatus.DISPATCHED,
+        dispatches=operation.dispatches + 1,
+        wake_ms=now + operation.timeout_ms,
+    )
+
+
+def is_run(operation: Operation) -> bool:
+    return operation.kind in (
+        OperationKind.ASSEMBLY,
+        OperationKind.EXTRACTION,
+        OperationKind.WORKFLOW,
+    )
+
+
+def linked(turn: Turn, operation: Operation) -> Turn:
+    """``turn``, linked to the run that a hook's last attempt was."""
+    if operation.kind is OperationKind.ASSEMBLY:
+        return replace(turn, context_assembly_run_id=operation.run_id)
+    if operation.kind in (OperationKind.EXTRACTION, OperationKind.MEMORY):
+        return replace(turn, memory_extraction_run_id=operation.run_id)
+    return turn
+
+
+def outcome_of(
+    operation: Operation, workflow: PinnedWorkflow | None, now: int, fault: Fault | None = None
+) -> HookOutcome:
+    return HookOutcome(
+        run_id=operation.run_id,
+        workflow=str(workflow.pin) if workflow is not None else "",
+        attempts=operation.attempt,
+        duration_ms=now - operation.created_ms,
+        fault=fault,
+    )
+
+
+def agent_message(
+    conversation: Conversation,
+    turn: Turn,
+    message_id: str,
+    text: str,
+    now: int,
+    *,
+    partial: bool = False,
+) -> Message:
+    return Message(
+        id=message_id,
+        conversation_id=turn.conversation_id,
+        turn_id=turn.id,
+        ordinal=conversation.message_count + 1,
+        role=Role.AGENT,
+        author=turn.agent_id,
+        content=text,
+        partial=partial,
+        created_ms=now,
+    )
+
+
+def fail_turn(turn: Turn, fault: Fault, now: int) -> Decisions:
+    failed = replace(turn, status=TurnStatus.FAILED, fault=fault, completed_ms=now)
+    return (FailTurn(turn=failed), ReleaseWork(turn_id=turn.id))
