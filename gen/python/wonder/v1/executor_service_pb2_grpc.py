@@ -68,7 +68,8 @@ class ExecutorServiceServicer:
     def ExecuteTask(self, request, context):
         """Runs a task and waits for its end. A task that fails is no error of the call: its `error` is in the result.
         DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND,
-        PERMISSION_DENIED, LIMIT_EXCEEDED, SERVER_DRAINING. If the caller goes away the task is cancelled.
+        PERMISSION_DENIED, LIMIT_EXCEEDED, SERVER_DRAINING. If the caller goes away the task is cancelled, unless it has a
+        `request_id`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

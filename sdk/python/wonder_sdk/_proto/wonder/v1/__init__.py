@@ -4803,8 +4803,9 @@ class ExecuteTaskRequest(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent while the server runs: asked again, the same execution's result is awaited and answered.
-    After a restart only idempotent actions are safe to ask for again.
+    Makes the call idempotent while the server runs: asked again, the same execution's result is awaited and answered,
+    and the task goes on if the caller goes away meanwhile. Results of the latest 1,000 requests are kept, fewer if they
+    take more than 64 MiB. After a restart only idempotent actions are safe to ask for again.
     """
 
     validate_only: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
