@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
 from wonder_server.core.definitions.document import Draft

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+
 from wonder_server.core.definitions.check import check_spec
 from wonder_server.core.definitions.graph import find_cycle
 from wonder_server.core.definitions.parse import kind_of, parse_spec

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from wonder_server.core.definitions.document import Draft, draft_to_json, parse_draft
 from wonder_server.core.definitions.parse import parse_spec, to_json
 from wonder_server.core.definitions.specs import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from wonder_server.core.definitions.diff import diff
 from wonder_server.core.definitions.document import parse_draft
 from wonder_server.core.definitions.references import (

@@ -428,6 +428,13 @@ async def test_the_standard_is_there_after_the_first_start_and_the_second_change
     assert before[0] is not None and before[0].definition_count > 8
 
 
+async def test_names_lead_to_ids_and_no_project_is_the_default_one(standard: Library) -> None:
+    agent, project = await standard.agents.agent("assistant"), await standard.projects.project("default")
+    assert await standard.agent_id("assistant") == await standard.agent_id(agent.id) == agent.id
+    assert await standard.project_id("") == await standard.project_id("default") == project.id
+    assert await reason(standard.agent_id("nobody")) is Reason.AGENT_NOT_FOUND
+
+
 async def test_the_standard_cannot_be_deleted(standard: Library) -> None:
     in_use = Reason.RESOURCE_IN_USE
     assert await reason(standard.definitions.delete_library("wonder/std", force=True)) is in_use

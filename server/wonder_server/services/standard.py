@@ -17,13 +17,17 @@ from wonder_server.services.agents import Agents
 from wonder_server.services.definitions import Definitions
 from wonder_server.services.projects import Projects
 
+STANDARD_DESCRIPTION = "What every agent can stand on: an assistant, its tools and its two hooks."
 STANDARD_AGENT = "assistant"
+LIBRARY_FILE = "library.yaml"
 STANDARD_PERSONA = f"{STANDARD_LIBRARY}/assistant"
 
 
 async def ensure_standard(folder: Path, definitions: Definitions, agents: Agents, projects: Projects) -> None:
     """Apply the definitions in ``folder`` to the standard library, and make the project ``default`` and
     the agent ``assistant`` if there are none. What is there and says the same is left alone."""
+    with _unless_there():
+        await definitions.create_library(STANDARD_LIBRARY, STANDARD_DESCRIPTION)
     await definitions.apply(STANDARD_LIBRARY, read_folder(folder))
     project = Project(id="", name=DEFAULT_PROJECT, description="Where everything goes that names no other.")
     agent = Agent(id="", name=STANDARD_AGENT, project_ids=(), persona_id=STANDARD_PERSONA)
@@ -43,7 +47,8 @@ def _unless_there() -> Iterator[None]:
 
 
 def read_folder(folder: Path) -> list[Draft]:
-    """The definitions in the ``*.yaml`` files of a folder and those inside it, by file name.
+    """The definitions in the ``*.yaml`` files of a folder and those inside it, by file name; all but
+    ``library.yaml``, which names the library for whoever applies the folder by hand.
 
     DEFINITION_INVALID with the file's name before the place of each fault.
     """
@@ -51,6 +56,8 @@ def read_folder(folder: Path) -> list[Draft]:
     faults: list[Fault] = []
     for path in sorted(folder.rglob("*.yaml")):
         name = path.relative_to(folder).as_posix()
+        if path.name == LIBRARY_FILE:
+            continue
         for document in _documents(path, name):
             try:
                 drafts.append(parse_draft(document))

@@ -1,0 +1,94 @@
+"""Messages as documents and back: the JSON form that definition files have.
+
+snake_case names, enum values as short lower-case words (``TARGET_TYPE_TASK`` is ``task``), ``Struct`` as
+plain JSON, and only what is set. Driven by descriptors, so a new field of the contract needs no line here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.struct_pb2 import Struct
+
+from wonder_server.rpc.payload import dict_to_struct, struct_to_dict
+
+
+def to_document(message: Message, path: str = "") -> dict[str, Any]:
+    """The document of a message. ``path`` is its place in the request, for errors of payloads."""
+    return {
+        field.name: _plain(field, value, f"{path}.{field.name}" if path else field.name)
+        for field, value in message.ListFields()
+    }
+
+
+def fill(message: Message, document: Mapping[str, Any]) -> None:
+    """Set the fields of ``message`` that the document names; they must exist and fit."""
+    descriptor: Any = message.DESCRIPTOR
+    for name, value in document.items():
+        field: FieldDescriptor = descriptor.fields_by_name[name]
+        if _is_map(field):
+            getattr(message, name).update(value)
+        elif field.is_repeated:
+            _fill_list(getattr(message, name), field, value)
+        elif field.message_type is None:
+            setattr(message, name, number_of(field.enum_type, value) if field.enum_type else value)
+        else:
+            _fill_message(getattr(message, name), value)
+
+
+def word_of(enum: EnumDescriptor, number: int) -> str:
+    """The short word of an enum value; empty for "unspecified" and for a number that is not known."""
+    value = enum.values_by_number.get(number)
+    return value.name.removeprefix(_prefix(enum)).lower() if value is not None and number else ""
+
+
+def number_of(enum: EnumDescriptor, word: str) -> int:
+    """The enum value that a short word names."""
+    return int(enum.values_by_name[_prefix(enum) + word.upper()].number)
+
+
+def _plain(field: FieldDescriptor, value: Any, path: str) -> Any:
+    if _is_map(field):
+        return dict(value)
+    if field.is_repeated:
+        return [_plain_one(field, item, f"{path}[{index}]") for index, item in enumerate(value)]
+    return _plain_one(field, value, path)
+
+
+def _plain_one(field: FieldDescriptor, value: Any, path: str) -> Any:
+    if isinstance(value, Struct):
+        return struct_to_dict(value, path)
+    if isinstance(value, Message):
+        return to_document(value, path)
+    return word_of(field.enum_type, value) if field.enum_type else value
+
+
+def _fill_list(target: Any, field: FieldDescriptor, items: Any) -> None:
+    for item in items:
+        if field.message_type is None:
+            target.append(number_of(field.enum_type, item) if field.enum_type else item)
+        else:
+            _fill_message(target.add(), item)
+
+
+def _fill_message(message: Message, document: Mapping[str, Any]) -> None:
+    if isinstance(message, Struct):
+        message.CopyFrom(dict_to_struct(document))
+    else:
+        message.SetInParent()
+        fill(message, document)
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+@cache
+def _prefix(enum: EnumDescriptor) -> str:
+    """``TARGET_TYPE_`` for ``TargetType``: what buf asks every value's name to begin with."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", enum.name).upper() + "_"

@@ -1,0 +1,236 @@
+"""``wonder.v1.LibraryService``: libraries, definitions, agents and projects (features A1 to A7).
+
+The methods for artifacts are not there yet. A ``request_id`` is remembered in the catalog, with the
+change that it made, so a request that is sent again after a restart gets its first answer too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder.v1 import library_service_pb2 as pb
+from wonder_server.rpc import library_codec as codec
+from wonder_server.rpc.auth import caller
+from wonder_server.rpc.fields import required
+from wonder_server.rpc.once import once_of
+from wonder_server.services.catalog_writes import Once
+from wonder_server.services.definitions import MAX_APPLY
+from wonder_server.services.library import Library
+from wonder_server.services.paging import PageRequest
+
+
+class LibraryServicer:
+    """The methods of the service."""
+
+    def __init__(self, library: Library) -> None:
+        self._definitions = library.definitions
+        self._agents = library.agents
+        self._projects = library.projects
+
+    # --- libraries ----------------------------------------------------------------------------------
+
+    async def create_library(
+        self, request: pb.CreateLibraryRequest, _context: Any
+    ) -> pb.CreateLibraryResponse:
+        library = await self._definitions.create_library(
+            required(request.library.name, "library.name"),
+            request.library.description,
+            once=_once(request),
+            validate_only=request.validate_only,
+        )
+        return pb.CreateLibraryResponse(library=codec.library_to_proto(library))
+
+    async def get_library(self, request: pb.GetLibraryRequest, _context: Any) -> pb.GetLibraryResponse:
+        library = await self._definitions.library(required(request.library_id, "library_id"))
+        return pb.GetLibraryResponse(library=codec.library_to_proto(library))
+
+    async def list_libraries(
+        self, request: pb.ListLibrariesRequest, _context: Any
+    ) -> pb.ListLibrariesResponse:
+        page = await self._definitions.libraries(_page(request))
+        return pb.ListLibrariesResponse(
+            libraries=map(codec.library_to_proto, page.items), next_page_token=page.next_page_token
+        )
+
+    async def delete_library(
+        self, request: pb.DeleteLibraryRequest, _context: Any
+    ) -> pb.DeleteLibraryResponse:
+        await self._definitions.delete_library(
+            required(request.library_id, "library_id"),
+            force=request.force,
+            etag=request.etag,
+            once=_once(request),
+        )
+        return pb.DeleteLibraryResponse()
+
+    # --- definitions --------------------------------------------------------------------------------
+
+    async def put_definition(
+        self, request: pb.PutDefinitionRequest, _context: Any
+    ) -> pb.PutDefinitionResponse:
+        library = required(request.library_id, "library_id")
+        saved = await self._definitions.put(
+            library,
+            codec.draft_from_proto(request.definition, "definition"),
+            etag=request.etag,
+            once=_once(request),
+            validate_only=request.validate_only,
+        )
+        return pb.PutDefinitionResponse(
+            definition=codec.definition_to_proto(saved.definition), change=codec.change_to_proto(saved.change)
+        )
+
+    async def get_definition(
+        self, request: pb.GetDefinitionRequest, _context: Any
+    ) -> pb.GetDefinitionResponse:
+        definition = await self._definitions.definition(required(request.definition_id, "definition_id"))
+        return pb.GetDefinitionResponse(definition=codec.definition_to_proto(definition))
+
+    async def list_definitions(
+        self, request: pb.ListDefinitionsRequest, _context: Any
+    ) -> pb.ListDefinitionsResponse:
+        page = await self._definitions.definitions(
+            _page(request),
+            library=request.library_id,
+            kinds=codec.kinds_from_proto(request.kinds),
+            labels=dict(request.labels),
+        )
+        return pb.ListDefinitionsResponse(
+            definitions=map(codec.definition_to_proto, page.items), next_page_token=page.next_page_token
+        )
+
+    async def list_revisions(
+        self, request: pb.ListRevisionsRequest, _context: Any
+    ) -> pb.ListRevisionsResponse:
+        page = await self._definitions.revisions(
+            required(request.definition_id, "definition_id"), _page(request)
+        )
+        return pb.ListRevisionsResponse(
+            definitions=map(codec.definition_to_proto, page.items), next_page_token=page.next_page_token
+        )
+
+    async def delete_definition(
+        self, request: pb.DeleteDefinitionRequest, _context: Any
+    ) -> pb.DeleteDefinitionResponse:
+        await self._definitions.delete(
+            required(request.definition_id, "definition_id"), etag=request.etag, once=_once(request)
+        )
+        return pb.DeleteDefinitionResponse()
+
+    async def apply_definitions(
+        self, request: pb.ApplyDefinitionsRequest, _context: Any
+    ) -> pb.ApplyDefinitionsResponse:
+        library = required(request.library, "library")
+        # One more than is taken is enough to be refused.
+        drafts = codec.drafts_from_proto(request.definitions[: MAX_APPLY + 1], "definitions")
+        applied = await self._definitions.apply(
+            library,
+            drafts,
+            prune=request.prune,
+            once=_once(request),
+            validate_only=request.validate_only,
+        )
+        return pb.ApplyDefinitionsResponse(
+            changes=map(codec.change_to_proto, applied.changes),
+            library=codec.library_to_proto(applied.library),
+        )
+
+    async def export_definitions(
+        self, request: pb.ExportDefinitionsRequest, _context: Any
+    ) -> pb.ExportDefinitionsResponse:
+        page = await self._definitions.definitions(
+            _page(request), library=required(request.library_id, "library_id")
+        )
+        return pb.ExportDefinitionsResponse(
+            definitions=[codec.draft_to_proto(definition.draft) for definition in page.items],
+            next_page_token=page.next_page_token,
+        )
+
+    # --- agents -------------------------------------------------------------------------------------
+
+    async def create_agent(self, request: pb.CreateAgentRequest, _context: Any) -> pb.CreateAgentResponse:
+        required(request.agent.name, "agent.name")
+        agent = await self._agents.create(
+            codec.agent_from_proto(request.agent), once=_once(request), validate_only=request.validate_only
+        )
+        return pb.CreateAgentResponse(agent=codec.agent_to_proto(agent))
+
+    async def get_agent(self, request: pb.GetAgentRequest, _context: Any) -> pb.GetAgentResponse:
+        agent = await self._agents.agent(required(request.agent_id, "agent_id"))
+        return pb.GetAgentResponse(agent=codec.agent_to_proto(agent))
+
+    async def list_agents(self, request: pb.ListAgentsRequest, _context: Any) -> pb.ListAgentsResponse:
+        page = await self._agents.agents(_page(request), project=request.project_id)
+        return pb.ListAgentsResponse(
+            agents=map(codec.agent_to_proto, page.items), next_page_token=page.next_page_token
+        )
+
+    async def update_agent(self, request: pb.UpdateAgentRequest, _context: Any) -> pb.UpdateAgentResponse:
+        agent = await self._agents.update(
+            required(request.agent.id, "agent.id"),
+            codec.agent_edit(request.agent, request.update_mask),
+            etag=request.agent.etag,
+            once=_once(request),
+            validate_only=request.validate_only,
+        )
+        return pb.UpdateAgentResponse(agent=codec.agent_to_proto(agent))
+
+    async def delete_agent(self, request: pb.DeleteAgentRequest, _context: Any) -> pb.DeleteAgentResponse:
+        await self._agents.delete(
+            required(request.agent_id, "agent_id"), etag=request.etag, once=_once(request)
+        )
+        return pb.DeleteAgentResponse()
+
+    # --- projects -----------------------------------------------------------------------------------
+
+    async def create_project(
+        self, request: pb.CreateProjectRequest, _context: Any
+    ) -> pb.CreateProjectResponse:
+        required(request.project.name, "project.name")
+        project = await self._projects.create(
+            codec.project_from_proto(request.project),
+            once=_once(request),
+            validate_only=request.validate_only,
+        )
+        return pb.CreateProjectResponse(project=codec.project_to_proto(project))
+
+    async def get_project(self, request: pb.GetProjectRequest, _context: Any) -> pb.GetProjectResponse:
+        project = await self._projects.project(required(request.project_id, "project_id"))
+        return pb.GetProjectResponse(project=codec.project_to_proto(project))
+
+    async def list_projects(self, request: pb.ListProjectsRequest, _context: Any) -> pb.ListProjectsResponse:
+        page = await self._projects.projects(_page(request))
+        return pb.ListProjectsResponse(
+            projects=map(codec.project_to_proto, page.items), next_page_token=page.next_page_token
+        )
+
+    async def update_project(
+        self, request: pb.UpdateProjectRequest, _context: Any
+    ) -> pb.UpdateProjectResponse:
+        project = await self._projects.update(
+            required(request.project.id, "project.id"),
+            codec.project_edit(request.project, request.update_mask),
+            etag=request.project.etag,
+            once=_once(request),
+            validate_only=request.validate_only,
+        )
+        return pb.UpdateProjectResponse(project=codec.project_to_proto(project))
+
+    async def delete_project(
+        self, request: pb.DeleteProjectRequest, _context: Any
+    ) -> pb.DeleteProjectResponse:
+        await self._projects.delete(
+            required(request.project_id, "project_id"), etag=request.etag, once=_once(request)
+        )
+        return pb.DeleteProjectResponse()
+
+
+def _page(request: Any) -> PageRequest:
+    return PageRequest(size=request.page_size, token=request.page_token)
+
+
+def _once(request: Any) -> Once | None:
+    """The request's mark, each caller's by themselves. With ``validate_only`` nothing is kept, so
+    nothing is remembered either."""
+    once = once_of(request)
+    return once and Once(f"{caller.get()}/{once.request_id}", once.fingerprint)
