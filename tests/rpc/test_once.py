@@ -1,0 +1,84 @@
+"""Requests that come again, and the bounds of what is remembered of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from wonder.v1 import executor_service_pb2 as pb
+from wonder_server.core.errors import Reason, WonderError
+from wonder_server.rpc.auth import caller
+from wonder_server.rpc.once import Recent, once_of
+from wonder_server.services.catalog_writes import Once
+
+
+def asking(request_id: str = "r-1", **fields: str) -> Once:
+    once = once_of(pb.ExecuteTaskRequest(request_id=request_id, **fields))
+    assert once is not None
+    return once
+
+
+def reason(problem: pytest.ExceptionInfo[WonderError]) -> Reason:
+    return problem.value.fault.reason
+
+
+def test_a_request_without_an_id_has_no_mark() -> None:
+    assert once_of(pb.ExecuteTaskRequest(task_id="greet")) is None
+
+
+def test_equal_requests_have_equal_marks_whatever_the_order_of_their_payload() -> None:
+    one, two = (pb.ExecuteTaskRequest(request_id="r") for _ in range(2))
+    names = [f"field {number}" for number in range(50)]
+    for request, order in ((one, names), (two, reversed(names))):
+        for name in order:
+            request.input.fields[name].number_value = 1
+    assert once_of(one) == once_of(two)
+
+
+def test_method_content_and_caller_tell_requests_apart() -> None:
+    marks = {asking(), asking(task_id="greet"), once_of(pb.StreamTaskRequest(request_id="r-1"))}
+    token = caller.set("ada")
+    marks.add(asking())
+    caller.reset(token)
+    assert len(marks) == 4
+
+
+def test_two_callers_may_use_the_same_id() -> None:
+    recent = Recent[str]()
+    recent.keep(asking(), "anonymous")
+    token = caller.set("ada")
+    assert recent.find(asking(task_id="other")) is None
+    caller.reset(token)
+    assert recent.find(asking()) == "anonymous"
+
+
+def test_an_id_that_comes_with_another_request_is_refused() -> None:
+    recent = Recent[str]()
+    recent.keep(asking(), "first").settle()
+    with pytest.raises(WonderError) as problem:
+        recent.find(asking(task_id="other"))
+    assert reason(problem) is Reason.REQUEST_ID_REUSED
+
+
+def test_the_oldest_that_is_over_makes_room() -> None:
+    recent = Recent[str](limit=2)
+    recent.keep(asking("at work"), "at work")
+    recent.keep(asking("over"), "over").settle()
+    recent.keep(asking("new"), "new")
+    assert recent.find(asking("over")) is None
+    assert recent.find(asking("at work")) == "at work"
+    with pytest.raises(WonderError) as problem:
+        recent.keep(asking("one more"), "one more")
+    assert reason(problem) is Reason.LIMIT_EXCEEDED
+
+
+def test_large_results_are_forgotten_first_come_first_gone() -> None:
+    recent = Recent[str](max_bytes=100)
+    for name in ("a", "b", "c"):
+        recent.keep(asking(name), name).settle(size=60)
+    assert [recent.find(asking(name)) for name in ("a", "b", "c")] == [None, None, "c"]
+
+
+def test_what_failed_is_forgotten() -> None:
+    recent = Recent[str]()
+    recent.keep(asking(), "failed").forget()
+    assert recent.find(asking(task_id="other")) is None
