@@ -46,6 +46,7 @@ def test_a_bare_name_means_the_library_of_the_definition_that_refers() -> None:
 def test_a_library_has_one_or_two_segments() -> None:
     assert is_library_name("team") and is_library_name("wonder/std")
     assert not is_library_name("a/b/c") and not is_library_name("") and not is_library_name("a/")
+    assert is_library_name(f"{'a' * 49}/{'b' * 50}") and not is_library_name(f"{'a' * 50}/{'b' * 50}")
 
 
 def test_a_diff_shows_the_lines_that_changed() -> None:

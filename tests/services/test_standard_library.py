@@ -264,7 +264,10 @@ def test_what_the_agent_has_remembered_itself_is_not_kept_again(assistant: Pinne
     call = {"id": "c", "name": "remember", "input": {"fact": "The dog is Rex."}}
     given = turn("Remember that my dog is called Rex.")
     given["transcript"][0]["tool_calls"] = [call]
+    given["transcript"][0]["tool_results"] = [{"tool_call_id": "c", "success": True}]
     assert facts(assistant, given) == []
+    given["transcript"][0]["tool_results"] = [{"tool_call_id": "c", "success": False}]
+    assert facts(assistant, given) == ["Remember that my dog is called Rex."]
 
 
 def test_with_a_model_its_facts_are_kept_whatever_it_wraps_them_in(assistant: PinnedAgent) -> None:

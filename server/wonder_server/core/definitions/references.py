@@ -25,7 +25,8 @@ _LIBRARY = re.compile(rf"{_SEGMENT}(/{_SEGMENT})?\Z")
 _REVISION = re.compile(r"[1-9][0-9]{0,8}\Z")
 
 NAME_RULE = "1 to 100 of a-z, 0-9, '_', '-' and '.', starting with a letter"
-LIBRARY_RULE = f"one or two segments joined by '/', each {NAME_RULE}"
+LIBRARY_RULE = f"at most 100 characters: one or two segments joined by '/', each {NAME_RULE}"
+MAX_LIBRARY_NAME = 100
 
 NO_EXTRACTION = "none"
 """A persona's extraction workflow: remember nothing, rather than the default."""
@@ -76,7 +77,7 @@ def is_definition_name(text: str) -> bool:
 
 def is_library_name(text: str) -> bool:
     """Whether ``text`` may name a library: ``team`` or ``wonder/std``."""
-    return _LIBRARY.match(text) is not None
+    return len(text) <= MAX_LIBRARY_NAME and _LIBRARY.match(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
