@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from wonder_server.actors.attachment import Attachment, attach
-from wonder_server.actors.loop import Loop, Outcome
+from wonder_server.actors.loop import Loop
 from wonder_server.actors.requests import Creations, request
 from wonder_server.actors.streams import Streams
 from wonder_server.core import ids
+from wonder_server.core.conversation.decisions import AppendMessage, StartTurn
 from wonder_server.core.conversation.inputs import CancelTurn, Create, Send
 from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     Caller,
     Conversation,
@@ -65,11 +67,14 @@ class Saying:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """A message that was taken: ``sequence`` is that of its event."""
+    """A message that was taken. ``sequence`` is that of the first event it led to; ``turn`` and ``message``
+    are as they were taken, None if it was taken before."""
 
     turn_id: str
     message_id: str
     sequence: int
+    turn: Turn | None
+    message: Message | None
 
 
 class Conversations:
@@ -179,7 +184,7 @@ class Conversations:
         MESSAGE_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
         """
         _check_content(saying.content)
-        conversation = await self.get(conversation_id)
+        conversation = self._at_hand(conversation_id) or await self.get(conversation_id)
         replied = await self._replied_to(conversation_id, saying.reply_to_message_id)
         agent = await self._agents.pin_agent(_addressee(conversation, saying, replied))
         now = self._clock.now_ms()
@@ -200,10 +205,13 @@ class Conversations:
             user=saying.user_id,
         )
         outcome = await self._loop.ask(conversation_id, event, asked)
+        decided = outcome.decisions
         return Said(
             turn_id=outcome.answer["turn_id"],
             message_id=outcome.answer["message_id"],
-            sequence=await self._sequence(conversation_id, outcome),
+            sequence=int(outcome.answer["first_sequence"]),
+            turn=next((d.turn for d in decided if isinstance(d, StartTurn)), None),
+            message=next((d.message for d in decided if isinstance(d, AppendMessage)), None),
         )
 
     async def cancel(self, conversation_id: str, turn_id: str, request_id: str) -> tuple[Turn, int]:
@@ -228,7 +236,8 @@ class Conversations:
                 f"The turn is already {turn.status.value}; nothing to cancel.",
                 field="turn_id",
             ) from None
-        return await self.turn(turn_id, conversation_id), outcome.event_head
+        sequence = int(outcome.answer["last_sequence"])
+        return await self.turn(turn_id, conversation_id), sequence
 
     async def turn(self, turn_id: str, conversation_id: str = "") -> Turn:
         """Errors: TURN_NOT_FOUND."""
@@ -317,14 +326,10 @@ class Conversations:
     async def _replied_to(self, conversation_id: str, message_id: str) -> Message | None:
         return await self.message(message_id, conversation_id) if message_id else None
 
-    async def _sequence(self, conversation_id: str, outcome: Outcome) -> int:
-        """The sequence of the event that says that the message was appended."""
-        turn_id, message_id = outcome.answer["turn_id"], outcome.answer["message_id"]
-        query = EventQuery(actor=conversation_id, names=("message.appended",), turn_id=turn_id)
-        for event in await self.records.events(CONVERSATION, query):
-            if event.emit.message_id == message_id:
-                return event.sequence
-        return outcome.event_head
+    def _at_hand(self, conversation_id: str) -> Conversation | None:
+        """The conversation without a look into the store, if it is in memory."""
+        state = self._loop.peek(conversation_id) if ids.is_id("conv", conversation_id) else None
+        return state.conversation if isinstance(state, ConversationState) else None
 
 
 def not_found(conversation_id: str) -> WonderError:
@@ -371,9 +376,7 @@ def _addressee(conversation: Conversation, saying: Saying, replied: Message | No
             field="agent_id",
         )
     if not agents:
-        raise error(
-            Reason.NO_AGENT, "No agent takes part in this conversation; name one when you create it."
-        )
+        raise error(Reason.NO_AGENT, "No agent takes part in this conversation; name one when you create it.")
     for name in _ADDRESSED.findall(saying.content):
         for agent in agents:
             if agent.name == name:

@@ -47,9 +47,7 @@ class TaskOutcome(Protocol):
 class Tasks(Protocol):
     """What runs tasks: the executor."""
 
-    async def execute(
-        self, task: PinnedTask, input: Mapping[str, Any], context: Scope, /
-    ) -> TaskOutcome: ...
+    async def execute(self, task: PinnedTask, input: Mapping[str, Any], context: Scope, /) -> TaskOutcome: ...
 
 
 class MemoryOperations(Protocol):
@@ -61,9 +59,7 @@ class MemoryOperations(Protocol):
 class Handlers:
     """Carries out commands. Give it the loop with `attach` before the first command."""
 
-    def __init__(
-        self, *, tasks: Tasks, model: Model, memory: MemoryOperations, streams: Streams
-    ) -> None:
+    def __init__(self, *, tasks: Tasks, model: Model, memory: MemoryOperations, streams: Streams) -> None:
         self._tasks = tasks
         self._model = model
         self._memory = memory
@@ -117,18 +113,14 @@ class Handlers:
         assert self._loop is not None, "attach comes first"
         return self._loop
 
-    def _begin(
-        self, operation_id: str, actor_id: str, work: Awaitable[Callable[[], None]]
-    ) -> None:
+    def _begin(self, operation_id: str, actor_id: str, work: Awaitable[Callable[[], None]]) -> None:
         before = self._running.pop(operation_id, None)
         if before is not None:
             before.cancel()
         task = asyncio.get_running_loop().create_task(self._carry_out(operation_id, actor_id, work))
         self._running[operation_id] = task
 
-    async def _carry_out(
-        self, operation_id: str, actor_id: str, work: Awaitable[Callable[[], None]]
-    ) -> None:
+    async def _carry_out(self, operation_id: str, actor_id: str, work: Awaitable[Callable[[], None]]) -> None:
         """Do the work, then report it; a cancelled operation reports nothing."""
         try:
             report = await work
@@ -137,9 +129,7 @@ class Handlers:
             report = lambda: self._actors.failed(actor_id, operation_id, fault)  # noqa: E731
         except Exception:
             log.exception("handler_failed", actor=actor_id, operation=operation_id)
-            unexpected = Fault(
-                reason=Reason.INTERNAL, message="Something went wrong inside the server."
-            )
+            unexpected = Fault(reason=Reason.INTERNAL, message="Something went wrong inside the server.")
             report = lambda: self._actors.failed(actor_id, operation_id, unexpected)  # noqa: E731
         finally:
             if self._running.get(operation_id) is asyncio.current_task():

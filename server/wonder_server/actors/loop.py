@@ -31,12 +31,15 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.planner import Planner
 from wonder_server.core.records import Delete, Emit, Put
 from wonder_server.ports.clock import Clock
-from wonder_server.ports.journal import Commit, Entry, Event, Journal, Request
+from wonder_server.ports.journal import Answered, Commit, Entry, Event, Journal, Request
 
 log = structlog.get_logger("wonder.loop")
 
 ROUND = 64
 """Inputs that one commit takes at most."""
+
+REQUESTS_AT_HAND = 256
+"""Requests that an actor in memory remembers the answers to; older ones are looked up."""
 
 RELOAD_AFTER_S = 1.0
 """How long an actor with work in its outbox waits after a failed commit before it is loaded again."""
@@ -46,14 +49,12 @@ RELOAD_AFTER_S = 1.0
 class Outcome:
     """What a caller of `Loop.ask` is told, once it is on disk.
 
-    ``decisions`` are empty and ``repeated`` holds the first answer if the request was carried out before.
-    ``event_head`` is the sequence of the actor's last event after this input.
+    ``decisions`` are empty if the request was carried out before; ``answer`` is what it was told then, and
+    is told now: ids by name, and ``first_sequence`` and ``last_sequence`` of the events it led to.
     """
 
     decisions: tuple[Any, ...]
-    event_head: int
     answer: dict[str, str]
-    repeated: bool = False
 
 
 @dataclass(slots=True)
@@ -75,6 +76,10 @@ class _Actor:
     running: bool = False
     kept: list[Commit] = field(default_factory=list)
     """Writes of a volatile run, waiting for its answer to carry them."""
+    answered: OrderedDict[tuple[str, str], Answered] = field(default_factory=OrderedDict)
+    """Requests carried out lately, by scope and id."""
+    knows_all_answered: bool = False
+    """Whether ``answered`` holds every request there ever was, so that the store need not be asked."""
 
 
 @dataclass(slots=True)
@@ -149,9 +154,10 @@ class Loop:
     def planner_of(self, actor_id: str) -> Planner:
         return self._planners[actor_id.partition("_")[0]]
 
-    def is_live(self, actor_id: str) -> bool:
-        """Whether the actor is in memory now."""
-        return actor_id in self._actors
+    def peek(self, actor_id: str) -> Any | None:
+        """The actor's working set if it is in memory; for a look, it may be ahead of what is on disk."""
+        actor = self._actors.get(actor_id)
+        return None if actor is None else actor.state
 
     @property
     def live(self) -> int:
@@ -196,6 +202,7 @@ class Loop:
         loaded = await self._journal_of(actor.id).load(actor.id, actor.planner)
         if loaded is None:
             actor.state = actor.planner.new_state()
+            actor.knows_all_answered = True
             return
         actor.state = actor.planner.restore(loaded.rows)
         actor.entry_head, actor.event_head = loaded.entry_head, loaded.event_head
@@ -223,18 +230,25 @@ class Loop:
         request = envelope.request
         if request is None or envelope.reply is None:
             return False
-        for known, answer in gathered.commit.requests:
-            if known.id == request.id and known.scope == request.scope:
-                return _answer_again(envelope, gathered, request, known.fingerprint, answer, actor)
-        before = await self._journal_of(actor.id).answered(request.scope, request.id)
+        before = actor.answered.get((request.scope, request.id))
+        if before is None and not actor.knows_all_answered:
+            before = await self._journal_of(actor.id).answered(request.scope, request.id)
         if before is None:
             return False
-        return _answer_again(envelope, gathered, request, before.fingerprint, before.answer, actor)
+        if envelope.reply.done():
+            return True
+        if before.fingerprint != request.fingerprint:
+            message = "This request_id was used before for a different request; use a fresh one."
+            refusal = error(Reason.REQUEST_ID_REUSED, message, field="request_id")
+            envelope.reply.set_exception(refusal)
+        else:
+            gathered.replies.append((envelope, Outcome((), before.answer)))
+        return True
 
     def _step(self, actor: _Actor, envelope: _Envelope, gathered: _Round) -> None:
         planner, state, commit = actor.planner, actor.state, gathered.commit
         gathered.carried.extend(envelope.carried)
-        now = self._clock.now_ms()
+        now, before = self._clock.now_ms(), actor.event_head
         decisions = planner.plan(state, envelope.input, now)
         fault = planner.refusal(decisions)
         if fault is not None:
@@ -251,15 +265,18 @@ class Loop:
             actor.entry_head += 1
             commit.entries.append(Entry(actor.entry_head, now, envelope.input, decisions))
             gathered.must_commit |= planner.must_commit(state, decisions)
-        answer = planner.answer(decisions)
+        answer = {
+            **planner.answer(decisions),
+            "first_sequence": str(before + 1),
+            "last_sequence": str(actor.event_head),
+        }
         if envelope.request is not None:
             commit.requests.append((envelope.request, answer))
+            _remember(actor, envelope.request, answer)
         if envelope.reply is not None:
-            gathered.replies.append((envelope, Outcome(decisions, actor.event_head, answer)))
+            gathered.replies.append((envelope, Outcome(decisions, answer)))
 
-    def _note(
-        self, actor: _Actor, change: Put | Delete | Emit, gathered: _Round, now: int
-    ) -> None:
+    def _note(self, actor: _Actor, change: Put | Delete | Emit, gathered: _Round, now: int) -> None:
         if isinstance(change, Emit):
             actor.event_head += 1
             gathered.commit.events.append(Event(actor.event_head, now, actor.id, change))
@@ -380,20 +397,8 @@ class Loop:
                     )
 
 
-def _answer_again(
-    envelope: _Envelope,
-    gathered: _Round,
-    request: Request,
-    fingerprint: str,
-    answer: dict[str, str],
-    actor: _Actor,
-) -> bool:
-    reply = envelope.reply
-    if reply is None or reply.done():
-        return True
-    if fingerprint != request.fingerprint:
-        message = "This request_id was used before for a different request; use a fresh one."
-        reply.set_exception(error(Reason.REQUEST_ID_REUSED, message, field="request_id"))
-    else:
-        gathered.replies.append((envelope, Outcome((), actor.event_head, answer, repeated=True)))
-    return True
+def _remember(actor: _Actor, request: Request, answer: dict[str, str]) -> None:
+    actor.answered[request.scope, request.id] = Answered(request.fingerprint, answer)
+    if len(actor.answered) > REQUESTS_AT_HAND:
+        actor.answered.popitem(last=False)
+        actor.knows_all_answered = False

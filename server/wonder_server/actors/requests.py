@@ -48,9 +48,7 @@ class Creations:
 class _Counted:
     """A lock that is forgotten when the last one leaves."""
 
-    def __init__(
-        self, locks: dict[tuple[str, str], _Counted], key: tuple[str, str]
-    ) -> None:
+    def __init__(self, locks: dict[tuple[str, str], _Counted], key: tuple[str, str]) -> None:
         self._locks = locks
         self._key = key
         self._lock = asyncio.Lock()

@@ -65,17 +65,13 @@ class Runs:
         self._clock = clock
         self._creations = Creations()
 
-    async def start(
-        self, reference: str, run_input: dict[str, Any], scope: Scope, request_id: str
-    ) -> Run:
+    async def start(self, reference: str, run_input: dict[str, Any], scope: Scope, request_id: str) -> Run:
         """Start a run; on disk when this returns.
 
         Errors: DEFINITION_NOT_FOUND, INPUT_INVALID, REQUEST_ID_REUSED.
         """
         workflow = await self._workflows.pin_workflow(reference)
-        asked = request(
-            "runs", request_id, workflow=reference, input=run_input, context=repr(scope)
-        )
+        asked = request("runs", request_id, workflow=reference, input=run_input, context=repr(scope))
         now = self._clock.now_ms()
         if asked is None:
             shard = spread(str(now) + reference, self._shards.count)
@@ -167,9 +163,7 @@ class Runs:
         return attachment
 
     async def _all(self, table: str, run_id: str) -> list[Any]:
-        query = Query(
-            table=table, actor=run_id, by_ordinal=True, newest_first=False, limit=1000
-        )
+        query = Query(table=table, actor=run_id, by_ordinal=True, newest_first=False, limit=1000)
         return await self._records.find(query)
 
 

@@ -13,7 +13,8 @@ from wonder_server.actors.attachment import Attachment
 from wonder_server.actors.conversations import Conversations, Saying
 from wonder_server.actors.streams import Reply
 from wonder_server.core.conversation.values import Conversation
-from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.logs import logger
 from wonder_server.ports.records import EventQuery, Query
 from wonder_server.rpc import conversation_codec as codec
 from wonder_server.rpc.conversation_stream import said
@@ -22,6 +23,8 @@ from wonder_server.rpc.names import Names
 from wonder_server.rpc.payload import struct_to_dict
 from wonder_server.rpc.times import from_timestamp
 from wonder_server.services.paging import PageRequest, page
+
+_log = logger("rpc")
 
 MAX_MOVES_PAGE = 100
 
@@ -53,9 +56,7 @@ class ConversationServicer:
         created, existed = await self._conversations.create(
             draft, request.request_id, return_existing=request.return_existing
         )
-        return pb.CreateConversationResponse(
-            conversation=await self._encode(created), existed=existed
-        )
+        return pb.CreateConversationResponse(conversation=await self._encode(created), existed=existed)
 
     async def get_conversation(
         self, request: pb.GetConversationRequest, _context: Any
@@ -119,21 +120,16 @@ class ConversationServicer:
 
     # --- turns ----------------------------------------------------------------------------------
 
-    async def send_message(
-        self, request: pb.SendMessageRequest, _context: Any
-    ) -> pb.SendMessageResponse:
-        said_ = await self._conversations.send(request.conversation_id, _saying(request.send))
-        turn, message = await asyncio.gather(
-            self._conversations.turn(said_.turn_id, request.conversation_id),
-            self._conversations.message(said_.message_id, request.conversation_id),
-        )
+    async def send_message(self, request: pb.SendMessageRequest, _context: Any) -> pb.SendMessageResponse:
+        conversation_id = request.conversation_id
+        taken = await self._conversations.send(conversation_id, _saying(request.send))
+        turn = taken.turn or await self._conversations.turn(taken.turn_id, conversation_id)
+        message = taken.message or await self._conversations.message(taken.message_id, conversation_id)
         return pb.SendMessageResponse(
-            turn=codec.turn(turn), message=codec.message(message), sequence=said_.sequence
+            turn=codec.turn(turn), message=codec.message(message), sequence=taken.sequence
         )
 
-    async def cancel_turn(
-        self, request: pb.CancelTurnRequest, _context: Any
-    ) -> pb.CancelTurnResponse:
+    async def cancel_turn(self, request: pb.CancelTurnRequest, _context: Any) -> pb.CancelTurnResponse:
         turn, _ = await self._conversations.cancel(
             request.conversation_id, request.turn_id, request.request_id
         )
@@ -153,9 +149,7 @@ class ConversationServicer:
         return pb.GetTurnResponse(turn=codec.turn(turn, operations))
 
     async def list_turns(self, request: pb.ListTurnsRequest, _context: Any) -> pb.ListTurnsResponse:
-        statuses = codec.words(
-            conversation_pb2.TurnStatus, "TURN_STATUS", request.statuses, "statuses"
-        )
+        statuses = codec.words(conversation_pb2.TurnStatus, "TURN_STATUS", request.statuses, "statuses")
         agent_id = await self._names.agent_id(request.agent_id) if request.agent_id else ""
         query = Query(
             table="turns",
@@ -165,12 +159,8 @@ class ConversationServicer:
         items, token = await self._page(request, query, MAX_MOVES_PAGE * 5)
         return pb.ListTurnsResponse(turns=[codec.turn(item) for item in items], next_page_token=token)
 
-    async def list_messages(
-        self, request: pb.ListMessagesRequest, _context: Any
-    ) -> pb.ListMessagesResponse:
-        query = Query(
-            table="messages", parent=request.turn_id, newest_first=not request.oldest_first
-        )
+    async def list_messages(self, request: pb.ListMessagesRequest, _context: Any) -> pb.ListMessagesResponse:
+        query = Query(table="messages", parent=request.turn_id, newest_first=not request.oldest_first)
         items, token = await self._page(request, query, MAX_MOVES_PAGE * 5)
         return pb.ListMessagesResponse(
             messages=[codec.message(item) for item in items], next_page_token=token
@@ -181,9 +171,7 @@ class ConversationServicer:
         items, token = await self._page(request, query, MAX_MOVES_PAGE)
         return pb.ListMovesResponse(moves=[codec.move(item) for item in items], next_page_token=token)
 
-    async def list_events(
-        self, request: pb.ListEventsRequest, _context: Any
-    ) -> pb.ListEventsResponse:
+    async def list_events(self, request: pb.ListEventsRequest, _context: Any) -> pb.ListEventsResponse:
         if request.after_sequence and not request.conversation_id:
             raise error(
                 Reason.FIELD_INVALID,
@@ -204,9 +192,7 @@ class ConversationServicer:
         scope = ["events", repr(query)]
         cursor = wanted.cursor(scope, [])
         limit = wanted.limit()
-        found = await self._conversations.events(
-            _paged(query, tuple(cursor) if cursor else None, limit + 1)
-        )
+        found = await self._conversations.events(_paged(query, tuple(cursor) if cursor else None, limit + 1))
         shown = page(found, limit, scope, lambda e: [e.at_ms, e.actor_id, e.sequence])
         return pb.ListEventsResponse(
             events=[codec.event(item) for item in shown.items],
@@ -248,9 +234,7 @@ class ConversationServicer:
     ) -> AsyncIterator[bytes]:
         first = await anext(aiter(requests), None)
         if first is None or first.WhichOneof("intent") != "attach":
-            raise error(
-                Reason.NOT_ATTACHED, "The first message of a stream is `attach`.", field="attach"
-            )
+            raise error(Reason.NOT_ATTACHED, "The first message of a stream is `attach`.", field="attach")
         attachment, attached = await self._attach(first.attach)
         reader = asyncio.create_task(self._listen(requests, attachment, first.attach.conversation_id))
         try:
@@ -262,9 +246,7 @@ class ConversationServicer:
 
     async def _attach(self, attach: pb.Attach) -> tuple[Attachment, pb.Attached]:
         if attach.after_sequence < 0:
-            raise error(
-                Reason.FIELD_INVALID, "A sequence is not negative.", field="attach.after_sequence"
-            )
+            raise error(Reason.FIELD_INVALID, "A sequence is not negative.", field="attach.after_sequence")
         attachment = await self._conversations.attach(
             attach.conversation_id, attach.after_sequence, tail_only=attach.tail_only
         )
@@ -308,6 +290,13 @@ class ConversationServicer:
             except WonderError as problem:
                 refused = pb.Refused(request_id=request_id, error=fault_to_proto(problem.fault))
                 attachment.subscription.push(_reply(refused=refused))
+            except Exception:
+                # The reader hears of it by a refusal; a dead reader would leave it waiting.
+                _log.exception("converse failed", conversation=conversation_id)
+                fault = Fault(reason=Reason.INTERNAL, message="Something went wrong inside the server.")
+                refused = pb.Refused(request_id=request_id, error=fault_to_proto(fault))
+                attachment.subscription.push(_reply(refused=refused))
+                return
 
     async def _obey(
         self,
@@ -332,9 +321,7 @@ class ConversationServicer:
             )
             attachment.subscription.push(_reply(sent=sent))
             return
-        turn, sequence = await self._conversations.cancel(
-            conversation_id, request.cancel.turn_id, request_id
-        )
+        turn, sequence = await self._conversations.cancel(conversation_id, request.cancel.turn_id, request_id)
         cancelled = pb.Cancelled(request_id=request_id, turn_id=turn.id, sequence=sequence)
         attachment.subscription.push(_reply(cancelled=cancelled))
 
@@ -372,4 +359,3 @@ def _after(wanted: PageRequest, scope: list[Any]) -> tuple[int, str] | None:
 
 def _paged(query: EventQuery, after: tuple[int, str, int] | None, limit: int) -> EventQuery:
     return dataclasses.replace(query, after=after, limit=limit)
-

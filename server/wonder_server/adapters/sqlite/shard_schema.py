@@ -44,6 +44,7 @@ CREATE INDEX conversations_by_time ON conversations (created_ms, id);
 CREATE INDEX conversations_by_reference ON conversations (alias) WHERE alias <> '';
 CREATE INDEX turns_by_id ON turns (id);
 CREATE INDEX turns_by_order ON turns (actor, ordinal);
+CREATE INDEX turns_by_status ON turns (actor, status);
 CREATE INDEX turns_by_time ON turns (created_ms, id);
 CREATE INDEX messages_by_id ON messages (id);
 CREATE INDEX messages_by_order ON messages (actor, ordinal);

@@ -83,10 +83,10 @@ class ConversationState:
                 self.works[decision.turn.id] = decision.work
                 self.messages.setdefault(decision.turn.id, [])
                 self.moves[decision.turn.id] = []
-                self._count(turns=1)
+                self._count(decision.turn.created_ms, turns=1)
             case AppendMessage():
                 self.messages.setdefault(decision.message.turn_id, []).append(decision.message)
-                self._count(messages=1)
+                self._count(decision.message.created_ms, messages=1)
             case DispatchWorkflow() | DispatchTask() | WriteMemory() | Redispatch() | RetryOperation():
                 self.operations[decision.operation.id] = decision.operation
             case DispatchModel():
@@ -98,7 +98,7 @@ class ConversationState:
             case RecordMove():
                 self._put_turn(decision.turn)
                 self.moves[decision.turn.id].append(decision.move)
-                self._count(usage=decision.move.usage)
+                self._count(decision.move.created_ms, usage=decision.move.usage)
                 self._close(decision.operation_id)
             case ResumeFromTool():
                 self._put_turn(decision.turn)
@@ -128,11 +128,12 @@ class ConversationState:
     def _put_turn(self, turn: Turn) -> None:
         self.turns[turn.id] = turn
 
-    def _count(self, *, turns: int = 0, messages: int = 0, usage: Usage | None = None) -> None:
+    def _count(self, at_ms: int, *, turns: int = 0, messages: int = 0, usage: Usage | None = None) -> None:
         conversation = self.conversation
         assert conversation is not None, "a conversation is created before anything else"
         self.conversation = replace(
             conversation,
+            updated_ms=max(conversation.updated_ms, at_ms),
             turn_count=conversation.turn_count + turns,
             message_count=conversation.message_count + messages,
             input_tokens=conversation.input_tokens + ((usage and usage.input_tokens) or 0),
