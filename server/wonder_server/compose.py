@@ -64,9 +64,7 @@ class Wonder:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._clock = SystemClock()
-        self._streams = Streams(
-            settings.max_stream_backlog_events, settings.max_stream_backlog_bytes
-        )
+        self._streams = Streams(settings.max_stream_backlog_events, settings.max_stream_backlog_bytes)
         provider_environment = settings.provider_environment()
         self._profile = default_profile(provider_environment)
         self._model = RoutedModel(
@@ -78,6 +76,7 @@ class Wonder:
             ),
         )
         self._servicers: dict[str, object] = {}
+        self._executions: ExecutorServicer | None = None
         self._stores: list[SqliteShards | SqliteCatalog | SqliteMemories] = []
         self._vectors: FaissVectors | None = None
         self._handlers: Handlers | None = None
@@ -150,6 +149,8 @@ class Wonder:
             await self._handlers.stop()
         if self._loop is not None:
             await self._loop.stop()
+        if self._executions is not None:
+            await self._executions.close()
         await self._model.close()
         if self._vectors is not None:
             await self._vectors.close()
@@ -198,17 +199,14 @@ class Wonder:
             workflows=library,
             clock=self._clock,
         )
+        self._executions = ExecutorServicer(
+            executor, tasks=library, names=library, conversations=conversations, clock=self._clock
+        )
         self._servicers.update(
             {
                 "wonder.v1.ConversationService": ConversationServicer(conversations, library),
                 "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library),
-                "wonder.v1.ExecutorService": ExecutorServicer(
-                    executor,
-                    tasks=library,
-                    names=library,
-                    conversations=conversations,
-                    clock=self._clock,
-                ),
+                "wonder.v1.ExecutorService": self._executions,
                 "wonder.v1.LibraryService": LibraryServicer(library),
                 "wonder.v1.MemoryService": MemoryServicer(memory, library),
             }

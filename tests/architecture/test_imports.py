@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "rpc": {"actors", "services", "ports", "core", "settings", "logs", "wonder"},
     "compose": {"rpc", "adapters", "actors", "services", "ports", "core", "std", "settings", "logs"},
     "lifecycle": {"rpc", "settings", "logs", "data_folder"},
-    "serve": {"compose", "lifecycle", "rpc", "settings", "logs", "data_folder"},
+    "serve": {"compose", "lifecycle", "rpc", "core", "settings", "logs", "data_folder"},
 }
 # Beyond the standard library, the pure room has the expression, schema and regular expression libraries.
 CORE_MAY_USE = {"cel", "jsonschema", "referencing", "re2", "wonder_server"}

@@ -64,7 +64,7 @@ def test_abort_fails_the_task_whatever_its_retries() -> None:
     aborting = task(step(), retry=Retry(max_attempts=3))
     decision = plan.record(aborting, TaskState(input={}), BROKEN)
     assert isinstance(decision, plan.Failed)
-    assert decision.fault == replace(BROKEN, metadata={"task": "demo/greet@3", "step": "one"})
+    assert decision.fault == replace(BROKEN, metadata={"task": "demo/greet@3", "step_id": "one"})
 
 
 def test_retry_starts_the_task_over_with_a_fresh_context_until_its_attempts_are_used_up() -> None:
@@ -112,7 +112,7 @@ def test_a_failing_expression_fails_its_step_and_names_the_place(
     assert isinstance(decision, plan.Failed | plan.RetryTask | plan.Proceed)
     assert decision.fault is not None
     assert (decision.fault.reason, decision.fault.field) == (Reason.EXPRESSION_FAILED, field)
-    assert decision.fault.metadata == {"task": "demo/greet@3", "step": "one"}
+    assert decision.fault.metadata == {"task": "demo/greet@3", "step_id": "one"}
     assert decision.fault.message.startswith("step 'one', ")
 
 

@@ -144,7 +144,7 @@ async def test_a_business_fault_is_not_retried_by_the_executor() -> None:
     outcome = await executor(kind(action)).execute(task(step(action={"max_attempts": 5})), {}, CONTEXT)
     assert outcome.output is None
     assert outcome.fault is not None
-    assert (outcome.fault.reason, outcome.fault.metadata["step"]) == (Reason.ASSERTION_FAILED, "one")
+    assert (outcome.fault.reason, outcome.fault.metadata["step_id"]) == (Reason.ASSERTION_FAILED, "one")
     assert len(action.calls) == 1
 
 

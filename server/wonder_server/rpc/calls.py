@@ -146,11 +146,12 @@ class Requests(AsyncIterator[Message]):
     it can be read on after it raised `WonderError` for a request that is wrong."""
 
     def __init__(self, received: AsyncIterator[bytes], decode: Callable[[bytes], Message]) -> None:
-        self._received = aiter(received)
+        self._received = received
         self._decode = decode
 
     async def __anext__(self) -> Message:
-        return self._decode(await anext(self._received))
+        # `aiter` only now: a stream that nobody reads must not leave a generator that nobody awaits.
+        return self._decode(await anext(aiter(self._received)))
 
 
 def snake_case(name: str) -> str:

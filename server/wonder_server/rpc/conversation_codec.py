@@ -45,26 +45,20 @@ def words(enum_type: Any, prefix: str, numbers: Sequence[int], field: str) -> tu
 # --- rooms and people -------------------------------------------------------------------------------
 
 
-def conversation(
-    value: Conversation, head: int, active: Sequence[str] = ()
-) -> conversation_pb2.Conversation:
+def conversation(value: Conversation, head: int, active: Sequence[str] = ()) -> conversation_pb2.Conversation:
     """``head`` is the sequence of its last event; ``active`` are the ids of its active turns."""
     return conversation_pb2.Conversation(
         id=value.id,
         project_id=value.project_id,
         title=value.title,
         participants=[participant(person) for person in value.participants],
-        status=enum(
-            conversation_pb2.ConversationStatus, "CONVERSATION_STATUS", value.status.value
-        ),
+        status=enum(conversation_pb2.ConversationStatus, "CONVERSATION_STATUS", value.status.value),
         external_ref=value.external_ref,
         metadata=dict_to_struct(value.metadata),
         last_sequence=head,
         turn_count=value.turn_count,
         active_turn_ids=active,
-        usage=common_pb2.Usage(
-            input_tokens=value.input_tokens, output_tokens=value.output_tokens
-        ),
+        usage=common_pb2.Usage(input_tokens=value.input_tokens, output_tokens=value.output_tokens),
         create_time=to_timestamp(value.created_ms),
         update_time=to_timestamp(value.updated_ms),
         etag=str(value.version),
@@ -218,9 +212,7 @@ def move(value: Move, *, with_raw: bool = True) -> conversation_pb2.Move:
         reasoning=value.reasoning,
         message_id=value.message_id,
         tool_calls=[tool_call(entry) for entry in value.invocations],
-        tool_results=[
-            tool_result(entry.result) for entry in value.invocations if entry.result is not None
-        ],
+        tool_results=[tool_result(entry.result) for entry in value.invocations if entry.result is not None],
         model=value.model,
         stop_reason=enum(conversation_pb2.StopReason, "STOP_REASON", value.stop_reason),
         usage=common_pb2.Usage(
@@ -254,9 +246,7 @@ def tool_result(value: ToolResult) -> conversation_pb2.ToolResult:
     if value.success:
         encoded.result.CopyFrom(json_to_value(value.result))
     elif value.code is not None:
-        encoded.error.code = enum(
-            conversation_pb2.ToolErrorCode, "TOOL_ERROR_CODE", value.code.value
-        )
+        encoded.error.code = enum(conversation_pb2.ToolErrorCode, "TOOL_ERROR_CODE", value.code.value)
         encoded.error.message = value.message
         encoded.error.retriable = value.retriable
     return encoded
@@ -294,9 +284,7 @@ def _hook(value: HookOutcome) -> event_pb2.HookOutcome:
 
 
 def _dispatched(value: Operation) -> event_pb2.ToolDispatched:
-    call = conversation_pb2.ToolCall(
-        id=value.tool_call_id, tool_name=value.tool_name, operation_id=value.id
-    )
+    call = conversation_pb2.ToolCall(id=value.tool_call_id, tool_name=value.tool_name, operation_id=value.id)
     if isinstance(value.input, dict):
         call.input.CopyFrom(dict_to_struct(value.input))
     return event_pb2.ToolDispatched(tool_call=call, operation=operation(value))
@@ -335,4 +323,3 @@ _PAYLOADS: dict[str, Callable[[Any], Any]] = {
     "tool_completed": _tool_outcome,
     "tool_failed": _tool_outcome,
 }
-

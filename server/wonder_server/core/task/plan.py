@@ -240,5 +240,5 @@ def _fault(
 
 def _named(task: PinnedTask, fault: Fault, step: Step | None = None) -> Fault:
     """The fault, saying in which task and step it happened."""
-    place = {"task": str(task.pin)} | ({"step": step.id} if step is not None else {})
+    place = {"task": str(task.pin)} | ({"step_id": step.id} if step is not None else {})
     return replace(fault, metadata={**place, **fault.metadata})
