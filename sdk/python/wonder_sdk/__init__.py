@@ -1,0 +1,71 @@
+"""Python client of Wonder, the platform server for AI agents.
+
+`Client` is the way in, `wonder_sdk.sync.Client` for programs without asyncio. ``v1`` holds the
+contract's messages.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wonder_sdk._proto.wonder import v1 as v1
+    from wonder_sdk.client import Client as Client
+    from wonder_sdk.converse import Chat as Chat
+    from wonder_sdk.converse import Events as Events
+    from wonder_sdk.converse import Reply as Reply
+    from wonder_sdk.errors import AbortedError as AbortedError
+    from wonder_sdk.errors import AlreadyExistsError as AlreadyExistsError
+    from wonder_sdk.errors import CallCancelledError as CallCancelledError
+    from wonder_sdk.errors import DeadlineExceededError as DeadlineExceededError
+    from wonder_sdk.errors import FailedPreconditionError as FailedPreconditionError
+    from wonder_sdk.errors import InternalError as InternalError
+    from wonder_sdk.errors import InvalidArgumentError as InvalidArgumentError
+    from wonder_sdk.errors import NotFoundError as NotFoundError
+    from wonder_sdk.errors import OutOfRangeError as OutOfRangeError
+    from wonder_sdk.errors import PermissionDeniedError as PermissionDeniedError
+    from wonder_sdk.errors import ResourceExhaustedError as ResourceExhaustedError
+    from wonder_sdk.errors import UnauthenticatedError as UnauthenticatedError
+    from wonder_sdk.errors import UnavailableError as UnavailableError
+    from wonder_sdk.errors import UnimplementedError as UnimplementedError
+    from wonder_sdk.errors import Violation as Violation
+    from wonder_sdk.errors import WonderError as WonderError
+    from wonder_sdk.record import Item as Item
+    from wonder_sdk.record import MessageRestarted as MessageRestarted
+    from wonder_sdk.record import TextDelta as TextDelta
+    from wonder_sdk.resume import Reconnect as Reconnect
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "wonder_sdk._proto.wonder": ("v1",),
+    "wonder_sdk.client": ("Client",),
+    "wonder_sdk.converse": ("Chat", "Events", "Reply"),
+    "wonder_sdk.errors": (
+        "AbortedError", "AlreadyExistsError", "CallCancelledError", "DeadlineExceededError",
+        "FailedPreconditionError", "InternalError", "InvalidArgumentError", "NotFoundError",
+        "OutOfRangeError", "PermissionDeniedError", "ResourceExhaustedError", "UnauthenticatedError",
+        "UnavailableError", "UnimplementedError", "Violation", "WonderError",
+    ),
+    "wonder_sdk.record": ("Item", "MessageRestarted", "TextDelta"),
+    "wonder_sdk.resume": ("Reconnect",),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = list(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: the `wonder` command, which also starts servers, begins in this package and
+    should not pay 17 MB and a tenth of a second for messages that it may never see."""
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import_module(f"{home}.v1" if name == "v1" else home)
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

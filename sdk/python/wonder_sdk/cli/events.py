@@ -1,0 +1,62 @@
+"""``wonder events``: what happened in a conversation."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from wonder_sdk.cli import connection
+from wonder_sdk.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from wonder_sdk import sync, v1
+
+_EXAMPLES = """\
+examples:
+  wonder events conv_01J9...
+      every event so far, one line each
+  wonder events conv_01J9... --after 12 --follow
+      those after the 12th, and what happens from now on, until Ctrl-C
+  wonder events conv_01J9... --json | jq .name
+      whole, as JSON lines
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "events",
+        help="show what happened in a conversation",
+        description="Show the record of a conversation: each event with its sequence number.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("conversation", metavar="CONVERSATION", help="id of the conversation")
+    parser.add_argument("--after", type=int, default=0, metavar="N", help="only events after sequence N")
+    parser.add_argument("--follow", action="store_true", help="go on with what happens from now on")
+    parser.add_argument("--json", action="store_true", help="print whole events, one JSON object per line")
+    connection.add_flags(parser)
+    parser.set_defaults(run=connection.connected(run))
+
+
+def run(arguments: argparse.Namespace, client: sync.Client) -> int:
+    from wonder_sdk import v1
+
+    terminal = Terminal()
+    for item in client.subscribe(arguments.conversation, after_sequence=arguments.after):
+        if isinstance(item, v1.CaughtUp) and not arguments.follow:
+            break
+        if isinstance(item, v1.Event):
+            terminal.line(_json(item) if arguments.json else _line(item))
+    return 0
+
+
+def _json(event: v1.Event) -> str:
+    import betterproto2
+
+    return json.dumps(event.to_dict(casing=betterproto2.Casing.SNAKE), ensure_ascii=False)
+
+
+def _line(event: v1.Event) -> str:
+    when = event.create_time.astimezone().strftime("%H:%M:%S.%f")[:-3] if event.create_time else ""
+    return f"{event.sequence:>6}  {when}  {event.name:<28} {event.turn_id}".rstrip()

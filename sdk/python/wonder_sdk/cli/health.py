@@ -1,0 +1,30 @@
+"""``wonder health``: whether a server is there and serving."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from wonder_sdk.cli import connection
+
+if TYPE_CHECKING:
+    from wonder_sdk import sync
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "health",
+        help="ask whether a server is serving",
+        description="Ask a server whether it is serving. Exit code 0 if it is, 1 if not.",
+        epilog="example:\n  wonder health && wonder chat",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--timeout", type=float, default=5.0, metavar="SECONDS", help="default: 5")
+    connection.add_flags(parser)
+    parser.set_defaults(run=connection.connected(run))
+
+
+def run(arguments: argparse.Namespace, client: sync.Client) -> int:
+    status = client.health(timeout=arguments.timeout)
+    print(f"{arguments.server}: {status.lower().replace('_', ' ')}")
+    return 0 if status == "SERVING" else 1

@@ -1,0 +1,156 @@
+"""The way in: `Client`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from wonder_sdk._proto import stubs
+from wonder_sdk._proto.google import protobuf
+from wonder_sdk._proto.wonder import v1
+from wonder_sdk.channel import DEFAULT_TARGET, Access, TypedChannel
+from wonder_sdk.converse import Chat
+from wonder_sdk.record import Item, Seen
+from wonder_sdk.resume import Reconnect
+from wonder_sdk.watch import RunItem, subscribe, watch_run
+
+
+class Client:
+    """A connection to a Wonder server, for asyncio; `wonder_sdk.sync.Client` is the same without.
+
+    ::
+
+        async with Client() as client:
+            conversation_id = await client.create_conversation(agent="assistant")
+            async with client.converse(conversation_id) as chat:
+                async for event in chat.send("Hello!"):
+                    if isinstance(event, TextDelta):
+                        print(event.text, end="")
+
+    ``target`` is ``host:port``. ``token`` goes along with each call. ``tls_root`` (a PEM file or its
+    bytes) or ``tls=True`` (the system's roots) encrypts; without either nothing is, which is for this
+    machine only. ``reconnect`` says how patiently broken streams are taken up again.
+
+    The five services (``conversations``, ``library``, ``coordinator``, ``executor``, ``memory``) have
+    every RPC as a typed method, ``await client.library.get_agent(v1.GetAgentRequest(agent_id="…"))``.
+    All raise `WonderError`. Making a client connects to nothing; the first call does.
+    """
+
+    def __init__(
+        self,
+        target: str = DEFAULT_TARGET,
+        *,
+        token: str | None = None,
+        tls_root: Path | str | bytes | None = None,
+        tls: bool = False,
+        reconnect: Reconnect | None = None,
+    ) -> None:
+        access = Access(token=token, tls_root=tls_root, tls=tls)
+        self.target = target
+        self._reconnect = reconnect or Reconnect()
+        self._channel = access.open(target)
+        # The stubs ask a channel for nothing but its four kinds of call.
+        typed: Any = TypedChannel(self._channel, access)
+        self.conversations = stubs.ConversationServiceStub(typed)
+        self.library = stubs.LibraryServiceStub(typed)
+        self.coordinator = stubs.CoordinatorServiceStub(typed)
+        self.executor = stubs.ExecutorServiceStub(typed)
+        self.memory = stubs.MemoryServiceStub(typed)
+        self._check_health = typed.unary_unary("/grpc.health.v1.Health/Check", str.encode, bytes)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection. Turns and runs go on."""
+        await self._channel.close()
+
+    async def create_conversation(
+        self,
+        *,
+        agent: str = "assistant",
+        user: str = "user",
+        title: str = "",
+        project: str = "",
+        external_ref: str = "",
+        metadata: dict[str, Any] | None = None,
+        request_id: str = "",
+    ) -> str:
+        """Create a conversation of one user and one agent (by id or name); its id.
+
+        An ``external_ref``, the caller's own name for it, gives back the conversation that has it, if
+        there is one. Raises NotFoundError for an agent or project that is not there.
+        """
+        participants = [v1.Participant(agent=v1.AgentParticipant(agent_id=agent))]
+        if user:
+            participants.insert(0, v1.Participant(user=v1.UserParticipant(user_id=user)))
+        response = await self.conversations.create_conversation(
+            v1.CreateConversationRequest(
+                conversation=v1.Conversation(
+                    title=title,
+                    project_id=project,
+                    participants=participants,
+                    external_ref=external_ref,
+                    metadata=protobuf.Struct.from_dict(metadata) if metadata else None,
+                ),
+                request_id=request_id,
+                return_existing=bool(external_ref),
+            )
+        )
+        if response.conversation is None:
+            raise ValueError("the server answered without a conversation")
+        return response.conversation.id
+
+    def converse(self, conversation_id: str, *, after_sequence: int = 0, tail_only: bool = False) -> Chat:
+        """Attach to a conversation, for ``async with``; see `Chat`.
+
+        ``after_sequence`` is the sequence of the last event that was seen, 0 for none; ``tail_only``
+        begins with what happens from now on. Entering raises NotFoundError, OutOfRangeError for a
+        cursor beyond the record, UnavailableError when no server answers; later, a lost connection is
+        sought again.
+        """
+        return Chat(
+            conversation_id,
+            self.conversations.converse,
+            lambda after: subscribe(self.conversations, conversation_id, Seen(after), self._reconnect),
+            Seen(after_sequence, tail_only=tail_only),
+            self._reconnect,
+        )
+
+    def subscribe(
+        self, conversation_id: str, *, after_sequence: int = 0, tail_only: bool = False
+    ) -> AsyncIterator[Item | v1.CaughtUp]:
+        """Watch a conversation: each item after the cursor once, over as many connections as it takes.
+
+        Goes on until the loop is left. A `v1.CaughtUp` comes where what was before ends.
+        """
+        seen = Seen(after_sequence, tail_only=tail_only)
+        return subscribe(self.conversations, conversation_id, seen, self._reconnect)
+
+    def watch_run(
+        self, run_id: str, *, after_sequence: int = 0, include_progress: bool = False
+    ) -> AsyncIterator[RunItem]:
+        """Watch a workflow run until it has ended: each event after the cursor once."""
+        request = v1.WatchRunRequest(
+            run_id=run_id, after_sequence=after_sequence, include_progress=include_progress
+        )
+        return watch_run(self.coordinator, request, self._reconnect)
+
+    async def health(self, service: str = "", *, timeout: float | None = None) -> str:
+        """``SERVING`` or ``NOT_SERVING``, of the server or of one service (``wonder.v1.MemoryService``).
+
+        ``timeout`` is in seconds. Raises UnavailableError when no server answers, NotFoundError for a
+        service it does not have.
+        """
+        # grpc.health.v1 has one field each way; see grpc/health/v1/health.proto.
+        asked = service.encode()
+        request = (b"\n" + bytes([len(asked)]) + asked).decode() if asked else ""
+        answer: bytes = await self._check_health(request, timeout=timeout)
+        return {b"\x08\x01": "SERVING", b"\x08\x02": "NOT_SERVING"}.get(answer, "UNKNOWN")

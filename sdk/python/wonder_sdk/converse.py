@@ -1,0 +1,443 @@
+"""One conversation, live: `Chat` sends messages and shows what happens, over connections that may break.
+
+One task reads the stream (`Chat._run`); it attaches again after the last event it has seen, says again
+what was not answered (by the same ``request_id``, so that nothing starts twice), and hands on what is
+new to whoever waits for it: each `Reply` gets the items of its turn, each `Events` gets all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+import weakref
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import betterproto2
+
+from wonder_sdk._proto.google import protobuf
+from wonder_sdk._proto.wonder import v1
+from wonder_sdk.errors import CallCancelledError, NotFoundError, UnavailableError, WonderError, from_fault
+from wonder_sdk.mailbox import Mailbox
+from wonder_sdk.record import GapError, Item, Seen, ended_turn
+from wonder_sdk.resume import Patience, Reconnect
+
+Open: TypeAlias = Callable[[AsyncIterator[v1.ConverseRequest]], Any]
+Watch: TypeAlias = Callable[[int], AsyncIterator[Item | v1.CaughtUp]]
+
+# How far `Events` may lag before reading pauses, and the server is left to slow down.
+_BACKLOG = 10_000
+# How long leaving waits for the server to take what was sent last, and to say goodbye.
+_LAST_WORDS_SECONDS = 5.0
+
+
+class Events:
+    """Everything on a conversation, from `Chat.events`. Ends with the chat; raises if that fails."""
+
+    def __init__(self) -> None:
+        self._mailbox: Mailbox[Item | v1.CaughtUp] = Mailbox()
+        self._has_room = asyncio.Event()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Item | v1.CaughtUp:
+        item = await self._mailbox.get()
+        self._has_room.set()
+        return item
+
+
+class Reply:
+    """One message that was sent, and the turn that answers it, from `Chat.send`.
+
+    Iterated, it gives that turn's items until the turn has ended: completed, failed or cancelled. If
+    the message is refused, it raises a `WonderError` instead. A loop that breaks off leaves the rest to
+    a later loop.
+    """
+
+    def __init__(self, chat: Chat, request_id: str, taken: asyncio.Future[str]) -> None:
+        self.request_id = request_id
+        self.turn_id = ""
+        """Id of the turn; empty until the server has taken the message."""
+        self.turn: v1.Turn | None = None
+        """The turn as it ended; None until it has, and its end was iterated over."""
+        self._chat = chat
+        self._mailbox: Mailbox[Item] = Mailbox()
+        self._taken = taken
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Item:
+        item = await self._mailbox.get()
+        self.turn = ended_turn(item) or self.turn
+        return item
+
+    async def started(self) -> str:
+        """Wait until the message and its turn are on the server's disk; the turn's id."""
+        return await asyncio.shield(self._taken)
+
+    async def cancel(self) -> None:
+        """Cancel the turn. Items go on until it has ended."""
+        await self._chat.cancel(await self.started())
+
+    async def text(self) -> str:
+        """What the agent said, once the turn has ended: its messages, a blank line between them.
+
+        Consumes the items. Raises the turn's error as a `WonderError` if it failed or was cancelled.
+        """
+        said = []
+        async for item in self:
+            match item:
+                case v1.Event(message_appended=v1.Message(role=v1.MessageRole.AGENT) as message):
+                    said.append(message.content)
+                case _:
+                    pass
+        if self.turn and self.turn.error:
+            raise from_fault(self.turn.error)
+        return "\n\n".join(part for part in said if part)
+
+
+class Chat:
+    """A conversation that this client is attached to; made by `Client.converse`, used with ``async with``.
+
+    Leaving detaches; turns go on. Nothing but the answer to ``attach`` is read before the first call of
+    `events`, `send` or `cancel`, so that an `events` called first sees everything after the cursor.
+    """
+
+    conversation: v1.Conversation
+    """The conversation as it was when the client last attached."""
+
+    def __init__(self, conversation_id: str, open_: Open, watch: Watch, seen: Seen, reconnect: Reconnect):
+        self.conversation_id = conversation_id
+        self.conversation = v1.Conversation(id=conversation_id)
+        self._open, self._watch, self._seen = open_, watch, seen
+        self._patience = Patience(reconnect)
+        self._attached: asyncio.Future[None] = _quiet_future()
+        self._wanted = asyncio.Event()
+        self._caught_up = False
+        # Where to put what is said; None while not attached.
+        self._outgoing: Mailbox[v1.ConverseRequest] | None = None
+        self._unanswered: dict[str, _Ask] = {}
+        self._all_answered = asyncio.Event()
+        self._all_answered.set()
+        # Weak: whoever drops a reply, as by `break`, need not say so.
+        self._replies: weakref.WeakValueDictionary[str, Reply] = weakref.WeakValueDictionary()
+        self._by_turn: weakref.WeakValueDictionary[str, Reply] = weakref.WeakValueDictionary()
+        self._watchers: weakref.WeakSet[Events] = weakref.WeakSet()
+        # Items of turns that may turn out to answer a message whose `sent` has not come yet.
+        self._unclaimed: dict[str, list[Item]] = {}
+        self._recaps: set[asyncio.Task[None]] = set()
+        self._reader: asyncio.Task[None] | None = None
+        self._problem: WonderError | None = None
+        self._leaving = False
+
+    @property
+    def cursor(self) -> int:
+        """Sequence of the last event seen: attach after it to go on from here."""
+        return self._seen.cursor
+
+    async def __aenter__(self) -> Self:
+        self._reader = asyncio.create_task(self._run(), name=f"wonder chat {self.conversation_id}")
+        try:
+            await asyncio.shield(self._attached)
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and self._reader is not None and not self._reader.done():
+                async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                    await self._say_goodbye(self._reader)
+        except TimeoutError:
+            pass
+        finally:
+            await self._stop()
+
+    def send(
+        self,
+        content: str,
+        *,
+        agent: str = "",
+        user: str = "",
+        reply_to: str = "",
+        metadata: dict[str, Any] | None = None,
+        request_id: str = "",
+    ) -> Reply:
+        """Say something. It is on its way at once; the `Reply` may be iterated, or dropped.
+
+        ``agent`` (id or name) is who is to answer, ``user`` who speaks, ``reply_to`` the id of a
+        message. A ``request_id`` of your own makes the message idempotent beyond this chat: sent again
+        with it, it starts nothing, and the reply shows the turn that it started at first.
+        """
+        self._check_usable()
+        send = v1.Send(
+            content=content,
+            agent_id=agent,
+            user_id=user,
+            reply_to_message_id=reply_to,
+            metadata=protobuf.Struct.from_dict(metadata) if metadata else None,
+            request_id=request_id or _new_request_id(),
+        )
+        reply = Reply(self, send.request_id, self._ask(send.request_id, v1.ConverseRequest(send=send)))
+        self._replies[send.request_id] = reply
+        return reply
+
+    async def cancel(self, turn_id: str, *, request_id: str = "") -> None:
+        """Cancel a turn, and wait until that is on the server's disk.
+
+        Raises FailedPreconditionError (TURN_NOT_ACTIVE) when it has ended, NotFoundError.
+        """
+        self._check_usable()
+        cancel = v1.Cancel(turn_id=turn_id, request_id=request_id or _new_request_id())
+        await asyncio.shield(self._ask(cancel.request_id, v1.ConverseRequest(cancel=cancel)))
+
+    def events(self) -> Events:
+        """Everything on the conversation from here on, of all turns and people, and a `v1.CaughtUp` once
+        what was before has come. Called before the first `send`: everything after the cursor.
+        """
+        self._check_usable()
+        events = Events()
+        self._watchers.add(events)
+        self._wanted.set()
+        return events
+
+    def _ask(self, request_id: str, request: v1.ConverseRequest) -> asyncio.Future[str]:
+        if request_id in self._unanswered:
+            raise ValueError(f"request_id {request_id!r} is still waiting for its answer")
+        ask = self._unanswered[request_id] = _Ask(request)
+        self._all_answered.clear()
+        self._wanted.set()
+        if self._outgoing is not None:
+            self._outgoing.put(request)
+        return ask.answer
+
+    def _check_usable(self) -> None:
+        if self._problem is not None:
+            raise self._problem
+        if self._reader is None or self._leaving:
+            raise RuntimeError("use a chat inside `async with client.converse(...)`")
+
+    async def _run(self) -> None:
+        """Attach, read, and attach again, until it is over."""
+        try:
+            while True:
+                try:
+                    wait_ms = await self._connection()
+                    problem: WonderError = UnavailableError("The server ended the stream.")
+                except GapError as gap:
+                    wait_ms, problem = 0, UnavailableError(f"The stream has a gap: {gap}.")
+                except WonderError as refusal:
+                    wait_ms, problem = 0, refusal
+                if self._leaving:
+                    return
+                if not self._attached.done():
+                    raise problem
+                await self._patience.failed(problem, wait_ms=wait_ms)
+        except WonderError as problem:
+            self._fail(problem)
+        except Exception as bug:
+            self._fail(WonderError(f"The SDK has a fault: {bug!r}."))
+            raise
+
+    async def _connection(self) -> int:
+        """One stream, from ``attach`` to its end. Returns after how many ms to connect again."""
+        outgoing: Mailbox[v1.ConverseRequest] = Mailbox()
+        call = self._open(self._speak(outgoing))
+        wait_ms = 0
+        try:
+            async for response in call:
+                match betterproto2.which_one_of(response, "item"):
+                    case "attached", v1.Attached() as attached:
+                        self._on_attached(response, attached, outgoing)
+                        await self._wanted.wait()
+                    case "sent", v1.Sent() as sent:
+                        self._on_sent(sent)
+                    case "cancelled", v1.Cancelled(request_id=request_id, turn_id=turn_id):
+                        self._answered(request_id, turn_id)
+                    case "refused", v1.Refused(request_id=request_id, error=v1.Fault() as fault):
+                        self._on_refused(request_id, from_fault(fault))
+                    case "draining", v1.Draining(reconnect_after_ms=wait_ms):
+                        pass
+                    case "end", v1.End(reason=v1.EndReason.DELETED):
+                        raise NotFoundError(
+                            "The conversation was deleted.", reason=v1.ErrorReason.CONVERSATION_NOT_FOUND
+                        )
+                    case "end", _:
+                        return wait_ms
+                    case "caught_up", v1.CaughtUp() as caught_up:
+                        self._patience.worked()
+                        self._on_caught_up(caught_up)
+                    case _:
+                        for item in self._seen.take(response):
+                            self._patience.worked()
+                            self._route(item)
+                await self._room()
+            return wait_ms
+        finally:
+            self._outgoing = None
+            outgoing.end()
+            call.cancel()
+
+    async def _speak(self, outgoing: Mailbox[v1.ConverseRequest]) -> AsyncIterator[v1.ConverseRequest]:
+        """This side of one stream: ``attach``, and once `_on_attached` filled it, the mailbox."""
+        yield v1.ConverseRequest(attach=self._seen.attach(self.conversation_id))
+        while True:
+            try:
+                request = await outgoing.get()
+            except StopAsyncIteration:
+                return
+            yield request
+
+    def _on_attached(
+        self, response: v1.ConverseResponse, attached: v1.Attached, outgoing: Mailbox[v1.ConverseRequest]
+    ) -> None:
+        for _ in self._seen.take(response):
+            pass
+        if attached.conversation:
+            self.conversation = attached.conversation
+        for ask in self._unanswered.values():
+            outgoing.put(ask.request)
+        self._outgoing = outgoing
+        if not self._attached.done():
+            self._attached.set_result(None)
+
+    def _on_caught_up(self, caught_up: v1.CaughtUp) -> None:
+        if not self._caught_up:
+            self._caught_up = True
+            for events in list(self._watchers):
+                events._mailbox.put(caught_up)
+
+    def _on_sent(self, sent: v1.Sent) -> None:
+        reply = self._replies.pop(sent.request_id, None)
+        if reply is not None and not reply.turn_id:
+            reply.turn_id = sent.turn_id
+            missed = self._unclaimed.pop(sent.turn_id, None)
+            if missed is not None or sent.sequence > self._seen.cursor:
+                self._by_turn[sent.turn_id] = reply
+                for item in missed or ():
+                    self._give(reply, item)
+            else:  # an old turn: this request_id was used before
+                recap = asyncio.create_task(self._recap(weakref.ref(reply), sent))
+                self._recaps.add(recap)
+                recap.add_done_callback(self._recaps.discard)
+        self._answered(sent.request_id, sent.turn_id)
+
+    async def _recap(self, reply: weakref.ref[Reply], sent: v1.Sent) -> None:
+        """Show a turn that began before this chat's cursor, from the record."""
+        try:
+            async for item in self._watch(sent.sequence - 1):
+                target = reply()
+                if target is None:
+                    return
+                if not isinstance(item, v1.CaughtUp) and item.turn_id == sent.turn_id:
+                    self._give(target, item)
+                    if ended_turn(item):
+                        return
+        except WonderError as problem:
+            if (target := reply()) is not None:
+                target._mailbox.end(problem)
+
+    def _on_refused(self, request_id: str, problem: WonderError) -> None:
+        if not request_id:  # not known whose it is, so everybody's
+            raise problem
+        if (reply := self._replies.pop(request_id, None)) is not None:
+            reply._mailbox.end(problem)
+        self._answered(request_id, problem)
+
+    def _answered(self, request_id: str, answer: str | WonderError) -> None:
+        ask = self._unanswered.pop(request_id, None)
+        if ask is not None and not ask.answer.done():
+            if isinstance(answer, WonderError):
+                ask.answer.set_exception(answer)
+            else:
+                ask.answer.set_result(answer)
+        if not self._unanswered:
+            self._unclaimed.clear()
+            self._all_answered.set()
+
+    def _route(self, item: Item) -> None:
+        for events in list(self._watchers):
+            events._mailbox.put(item)
+        turn_id = item.turn_id
+        if not turn_id:
+            return
+        if (reply := self._by_turn.get(turn_id)) is not None:
+            self._give(reply, item)
+        elif self._replies:
+            self._unclaimed.setdefault(turn_id, []).append(item)
+
+    def _give(self, reply: Reply, item: Item) -> None:
+        reply._mailbox.put(item)
+        if ended_turn(item):
+            self._by_turn.pop(reply.turn_id, None)
+            reply._mailbox.end()
+
+    async def _room(self) -> None:
+        """Wait while somebody who watches everything lags too far behind."""
+        for events in list(self._watchers):
+            while len(events._mailbox) > _BACKLOG and not self._leaving:
+                events._has_room.clear()
+                await events._has_room.wait()
+
+    async def _say_goodbye(self, reader: asyncio.Task[None]) -> None:
+        answered = asyncio.create_task(self._all_answered.wait())
+        try:
+            await asyncio.wait({answered, reader}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            answered.cancel()
+        self._leaving = True
+        self._wanted.set()
+        for events in list(self._watchers):
+            events._has_room.set()
+        if self._outgoing is not None:
+            self._outgoing.put(v1.ConverseRequest(detach=v1.Detach()))
+            await asyncio.wait({reader})
+
+    async def _stop(self) -> None:
+        self._leaving = True
+        tasks = [task for task in (self._reader, *self._recaps) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._fail(CallCancelledError("The chat was left."), left=True)
+
+    def _fail(self, problem: WonderError, *, left: bool = False) -> None:
+        """Tell everybody who waits that nothing more comes."""
+        if self._problem is None and not left:
+            self._problem = problem
+        if not self._attached.done():
+            self._attached.set_exception(problem)
+        for ask in self._unanswered.values():
+            if not ask.answer.done():
+                ask.answer.set_exception(problem)
+        self._unanswered.clear()
+        self._all_answered.set()
+        for reply in {*self._replies.values(), *self._by_turn.values()}:
+            reply._mailbox.end(problem)
+        for events in list(self._watchers):
+            events._mailbox.end(None if left else problem)
+
+
+class _Ask:
+    """Something that was said and is not answered."""
+
+    def __init__(self, request: v1.ConverseRequest) -> None:
+        self.request = request
+        self.answer: asyncio.Future[str] = _quiet_future()
+
+
+def _quiet_future() -> asyncio.Future[Any]:
+    """A future whose exception nobody is obliged to look at."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return future
+
+
+def _new_request_id() -> str:
+    return f"req-{uuid.uuid4().hex}"

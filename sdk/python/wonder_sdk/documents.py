@@ -1,0 +1,266 @@
+"""Messages of the contract as YAML documents, and back.
+
+A document is the JSON form of a message with snake_case names, enum values as short lower-case words
+(``target_type: task``). Reading walks the YAML nodes rather than what they would be as Python values,
+because only nodes know their line: every fault says where it is. Nothing is guessed: ``yes``, ``5`` and
+``2026-01-01`` are no text unless they are in quotes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NoReturn, get_args, get_type_hints
+
+import betterproto2
+import yaml
+
+from wonder_sdk._proto.google import protobuf
+
+_MAX_DEPTH = 64
+_MAX_INTEGER = 2**53 - 1
+_KINDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "nothing",
+    "seq": "a list",
+    "map": "a mapping",
+    "timestamp": "a date",
+}
+_INTEGERS = frozenset({"int32", "int64", "uint32", "uint64", "sint32", "sint64"})
+
+
+class DocumentError(Exception):
+    """A document that cannot be read. ``line`` counts from 1; ``path`` is such as ``task.steps[0].id``."""
+
+    def __init__(self, line: int, path: str, message: str) -> None:
+        super().__init__(message)
+        self.line, self.path, self.message = line, path, message
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    attribute: str
+    proto_type: str
+    hint: Any
+    repeated: bool
+    optional: bool
+    group: str | None
+
+
+def read(kind: Any, node: yaml.Node, *, path: str = "", skip: frozenset[str] = frozenset()) -> Any:
+    """The message of type ``kind`` that ``node`` spells. Keys in ``skip`` are passed over.
+
+    Raises `DocumentError` for the first thing that is wrong.
+    """
+    known = {each.name: each for each in _fields(kind)}
+    values: dict[str, Any] = {}
+    groups: dict[str, str] = {}
+    for key, child in pairs(node, path):
+        if key in skip:
+            continue
+        place = _join(path, key)
+        field = known.get(key)
+        if field is None:
+            _refuse(child, place, _unknown(key, sorted(known.keys() - skip)))
+        if field.group is not None:
+            if field.group in groups:
+                _refuse(child, place, f"{groups[field.group]} and {key} exclude each other.")
+            groups[field.group] = key
+        values[field.attribute] = _value(field, child, place)
+    return kind(**values)
+
+
+def write(message: Any) -> dict[str, Any]:
+    """The document of a message: what is at its default is left out."""
+    document: dict[str, Any] = {}
+    kind: Any = type(message)
+    for field in _fields(kind):
+        value = getattr(message, field.attribute)
+        # An unset oneof or optional field is None; a message that is set counts even if it is empty.
+        if value is None or (not field.optional and not value):
+            continue
+        document[field.name] = _plain(value)
+    return document
+
+
+def pairs(node: yaml.Node, path: str) -> Iterator[tuple[str, yaml.Node]]:
+    """Keys and values of a mapping; refuses anything else, and a key that comes twice."""
+    if not isinstance(node, yaml.MappingNode):
+        _refuse(node, path, f"{path or 'a definition'} must be a mapping, not {_kind(node)}.")
+    seen: set[str] = set()
+    for key, child in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            _refuse(key, path, "A key must be text.")
+        if key.value in seen:
+            _refuse(key, _join(path, key.value), f"{key.value} is there twice.")
+        seen.add(key.value)
+        yield key.value, child
+
+
+def line_of(node: yaml.Node, path: str) -> int:
+    """The line, from 1, at which ``path`` stands, or the nearest thing to it that is there."""
+    for part in re.findall(r"[^.\[\]]+", path):
+        below: yaml.Node | None = None
+        if isinstance(node, yaml.MappingNode):
+            below = next((child for key, child in node.value if key.value == part), None)
+        elif isinstance(node, yaml.SequenceNode) and part.isdigit() and int(part) < len(node.value):
+            below = node.value[int(part)]
+        if below is None:
+            break
+        node = below
+    return line(node)
+
+
+def line(node: yaml.Node) -> int:
+    """The line of a node, from 1."""
+    return int(node.start_mark.line) + 1
+
+
+@cache
+def _fields(kind: Any) -> tuple[_Field, ...]:
+    hints = get_type_hints(kind)
+    return tuple(
+        _Field(
+            # Python's own words get an underscore behind them.
+            name=name.removesuffix("_"),
+            attribute=name,
+            proto_type=meta.proto_type,
+            hint=_inner(hints[name]),
+            repeated=meta.repeated,
+            optional=meta.optional,
+            group=meta.group,
+        )
+        for name, meta in ((name, _meta(field)) for name, field in kind.__dataclass_fields__.items())
+        if meta is not None
+    )
+
+
+def _meta(field: Any) -> Any:
+    return field.metadata.get("betterproto")
+
+
+def _inner(hint: Any) -> Any:
+    """``X`` of ``X | None`` and ``list[X]``; a map's value type of ``dict[str, X]``."""
+    arguments = [each for each in get_args(hint) if each is not type(None)]
+    return _inner(arguments[-1]) if arguments else hint
+
+
+def _value(field: _Field, node: yaml.Node, path: str) -> Any:
+    if field.proto_type == "map":
+        return {key: _scalar("string", str, child, _join(path, key)) for key, child in pairs(node, path)}
+    if not field.repeated:
+        return _one(field, node, path)
+    if not isinstance(node, yaml.SequenceNode):
+        _refuse(node, path, f"{path} must be a list, not {_kind(node)}.")
+    return [_one(field, child, f"{path}[{index}]") for index, child in enumerate(node.value)]
+
+
+def _one(field: _Field, node: yaml.Node, path: str) -> Any:
+    if field.proto_type != "message":
+        return _scalar(field.proto_type, field.hint, node, path)
+    if field.hint is protobuf.Struct:
+        value = _json(node, path, 0)
+        if not isinstance(value, dict):
+            _refuse(node, path, f"{path} must be a mapping, not {_kind(node)}.")
+        return protobuf.Struct.from_dict(value)
+    return read(field.hint, node, path=path)
+
+
+def _scalar(proto_type: str, hint: Any, node: yaml.Node, path: str) -> Any:
+    kind = node.tag.rpartition(":")[2]
+    if proto_type == "enum":
+        return _word(hint, node, path)
+    wanted = (
+        "int" if proto_type in _INTEGERS else {"string": "str", "double": "float"}.get(proto_type, "bool")
+    )
+    if kind != wanted and not (wanted == "float" and kind == "int"):
+        quotes = " Put it in quotes." if wanted == "str" and isinstance(node, yaml.ScalarNode) else ""
+        _refuse(node, path, f"{path} must be {_KINDS[wanted]}, not {_kind(node)}.{quotes}")
+    return _construct(node, path)
+
+
+def _word(enum: Any, node: yaml.Node, path: str) -> Any:
+    words = {member.name.lower(): member for member in enum if member.value}
+    long = {member.proto_name: member for member in words.values()}
+    text = node.value if isinstance(node, yaml.ScalarNode) else ""
+    member = words.get(text) or long.get(text)
+    if member is None:
+        _refuse(node, path, f"{path} must be one of: {', '.join(words)}.")
+    return member
+
+
+def _json(node: yaml.Node, path: str, depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        _refuse(node, path, f"{path} is nested too deeply.")
+    if isinstance(node, yaml.MappingNode):
+        return {key: _json(child, _join(path, key), depth + 1) for key, child in pairs(node, path)}
+    if isinstance(node, yaml.SequenceNode):
+        return [_json(child, f"{path}[{index}]", depth + 1) for index, child in enumerate(node.value)]
+    return _construct(node, path)
+
+
+def _construct(node: yaml.Node, path: str) -> Any:
+    """The value of a scalar, as far as JSON has it."""
+    if node.tag.rpartition(":")[2] not in ("str", "int", "float", "bool", "null"):
+        _refuse(node, path, f"{path} must not be {_kind(node)}; put it in quotes to make it text.")
+    value = yaml.constructor.SafeConstructor().construct_object(node)
+    if isinstance(value, float) and not math.isfinite(value):
+        _refuse(node, path, f"{path} must be a finite number.")
+    if isinstance(value, int) and abs(value) > _MAX_INTEGER:
+        _refuse(node, path, f"{path} is beyond 2^53; put it in quotes to keep it as text.")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case betterproto2.Enum():
+            return value.name.lower()
+        case protobuf.Struct() | protobuf.Value() | protobuf.ListValue():
+            return _integers(value.to_dict())
+        case betterproto2.Message():
+            return write(value)
+        case list():
+            return [_plain(each) for each in value]
+        case dict():
+            return {key: _plain(each) for key, each in value.items()}
+        case _:
+            return value
+
+
+def _integers(value: Any) -> Any:
+    """JSON off the wire, where every number is a double, with whole numbers as such."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {key: _integers(each) for key, each in value.items()}
+        case list():
+            return [_integers(each) for each in value]
+        case _:
+            return value
+
+
+def _unknown(key: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(key, names, 1)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}."
+    return f"There is no field {key}; {hint}"
+
+
+def _kind(node: yaml.Node) -> str:
+    return _KINDS.get(node.tag.rpartition(":")[2], "that")
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _refuse(node: yaml.Node, path: str, message: str) -> NoReturn:
+    raise DocumentError(line(node), path, message)

@@ -1,0 +1,245 @@
+"""What goes wrong with a call, as one tree of exceptions.
+
+::
+
+    WonderError
+     ├ InvalidArgumentError       a field is wrong: see ``field`` and ``violations``
+     ├ NotFoundError              no such conversation, agent, definition …
+     ├ AlreadyExistsError         the name is taken
+     ├ AbortedError               somebody was faster: read again, then try again
+     ├ FailedPreconditionError    the state of things forbids it
+     ├ ResourceExhaustedError     a limit or budget is used up
+     ├ UnauthenticatedError       the server does not know you
+     ├ PermissionDeniedError      it does, and will not do this for you
+     ├ OutOfRangeError            a cursor lies beyond the record
+     ├ CallCancelledError         somebody stopped it
+     ├ DeadlineExceededError      it took longer than allowed
+     ├ UnavailableError           the server, a store or a model cannot be reached now
+     ├ UnimplementedError         this server cannot do that yet
+     └ InternalError              a fault of the server, or an answer that makes no sense
+
+Branch by class or by ``reason``, never by message. The same errors come from a call's status (the one
+``google.rpc.ErrorInfo`` of it) and from a ``v1.Fault`` inside a stream, a turn or a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import grpc
+import grpc.aio
+from google.rpc import error_details_pb2, status_pb2
+
+from wonder_sdk._proto.wonder import v1
+
+_DETAILS = "grpc-status-details-bin"
+_DOMAIN = "wonder.v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing that is wrong with one field: its path, and a plain sentence."""
+
+    field: str
+    description: str
+
+
+class WonderError(Exception):
+    """A call was refused or has failed. ``str()`` is a plain sentence for people.
+
+    ``reason`` is UNSPECIFIED when it was not the server that spoke (a lost connection, a proxy) or when
+    this SDK does not know the reason. ``violations`` lists every fault of a request, of which ``field``
+    is the first's. ``metadata`` has the keys that the reason documents. ``retry_after_ms`` is None where
+    nobody knows. ``retriable`` says whether the same thing, tried again unchanged, may succeed.
+    """
+
+    status: ClassVar[grpc.StatusCode] = grpc.StatusCode.UNKNOWN
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: v1.ErrorReason = v1.ErrorReason.UNSPECIFIED,
+        violations: Sequence[Violation] = (),
+        metadata: Mapping[str, str] | None = None,
+        retry_after_ms: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.reason = reason
+        self.violations = tuple(violations)
+        self.metadata = dict(metadata or {})
+        self.retry_after_ms = retry_after_ms
+
+    @property
+    def field(self) -> str:
+        """Path of the offending field; empty where no single field is at fault."""
+        return self.violations[0].field if self.violations else ""
+
+    @property
+    def reason_name(self) -> str:
+        """The reason as it stands in the contract, such as ``AGENT_NOT_FOUND``; empty if unknown."""
+        return self.reason.name if self.reason else ""
+
+    @property
+    def retriable(self) -> bool:
+        return isinstance(self, UnavailableError | AbortedError) or self.retry_after_ms is not None
+
+
+class InvalidArgumentError(WonderError):
+    status = grpc.StatusCode.INVALID_ARGUMENT
+
+
+class NotFoundError(WonderError):
+    status = grpc.StatusCode.NOT_FOUND
+
+
+class AlreadyExistsError(WonderError):
+    status = grpc.StatusCode.ALREADY_EXISTS
+
+
+class AbortedError(WonderError):
+    status = grpc.StatusCode.ABORTED
+
+
+class FailedPreconditionError(WonderError):
+    status = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class ResourceExhaustedError(WonderError):
+    status = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class UnauthenticatedError(WonderError):
+    status = grpc.StatusCode.UNAUTHENTICATED
+
+
+class PermissionDeniedError(WonderError):
+    status = grpc.StatusCode.PERMISSION_DENIED
+
+
+class OutOfRangeError(WonderError):
+    status = grpc.StatusCode.OUT_OF_RANGE
+
+
+class CallCancelledError(WonderError):
+    status = grpc.StatusCode.CANCELLED
+
+
+class DeadlineExceededError(WonderError):
+    status = grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+class UnavailableError(WonderError):
+    status = grpc.StatusCode.UNAVAILABLE
+
+
+class UnimplementedError(WonderError):
+    status = grpc.StatusCode.UNIMPLEMENTED
+
+
+class InternalError(WonderError):
+    status = grpc.StatusCode.INTERNAL
+
+
+BY_STATUS: dict[grpc.StatusCode, type[WonderError]] = {
+    kind.status: kind
+    for kind in (
+        InvalidArgumentError, NotFoundError, AlreadyExistsError, AbortedError, FailedPreconditionError,
+        ResourceExhaustedError, UnauthenticatedError, PermissionDeniedError, OutOfRangeError,
+        CallCancelledError, DeadlineExceededError, UnavailableError, UnimplementedError, InternalError,
+    )
+}  # fmt: skip
+
+# The contract numbers its reasons by status, in blocks; these begin them.
+_BLOCKS: tuple[tuple[int, type[WonderError]], ...] = (
+    (1, InvalidArgumentError),
+    (20, NotFoundError),
+    (40, AlreadyExistsError),
+    (50, AbortedError),
+    (60, FailedPreconditionError),
+    (80, ResourceExhaustedError),
+    (100, UnauthenticatedError),
+    (101, PermissionDeniedError),
+    (110, OutOfRangeError),
+    (120, CallCancelledError),
+    (121, DeadlineExceededError),
+    (140, FailedPreconditionError),
+    (147, AbortedError),
+    (160, UnavailableError),
+    (180, UnimplementedError),
+    (200, InternalError),
+)
+
+
+def class_of(reason: v1.ErrorReason) -> type[WonderError]:
+    """The class under which errors of this reason are raised; InternalError for a reason unknown here."""
+    if not _is_known(reason):
+        return InternalError
+    kinds = [kind for first, kind in _BLOCKS if first <= reason]
+    return kinds[-1] if kinds else InternalError
+
+
+def from_fault(fault: v1.Fault) -> WonderError:
+    """The exception for an error that came as data."""
+    violations = [Violation(each.field, each.description) for each in fault.violations]
+    if not violations and fault.field:
+        violations = [Violation(fault.field, fault.message)]
+    return class_of(fault.reason)(
+        fault.message or "The server gave no reason.",
+        reason=fault.reason if _is_known(fault.reason) else v1.ErrorReason.UNSPECIFIED,
+        violations=violations,
+        metadata=fault.metadata,
+        retry_after_ms=fault.retry_after_ms,
+    )
+
+
+def from_rpc(problem: grpc.aio.AioRpcError) -> WonderError:
+    """The exception for a call's status, with all that its details say."""
+    kind = BY_STATUS.get(problem.code(), InternalError)
+    facts: dict[str, Any] = {}
+    for detail in _details(problem):
+        match detail:
+            case error_details_pb2.ErrorInfo(domain=domain) if domain == _DOMAIN:
+                facts["reason"] = _reason(detail.reason)
+                facts["metadata"] = dict(detail.metadata)
+            case error_details_pb2.BadRequest():
+                facts["violations"] = [Violation(f.field, f.description) for f in detail.field_violations]
+            case error_details_pb2.RetryInfo():
+                facts["retry_after_ms"] = detail.retry_delay.ToMilliseconds()
+            case _:
+                pass
+    return kind(problem.details() or f"The call failed: {problem.code().name}.", **facts)
+
+
+def _is_known(reason: v1.ErrorReason) -> bool:
+    # A number that is new to this SDK still makes an enum value, without a name.
+    return reason in v1.ErrorReason.__members__.values()
+
+
+def _reason(name: str) -> v1.ErrorReason:
+    try:
+        return v1.ErrorReason[name]
+    except KeyError:
+        return v1.ErrorReason.UNSPECIFIED
+
+
+def _details(problem: grpc.aio.AioRpcError) -> Iterator[Any]:
+    for key, value in problem.trailing_metadata() or ():
+        if key != _DETAILS or not isinstance(value, bytes):
+            continue
+        try:
+            packed = status_pb2.Status.FromString(value).details
+        except ValueError:  # protobuf's DecodeError; what cannot be read says nothing
+            continue
+        for each in packed:
+            for kind in (
+                error_details_pb2.ErrorInfo,
+                error_details_pb2.BadRequest,
+                error_details_pb2.RetryInfo,
+            ):
+                detail = kind()
+                if each.Is(kind.DESCRIPTOR) and each.Unpack(detail):
+                    yield detail

@@ -1,0 +1,217 @@
+"""The client for programs without asyncio.
+
+A thin bridge, not a second client: an event loop in a thread of its own runs the asyncio one, and each
+call here waits for its counterpart there. What the counterparts take, give and raise holds here too.
+
+::
+
+    with Client() as client:
+        conversation_id = client.create_conversation(agent="assistant")
+        with client.converse(conversation_id) as chat:
+            for event in chat.send("Hello!"):
+                if isinstance(event, TextDelta):
+                    print(event.text, end="")
+
+A KeyboardInterrupt stops the waiting, and nothing else: the chat stays usable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from wonder_sdk import client as asynchronous
+from wonder_sdk import converse
+from wonder_sdk._proto.wonder import v1
+from wonder_sdk.record import Item
+from wonder_sdk.watch import RunItem
+
+T = TypeVar("T")
+
+
+class Bridge:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="wonder sdk", daemon=True)
+        self._thread.start()
+
+    def run(self, start: Callable[[], Awaitable[T]]) -> T:
+        """Call ``start`` on the loop, and wait for what it gives."""
+
+        async def work() -> T:
+            return await start()
+
+        future = asyncio.run_coroutine_threadsafe(work(), self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def call(self, make: Callable[[], T]) -> T:
+        """Call ``make``, which does not wait, on the loop."""
+
+        async def work() -> T:
+            return make()
+
+        return self.run(work)
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        self.run(self._loop.shutdown_asyncgens)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class Items(Generic[T]):
+    """An asynchronous iterator, one step at a time."""
+
+    def __init__(self, bridge: Bridge, items: AsyncIterator[T]) -> None:
+        self._bridge, self._items = bridge, items
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        try:
+            return self._bridge.run(self._items.__anext__)
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+
+class Reply(Items[Item]):
+    """See `wonder_sdk.Reply`."""
+
+    def __init__(self, bridge: Bridge, reply: converse.Reply) -> None:
+        super().__init__(bridge, reply)
+        self._reply = reply
+
+    @property
+    def request_id(self) -> str:
+        return self._reply.request_id
+
+    @property
+    def turn_id(self) -> str:
+        return self._reply.turn_id
+
+    @property
+    def turn(self) -> v1.Turn | None:
+        return self._reply.turn
+
+    def started(self) -> str:
+        return self._bridge.run(self._reply.started)
+
+    def cancel(self) -> None:
+        self._bridge.run(self._reply.cancel)
+
+    def text(self) -> str:
+        return self._bridge.run(self._reply.text)
+
+
+class Chat:
+    """See `wonder_sdk.Chat`."""
+
+    def __init__(self, bridge: Bridge, chat: converse.Chat) -> None:
+        self._bridge, self._chat = bridge, chat
+
+    @property
+    def conversation(self) -> v1.Conversation:
+        return self._chat.conversation
+
+    @property
+    def cursor(self) -> int:
+        return self._chat.cursor
+
+    def __enter__(self) -> Self:
+        self._bridge.run(self._chat.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bridge.run(lambda: self._chat.__aexit__(kind, problem, trace))
+
+    def send(self, content: str, **options: Any) -> Reply:
+        return Reply(self._bridge, self._bridge.call(lambda: self._chat.send(content, **options)))
+
+    def cancel(self, turn_id: str, **options: Any) -> None:
+        self._bridge.run(lambda: self._chat.cancel(turn_id, **options))
+
+    def events(self) -> Items[Item | v1.CaughtUp]:
+        return Items(self._bridge, self._bridge.call(self._chat.events))
+
+
+class Service:
+    """The RPCs of one service, which give their response, or an iterator where the server streams."""
+
+    def __init__(self, bridge: Bridge, stub: Any) -> None:
+        self._bridge, self._stub = bridge, stub
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._stub, name)
+
+        def call(*request: Any, **options: Any) -> Any:
+            answer = self._bridge.call(lambda: method(*request, **options))
+            if hasattr(answer, "__anext__"):
+                return Items(self._bridge, answer)
+            return self._bridge.run(lambda: answer)
+
+        return call
+
+
+class Client:
+    """See `wonder_sdk.Client`, which takes the same arguments."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._bridge = Bridge()
+        try:
+            self._client = self._bridge.call(lambda: asynchronous.Client(*arguments, **options))
+        except BaseException:
+            self._bridge.close()
+            raise
+        self.conversations = Service(self._bridge, self._client.conversations)
+        self.library = Service(self._bridge, self._client.library)
+        self.coordinator = Service(self._bridge, self._client.coordinator)
+        self.executor = Service(self._bridge, self._client.executor)
+        self.memory = Service(self._bridge, self._client.memory)
+
+    @property
+    def target(self) -> str:
+        return self._client.target
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection and end the thread."""
+        self._bridge.run(self._client.close)
+        self._bridge.close()
+
+    def create_conversation(self, **options: Any) -> str:
+        return self._bridge.run(lambda: self._client.create_conversation(**options))
+
+    def converse(self, conversation_id: str, **options: Any) -> Chat:
+        make = partial(self._client.converse, conversation_id, **options)
+        return Chat(self._bridge, self._bridge.call(make))
+
+    def subscribe(self, conversation_id: str, **options: Any) -> Items[Item | v1.CaughtUp]:
+        return Items(self._bridge, self._client.subscribe(conversation_id, **options))
+
+    def watch_run(self, run_id: str, **options: Any) -> Items[RunItem]:
+        return Items(self._bridge, self._client.watch_run(run_id, **options))
+
+    def health(self, service: str = "", *, timeout: float | None = None) -> str:
+        return self._bridge.run(lambda: self._client.health(service, timeout=timeout))

@@ -1,0 +1,101 @@
+"""Streams for those who only watch, taken up again where they broke off."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TypeAlias
+
+import betterproto2
+
+from wonder_sdk._proto import stubs
+from wonder_sdk._proto.wonder import v1
+from wonder_sdk.errors import NotFoundError, UnavailableError, WonderError
+from wonder_sdk.record import GapError, Item, Seen
+from wonder_sdk.resume import Patience, Reconnect
+
+RunItem: TypeAlias = v1.RunEvent | v1.NodeProgress
+"""What a run tells those who watch it."""
+
+
+async def subscribe(
+    stub: stubs.ConversationServiceStub, conversation_id: str, seen: Seen, reconnect: Reconnect
+) -> AsyncIterator[Item | v1.CaughtUp]:
+    """Everything that happens on a conversation after ``seen``, without end; see `Client.subscribe`."""
+    patience = Patience(reconnect)
+    attached = caught_up = False
+    while True:
+        call = stub.subscribe(v1.SubscribeRequest(attach=seen.attach(conversation_id)))
+        problem: WonderError = UnavailableError("The server ended the stream.")
+        wait_ms = 0
+        try:
+            async for response in call:
+                attached = True
+                match betterproto2.which_one_of(response, "item"):
+                    case "caught_up", v1.CaughtUp() as marker:
+                        patience.worked()
+                        if not caught_up:
+                            caught_up = True
+                            yield marker
+                    case "draining", v1.Draining(reconnect_after_ms=wait_ms):
+                        pass
+                    case "end", v1.End(reason=v1.EndReason.DELETED):
+                        raise NotFoundError(
+                            "The conversation was deleted.", reason=v1.ErrorReason.CONVERSATION_NOT_FOUND
+                        )
+                    case "end", _:
+                        break
+                    case _:
+                        for item in seen.take(response):
+                            patience.worked()
+                            yield item
+        except GapError as gap:
+            problem = UnavailableError(f"The stream has a gap: {gap}.")
+        except WonderError as refusal:
+            problem = refusal
+        finally:
+            call.cancel()
+        if not attached:
+            raise problem
+        await patience.failed(problem, wait_ms=wait_ms)
+
+
+async def watch_run(
+    stub: stubs.CoordinatorServiceStub, request: v1.WatchRunRequest, reconnect: Reconnect
+) -> AsyncIterator[RunItem]:
+    """What happens in a run until it has ended; see `Client.watch_run`."""
+    patience = Patience(reconnect)
+    cursor, attached = request.after_sequence, False
+    while True:
+        call = stub.watch_run(
+            v1.WatchRunRequest(
+                run_id=request.run_id, after_sequence=cursor, include_progress=request.include_progress
+            )
+        )
+        problem: WonderError = UnavailableError("The server ended the stream.")
+        wait_ms = 0
+        try:
+            async for response in call:
+                attached = True
+                match betterproto2.which_one_of(response, "item"):
+                    case "event", v1.RunEvent(sequence=sequence) as event:
+                        if sequence > cursor:
+                            cursor = sequence
+                            patience.worked()
+                            yield event
+                    case "progress", v1.NodeProgress() as progress:
+                        yield progress
+                    case "draining", v1.Draining(reconnect_after_ms=wait_ms):
+                        pass
+                    case "end", v1.End(reason=v1.EndReason.COMPLETED):
+                        return
+                    case "end", _:
+                        break
+                    case _:  # a heartbeat, or newer than this SDK
+                        pass
+        except WonderError as refusal:
+            problem = refusal
+        finally:
+            call.cancel()
+        if not attached:
+            raise problem
+        await patience.failed(problem, wait_ms=wait_ms)
