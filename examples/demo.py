@@ -49,13 +49,13 @@ def main() -> int:
     try:
         with (
             tempfile.TemporaryDirectory(prefix="wonder-demo-") as folder,
-            server(Path(folder), terminal) as address,
+            server(Path(folder), terminal) as running,
+            sync.Client(running.address) as client,
         ):
-            with sync.Client(address) as client:
-                show(client, terminal)
-                if terminal.is_interactive and sys.stdin.isatty():
-                    heading(terminal, "Your turn. The server and what it remembers go when you leave.")
-                    Talk(client, terminal, agent="assistant", user="you").go_on("", is_kept=False)
+            show(client, terminal, running.model)
+            if terminal.is_interactive and sys.stdin.isatty():
+                heading(terminal, "Your turn. The server and what it remembers go when you leave.")
+                Talk(client, terminal, agent="assistant", user="you").go_on("", is_kept=False)
         return 0
     except KeyboardInterrupt:
         terminal.line()
