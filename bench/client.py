@@ -1,0 +1,203 @@
+"""The load's side of the wire: plain grpc.aio, as little work as possible per message."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+from google.protobuf import json_format
+from grpc import aio
+
+from wonder.v1 import conversation_service_pb2 as conversation_pb
+from wonder.v1 import conversation_service_pb2_grpc as conversation_grpc
+from wonder.v1 import coordinator_service_pb2 as coordinator_pb
+from wonder.v1 import coordinator_service_pb2_grpc as coordinator_grpc
+from wonder.v1 import library_service_pb2 as library_pb
+from wonder.v1 import library_service_pb2_grpc as library_grpc
+from wonder.v1 import memory_service_pb2_grpc as memory_grpc
+
+CHANNELS = 8
+"""Connections that the load is spread over."""
+
+LIBRARY = "bench"
+TURN_ENDS = frozenset({"turn_completed", "turn_failed", "turn_cancelled"})
+
+
+def open_channels(address: str) -> list[aio.Channel]:
+    return [
+        aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+        for _ in range(CHANNELS)
+    ]
+
+
+class Client:
+    """Stubs of a Wonder server, spread over some connections. A context manager."""
+
+    def __init__(self, address: str) -> None:
+        self._channels = open_channels(address)
+        self.conversations = [conversation_grpc.ConversationServiceStub(each) for each in self._channels]
+        self.coordinators = [coordinator_grpc.CoordinatorServiceStub(each) for each in self._channels]
+        self.library = library_grpc.LibraryServiceStub(self._channels[0])
+        self.memory = memory_grpc.MemoryServiceStub(self._channels[0])
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for channel in self._channels:
+            await channel.close()
+
+    async def apply(self, definitions: list[dict[str, Any]]) -> None:
+        """Save definitions, given in the JSON form of the contract, in the library `LIBRARY`."""
+        request = {"library": LIBRARY, "definitions": definitions}
+        await self.library.ApplyDefinitions(
+            json_format.ParseDict(request, library_pb.ApplyDefinitionsRequest())
+        )
+
+    async def agent(self, name: str, *, token_delay_ms: int = 0) -> str:
+        """A new agent with the standard persona's workflows and the offline model. Returns its id."""
+        await self.apply(
+            [
+                {
+                    "name": f"{name}-model",
+                    "model_profile": {
+                        "provider": "offline",
+                        "model": "offline",
+                        "parameters": {"token_delay_ms": token_delay_ms},
+                    },
+                },
+                {
+                    "name": name,
+                    "persona": {"system_prompt": "You speak.", "model_profile_id": f"{name}-model"},
+                },
+            ]
+        )
+        request = {"agent": {"name": name, "persona_id": f"{LIBRARY}/{name}"}}
+        made = await self.library.CreateAgent(json_format.ParseDict(request, library_pb.CreateAgentRequest()))
+        return str(made.agent.id)
+
+    async def conversation(self, agent_id: str) -> str:
+        """A new conversation between the agent and one user. Returns its id."""
+        people = [{"agent": {"agent_id": agent_id}}, {"user": {"user_id": "bench"}}]
+        made = await self.conversations[0].CreateConversation(
+            json_format.ParseDict(
+                {"conversation": {"participants": people}}, conversation_pb.CreateConversationRequest()
+            )
+        )
+        return str(made.conversation.id)
+
+    @asynccontextmanager
+    async def chat(self, conversation_id: str, channel: int = 0) -> AsyncIterator[Chat]:
+        """An attached stream that has caught up."""
+        call = self.conversations[channel % CHANNELS].Converse()
+        try:
+            attach = conversation_pb.Attach(conversation_id=conversation_id)
+            await call.write(conversation_pb.ConverseRequest(attach=attach))
+            while (await call.read()).WhichOneof("item") != "caught_up":
+                pass
+            yield Chat(call)
+        finally:
+            call.cancel()
+
+    async def run(self, workflow: str, channel: int = 0) -> float:
+        """Start a run and watch it until it ends. Returns the seconds that took."""
+        stub = self.coordinators[channel % CHANNELS]
+        began = time.perf_counter()
+        started = await stub.StartRun(coordinator_pb.StartRunRequest(workflow_id=workflow))
+        watch = stub.WatchRun(coordinator_pb.WatchRunRequest(run_id=started.run.id))
+        async for said in watch:
+            if said.WhichOneof("item") == "event" and said.event.WhichOneof("payload") == "run_ended":
+                break
+        watch.cancel()
+        return time.perf_counter() - began
+
+
+class Chat:
+    """One attached stream."""
+
+    _requests = itertools.count(1)
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    async def say(self, text: str) -> None:
+        """Send a message; what it leads to is read with `read`."""
+        send = conversation_pb.Send(content=text, request_id=f"bench-{next(self._requests)}")
+        await self._call.write(conversation_pb.ConverseRequest(send=send))
+
+    async def read(self) -> Any:
+        """The next thing that the server says."""
+        return await self._call.read()
+
+    async def first_token(self, text: str) -> float:
+        """Send a message. Returns the seconds until its answer's first piece."""
+        began = time.perf_counter()
+        await self.say(text)
+        while True:
+            said = await self.read()
+            if said.WhichOneof("item") == "delta":
+                return time.perf_counter() - began
+            _must_be_going_well(said)
+
+    async def turn(self, text: str) -> float:
+        """A whole turn. Returns the seconds until its answer's first piece."""
+        seconds = await self.first_token(text)
+        while not _ends_a_turn(await self.read()):
+            pass
+        return seconds
+
+
+def _ends_a_turn(said: Any) -> bool:
+    _must_be_going_well(said)
+    return said.WhichOneof("item") == "event" and said.event.WhichOneof("payload") in TURN_ENDS
+
+
+def _must_be_going_well(said: Any) -> None:
+    """A benchmark of failures would be a fast one."""
+    item = said.WhichOneof("item")
+    if item == "refused" or (item == "event" and said.event.WhichOneof("payload") == "turn_failed"):
+        raise RuntimeError(f"The server did not do what was measured: {said}")
+
+
+class Bare:
+    """The client of `bare.py`. A context manager."""
+
+    def __init__(self, address: str) -> None:
+        self._channels = open_channels(address)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for channel in self._channels:
+            await channel.close()
+
+    async def unary(self, size: int, channel: int = 0) -> float:
+        """One call with ``size`` bytes there and back. Returns its seconds."""
+        began = time.perf_counter()
+        await self._channels[channel % CHANNELS].unary_unary("/bare/Unary")(b"x" * size)
+        return time.perf_counter() - began
+
+    def stream(self, channel: int = 0) -> Any:
+        """An open stream; `ask` makes it talk."""
+        return self._channels[channel % CHANNELS].stream_stream("/bare/Stream")()
+
+    @asynccontextmanager
+    async def held(self, channel: int = 0) -> AsyncIterator[Any]:
+        """A stream that has said one word and stays open."""
+        call = self.stream(channel)
+        try:
+            await call.write(ask(size=90, count=1, hold=True))
+            await call.read()
+            yield call
+        finally:
+            call.cancel()
+
+
+def ask(*, size: int, count: int, delay_ms: int = 0, hold: bool = False) -> bytes:
+    """What `bare.py` is asked for on a stream."""
+    return json.dumps({"size": size, "count": count, "delay_ms": delay_ms, "hold": hold}).encode()

@@ -1,0 +1,63 @@
+"""The server as ``wonder serve`` runs it, on a free port, with one thing more: it can be asked what it holds.
+
+Whenever a line comes on standard input it answers with one line of JSON on standard output::
+
+    {"commits": {"00.db": 12, "catalog.db": 3}, "tasks": 7, "threads": 9}
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import sys
+import threading
+import time
+from typing import Any
+
+_BEGAN = time.monotonic()
+
+
+def holdings() -> dict[str, Any]:
+    """Commits of every open database, asyncio tasks and threads."""
+    from wonder_server.adapters.sqlite.database import Database
+
+    databases = [thing for thing in gc.get_objects() if isinstance(thing, Database)]
+    return {
+        "commits": {database.path.name: database.commits for database in databases},
+        "tasks": len(asyncio.all_tasks()),
+        "threads": threading.active_count(),
+    }
+
+
+def answer() -> None:
+    if not sys.stdin.readline():
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        return
+    print(json.dumps(holdings()), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--shards")
+    parser.add_argument("data")
+    given = parser.parse_args()
+
+    from wonder_server import compose, logs
+    from wonder_server.lifecycle import live
+    from wonder_server.settings import load
+
+    flags = {"data": given.data, "listen": "127.0.0.1:0", "shards": given.shards}
+    settings = load(flags, environ={"WONDER_MODEL": "offline", "WONDER_LOG_LEVEL": "warning"})
+    logs.configure(settings.log_format, settings.log_level)
+
+    async def serve() -> None:
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), answer)
+        await live(settings, compose.build, began=_BEGAN)
+
+    asyncio.run(serve())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The servers under measurement, each in a process of its own so that its CPU and memory are its alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from measure import cpu_seconds, rss_bytes
+
+_HERE = Path(__file__).parent
+_START_LIMIT_S = 30.0
+
+
+class Server:
+    """A server process with a fresh data folder; a context manager, and gone with it.
+
+    It writes its address into the file ``ADDRESS`` of its folder when it is ready.
+    """
+
+    def __init__(self, script: str, *arguments: str) -> None:
+        self._command = [sys.executable, str(_HERE / script), *arguments]
+        self.ready_seconds = 0.0
+        """From the start of the process until it served."""
+        self.address = ""
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory(prefix="wonder-bench-")
+        began = time.perf_counter()
+        self._process = subprocess.Popen(
+            [*self._command, self._folder.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        announced = Path(self._folder.name) / "ADDRESS"
+        while not announced.exists():
+            if self._process.poll() is not None or time.perf_counter() - began > _START_LIMIT_S:
+                raise RuntimeError(f"The server did not start: {' '.join(self._command)}")
+            time.sleep(0.002)
+        self.ready_seconds = time.perf_counter() - began
+        self.address = announced.read_text().strip()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._folder.cleanup()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of CPU so far."""
+        return cpu_seconds(self.pid)
+
+    @property
+    def rss(self) -> int:
+        """Bytes of memory now."""
+        return rss_bytes(self.pid)
+
+    def probe(self) -> dict[str, Any]:
+        """What the server says of itself: see `probed.py`. Wonder only."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(b"\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def commits(self) -> int:
+        """Commits to the shards so far."""
+        return sum(count for file, count in self.probe()["commits"].items() if file[0].isdigit())
+
+
+def wonder(shards: int | None = None) -> Server:
+    """A Wonder server with its defaults, apart from the number of shards."""
+    return Server("probed.py", *([f"--shards={shards}"] if shards else []))
+
+
+def bare() -> Server:
+    """The floor: a grpc.aio server that only sends bytes."""
+    return Server("bare.py")

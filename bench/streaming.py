@@ -1,0 +1,122 @@
+"""Streamed tokens: server CPU per token and tokens per second, at 1 and at 200 streams.
+
+Every conversation streams a long answer of the offline model, one token each 20 ms, to one Converse
+client. The floor is a bare grpc.aio server that sends messages of the same size at the same pace. Both
+are watched in the steady state, when every stream speaks, so the turns' beginnings do not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from client import Bare, Client, ask
+from measure import Effort, Number
+from servers import Server, bare, wonder
+
+DELAY_MS = 20
+WORDS = 20_000
+AIM = 1.5
+
+
+@dataclass(slots=True)
+class Heard:
+    """What came in over all streams."""
+
+    tokens: int = 0
+    messages: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    tokens_per_second: float
+    cpu_us: float
+    size: int
+    tokens_per_message: float
+
+
+async def measure(effort: Effort) -> list[Number]:
+    numbers: list[Number] = []
+    for streams in (1, 200):
+        ours = await _wonder(streams, effort.seconds)
+        floor = await _bare(streams, effort.seconds, ours.size)
+        numbers += _numbers(streams, ours, floor)
+    return numbers
+
+
+def _numbers(streams: int, ours: Pace, floor: Pace) -> Sequence[Number]:
+    at = f"{streams} stream{'s' if streams > 1 else ''}"
+    aim = AIM if streams > 1 else None
+    return [
+        Number(name=f"server CPU per token, {at}", value=ours.cpu_us, unit="µs",
+               floor=floor.cpu_us, floor_is="bare grpc.aio", aim=aim),
+        Number(name=f"tokens per second, {at}", value=ours.tokens_per_second, unit="/s",
+               floor=floor.tokens_per_second, floor_is="bare grpc.aio", better="more"),
+        Number(name=f"tokens per message, {at}", value=ours.tokens_per_message, unit=""),
+    ]  # fmt: skip
+
+
+async def _wonder(streams: int, seconds: float) -> Pace:
+    with wonder() as server:
+        async with Client(server.address) as client, AsyncExitStack() as open_chats:
+            agent = await client.agent("speaker", token_delay_ms=DELAY_MS)
+            chats = [
+                await open_chats.enter_async_context(client.chat(await client.conversation(agent), index))
+                for index in range(streams)
+            ]
+            for chat in chats:
+                await chat.first_token(f"say {WORDS} words")
+            return await _watch(server, [_hearing(chat.read) for chat in chats], seconds)
+
+
+async def _bare(streams: int, seconds: float, size: int) -> Pace:
+    with bare() as server:
+        async with Bare(server.address) as client:
+            calls = [client.stream(index) for index in range(streams)]
+            for call in calls:
+                await call.write(ask(size=size, count=WORDS, delay_ms=DELAY_MS))
+                await call.read()
+            return await _watch(server, [_counting(call.read) for call in calls], seconds)
+
+
+Listener = Callable[[Heard], Awaitable[None]]
+
+
+def _hearing(read: Callable[[], Awaitable[Any]]) -> Listener:
+    async def listen(heard: Heard) -> None:
+        while True:
+            said = await read()
+            heard.messages += 1
+            heard.tokens += said.delta.text.count(" ")
+            heard.size = said.ByteSize()
+
+    return listen
+
+
+def _counting(read: Callable[[], Awaitable[bytes]]) -> Listener:
+    async def listen(heard: Heard) -> None:
+        while True:
+            heard.size = len(await read())
+            heard.messages += 1
+            heard.tokens += 1
+
+    return listen
+
+
+async def _watch(server: Server, listeners: list[Listener], seconds: float) -> Pace:
+    heard = Heard()
+    tasks = [asyncio.create_task(listen(heard)) for listen in listeners]
+    await asyncio.sleep(0.5)
+    clock = asyncio.get_running_loop().time
+    tokens, messages, cpu, began = heard.tokens, heard.messages, server.cpu, clock()
+    await asyncio.sleep(seconds)
+    tokens, messages = heard.tokens - tokens, heard.messages - messages
+    cpu, passed = server.cpu - cpu, clock() - began
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return Pace(tokens / passed, cpu / tokens * 1e6, heard.size, tokens / messages)

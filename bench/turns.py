@@ -1,0 +1,103 @@
+"""Whole turns with a model that answers at once: 50 tokens, everything recorded.
+
+Turns per second, server CPU per turn, time to first token and commits per turn, at 1 and at 64
+conversations at once. The floor is a bare grpc.aio server that streams the 50 messages and records
+nothing. Commits up to the first token are counted with a model that pauses after it, so that what the
+turn's end commits does not count.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+from client import Bare, Client, ask
+from measure import Effort, Load, Number, load
+from servers import bare, wonder
+
+TOKENS = 50
+SAY = f"say {TOKENS} words"
+SIZE = 90
+"""Bytes of a streamed token's message, about."""
+PAUSE_MS = 400
+MOST_COMMITS_TO_FIRST_TOKEN = 2
+MOST_CPU = 2.0
+
+
+async def measure(effort: Effort) -> list[Number]:
+    numbers: list[Number] = []
+    for at_once in (1, 64):
+        ours, commits = await turns(at_once, effort.rounds)
+        numbers += _numbers(f"{at_once} at once", ours, commits, await _floor(at_once, effort.rounds))
+    first = await _commits_to_first_token()
+    numbers.append(
+        Number(name="commits from message to first token", value=first, unit="",
+               aim=MOST_COMMITS_TO_FIRST_TOKEN)
+    )  # fmt: skip
+    return numbers
+
+
+async def turns(at_once: int, each: int, shards: int | None = None) -> tuple[Load, float]:
+    """The load of ``at_once`` conversations with ``each`` turns, and commits per turn."""
+    with wonder(shards) as server:
+        async with Client(server.address) as client, AsyncExitStack() as open_chats:
+            agent = await client.agent("speaker")
+            chats = [
+                await open_chats.enter_async_context(client.chat(await client.conversation(agent), index))
+                for index in range(at_once)
+            ]
+            for chat in chats[:8]:
+                await chat.turn(SAY)
+            before = server.commits()
+            done = await load(server.pid, at_once, each, lambda index: chats[index].turn(SAY))
+            return done, (server.commits() - before) / done.count
+
+
+async def _floor(at_once: int, each: int) -> Load:
+    with bare() as server:
+        async with Bare(server.address) as client:
+            await _bare_turn(client)(0)
+            return await load(server.pid, at_once, each, _bare_turn(client))
+
+
+def _bare_turn(client: Bare) -> Callable[[int], Awaitable[float]]:
+    async def turn(index: int) -> float:
+        began = time.perf_counter()
+        call = client.stream(index)
+        await call.write(ask(size=SIZE, count=TOKENS))
+        await call.read()
+        first = time.perf_counter() - began
+        for _ in range(TOKENS - 1):
+            await call.read()
+        await call.done_writing()
+        await call.read()
+        return first
+
+    return turn
+
+
+async def _commits_to_first_token() -> int:
+    with wonder() as server:
+        async with Client(server.address) as client:
+            agent = await client.agent("slow-speaker", token_delay_ms=PAUSE_MS)
+            async with client.chat(await client.conversation(agent)) as chat:
+                await chat.turn("say 1 word")
+                before = server.commits()
+                await chat.first_token("say 3 words")
+                return server.commits() - before
+
+
+def _numbers(at: str, ours: Load, commits: float, floor: Load) -> list[Number]:
+    bare_is = "bare grpc.aio, nothing recorded"
+    return [
+        Number(name=f"turns per second, {at}", value=ours.per_second, unit="/s",
+               floor=floor.per_second, floor_is=bare_is, better="more"),
+        Number(name=f"server CPU per turn, {at}", value=ours.cpu_ms, unit="ms",
+               floor=floor.cpu_ms, floor_is=bare_is, aim=MOST_CPU if "64" in at else None),
+        Number(name=f"time to first token p50, {at}", value=ours.p50_ms, unit="ms",
+               floor=floor.p50_ms, floor_is=bare_is),
+        Number(name=f"time to first token p99, {at}", value=ours.p99_ms, unit="ms",
+               floor=floor.p99_ms, floor_is=bare_is),
+        Number(name=f"commits per turn, {at}", value=commits, unit=""),
+    ]  # fmt: skip
