@@ -14,7 +14,7 @@ first rule that fits is taken:
    What follows the name is passed on as it is, so ``run weather {"ci`` is a malformed call.
 3. ``remember (that) …`` calls the offered tool ``remember``.
 4. ``what do you remember / know about …``, ``do you know / remember …``, ``what is my …``, ``who is my
-   …``, ``where …``, ``when …``: answered from the system prompt's memories (lines ``- text`` under a
+   …``, ``what do I …``, ``where …``, ``when …``: answered from the system prompt's memories (lines ``- text`` under a
    line ``Memories:``) that share a word with the question; if none does, by calling the offered tool
    ``recall``.
 5. ``say 50 words`` says fifty words: one token each.
@@ -163,7 +163,7 @@ _REMEMBER = re.compile(
 )
 _QUESTION = re.compile(
     r"\b(?:what do you (?:remember|know)|do you (?:remember|know)|(?:what|who)(?:'s| is| are| was| were) my"
-    r"|what did i|where\b|when\b|recall\b|which .* my\b)",
+    r"|what (?:did|do|am|was) i|which .* do i|do i\b|where\b|when\b|recall\b|which .* my\b)",
     re.IGNORECASE,
 )
 _SAY = re.compile(r"\bsay (?P<count>\d{1,6}) (?:words?|tokens?)\b", re.IGNORECASE)
