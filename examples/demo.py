@@ -43,8 +43,9 @@ class DemoError(Exception):
 
 
 def main() -> int:
-    # Both end the demo the same way, with everything cleaned up.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # However it is ended, it cleans up.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     terminal = Terminal()
     try:
         with (
@@ -86,6 +87,8 @@ def server(folder: Path, terminal: Terminal) -> Iterator[Running]:
         terminal.note(f"ready at {address} after {time.monotonic() - began:.1f} s")
         yield Running(address, _model(folder))
     finally:
+        # However impatient the person is, nothing may be left behind.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         log.close()
         process.terminate()
         try:

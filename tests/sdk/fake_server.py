@@ -1,0 +1,275 @@
+"""A conversation that plays from a script, over a real socket, and hangs up when the test says so.
+
+It keeps to the contract as `Converse` states it: whoever attaches gets ``attached``, the events after
+their cursor, the text so far of what is being streamed, ``caught_up``, then each further step as it
+happens. A step happens once, no matter how many listen or whether anybody does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as service
+from wonder.v1 import conversation_service_pb2_grpc as rpc
+from wonder.v1 import errors_pb2 as errors
+from wonder.v1 import event_pb2 as events
+from wonder.v1 import library_service_pb2_grpc as library_rpc
+
+CONVERSATION = "conv_1"
+TURN = "turn_1"
+Response = service.ConverseResponse
+
+
+def event(sequence: int, name: str, turn_id: str = TURN, **payload: Any) -> service.ConverseResponse:
+    return Response(
+        event=events.Event(
+            sequence=sequence, conversation_id=CONVERSATION, turn_id=turn_id, name=name, **payload
+        )
+    )
+
+
+def delta(offset: int, text: str, message_id: str = "msg_a", turn_id: str = TURN) -> service.ConverseResponse:
+    return Response(delta=service.Delta(message_id=message_id, turn_id=turn_id, offset=offset, text=text))
+
+
+def restarted(attempt: int, message_id: str = "msg_a") -> service.ConverseResponse:
+    return Response(
+        message_restarted=service.MessageRestarted(message_id=message_id, turn_id=TURN, attempt=attempt)
+    )
+
+
+def said(
+    sequence: int, content: str, message_id: str = "msg_a", turn_id: str = TURN
+) -> service.ConverseResponse:
+    message = conversation.Message(
+        id=message_id, turn_id=turn_id, role=conversation.MESSAGE_ROLE_AGENT, content=content
+    )
+    return event(sequence, "message.appended", turn_id, message_appended=message)
+
+
+def completed(sequence: int, turn_id: str = TURN) -> service.ConverseResponse:
+    turn = conversation.Turn(id=turn_id, ordinal=1, status=conversation.TURN_STATUS_COMPLETED, move_count=2)
+    return event(sequence, "turn.completed", turn_id, turn_completed=turn)
+
+
+def a_turn() -> list[service.ConverseResponse]:
+    """A turn with everything in it: words, a tool, a restart, words beyond ASCII, and what comes after."""
+    call = conversation.ToolCall(id="call_1", tool_name="recall")
+    call.input.update({"query": "the cat"})
+    result = conversation.ToolResult(tool_call_id="call_1", success=True)
+    result.result.string_value = "Mia"
+    return [
+        event(2, "conversation_turn", turn_started=conversation.Turn(id=TURN, ordinal=1)),
+        event(3, "context_assembly.completed"),
+        delta(0, "Let me "),
+        delta(7, "look … "),
+        said(4, "Let me look … "),
+        event(5, "move.recorded", move_recorded=conversation.Move(id="move_1", turn_id=TURN)),
+        event(6, "tool.dispatched", tool_dispatched=events.ToolDispatched(tool_call=call)),
+        event(
+            7,
+            "tool.completed",
+            tool_completed=events.ToolOutcome(
+                tool_call=conversation.ToolCall(id="call_1"), tool_result=result
+            ),
+        ),
+        delta(0, "Your dog", "msg_b"),
+        restarted(2, "msg_b"),
+        delta(0, "Your cät 🐈", "msg_b"),
+        delta(10, " is ", "msg_b"),
+        delta(14, "Mia.", "msg_b"),
+        said(8, "Your cät 🐈 is Mia.", "msg_b"),
+        completed(9),
+        event(
+            10, "memory_extraction.completed", memory_extraction_completed=events.HookOutcome(run_id="run_1")
+        ),
+    ]
+
+
+WORDS = {"msg_a": "Let me look … ", "msg_b": "Your cät 🐈 is Mia."}
+
+
+@dataclass
+class FakeConversation(rpc.ConversationServiceServicer):
+    """``hang_up_after``: how many messages each connection in turn gets before it breaks; None: it
+    does not. ``while_away``: how many steps happen whenever a connection broke."""
+
+    script: list[service.ConverseResponse] = field(default_factory=a_turn)
+    hang_up_after: list[int | None] = field(default_factory=list)
+    while_away: int = 0
+    refuse: dict[str, errors.Fault] = field(default_factory=dict)
+    say_sent_late: int = 0
+    break_with: Callable[[grpc.aio.ServicerContext[Any, Any]], Any] | None = None
+
+    connections: int = 0
+    requests: list[Any] = field(default_factory=list)
+    started: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.past: list[service.ConverseResponse] = [event(1, "conversation_started", "")]
+        self.changed = asyncio.Condition()
+
+    async def advance(self, steps: int = 1) -> None:
+        """Let this many steps happen, if a message has started them."""
+        async with self.changed:
+            if self.started:
+                now = len(self.past) - 1
+                self.past += self.script[now : now + steps]
+            self.changed.notify_all()
+
+    @property
+    def head(self) -> int:
+        return max((step.event.sequence for step in self.past if step.HasField("event")), default=0)
+
+    async def CreateConversation(self, request: Any, context: Any) -> service.CreateConversationResponse:
+        self.requests.append(request)
+        return service.CreateConversationResponse(conversation=conversation.Conversation(id=CONVERSATION))
+
+    async def Subscribe(self, request: Any, context: Any) -> AsyncIterator[service.SubscribeResponse]:
+        async for response in self._serve(request.attach, context, None):
+            yield service.SubscribeResponse.FromString(response.SerializeToString())
+
+    async def Converse(self, requests: Any, context: Any) -> AsyncIterator[service.ConverseResponse]:
+        first = await anext(aiter(requests))
+        self.requests.append(first)
+        answers: asyncio.Queue[service.ConverseResponse] = asyncio.Queue()
+        listener = asyncio.create_task(self._listen(requests, answers))
+        try:
+            async for response in self._serve(first.attach, context, answers):
+                yield response
+        finally:
+            listener.cancel()
+
+    async def _listen(self, requests: Any, answers: asyncio.Queue[service.ConverseResponse]) -> None:
+        async for request in requests:
+            self.requests.append(request)
+            match request.WhichOneof("intent"):
+                case "send":
+                    self._take(request.send.request_id, answers)
+                case "cancel":
+                    answers.put_nowait(
+                        Response(
+                            cancelled=service.Cancelled(
+                                request_id=request.cancel.request_id, turn_id=request.cancel.turn_id
+                            )
+                        )
+                    )
+                case "detach":
+                    answers.put_nowait(Response(end=service.End(reason=service.END_REASON_DETACHED)))
+            async with self.changed:
+                self.changed.notify_all()
+
+    def _take(self, request_id: str, answers: asyncio.Queue[service.ConverseResponse]) -> None:
+        if request_id in self.refuse:
+            refused = service.Refused(request_id=request_id, error=self.refuse[request_id])
+            answers.put_nowait(Response(refused=refused))
+            return
+        if request_id not in self.started:
+            self.started.append(request_id)
+        sent = service.Sent(request_id=request_id, turn_id=TURN, message_id="msg_0", sequence=2)
+        answers.put_nowait(Response(sent=sent))
+
+    async def _serve(
+        self, attach: Any, context: Any, answers: Any
+    ) -> AsyncIterator[service.ConverseResponse]:
+        limit = self.hang_up_after[self.connections] if self.connections < len(self.hang_up_after) else None
+        self.connections += 1
+        count = 0
+        async for response in self._responses(attach, answers):
+            if count == limit:
+                await self.advance(self.while_away)
+                await self._hang_up(context)
+            count += 1
+            yield response
+            if response.HasField("end"):
+                return
+
+    async def _hang_up(self, context: Any) -> None:
+        if self.break_with is not None:
+            await self.break_with(context)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "the line is cut")
+
+    async def _responses(self, attach: Any, answers: Any) -> AsyncIterator[service.ConverseResponse]:
+        known = conversation.Conversation(id=attach.conversation_id)
+        known.participants.add().agent.CopyFrom(
+            conversation.AgentParticipant(agent_id="agt_1", name="assistant")
+        )
+        yield Response(attached=service.Attached(conversation=known, head_sequence=self.head))
+        cursor = self.head if attach.tail_only else attach.after_sequence
+        position = len(self.past)
+        for step in self.past[:position]:
+            if step.HasField("event") and step.event.sequence > cursor:
+                yield step
+        for step in text_so_far(self.past[:position]):
+            yield step
+        yield Response(caught_up=service.CaughtUp(sequence=self.head))
+        while True:
+            late = self.say_sent_late and position <= self.say_sent_late
+            while answers is not None and not answers.empty() and not late:
+                yield answers.get_nowait()
+            if position < len(self.past):
+                position += 1
+                yield self.past[position - 1]
+            elif self.started and len(self.past) <= len(self.script):
+                await self.advance()
+            else:
+                async with self.changed:
+                    if answers is None or answers.empty():
+                        await self.changed.wait()
+
+
+def text_so_far(past: list[service.ConverseResponse]) -> list[service.ConverseResponse]:
+    """The text of messages that are being streamed, as one delta each."""
+    texts: dict[str, str] = {}
+    for step in past:
+        match step.WhichOneof("item"):
+            case "delta":
+                texts[step.delta.message_id] = texts.get(step.delta.message_id, "") + step.delta.text
+            case "message_restarted":
+                texts[step.message_restarted.message_id] = ""
+            case "event":
+                texts.pop(step.event.message_appended.id, None)
+    return [delta(0, text, message_id) for message_id, text in texts.items()]
+
+
+class Health(grpc.GenericRpcHandler):
+    """``grpc.health.v1``, always serving."""
+
+    def service(self, details: Any) -> Any:
+        if details.method != "/grpc.health.v1.Health/Check":
+            return None
+
+        async def check(request: bytes, context: Any) -> bytes:
+            if request not in (b"", b"\n\x18wonder.v1.LibraryService"):
+                await context.abort(grpc.StatusCode.NOT_FOUND, "no such service")
+            return b"\x08\x01"
+
+        return grpc.unary_unary_rpc_method_handler(check)
+
+
+@asynccontextmanager
+async def serving(
+    fake: rpc.ConversationServiceServicer | None = None,
+    library: library_rpc.LibraryServiceServicer | None = None,
+) -> AsyncIterator[str]:
+    """Serve on a free port; the address."""
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    if fake is not None:
+        rpc.add_ConversationServiceServicer_to_server(fake, server)
+    if library is not None:
+        library_rpc.add_LibraryServiceServicer_to_server(library, server)
+    server.add_generic_rpc_handlers((Health(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
