@@ -122,7 +122,8 @@ class Conversations:
             if asked is not None:
                 before = await self._repeated(asked.id, asked.fingerprint)
                 if before is not None:
-                    return before, True
+                    # As the first answer said: then it was new.
+                    return before, False
             existing = await self.by_reference(draft.project_id, draft.external_ref)
             if existing is not None and return_existing:
                 return existing, True
@@ -203,6 +204,7 @@ class Conversations:
             reply_to=saying.reply_to_message_id,
             agent=saying.agent_id,
             user=saying.user_id,
+            metadata=saying.metadata,
         )
         outcome = await self._loop.ask(conversation_id, event, asked)
         decided = outcome.decisions
