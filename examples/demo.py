@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before gRPC is imported, which else talks in between
+
 from wonder_sdk import WonderError, sync, v1
 from wonder_sdk.cli.chat import Talk
 from wonder_sdk.cli.rendering import TurnPrinter

@@ -109,7 +109,7 @@ def load(path: Path) -> Folder:
         except yaml.YAMLError as fault:
             faults.append(_syntax(file, fault))
         except UnicodeDecodeError:
-            faults.append(f"{file}:1: this is no UTF-8 text.")
+            faults.append(f"{file}:1: this is no UTF-8 text")
     faults += _doubles(definitions, sources)
     if faults:
         raise DefinitionFilesError(faults)
@@ -165,12 +165,12 @@ def _documents(file: Path) -> Iterator[Source]:
 def _library(file: Path) -> v1.Library:
     found = list(_documents(file))
     if len(found) != 1:
-        raise DocumentError(1, "", "One document is wanted here, with the library's name and description.")
+        raise DocumentError(1, "", "one document is wanted here, with the library's name and description")
     library: v1.Library = documents.read(
         v1.Library, found[0].node, skip=_SET_BY_SERVER | {"definition_count"}
     )
     if not library.name:
-        raise DocumentError(1, "", "The library needs a name.")
+        raise DocumentError(1, "", "the library needs a name")
     return library
 
 
@@ -186,15 +186,15 @@ def _definition(source: Source) -> v1.Definition:
         raise DocumentError(
             documents.line(source.node),
             "",
-            f"A definition says exactly one of {', '.join(KINDS)}"
-            + (f"; put what it says below `{kind}:`." if kind in KINDS and not present else "."),
+            f"a definition says exactly one of {', '.join(KINDS)}"
+            + (f"; put what it says below `{kind}:`" if kind in KINDS and not present else ""),
         )
     definition: v1.Definition = documents.read(v1.Definition, source.node, skip=_SET_BY_SERVER)
     if not definition.name:
-        raise DocumentError(documents.line(source.node), "", "A definition needs a name.")
+        raise DocumentError(documents.line(source.node), "", "a definition needs a name")
     if kind and definition.kind is not v1.DefinitionKind[present[0].upper()]:
         line = documents.line_of(source.node, "kind")
-        raise DocumentError(line, "kind", f"The kind is {kind}, but what is defined is a {present[0]}.")
+        raise DocumentError(line, "kind", f"is {kind}, but what is defined is a {present[0]}")
     return definition
 
 
@@ -203,13 +203,13 @@ def _doubles(definitions: list[v1.Definition], sources: list[Source]) -> Iterato
     for definition, source in zip(definitions, sources, strict=True):
         before = first.setdefault(definition.name, source)
         if before is not source:
-            yield f"{source.place('name')}: {definition.name} is defined already, at {before.place('name')}."
+            yield f"{source.place('name')}: {definition.name} is defined already, at {before.place('name')}"
 
 
 def _syntax(file: Path, fault: yaml.YAMLError) -> str:
     mark = getattr(fault, "problem_mark", None)
     problem = getattr(fault, "problem", None) or "this is no YAML"
-    return f"{file}:{mark.line + 1 if mark else 1}: {problem}."
+    return f"{file}:{mark.line + 1 if mark else 1}: {problem}"
 
 
 class _Dumper(yaml.SafeDumper):

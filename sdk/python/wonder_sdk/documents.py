@@ -72,7 +72,7 @@ def read(kind: Any, node: yaml.Node, *, path: str = "", skip: frozenset[str] = f
             _refuse(child, place, _unknown(key, sorted(known.keys() - skip)))
         if field.group is not None:
             if field.group in groups:
-                _refuse(child, place, f"{groups[field.group]} and {key} exclude each other.")
+                _refuse(child, place, f"excludes {groups[field.group]}, which is there too")
             groups[field.group] = key
         values[field.attribute] = _value(field, child, place)
     return kind(**values)
@@ -94,13 +94,13 @@ def write(message: Any) -> dict[str, Any]:
 def pairs(node: yaml.Node, path: str) -> Iterator[tuple[str, yaml.Node]]:
     """Keys and values of a mapping; refuses anything else, and a key that comes twice."""
     if not isinstance(node, yaml.MappingNode):
-        _refuse(node, path, f"{path or 'a definition'} must be a mapping, not {_kind(node)}.")
+        _refuse(node, path, f"must be a mapping, not {_kind(node)}")
     seen: set[str] = set()
     for key, child in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            _refuse(key, path, "A key must be text.")
+            _refuse(key, path, "a key must be text")
         if key.value in seen:
-            _refuse(key, _join(path, key.value), f"{key.value} is there twice.")
+            _refuse(key, _join(path, key.value), "is there twice")
         seen.add(key.value)
         yield key.value, child
 
@@ -159,7 +159,7 @@ def _value(field: _Field, node: yaml.Node, path: str) -> Any:
     if not field.repeated:
         return _one(field, node, path)
     if not isinstance(node, yaml.SequenceNode):
-        _refuse(node, path, f"{path} must be a list, not {_kind(node)}.")
+        _refuse(node, path, f"must be a list, not {_kind(node)}")
     return [_one(field, child, f"{path}[{index}]") for index, child in enumerate(node.value)]
 
 
@@ -169,7 +169,7 @@ def _one(field: _Field, node: yaml.Node, path: str) -> Any:
     if field.hint is protobuf.Struct:
         value = _json(node, path, 0)
         if not isinstance(value, dict):
-            _refuse(node, path, f"{path} must be a mapping, not {_kind(node)}.")
+            _refuse(node, path, f"must be a mapping, not {_kind(node)}")
         return protobuf.Struct.from_dict(value)
     return read(field.hint, node, path=path)
 
@@ -182,8 +182,8 @@ def _scalar(proto_type: str, hint: Any, node: yaml.Node, path: str) -> Any:
         "int" if proto_type in _INTEGERS else {"string": "str", "double": "float"}.get(proto_type, "bool")
     )
     if kind != wanted and not (wanted == "float" and kind == "int"):
-        quotes = " Put it in quotes." if wanted == "str" and isinstance(node, yaml.ScalarNode) else ""
-        _refuse(node, path, f"{path} must be {_KINDS[wanted]}, not {_kind(node)}.{quotes}")
+        quotes = "; put it in quotes" if wanted == "str" and isinstance(node, yaml.ScalarNode) else ""
+        _refuse(node, path, f"must be {_KINDS[wanted]}, not {_kind(node)}{quotes}")
     return _construct(node, path)
 
 
@@ -193,13 +193,13 @@ def _word(enum: Any, node: yaml.Node, path: str) -> Any:
     text = node.value if isinstance(node, yaml.ScalarNode) else ""
     member = words.get(text) or long.get(text)
     if member is None:
-        _refuse(node, path, f"{path} must be one of: {', '.join(words)}.")
+        _refuse(node, path, f"must be one of: {', '.join(words)}")
     return member
 
 
 def _json(node: yaml.Node, path: str, depth: int) -> Any:
     if depth > _MAX_DEPTH:
-        _refuse(node, path, f"{path} is nested too deeply.")
+        _refuse(node, path, "is nested too deeply")
     if isinstance(node, yaml.MappingNode):
         return {key: _json(child, _join(path, key), depth + 1) for key, child in pairs(node, path)}
     if isinstance(node, yaml.SequenceNode):
@@ -210,12 +210,12 @@ def _json(node: yaml.Node, path: str, depth: int) -> Any:
 def _construct(node: yaml.Node, path: str) -> Any:
     """The value of a scalar, as far as JSON has it."""
     if node.tag.rpartition(":")[2] not in ("str", "int", "float", "bool", "null"):
-        _refuse(node, path, f"{path} must not be {_kind(node)}; put it in quotes to make it text.")
+        _refuse(node, path, f"must not be {_kind(node)}; put it in quotes to make it text")
     value = yaml.constructor.SafeConstructor().construct_object(node)
     if isinstance(value, float) and not math.isfinite(value):
-        _refuse(node, path, f"{path} must be a finite number.")
+        _refuse(node, path, "must be a finite number")
     if isinstance(value, int) and abs(value) > _MAX_INTEGER:
-        _refuse(node, path, f"{path} is beyond 2^53; put it in quotes to keep it as text.")
+        _refuse(node, path, "is beyond 2^53; put it in quotes to keep it as text")
     return value
 
 
@@ -250,8 +250,8 @@ def _integers(value: Any) -> Any:
 
 def _unknown(key: str, names: list[str]) -> str:
     near = difflib.get_close_matches(key, names, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}."
-    return f"There is no field {key}; {hint}"
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
+    return f"there is no such field; {hint}"
 
 
 def _kind(node: yaml.Node) -> str:

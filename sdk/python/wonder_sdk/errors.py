@@ -30,6 +30,7 @@ from typing import Any, ClassVar
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from wonder_sdk._proto.wonder import v1
@@ -228,18 +229,17 @@ def _reason(name: str) -> v1.ErrorReason:
 
 def _details(problem: grpc.aio.AioRpcError) -> Iterator[Any]:
     for key, value in problem.trailing_metadata() or ():
-        if key != _DETAILS or not isinstance(value, bytes):
-            continue
-        try:
-            packed = status_pb2.Status.FromString(value).details
-        except ValueError:  # protobuf's DecodeError; what cannot be read says nothing
-            continue
-        for each in packed:
-            for kind in (
-                error_details_pb2.ErrorInfo,
-                error_details_pb2.BadRequest,
-                error_details_pb2.RetryInfo,
-            ):
-                detail = kind()
-                if each.Is(kind.DESCRIPTOR) and each.Unpack(detail):
-                    yield detail
+        if key == _DETAILS and isinstance(value, bytes):
+            try:
+                yield from _unpacked(status_pb2.Status.FromString(value))
+            except DecodeError:  # what cannot be read says nothing
+                return
+
+
+def _unpacked(status: status_pb2.Status) -> Iterator[Any]:
+    kinds = (error_details_pb2.ErrorInfo, error_details_pb2.BadRequest, error_details_pb2.RetryInfo)
+    for packed in status.details:
+        for kind in kinds:
+            detail = kind()
+            if packed.Unpack(detail):
+                yield detail

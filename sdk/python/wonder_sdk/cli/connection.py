@@ -38,6 +38,8 @@ def connected(command: Command) -> Callable[[argparse.Namespace], int]:
     """A ``run`` that gives ``command`` a client, and says what goes wrong in one line."""
 
     def run(arguments: argparse.Namespace) -> int:
+        # gRPC's own log would tell of every connection that breaks, in the middle of a conversation.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         from wonder_sdk import WonderError, sync
 
         token = os.environ.get("WONDER_TOKEN") or None

@@ -1,0 +1,324 @@
+"""The `wonder` command, against servers that play from a script."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sdk.fake_server import CONVERSATION, FakeConversation, event, serving
+from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import definition_pb2 as definition
+from wonder.v1 import errors_pb2 as errors
+from wonder.v1 import library_pb2 as library
+from wonder.v1 import library_service_pb2 as service
+from wonder.v1 import library_service_pb2_grpc as rpc
+from wonder_sdk import cli
+from wonder_sdk.cli.rendering import brief
+from wonder_sdk.cli.terminal import Terminal, printable
+from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.rpc.status import refusal
+
+REPLY = """\
+assistant> Let me look …
+  → recall query: the cat
+  ← recall Mia
+assistant> Your dog
+  the answer begins again
+assistant> Your cät 🐈 is Mia.
+  turn 1 · 2 moves
+"""
+
+
+class FakeLibrary(rpc.LibraryServiceServicer):
+    """One library, kept in memory; two definitions of one name are what it finds fault with."""
+
+    def __init__(self) -> None:
+        self.description: str | None = None
+        self.definitions: dict[str, definition.Definition] = {}
+
+    async def CreateLibrary(self, request: Any, context: Any) -> service.CreateLibraryResponse:
+        self.description = request.library.description
+        return service.CreateLibraryResponse(library=request.library)
+
+    async def GetLibrary(self, request: Any, context: Any) -> service.GetLibraryResponse:
+        found = library.Library(name=request.library_id, description=self.description or "")
+        return service.GetLibraryResponse(library=found)
+
+    async def ExportDefinitions(self, request: Any, context: Any) -> service.ExportDefinitionsResponse:
+        """Two pages, so that clients turn them."""
+        names = sorted(self.definitions)
+        first = not request.page_token
+        return service.ExportDefinitionsResponse(
+            definitions=[self.definitions[name] for name in (names[:1] if first else names[1:])],
+            next_page_token="more" if first else "",
+        )
+
+    async def ApplyDefinitions(self, request: Any, context: Any) -> service.ApplyDefinitionsResponse:
+        for index, each in enumerate(request.definitions):
+            if each.name == "bad":
+                fault = Fault(
+                    reason=Reason.DEFINITION_INVALID,
+                    message="unknown name `x`",
+                    field=f"definitions[{index}].action.kind",
+                )
+                said = refusal(WonderError(fault, faults=(fault,)))
+                await context.abort(said.code, said.message, said.trailers)
+        changes = [self._change(each) for each in request.definitions]
+        names = {each.name for each in request.definitions}
+        if request.prune:
+            changes += [
+                service.DefinitionChange(
+                    action=service.DEFINITION_CHANGE_ACTION_DELETED,
+                    kind=definition.DEFINITION_KIND_ACTION,
+                    name=name,
+                )
+                for name in sorted(self.definitions.keys() - names)
+            ]
+        if not request.validate_only:
+            kept = {} if request.prune else self.definitions
+            self.definitions = {**kept, **{each.name: each for each in request.definitions}}
+        return service.ApplyDefinitionsResponse(changes=changes)
+
+    def _change(self, each: definition.Definition) -> service.DefinitionChange:
+        old = self.definitions.get(each.name)
+        if old == each:
+            action, diff = service.DEFINITION_CHANGE_ACTION_UNCHANGED, []
+        elif old is None:
+            action, diff = service.DEFINITION_CHANGE_ACTION_CREATED, [f"+name: {each.name}"]
+        else:
+            action, diff = service.DEFINITION_CHANGE_ACTION_UPDATED, ["-  kind: a", "+  kind: b"]
+        return service.DefinitionChange(
+            action=action, kind=definition.DEFINITION_KIND_ACTION, name=each.name, new_revision=2, diff=diff
+        )
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    yield
+
+
+async def wonder(*argv: str) -> int:
+    """Run the command beside the loop that the fake server needs."""
+    return await asyncio.to_thread(cli.main, argv)
+
+
+async def test_one_message_and_its_answer_as_a_person_would_see_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with serving(FakeConversation()) as address:
+        code = await wonder("chat", "-m", "What is my cat called?", "--server", address)
+    printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines()) + "\n"
+    assert printed == REPLY
+    assert code == 0
+
+
+async def test_each_line_of_the_input_is_a_message(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("/help\n\n/what now\nHello\n/quit\nnever said\n"))
+    fake = FakeConversation()
+    async with serving(fake) as address:
+        code = await wonder("chat", "--conversation", CONVERSATION, "--server", address)
+    printed = capsys.readouterr().out
+    assert "/quit    leave" in printed
+    assert "There is no /what" in printed
+    assert "is Mia." in printed
+    assert [each.send.content for each in fake.requests if each.HasField("send")] == ["Hello"]
+    assert code == 0
+
+
+async def test_what_is_piped_in_goes_below_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a diff"))
+    fake = FakeConversation()
+    async with serving(fake) as address:
+        await wonder("chat", "-m", "Review this:", "-", "--server", address)
+    assert fake.requests[2].send.content == "Review this:\n\na diff"
+
+
+async def test_a_turn_that_fails_says_why_and_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    turn = conversation.Turn(id="turn_1", ordinal=1, status=conversation.TURN_STATUS_FAILED)
+    turn.error.CopyFrom(
+        errors.Fault(reason=errors.ERROR_REASON_MODEL_FAILED, message="The key is not valid.")
+    )
+    fake = FakeConversation(script=[event(2, "turn.failed", turn_failed=turn)])
+    async with serving(fake) as address:
+        code = await wonder("chat", "-m", "Hello", "--server", address)
+    assert "The key is not valid." in capsys.readouterr().out
+    assert code == 1
+
+
+async def test_a_refused_message_is_one_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
+    class Refusing(FakeConversation):
+        def _take(self, request_id: str, answers: Any) -> None:
+            self.refuse[request_id] = errors.Fault(
+                reason=errors.ERROR_REASON_CONVERSATION_NOT_ACTIVE, message="This conversation is completed."
+            )
+            super()._take(request_id, answers)
+
+    async with serving(Refusing()) as address:
+        code = await wonder("chat", "-m", "Hello", "--server", address)
+    captured = capsys.readouterr()
+    assert captured.err == "wonder: This conversation is completed. (CONVERSATION_NOT_ACTIVE)\n"
+    assert code == 1
+
+
+@pytest.mark.parametrize(
+    "command", [["health"], ["chat", "-m", "hi"], ["events", "conv_1"], ["export", "a", "-o", "b"]]
+)
+async def test_without_a_server_one_is_told_how_to_start_one(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await wonder(*command, "--server", "127.0.0.1:1") == 1
+    assert capsys.readouterr().err == (
+        "wonder: no server at 127.0.0.1:1: start one with `wonder serve`, or name another with --server\n"
+    )
+
+
+async def test_health(capsys: pytest.CaptureFixture[str]) -> None:
+    async with serving() as address:
+        assert await wonder("health", "--server", address) == 0
+    assert capsys.readouterr().out == f"{address}: serving\n"
+
+
+async def test_events_are_listed_and_may_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = FakeConversation(started=["r-1"])
+    fake.past += fake.script
+    async with serving(fake) as address:
+        await wonder("events", CONVERSATION, "--after", "8", "--server", address)
+        await wonder("events", CONVERSATION, "--after", "9", "--json", "--server", address)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines[:2]] == [
+        ["9", "turn.completed", "turn_1"],
+        ["10", "memory_extraction.completed", "turn_1"],
+    ]
+    assert '"memory_extraction_completed": {"run_id": "run_1"}' in lines[2]
+
+
+async def test_a_folder_is_applied_exported_and_then_has_nothing_to_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "library.yaml").write_text("name: acme/tools\ndescription: Ours.\n")
+    (tmp_path / "all.yaml").write_text("name: a\naction: {kind: http}\n---\nname: b\naction: {kind: http}\n")
+    fake = FakeLibrary()
+    async with serving(library=fake) as address:
+        at = ("--server", address)
+        assert await wonder("apply", "-f", str(tmp_path), "--dry-run", *at) == 0
+        assert not fake.definitions
+        assert await wonder("apply", "-f", str(tmp_path), *at) == 0
+        assert await wonder("export", "acme/tools", "-o", str(tmp_path / "copy"), *at) == 0
+        assert await wonder("apply", "-f", str(tmp_path / "copy"), *at) == 0
+        (tmp_path / "all.yaml").write_text("name: a\naction: {kind: assert}\n")
+        assert (
+            await wonder("apply", "-f", str(tmp_path / "all.yaml"), "--library", "acme/tools", "--prune", *at)
+            == 0
+        )
+
+    assert sorted(fake.definitions) == ["a"]
+    assert fake.description == "Ours."
+    assert capsys.readouterr().out == (
+        "+ action a\n"
+        "    +name: a\n"
+        "+ action b\n"
+        "    +name: b\n"
+        "library acme/tools: 2 created; nothing was saved\n"
+        "+ action a\n"
+        "    +name: a\n"
+        "+ action b\n"
+        "    +name: b\n"
+        "library acme/tools applied: 2 created\n"
+        f"library acme/tools: 3 files in {tmp_path}/copy\n"
+        "library acme/tools: nothing to change (2 definitions)\n"
+        "~ action a (revision 2)\n"
+        "    -  kind: a\n"
+        "    +  kind: b\n"
+        "- action b\n"
+        "library acme/tools applied: 1 updated, 1 deleted\n"
+    )
+
+
+async def test_what_the_server_finds_is_said_with_file_and_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("name: bad\naction:\n  kind: x\n")
+    async with serving(library=FakeLibrary()) as address:
+        code = await wonder("apply", "-f", str(file), "--library", "acme", "--server", address)
+    assert capsys.readouterr().err == f"{file}:3: action.kind: unknown name `x`\n"
+    assert code == 1
+
+
+async def test_files_that_cannot_be_read_never_reach_a_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.yaml").write_text("name: [")
+    assert await wonder("apply", "-f", str(tmp_path)) == 1
+    assert capsys.readouterr().err.startswith(f"{tmp_path}/a.yaml:1: ")
+    (tmp_path / "a.yaml").write_text("name: a\ntask: {}\n")
+    assert await wonder("apply", "-f", str(tmp_path)) == 2
+    assert "which library?" in capsys.readouterr().err
+    assert await wonder("apply", "-f", str(tmp_path / "nowhere")) == 1
+    assert capsys.readouterr().err == f"wonder: {tmp_path}/nowhere: No such file or directory\n"
+
+
+def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("chat", "apply", "export", "events", "health"):
+        with pytest.raises(SystemExit) as left:
+            cli.main([command, "--help"])
+        assert left.value.code == 0
+        assert f"wonder {command} " in capsys.readouterr().out.replace(f"usage: wonder {command} ", "")
+    assert cli.main([]) == 2
+    assert "wonder serve" in capsys.readouterr().out
+    assert cli.main(["version"]) == 0
+    assert capsys.readouterr().out.startswith("wonder-sdk ")
+
+
+def test_other_packages_bring_commands_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Entry:
+        def __init__(self, name: str, register: Any) -> None:
+            self.name, self._register = name, register
+
+        def load(self) -> Any:
+            if self._register is None:
+                raise ImportError("it is broken")
+            return self._register
+
+    def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+        subparsers.add_parser("seven").set_defaults(run=lambda arguments: 7)
+
+    monkeypatch.setattr(cli, "entry_points", lambda group: [Entry("seven", register), Entry("broken", None)])
+    assert cli.main(["seven"]) == 7
+
+
+def test_nothing_that_is_said_can_drive_the_terminal() -> None:
+    assert printable("\x1b[31mred\x1b[0m\a\r\n\tok") == "[31mred[0m\n\tok"
+
+
+def test_colours_are_for_terminals_and_not_with_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert Terminal(Screen()).style("x", "dim") == "\x1b[2mx\x1b[0m"
+    assert Terminal(io.StringIO()).style("x", "dim") == "x"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert Terminal(Screen()).style("x", "dim") == "x"
+
+
+def test_json_is_brief_in_one_line() -> None:
+    assert (
+        brief({"a": "b", "n": 3.0, "l": ["x", True], "o": {"k": None}})
+        == "a: b, n: 3, l: [x, true], o: {k: null}"
+    )
+    assert brief("long " * 50).endswith("…")
+    assert brief(None) == ""

@@ -1,0 +1,115 @@
+"""The client for programs without asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.sdk.fake_server import CONVERSATION, TURN, FakeConversation, serving
+from wonder_sdk import Reconnect, TextDelta, UnimplementedError, sync, v1
+
+AT_ONCE = Reconnect(first_ms=0, most_ms=0, give_up_ms=10_000)
+
+
+@pytest.fixture
+def fake() -> FakeConversation:
+    return FakeConversation()
+
+
+@pytest.fixture
+def address(fake: FakeConversation) -> Iterator[str]:
+    """The fake served by a loop in another thread, as it would be by another process."""
+    ready: list[str] = []
+    started, loop = threading.Event(), asyncio.new_event_loop()
+    stop = asyncio.Event()
+
+    async def serve() -> None:
+        async with serving(fake) as at:
+            ready.append(at)
+            started.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    assert started.wait(10)
+    yield ready[0]
+    loop.call_soon_threadsafe(stop.set)
+    thread.join()
+    loop.close()
+
+
+def test_a_conversation_without_asyncio(fake: FakeConversation, address: str) -> None:
+    fake.hang_up_after = [9]
+    with sync.Client(address, reconnect=AT_ONCE) as client:
+        assert client.create_conversation(agent="assistant") == CONVERSATION
+        with client.converse(CONVERSATION) as chat:
+            reply = chat.send("What is my cat called?")
+            words = "".join(item.text for item in reply if isinstance(item, TextDelta))
+
+            assert words.startswith("Let me look") and words.endswith("Mia.")
+            assert reply.turn_id == reply.started() == TURN
+            assert reply.turn is not None
+            assert chat.conversation.participants[0].agent is not None
+        assert client.health() == "SERVING"
+        assert client.health("wonder.v1.LibraryService") == "SERVING"
+
+
+def test_everything_on_a_conversation(address: str) -> None:
+    with sync.Client(address, reconnect=AT_ONCE) as client, client.converse(CONVERSATION) as chat:
+        events = chat.events()
+        assert chat.send("Hello").text().endswith("Mia.")
+        sequences = []
+        for item in events:
+            if isinstance(item, v1.Event):
+                sequences.append(item.sequence)
+                if item.sequence == 10:
+                    break
+    assert sequences == list(range(1, 11))
+
+
+def test_calls_raise_the_same_errors_and_streams_are_iterators(fake: FakeConversation, address: str) -> None:
+    fake.started = ["elsewhere"]
+    with sync.Client(address, reconnect=AT_ONCE) as client:
+        with pytest.raises(UnimplementedError):
+            client.library.get_agent(v1.GetAgentRequest(agent_id="assistant"))
+        first = next(iter(client.subscribe(CONVERSATION)))
+        raw = client.conversations.subscribe(
+            v1.SubscribeRequest(attach=v1.Attach(conversation_id=CONVERSATION))
+        )
+        attached = next(raw)
+        raw_rest = next(raw)
+
+    assert isinstance(first, v1.Event) and first.sequence == 1
+    assert attached.attached is not None
+    assert raw_rest.event is not None
+
+
+def test_an_interrupted_wait_leaves_the_chat_usable(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with sync.Client(address, reconnect=AT_ONCE) as client, client.converse(CONVERSATION) as chat:
+        reply = chat.send("Hello")
+        run, calls = sync.Bridge.run, []
+
+        def interrupted(bridge: sync.Bridge, start: object) -> object:
+            calls.append(start)
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+            return run(bridge, start)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(sync.Bridge, "run", interrupted)
+        items = []
+        with pytest.raises(KeyboardInterrupt):
+            for item in reply:
+                items.append(item)
+        items += list(reply)
+
+    assert len(items) == 15
+
+
+def test_leaving_ends_the_thread(address: str) -> None:
+    with sync.Client(address) as client:
+        assert client.target == address
+        client.health()
+    assert not [each for each in threading.enumerate() if each.name == "wonder sdk"]
