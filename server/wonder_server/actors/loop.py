@@ -145,11 +145,11 @@ class Loop:
 
     def succeeded(self, actor_id: str, operation_id: str, output: Any) -> None:
         """An operation of the actor came to a good end."""
-        self.tell(actor_id, self.planner_of(actor_id).succeeded(operation_id, output))
+        self.tell(actor_id, self.planner_of(actor_id).succeeded(operation_id, output, ""))
 
     def failed(self, actor_id: str, operation_id: str, fault: Any) -> None:
         """An operation of the actor failed."""
-        self.tell(actor_id, self.planner_of(actor_id).failed(operation_id, fault))
+        self.tell(actor_id, self.planner_of(actor_id).failed(operation_id, fault, ""))
 
     def planner_of(self, actor_id: str) -> Planner:
         return self._planners[actor_id.partition("_")[0]]
@@ -321,9 +321,9 @@ class Loop:
         parent, planner = answer.parent, self.planner_of(answer.parent.actor_id)
         carried, actor.kept = tuple(actor.kept), []
         event = (
-            planner.succeeded(parent.operation_id, answer.output)
+            planner.succeeded(parent.operation_id, answer.output, answer.run_id)
             if answer.fault is None
-            else planner.failed(parent.operation_id, answer.fault)
+            else planner.failed(parent.operation_id, answer.fault, answer.run_id)
         )
         self.tell(parent.actor_id, event, carried)
 

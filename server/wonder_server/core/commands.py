@@ -95,6 +95,7 @@ class Answer:
     """Tell the parent of a run how it ended. Exactly one of ``output`` and ``fault`` counts."""
 
     parent: Parent
+    run_id: str
     output: dict[str, Any]
     fault: Fault | None = None
 

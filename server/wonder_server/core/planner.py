@@ -38,6 +38,8 @@ class Planner:
     ``pending`` are the ids of the operations in the outbox; ``idle`` is True when there are none.
     ``answer`` is what a repeated request is told again. ``root(actor_id, state)`` is the actor that this one
     belongs to, itself or its conversation: what belongs together shares storage and goes together.
+    ``succeeded(operation_id, output, run_id)`` and ``failed(operation_id, fault, run_id)`` are the inputs
+    that a result becomes; ``run_id`` is empty if no run did it.
     """
 
     kind: str
@@ -54,8 +56,8 @@ class Planner:
     must_commit: Callable[[Any, Sequence[Any]], bool]
     pending: Callable[[Any], Sequence[str]]
     answer: Callable[[Sequence[Any]], dict[str, str]]
-    succeeded: Callable[[str, Any], Any]
-    failed: Callable[[str, Fault], Any]
+    succeeded: Callable[[str, Any, str], Any]
+    failed: Callable[[str, Fault, str], Any]
     woken: Callable[[str], Any]
     restarted: Callable[[str], Any]
     row_types: Mapping[str, type]

@@ -94,6 +94,7 @@ _PAYLOADS: dict[str, Callable[[Any], Any]] = {
     "node_started": execution,
     "node_completed": execution,
     "node_failed": execution,
+    "node_cancelled": execution,
 }
 
 

@@ -76,7 +76,8 @@ def _anthropic_wrap_up(request: Request, note: str) -> Request:
     if messages and messages[-1].get("role") == "user":
         last = messages[-1]
         content = last.get("content", [])
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+        said = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        blocks = said if isinstance(said, list) else []
         messages[-1] = {**last, "content": [*blocks, block]}
     else:
         messages.append({"role": "user", "content": [block]})

@@ -51,18 +51,21 @@ class ModelAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
-    """Any other operation came to its end. ``output`` is what the task or run put out."""
+    """Any other operation came to its end. ``output`` is what the task or run put out; ``run_id`` is the
+    run that says so, if one does."""
 
     operation_id: str
     output: Any
+    run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """An operation failed."""
+    """An operation failed. ``run_id`` is the run that says so, if one does."""
 
     operation_id: str
     fault: Fault
+    run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

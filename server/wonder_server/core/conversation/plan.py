@@ -106,10 +106,12 @@ def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
             return model_answered(state, operation, event, now_ms)
         case Succeeded():
             operation = state.operations.get(event.operation_id)
-            return () if operation is None else _succeeded(state, operation, event, now_ms)
+            if operation is None or _is_of_another_attempt(operation, event):
+                return ()
+            return _succeeded(state, operation, event, now_ms)
         case Failed():
             operation = state.operations.get(event.operation_id)
-            if operation is None:
+            if operation is None or _is_of_another_attempt(operation, event):
                 return ()
             return _failed(state, operation, event.fault, now_ms)
         case Woken():
@@ -217,6 +219,14 @@ def _refuse(reason: Reason, message: str) -> Decisions:
 # --- results ----------------------------------------------------------------------------------------
 
 
+def _is_of_another_attempt(operation: Operation, event: Succeeded | Failed) -> bool:
+    """Whether an attempt that was given up says so: its run, being stopped, still answers. Nothing can
+    fail between two attempts either; a late success is welcome."""
+    if event.run_id and event.run_id != operation.run_id:
+        return True
+    return isinstance(event, Failed) and operation.status is OperationStatus.BACKOFF
+
+
 def _succeeded(state: ConversationState, operation: Operation, event: Succeeded, now: int) -> Decisions:
     ids = Minter(operation.id, now)
     match operation.kind:
@@ -240,10 +250,15 @@ def _assembled(
     state: ConversationState, operation: Operation, event: Succeeded, ids: Minter, now: int
 ) -> Decisions:
     request = event.output.get("request") if isinstance(event.output, dict) else None
-    if not isinstance(request, dict):
+    messages = request.get("messages") if isinstance(request, dict) else None
+    if (
+        not isinstance(request, dict)
+        or not isinstance(messages, list)
+        or not all(isinstance(message, dict) for message in messages)
+    ):
         fault = Fault(
             reason=Reason.CONTEXT_ASSEMBLY_FAILED,
-            message="The context-assembly workflow put out no `request` object.",
+            message="The context-assembly workflow put out no `request` object with a list of `messages`.",
         )
         return _failed(state, operation, fault, now)
     turn = linked(state.turns[operation.turn_id], operation)
@@ -309,7 +324,11 @@ def _woken(state: ConversationState, operation: Operation, now: int) -> Decision
         return (Redispatch(operation=again(operation, now)),)
     seconds = operation.timeout_ms / 1000
     fault = Fault(reason=Reason.TIMEOUT, message=f"No result within {seconds:g} s.", transient=True)
-    return _failed(state, operation, fault, now)
+    failed = _failed(state, operation, fault, now)
+    if any(isinstance(decision, RetryOperation | CancelOperation) for decision in failed):
+        return failed
+    # What it did goes on: nobody waits for it any more.
+    return (CancelOperation(operation=operation), *failed)
 
 
 def _restarted(state: ConversationState, operation: Operation, now: int) -> Decisions:

@@ -79,8 +79,12 @@ CONVERSATION = Planner(
     must_commit=lambda state, decided: True,
     pending=lambda state: list(state.operations),
     answer=answer,
-    succeeded=lambda operation_id, output: inputs.Succeeded(operation_id=operation_id, output=output),
-    failed=lambda operation_id, fault: inputs.Failed(operation_id=operation_id, fault=fault),
+    succeeded=lambda operation_id, output, run_id: inputs.Succeeded(
+        operation_id=operation_id, output=output, run_id=run_id
+    ),
+    failed=lambda operation_id, fault, run_id: inputs.Failed(
+        operation_id=operation_id, fault=fault, run_id=run_id
+    ),
     woken=lambda operation_id: inputs.Woken(operation_id=operation_id),
     restarted=lambda operation_id: inputs.Restarted(operation_id=operation_id),
     row_types={

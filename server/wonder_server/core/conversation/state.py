@@ -68,7 +68,8 @@ class ConversationState:
 
     def pending(self, turn_id: str) -> list[Operation]:
         """The turn's operations whose results are still to come, oldest first."""
-        return [op for op in self.operations.values() if op.turn_id == turn_id]
+        # By id, which begins with the time: a working set that was loaded gives the same order.
+        return [op for _, op in sorted(self.operations.items()) if op.turn_id == turn_id]
 
     def active_turns(self) -> list[Turn]:
         return [turn for turn in self.turns.values() if turn.status is TurnStatus.ACTIVE]
@@ -84,6 +85,7 @@ class ConversationState:
                 self.messages.setdefault(decision.turn.id, [])
                 self.moves[decision.turn.id] = []
                 self._count(decision.turn.created_ms, turns=1)
+                self._forget_old_turns()
             case AppendMessage():
                 self.messages.setdefault(decision.message.turn_id, []).append(decision.message)
                 self._count(decision.message.created_ms, messages=1)
@@ -148,7 +150,8 @@ class ConversationState:
         self.operations.pop(operation_id, None)
 
     def _forget_old_turns(self) -> None:
-        finished = [turn_id for turn_id in self.turns if turn_id not in self.works]
-        for turn_id in finished[: max(0, len(finished) - RECENT_TURNS)]:
-            del self.turns[turn_id]
-            self.messages.pop(turn_id, None)
+        """Keep what would be loaded: the newest turns, and those with unfinished work."""
+        for turn_id in list(self.turns)[:-RECENT_TURNS]:
+            if turn_id not in self.works:
+                del self.turns[turn_id]
+                self.messages.pop(turn_id, None)

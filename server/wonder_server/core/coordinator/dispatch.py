@@ -62,4 +62,4 @@ def _command(state: RunState, operation: NodeOperation) -> Command:
 
 
 def _answer(run: Run, parent: Parent) -> Answer:
-    return Answer(parent=parent, output=run.output, fault=run.fault)
+    return Answer(parent=parent, run_id=run.id, output=run.output, fault=run.fault)

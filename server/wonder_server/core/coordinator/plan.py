@@ -123,10 +123,16 @@ def _start(state: RunState, event: Start, now: int) -> Decisions:
     if problems:
         return (started, EndRun(run=_ended(run, RunStatus.FAILED, now, fault)))
     ids = Minter(event.run_id, now)
-    token_id = ids.new("tok")
     first = workflow.spec.initial_node_id or workflow.spec.nodes[0].id
+    token = Token(
+        id=ids.new("tok"),
+        run_id=run.id,
+        node_id=first,
+        status=TokenStatus.WAITING_FOR_TASK,
+        created_ms=now,
+    )
     scope = {"input": event.input, "state": {}, "output": {}}
-    return (started, *_enter(run, workflow, token_id, first, scope, ids, now))
+    return (started, *_enter(run, workflow, token, first, scope, ids, now))
 
 
 def _cancel(state: RunState, event: CancelRun, now: int) -> Decisions:
@@ -139,6 +145,7 @@ def _cancel(state: RunState, event: CancelRun, now: int) -> Decisions:
     fault = Fault(reason=Reason.CANCELLED, message=event.reason or "The run was cancelled.")
     return (
         *(StopNode(operation=operation) for operation in state.operations.values()),
+        *_end_executions(state, "cancelled", now),
         *_end_tokens(state, TokenStatus.CANCELLED, now),
         EndRun(run=_ended(run, RunStatus.CANCELLED, now, fault)),
     )
@@ -165,6 +172,16 @@ def _ended(run: Run, status: RunStatus, now: int, fault: Fault | None = None) ->
     return replace(run, status=status, fault=fault, completed_ms=now)
 
 
+def _end_executions(state: RunState, status: str, now: int) -> Decisions:
+    return tuple(
+        RecordExecution(
+            execution=replace(state.executions[operation.execution_id], status=status, completed_ms=now),
+            operation_id=operation.id,
+        )
+        for operation in state.operations.values()
+    )
+
+
 def _end_tokens(state: RunState, status: TokenStatus, now: int) -> Decisions:
     return tuple(
         MoveToken(token=replace(token, status=status, updated_ms=now))
@@ -178,7 +195,7 @@ def _end_tokens(state: RunState, status: TokenStatus, now: int) -> Decisions:
 def _enter(
     run: Run,
     workflow: PinnedWorkflow,
-    token_id: str,
+    token: Token,
     node_id: str,
     scope: dict[str, Any],
     ids: Minter,
@@ -189,9 +206,7 @@ def _enter(
     status = (
         TokenStatus.WAITING_FOR_TASK if node.task_id else TokenStatus.WAITING_FOR_SUBWORKFLOW
     )
-    token = Token(
-        id=token_id, run_id=run.id, node_id=node_id, status=status, created_ms=now, updated_ms=now
-    )
+    token = replace(token, node_id=node_id, status=status, updated_ms=now)
     try:
         node_input = (
             expressions.evaluate_mapping(node.input_mapping, scope)
@@ -211,7 +226,7 @@ def _enter(
     )
     operation = NodeOperation(
         id=ids.new("op"),
-        token_id=token_id,
+        token_id=token.id,
         execution_id=execution.id,
         node_id=node_id,
         run_id=run.id,
@@ -254,7 +269,8 @@ def _succeeded(
         done = _complete(run, pinned.workflow, scope, now)
         return (recorded, *written, MoveToken(token=arrived), EndRun(run=done))
     ids = Minter(operation.id, now)
-    entered = _enter(run, pinned.workflow, operation.token_id, target, scope, ids, now)
+    token = state.tokens[operation.token_id]
+    entered = _enter(run, pinned.workflow, token, target, scope, ids, now)
     return (recorded, *written, *entered)
 
 

@@ -78,10 +78,10 @@ RUN = Planner(
     must_commit=must_commit,
     pending=lambda state: list(state.operations),
     answer=answer,
-    succeeded=lambda operation_id, output: inputs.NodeSucceeded(
+    succeeded=lambda operation_id, output, run_id: inputs.NodeSucceeded(
         operation_id=operation_id, output=output
     ),
-    failed=lambda operation_id, fault: inputs.NodeFailed(operation_id=operation_id, fault=fault),
+    failed=lambda operation_id, fault, run_id: inputs.NodeFailed(operation_id=operation_id, fault=fault),
     woken=lambda operation_id: inputs.NodeWoken(operation_id=operation_id),
     restarted=lambda operation_id: inputs.NodeRestarted(operation_id=operation_id),
     row_types={
@@ -99,6 +99,7 @@ RUN = Planner(
         "node_started": values.Execution,
         "node_completed": values.Execution,
         "node_failed": values.Execution,
+        "node_cancelled": values.Execution,
     },
     inputs=get_args(inputs.Input),
     decisions=get_args(decisions.Decision),

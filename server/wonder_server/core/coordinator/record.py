@@ -49,6 +49,8 @@ def record(state: RunState, decision: Decision) -> Iterator[Change]:
         case DispatchNode():
             yield _execution(decision.execution)
             yield _operation(decision.operation)
+            if state.run is not None:
+                yield _run(state.run)  # It counts its executions: their keys come from the count.
             yield Emit("node.started", "node_started", decision.execution)
         case RecordExecution():
             execution = decision.execution

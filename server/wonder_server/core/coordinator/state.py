@@ -73,7 +73,7 @@ class RunState:
             case StopNode():
                 self.operations.pop(decision.operation.id, None)
             case EndRun():
-                self.run = decision.run
+                self.run, self.pinned = decision.run, None
             case AnswerAgain() | RefuseRun():
                 pass
             case _:

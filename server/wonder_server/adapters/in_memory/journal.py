@@ -1,0 +1,216 @@
+"""The journal and record in memory: for tests, and for servers that need not remember."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter, gt, lt
+from typing import Any
+
+from wonder_server.core.planner import Planner
+from wonder_server.core.records import Delete, Put
+from wonder_server.ports.journal import Answered, Commit, Entry, Event, Loaded
+from wonder_server.ports.records import EventQuery, Query
+
+Rows = dict[str, Put]
+
+
+@dataclass(slots=True)
+class _Written:
+    """One actor, as it was written: rows by table and id; entry and event number ``n`` at ``n - 1``."""
+
+    id: str
+    planner: Planner
+    rows: dict[str, Rows] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def table(self, name: str) -> Rows:
+        return self.rows.get(name, {})
+
+
+class MemoryJournal:
+    """Implements the port `wonder_server.ports.journal.Journal`. Values are frozen, so they are kept as
+    they are."""
+
+    def __init__(self) -> None:
+        self.written: dict[str, _Written] = {}
+        self._answers: dict[tuple[str, str], Answered] = {}
+        self.commits = 0
+
+    async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
+        actor = self.written.get(actor_id)
+        if actor is None:
+            return None
+        found = _working_set(actor, planner)
+        rows = {
+            table: [put.value for put in sorted(found.get(table, {}).values(), key=_by_ordinal)]
+            for table in planner.row_types
+        }
+        return Loaded(rows, len(actor.entries), len(actor.events))
+
+    async def commit(self, commits: Sequence[Commit]) -> None:
+        self._check(commits)
+        self.commits += 1
+        for commit in commits:
+            actor = self.written.setdefault(commit.actor_id, _Written(commit.actor_id, commit.planner))
+            actor.entries.extend(commit.entries)
+            actor.events.extend(commit.events)
+            for change in commit.changes:
+                rows = actor.rows.setdefault(change.table, {})
+                if isinstance(change, Delete):
+                    rows.pop(change.id, None)
+                else:
+                    rows[change.id] = change
+            for request, answer in commit.requests:
+                self._answers[request.scope, request.id] = Answered(request.fingerprint, answer)
+
+    def _check(self, commits: Sequence[Commit]) -> None:
+        """Nothing is ever written twice: raises before anything is changed."""
+        heads = {actor.id: (len(actor.entries), len(actor.events)) for actor in self.written.values()}
+        for commit in commits:
+            entry, event = heads.get(commit.actor_id, (0, 0))
+            entries = [each.sequence for each in commit.entries]
+            events = [each.sequence for each in commit.events]
+            fits = entries == [*range(entry + 1, entry + 1 + len(entries))]
+            fits &= events == [*range(event + 1, event + 1 + len(events))]
+            fits &= all((asked.scope, asked.id) not in self._answers for asked, _ in commit.requests)
+            if not fits:
+                raise ValueError(f"{commit.actor_id} does not go on from where its record ends")
+            heads[commit.actor_id] = (entry + len(entries), event + len(events))
+
+    async def answered(self, scope: str, request_id: str) -> Answered | None:
+        return self._answers.get((scope, request_id))
+
+    async def events(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Event]:
+        actor = self.written.get(actor_id)
+        return actor.events[after : after + limit] if actor is not None else []
+
+    async def entries(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Entry]:
+        actor = self.written.get(actor_id)
+        return actor.entries[after : after + limit] if actor is not None else []
+
+    async def unfinished(self) -> list[str]:
+        return [
+            actor.id
+            for actor in self.written.values()
+            if any(put.live for put in actor.table("operations").values())
+        ]
+
+
+class MemoryShards:
+    """One journal in the place of many. Implements the port `wonder_server.ports.records.Records`."""
+
+    def __init__(self, journal: MemoryJournal | None = None) -> None:
+        self.journal = journal or MemoryJournal()
+
+    @property
+    def count(self) -> int:
+        return 1
+
+    def of(self, actor_id: str) -> MemoryJournal:
+        return self.journal
+
+    def holds(self, actor_id: str) -> bool:
+        return True
+
+    async def unfinished(self) -> list[str]:
+        return await self.journal.unfinished()
+
+    async def head(self, actor_id: str) -> int | None:
+        actor = self.journal.written.get(actor_id)
+        return None if actor is None else len(actor.events)
+
+    async def get(self, table: str, row_id: str, actor: str = "") -> Any | None:
+        found = await self.find(Query(table=table, id=row_id, actor=actor, limit=1))
+        return found[0] if found else None
+
+    async def find(self, query: Query) -> list[Any]:
+        def place(put: Put) -> tuple[int, str]:
+            return (put.ordinal if query.by_ordinal else put.created_ms, put.id)
+
+        found = [
+            put
+            for actor in self.journal.written.values()
+            if query.actor in ("", actor.id)
+            for put in actor.table(query.table).values()
+            if _matches(put, query)
+        ]
+        found.sort(key=place, reverse=query.newest_first)
+        if query.after is not None:
+            behind = lt if query.newest_first else gt
+            found = [put for put in found if behind(place(put), query.after)]
+        return [put.value for put in found[: query.limit]]
+
+    async def events(self, planner: Planner, query: EventQuery) -> list[Event]:
+        actors = [
+            actor
+            for actor in self.journal.written.values()
+            if actor.planner.prefix == planner.prefix and query.actor in ("", actor.id)
+        ]
+        if query.project_id:
+            actors = [actor for actor in actors if _project(actor) == query.project_id]
+        found = [event for actor in actors for event in actor.events if _wanted(event, query)]
+        after = query.after
+        if query.actor:
+            found = [event for event in found if after is None or event.sequence > after[2]]
+        else:
+            found.sort(key=_place, reverse=True)
+            found = [event for event in found if after is None or _place(event) < after]
+        return found[: query.limit]
+
+
+def _working_set(actor: _Written, planner: Planner) -> dict[str, Rows]:
+    """The rows that `Reload` asks for."""
+    found: dict[str, Rows] = {}
+    for table in planner.reload.live:
+        found[table] = {key: put for key, put in actor.table(table).items() if put.live}
+    for table, count in planner.reload.recent:
+        newest = sorted(actor.table(table).values(), key=_by_ordinal)[-count:]
+        found.setdefault(table, {}).update({put.id: put for put in newest})
+    for table, parent in planner.reload.children:
+        parents = found.get(parent, {})
+        # The rows of `works` carry their turn's id.
+        same_id = (table, parent) == ("turns", "works")
+        children = {
+            key: put
+            for key, put in actor.table(table).items()
+            if (put.id if same_id else put.parent) in parents
+        }
+        found.setdefault(table, {}).update(children)
+    return found
+
+
+def _by_ordinal(put: Put) -> tuple[int, str]:
+    return (put.ordinal, put.id)
+
+
+def _matches(put: Put, query: Query) -> bool:
+    named = ((query.id, put.id), (query.parent, put.parent), (query.alias, put.alias))
+    return (
+        all(wanted in ("", given) for wanted, given in named)
+        and (not query.statuses or put.status in query.statuses)
+        and all(attrgetter(path)(put.value) == wanted for path, wanted in query.fields)
+        and all(
+            any(member.id == wanted for member in attrgetter(path)(put.value))
+            for path, wanted in query.members
+        )
+    )
+
+
+def _wanted(event: Event, query: EventQuery) -> bool:
+    return (
+        event.sequence > query.after_sequence
+        and (not query.names or event.emit.name in query.names)
+        and query.turn_id in ("", event.emit.turn_id)
+        and query.start_ms <= event.at_ms
+        and (not query.end_ms or event.at_ms < query.end_ms)
+    )
+
+
+def _place(event: Event) -> tuple[int, str, int]:
+    return (event.at_ms, event.actor_id, event.sequence)
+
+
+def _project(actor: _Written) -> str:
+    return next((put.parent for put in actor.table("conversations").values()), "")

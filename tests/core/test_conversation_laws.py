@@ -1,0 +1,250 @@
+"""The laws of the conversation planner, over random walks through everything that can happen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.conversation_kit import (
+    ASSEMBLED,
+    BUSINESS,
+    NOW,
+    ROOM,
+    TRANSIENT,
+    Driven,
+    at_once,
+    call,
+    room,
+    said,
+    send,
+)
+from wonder_server.actors.replay import replay
+from wonder_server.adapters.in_memory.journal import MemoryJournal
+from wonder_server.core.conversation import inputs
+from wonder_server.core.conversation.decisions import CompleteTurn, EndTurnByCancel, FailTurn
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.state import RECENT_TURNS, ConversationState
+from wonder_server.core.conversation.values import OperationKind, TurnStatus
+from wonder_server.core.model import ToolCall
+from wonder_server.core.records import Emit
+from wonder_server.ports.journal import Commit, Entry, Event
+
+OUTPUTS: tuple[Any, ...] = (
+    ASSEMBLED,
+    {"memory_operations": [{"content": "a"}, {"content": "b"}]},
+    {},
+    None,
+    [],
+    "text",
+    {"request": {"messages": None}},
+    {"request": {"messages": []}, "memory_operations": None},
+    {"request": {"messages": [{"role": "user", "content": None}]}, "memory_operations": ["x"]},
+)
+RESULTS = (
+    said("an answer"),
+    said(""),
+    said("", call("find", "same"), call("flow", "same"), call("once", "same")),
+    said("thinking", call("retried"), call("mapped", "c2")),
+    said("", call("nothing"), call("broken"), call("find", arguments={"q": 7})),
+    said("", call("find"), call("peer"), ToolCall(id="", name="", arguments=None, malformed="{")),
+)
+AGENTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"max_moves": 0},
+    {"max_moves": 1},
+    {"max_moves": 2, "dialect": "anthropic_messages"},
+    {"max_moves": 2, "extraction": False},
+    {"tools": (), "max_moves": 1},
+)
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            "send answer answer answer succeed succeed succeed fail refuse wake elapse restart cancel "
+            "create reload".split()
+        ),
+        st.integers(0, 30),
+        st.integers(0, 30),
+    ),
+    min_size=10,
+    max_size=60,
+)
+
+
+@dataclass
+class Walk:
+    """One conversation, recorded step by step as the loop would record it."""
+
+    journal: MemoryJournal = field(default_factory=MemoryJournal)
+    state: ConversationState = field(default_factory=ConversationState)
+    now: int = NOW
+    entries: int = 0
+    events: int = 0
+    seen: list[str] = field(default_factory=list)
+    ends: dict[str, int] = field(default_factory=dict)
+
+    def step(self, event: inputs.Input) -> None:
+        self.now += 1
+        decisions = CONVERSATION.plan(self.state, event, self.now)
+        assert CONVERSATION.plan(self.state, event, self.now) == decisions
+        if CONVERSATION.refusal(decisions) is not None:
+            assert len(decisions) == 1
+            return
+        commit = Commit(ROOM, CONVERSATION)
+        for decision in decisions:
+            CONVERSATION.apply(self.state, decision)
+            for change in CONVERSATION.record(self.state, decision):
+                if isinstance(change, Emit):
+                    assert change.kind in CONVERSATION.event_types
+                    assert isinstance(change.value, CONVERSATION.event_types[change.kind])
+                    self.events += 1
+                    commit.events.append(Event(self.events, self.now, ROOM, change))
+                else:
+                    commit.changes.append(change)
+            if isinstance(decision, CompleteTurn | FailTurn | EndTurnByCancel):
+                self.ends[decision.turn.id] = self.ends.get(decision.turn.id, 0) + 1
+        for decision in decisions:
+            list(CONVERSATION.commands(self.state, decision))
+        if decisions:
+            self.entries += 1
+            commit.entries.append(Entry(self.entries, self.now, event, decisions))
+        # The journal itself refuses a gap in the events.
+        at_once(self.journal.commit([commit]))
+        self.seen.extend(each for each in self.state.operations if each not in self.seen)
+
+    def check(self) -> None:
+        for turn in self.state.active_turns():
+            assert self.state.pending(turn.id), "an active turn has nothing to wait for"
+        for operation in self.state.operations.values():
+            assert operation.turn_id in self.state.works
+        assert set(self.state.requests) <= set(self.state.works) == set(self.state.moves)
+        assert set(self.ends.values()) <= {1}, "a turn ended twice"
+        restored = self.restored()
+        assert restored == self.state
+        assert list(restored.turns) == list(self.state.turns)
+
+    def restored(self) -> ConversationState:
+        loaded = at_once(self.journal.load(ROOM, CONVERSATION))
+        assert loaded is not None
+        assert (loaded.entry_head, loaded.event_head) == (self.entries, self.events)
+        state = CONVERSATION.restore(loaded.rows)
+        assert isinstance(state, ConversationState)
+        return state
+
+    def replayed(self) -> None:
+        entries = at_once(self.journal.entries(ROOM, CONVERSATION, 0, 10_000))
+        verdict = replay(CONVERSATION, entries)
+        assert verdict.difference is None, verdict.difference
+        assert verdict.steps == len(entries) == self.entries
+
+    def drain(self) -> None:
+        """Fail whatever is pending until nothing is: nothing may be stuck."""
+        for _ in range(200):
+            for operation_id in list(self.state.operations):
+                self.now += 1_000_000
+                self.step(inputs.Woken(operation_id=operation_id))
+                self.step(inputs.Failed(operation_id=operation_id, fault=BUSINESS))
+            if not self.state.operations:
+                return
+        raise AssertionError("still busy")
+
+
+def input_of(walk: Walk, name: str, which: int, what: int) -> inputs.Input:
+    pending = list(walk.state.operations)
+    # Mostly what is pending, now and then one that is long done or never was.
+    known = [*pending, *pending, *walk.seen[-3:], "op_0"]
+    operation_id = known[which % len(known)]
+    if name == "answer":
+        models = [op.id for op in walk.state.operations.values() if op.kind is OperationKind.MODEL]
+        operation_id = models[which % len(models)] if models else operation_id
+        return inputs.ModelAnswered(operation_id=operation_id, result=RESULTS[what % len(RESULTS)])
+    if name == "succeed":
+        return inputs.Succeeded(operation_id=operation_id, output=OUTPUTS[what % len(OUTPUTS)])
+    if name == "fail":
+        return inputs.Failed(operation_id=operation_id, fault=TRANSIENT)
+    if name == "refuse":
+        return inputs.Failed(operation_id=operation_id, fault=BUSINESS)
+    if name == "elapse":
+        operation = walk.state.operations.get(operation_id)
+        walk.now = max(walk.now, operation.wake_ms if operation is not None else 0)
+    if name in ("wake", "elapse"):
+        return inputs.Woken(operation_id=operation_id)
+    if name == "restart":
+        return inputs.Restarted(operation_id=operation_id)
+    if name == "cancel":
+        turns = [*walk.state.turns, "turn_0"]
+        return inputs.CancelTurn(turn_id=turns[which % len(turns)], spoken="so far" if what % 2 else "")
+    if name == "create":
+        return room()
+    return send(f"seed {walk.now}", **AGENTS[what % len(AGENTS)])
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(steps=STEPS)
+def test_no_order_of_inputs_breaks_a_law(steps: list[tuple[str, int, int]]) -> None:
+    walk = Walk()
+    walk.step(room())
+    walk.step(send("first", **AGENTS[steps[0][2] % len(AGENTS)]))
+    for name, which, what in steps:
+        if name == "reload":
+            walk.state = walk.restored()
+        else:
+            walk.step(input_of(walk, name, which, what))
+        walk.check()
+    walk.drain()
+    walk.check()
+    assert not walk.state.active_turns()
+    assert len(walk.ends) == walk.state.conversation.turn_count  # type: ignore[union-attr]
+    walk.replayed()
+
+
+def test_a_conversation_that_has_been_reloaded_cancels_in_the_same_order() -> None:
+    """Decisions may not depend on whether the working set was lived through or loaded."""
+    walk = Walk()
+    walk.step(room())
+    walk.step(send())
+    walk.step(inputs.Succeeded(operation_id=walk.seen[0], output=ASSEMBLED))
+    # The workflow's deadline lies behind the tasks': loaded by deadline, they would come first.
+    calls = [call("flow", "c1"), call("find", "c2"), call("find", "c3")]
+    walk.step(inputs.ModelAnswered(operation_id=walk.seen[1], result=said("", *calls)))
+    walk.state = walk.restored()
+    (turn_id,) = walk.state.turns
+    walk.step(inputs.CancelTurn(turn_id=turn_id))
+    walk.replayed()
+
+
+def test_the_working_set_of_a_long_conversation_is_what_would_be_loaded() -> None:
+    walk = Walk()
+    walk.step(room())
+    walk.step(send("slow", extraction=False))
+    for number in range(RECENT_TURNS + 15):
+        walk.step(send(f"seed {number}", extraction=False))
+        operation = list(walk.state.operations.values())[-1]
+        walk.step(inputs.Succeeded(operation_id=operation.id, output=ASSEMBLED))
+        operation = list(walk.state.operations.values())[-1]
+        walk.step(inputs.ModelAnswered(operation_id=operation.id, result=said("ok")))
+        walk.check()
+    assert len(walk.state.turns) == RECENT_TURNS + 1
+    for number in range(3):
+        walk.step(send(f"at once {number}"))
+        walk.check()
+    walk.drain()
+    walk.check()
+    assert len(walk.state.turns) == RECENT_TURNS
+    assert walk.state.turns.keys() == walk.state.messages.keys()
+
+
+def test_a_turn_sees_only_the_turns_before_it_and_as_many_as_it_may() -> None:
+    driven = Driven(extraction=False)
+    for number in range(3):
+        driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+        driven.answer(said(f"answer {number}"))
+        decisions = driven.step(send(f"seed {number}", content=f"question {number}", extraction=False))
+    (command,) = (c for d in decisions for c in CONVERSATION.commands(driven.state, d))
+    said_before = [message["content"] for message in command.input["history"]]  # type: ignore[union-attr]
+    assert said_before[-2:] == ["question 1", "answer 2"]
+    assert len(said_before) == 6
+    assert all(turn.status is TurnStatus.COMPLETED for turn in list(driven.state.turns.values())[:-1])
