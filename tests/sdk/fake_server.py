@@ -97,6 +97,10 @@ def a_turn() -> list[service.ConverseResponse]:
 WORDS = {"msg_a": "Let me look … ", "msg_b": "Your cät 🐈 is Mia."}
 
 
+class StopStream(Exception):
+    """End the stream as if all were well."""
+
+
 @dataclass
 class FakeConversation(rpc.ConversationServiceServicer):
     """``hang_up_after``: how many messages each connection in turn gets before it breaks; None: it
@@ -186,7 +190,10 @@ class FakeConversation(rpc.ConversationServiceServicer):
         async for response in self._responses(attach, answers):
             if count == limit:
                 await self.advance(self.while_away)
-                await self._hang_up(context)
+                try:
+                    await self._hang_up(context)
+                except StopStream:
+                    return
             count += 1
             yield response
             if response.HasField("end"):

@@ -16,6 +16,7 @@ from tests.sdk.fake_server import (
     WORDS,
     FakeConversation,
     Response,
+    StopStream,
     a_turn,
     completed,
     event,
@@ -37,6 +38,9 @@ from wonder_sdk import (
     WonderError,
     v1,
 )
+from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.errors import WonderError as ServerError
+from wonder_server.rpc.status import refusal
 
 AT_ONCE = Reconnect(first_ms=0, most_ms=0, give_up_ms=10_000)
 # Everything that one connection that never breaks brings: attached, the first event, caught_up, sent,
@@ -310,6 +314,37 @@ async def test_without_a_server_entering_fails_at_once() -> None:
         with pytest.raises(UnavailableError):
             async with wonder.converse(CONVERSATION):
                 raise AssertionError("not reached")
+
+
+def _refusal(reason: Reason) -> tuple[grpc.StatusCode, str, Any]:
+    said = refusal(ServerError(Fault(reason=reason, message="Attach again.")))
+    return said.code, said.message, said.trailers
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        _refusal(Reason.SLOW_READER),
+        _refusal(Reason.SERVER_DRAINING),
+        (grpc.StatusCode.OK, "the stream ends without a word", ()),
+        (grpc.StatusCode.INTERNAL, "a proxy's opinion", ()),
+        (grpc.StatusCode.CANCELLED, "somebody hung up", ()),
+    ],
+)
+async def test_however_a_stream_breaks_it_is_taken_up_again(status: tuple[Any, str, Any]) -> None:
+    async def hang_up(context: Any) -> None:
+        code, message, trailers = status
+        if code is grpc.StatusCode.OK:
+            raise StopStream
+        await context.abort(code, message, trailers)
+
+    fake = FakeConversation(hang_up_after=[7, 9], break_with=hang_up)
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        seen = await transcript(chat.send("Hello"))
+
+    assert seen.sequences == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert seen.finals == WORDS
+    assert fake.connections == 3
 
 
 async def test_a_refusal_that_time_does_not_heal_is_not_tried_again() -> None:

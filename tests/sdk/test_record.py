@@ -82,6 +82,10 @@ def test_a_restart_is_announced_once() -> None:
     assert items == [text("no"), MessageRestarted("msg_a", "turn_1", 2), text("yes"), text("!")]
 
 
+def test_a_restart_of_what_was_never_heard_is_no_news() -> None:
+    assert take(Seen(), restarted(2), delta(0, "yes"), restarted(2)) == [text("yes")]
+
+
 def test_a_message_that_ended_while_nobody_looked_is_told_to_its_end() -> None:
     items = take(Seen(), delta(0, "the "), said(1, "the cat"))
     assert items[:2] == [text("the "), text("cat")]

@@ -107,16 +107,23 @@ def pairs(node: yaml.Node, path: str) -> Iterator[tuple[str, yaml.Node]]:
 
 def line_of(node: yaml.Node, path: str) -> int:
     """The line, from 1, at which ``path`` stands, or the nearest thing to it that is there."""
-    for part in re.findall(r"[^.\[\]]+", path):
-        below: yaml.Node | None = None
-        if isinstance(node, yaml.MappingNode):
-            below = next((child for key, child in node.value if key.value == part), None)
-        elif isinstance(node, yaml.SequenceNode) and part.isdigit() and int(part) < len(node.value):
-            below = node.value[int(part)]
-        if below is None:
+    while path:
+        below = dict(_below(node))
+        # Keys of mappings may have dots in them, as in `output_mapping.output.text`.
+        names = [name for name in below if re.match(re.escape(name) + r"(?=$|[.\[])", path)]
+        if not names:
             break
-        node = below
+        name = max(names, key=len)
+        node, path = below[name], path[len(name) :].removeprefix(".")
     return line(node)
+
+
+def _below(node: yaml.Node) -> Iterator[tuple[str, yaml.Node]]:
+    """What is directly below a node, by the piece of a path that leads there."""
+    if isinstance(node, yaml.MappingNode):
+        yield from ((str(key.value), child) for key, child in node.value)
+    elif isinstance(node, yaml.SequenceNode):
+        yield from ((f"[{index}]", child) for index, child in enumerate(node.value))
 
 
 def line(node: yaml.Node) -> int:

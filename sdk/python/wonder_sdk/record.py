@@ -143,9 +143,10 @@ class Seen:
         # Attached again in the middle of the same attempt, the announcement may come a second time.
         if text.attempt >= restarted.attempt:
             return
-        text.restart()
         text.attempt = restarted.attempt
-        yield MessageRestarted(restarted.message_id, restarted.turn_id, restarted.attempt)
+        if text.length:  # where nothing was said, there is nothing to take back
+            text.restart()
+            yield MessageRestarted(restarted.message_id, restarted.turn_id, restarted.attempt)
 
     def _completed(self, message: v1.Message) -> Iterator[Item]:
         self._complete_ids.append(message.id)

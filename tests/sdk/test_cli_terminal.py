@@ -1,0 +1,105 @@
+"""`wonder chat` for a person: at a terminal, with a prompt, colours and Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.sdk.fake_server import CONVERSATION, FakeConversation, delta, event, serving
+from wonder.v1 import conversation_pb2 as conversation
+
+ROOT = Path(__file__).parents[2]
+# Whoever leads a session and opens a terminal gets Ctrl-C from it.
+AT_TERMINAL = """
+import os, sys
+from wonder_sdk.cli import main
+os.open(os.ttyname(0), os.O_RDWR)
+sys.exit(main())
+"""
+CANCELLED = conversation.Turn(id="turn_1", ordinal=1, status=conversation.TURN_STATUS_CANCELLED)
+
+
+class Patient(FakeConversation):
+    """Speaks, then waits until its turn is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__(script=[event(2, "conversation_turn"), delta(0, "Well, let me think")])
+
+    async def _listen(self, requests: Any, answers: Any) -> None:
+        async def watched() -> Any:
+            async for request in requests:
+                yield request
+                if request.HasField("cancel"):
+                    self.script.append(event(3, "turn.cancelled", turn_cancelled=CANCELLED))
+
+        await super()._listen(watched(), answers)
+
+
+class Person:
+    """Somebody at a terminal in which `wonder chat` runs."""
+
+    def __init__(self, address: str, home: Path) -> None:
+        self._terminal, theirs = pty.openpty()
+        paths = os.pathsep.join(str(ROOT / part) for part in ("server", "gen/python", "sdk/python"))
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", AT_TERMINAL, "chat", "--server", address],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, "PYTHONPATH": paths, "HOME": str(home), "TERM": "xterm"},
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.screen = ""
+        self._read = 0
+
+    def reads(self, text: str) -> None:
+        """Wait until this appears, after what was read before."""
+        while (found := self.screen.find(text, self._read)) < 0:
+            self.screen += os.read(self._terminal, 4096).decode(errors="replace")
+        self._read = found + len(text)
+
+    def types(self, keys: str) -> None:
+        os.write(self._terminal, keys.encode())
+
+    def leaves(self) -> int:
+        try:
+            while more := os.read(self._terminal, 4096):
+                self.screen += more.decode(errors="replace")
+        except OSError:  # how a terminal says that nobody is left
+            pass
+        os.close(self._terminal)
+        return self.process.wait(30)
+
+
+def _cancel_and_leave(person: Person) -> int:
+    person.reads("you> ")
+    person.types("Hello\r")
+    person.reads("let me think")
+    person.types("\x03")
+    person.reads("cancelled")
+    person.reads("you> ")
+    person.types("\x03")
+    person.reads("leaves")
+    person.reads("you> ")
+    person.types("\x04")
+    return person.leaves()
+
+
+async def test_ctrl_c_cancels_the_turn_and_not_the_program(tmp_path: Path) -> None:
+    fake = Patient()
+    async with serving(fake) as address:
+        person = Person(address, tmp_path)
+        code = await asyncio.to_thread(_cancel_and_leave, person)
+
+    assert code == 0
+    assert "\x1b[" in person.screen
+    assert f"wonder chat --conversation {CONVERSATION}" in person.screen
+    intents = [each.WhichOneof("intent") for each in fake.requests[1:]]
+    assert intents == ["attach", "send", "cancel", "detach"]
+    assert (tmp_path / ".wonder_history").read_text() == "Hello\n"
