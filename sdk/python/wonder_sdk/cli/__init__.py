@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 
-from wonder_sdk.cli import apply, chat, events, export, health, version
+from wonder_sdk.cli import agent, apply, chat, events, export, health, version
 
 GROUP = "wonder.commands"
 
@@ -65,7 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in (chat, apply, export, events, health, version):
+    for command in (chat, agent, apply, export, events, health, version):
         command.register(subparsers)
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
