@@ -214,8 +214,7 @@ class Wonder:
 
     async def _resume(self, loop: Loop, shards: SqliteShards) -> None:
         unfinished = await shards.unfinished()
-        for actor_id in unfinished:
-            await loop.resume(actor_id)
+        loop.resume(unfinished)
         if unfinished:
             _log.info("resumed", actors=len(unfinished))
 

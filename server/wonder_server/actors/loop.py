@@ -12,7 +12,8 @@ A run whose work so far may simply be done again (`Planner.must_commit`) is not 
 kept and travel with its answer, into the commit of whoever waits for it.
 
 If a commit fails, the working set is thrown away with it: callers are told, and the actor is loaded again
-from what is on disk.
+from what is on disk. Results of operations are not lost with it: they are told again. An input that breaks
+the planner, or that cannot be written, fails what it was about instead.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import structlog
 
 from wonder_server.actors.wakes import Wakes
 from wonder_server.core.commands import Answer, Command
-from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.planner import Planner
 from wonder_server.core.records import Delete, Emit, Put
 from wonder_server.ports.clock import Clock
@@ -42,7 +43,7 @@ REQUESTS_AT_HAND = 256
 """Requests that an actor in memory remembers the answers to; older ones are looked up."""
 
 RELOAD_AFTER_S = 1.0
-"""How long an actor with work in its outbox waits after a failed commit before it is loaded again."""
+"""How long an actor waits after a failed round before it is loaded again, unless somebody asks sooner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,23 @@ class _Actor:
     event_head: int = 0
     mailbox: deque[_Envelope] = field(default_factory=deque)
     running: bool = False
+    on_disk: bool = False
+    """Whether it was ever written; then what is on disk may not fall behind, volatile or not."""
     kept: list[Commit] = field(default_factory=list)
     """Writes of a volatile run, waiting for its answer to carry them."""
     answered: OrderedDict[tuple[str, str], Answered] = field(default_factory=OrderedDict)
     """Requests carried out lately, by scope and id."""
     knows_all_answered: bool = False
     """Whether ``answered`` holds every request there ever was, so that the store need not be asked."""
+
+
+@dataclass(slots=True)
+class _Interrupted:
+    """What an actor is to be told first when it is loaded: inputs, and that each operation of its outbox
+    is to be handed out again."""
+
+    left: list[_Envelope] = field(default_factory=list)
+    restart: bool = False
 
 
 @dataclass(slots=True)
@@ -92,7 +104,7 @@ class _Round:
     commands: list[Command] = field(default_factory=list)
     wakes: dict[str, int] = field(default_factory=dict)
     """Operation id -> when it wants to be woken; 0 to forget it."""
-    replies: list[tuple[_Envelope, Outcome]] = field(default_factory=list)
+    replies: list[tuple[_Envelope, Outcome | WonderError]] = field(default_factory=list)
 
 
 class Loop:
@@ -120,6 +132,7 @@ class Loop:
         self._idle_limit = idle_limit
         self._actors: dict[str, _Actor] = {}
         self._idle: OrderedDict[str, None] = OrderedDict()
+        self._interrupted: dict[str, _Interrupted] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._wakes = Wakes(clock, self._wake)
         self._stopping = False
@@ -167,11 +180,15 @@ class Loop:
     def _post(self, actor_id: str, envelope: _Envelope) -> None:
         if self._stopping:
             return
+        actor = self._actor(actor_id)
+        actor.mailbox.append(envelope)
+        self._run(actor)
+
+    def _actor(self, actor_id: str) -> _Actor:
         actor = self._actors.get(actor_id)
         if actor is None:
             actor = self._actors[actor_id] = _Actor(actor_id, self.planner_of(actor_id))
-        actor.mailbox.append(envelope)
-        self._run(actor)
+        return actor
 
     def _run(self, actor: _Actor) -> None:
         if actor.running:
@@ -190,22 +207,31 @@ class Loop:
                 await self._round(actor)
         except WonderError as problem:
             self._give_up(actor, problem)
-        except Exception as problem:
+        except Exception:
             log.exception("actor_failed", actor=actor.id)
             self._give_up(actor, error(Reason.INTERNAL, "Something went wrong inside the server."))
-            del problem
         finally:
             actor.running = False
         self._settle(actor)
 
     async def _load(self, actor: _Actor) -> None:
-        loaded = await self._journal_of(actor.id).load(actor.id, actor.planner)
+        planner = actor.planner
+        loaded = await self._journal_of(actor.id).load(actor.id, planner)
+        interrupted = self._interrupted.pop(actor.id, None) or _Interrupted()
+        told = interrupted.left
         if loaded is None:
-            actor.state = actor.planner.new_state()
+            actor.state = planner.new_state()
             actor.knows_all_answered = True
-            return
-        actor.state = actor.planner.restore(loaded.rows)
-        actor.entry_head, actor.event_head = loaded.entry_head, loaded.event_head
+        else:
+            actor.state = planner.restore(loaded.rows)
+            actor.entry_head, actor.event_head = loaded.entry_head, loaded.event_head
+            actor.on_disk = True
+            for operation in loaded.rows["operations"]:
+                self._wakes.set(actor.id, operation.id, operation.wake_ms)
+            if interrupted.restart:
+                # After the results that are told again: what they close is not done again.
+                told += [_Envelope(planner.restarted(each)) for each in planner.pending(actor.state)]
+        actor.mailbox.extendleft(reversed(told))
 
     # --- plan, apply ----------------------------------------------------------------------------
 
@@ -235,12 +261,10 @@ class Loop:
             before = await self._journal_of(actor.id).answered(request.scope, request.id)
         if before is None:
             return False
-        if envelope.reply.done():
-            return True
         if before.fingerprint != request.fingerprint:
             message = "This request_id was used before for a different request; use a fresh one."
             refusal = error(Reason.REQUEST_ID_REUSED, message, field="request_id")
-            envelope.reply.set_exception(refusal)
+            gathered.replies.append((envelope, refusal))
         else:
             gathered.replies.append((envelope, Outcome((), before.answer)))
         return True
@@ -252,8 +276,7 @@ class Loop:
         decisions = planner.plan(state, envelope.input, now)
         fault = planner.refusal(decisions)
         if fault is not None:
-            if envelope.reply is not None and not envelope.reply.done():
-                envelope.reply.set_exception(WonderError(fault))
+            gathered.replies.append((envelope, WonderError(fault)))
             return
         for decision in decisions:
             planner.apply(state, decision)
@@ -273,8 +296,7 @@ class Loop:
         if envelope.request is not None:
             commit.requests.append((envelope.request, answer))
             _remember(actor, envelope.request, answer)
-        if envelope.reply is not None:
-            gathered.replies.append((envelope, Outcome(decisions, answer)))
+        gathered.replies.append((envelope, Outcome(decisions, answer)))
 
     def _note(self, actor: _Actor, change: Put | Delete | Emit, gathered: _Round, now: int) -> None:
         if isinstance(change, Emit):
@@ -289,17 +311,16 @@ class Loop:
         commit = gathered.commit
         commit.entry_head, commit.event_head = actor.entry_head, actor.event_head
         commit.root = actor.planner.root(actor.id, actor.state)
-        if commit.entries and not gathered.must_commit and not gathered.replies:
-            actor.kept.extend([*gathered.carried, commit])
-            gathered.carried = []
+        own = [commit] if commit.entries or commit.requests else []
+        asked = any(envelope.reply is not None for envelope, _ in gathered.replies)
+        if not (gathered.must_commit or asked or actor.on_disk) and (own or actor.kept):
+            actor.kept += [*gathered.carried, *own]
             return
-        writes = [*actor.kept, *gathered.carried]
-        if commit.entries or commit.requests:
-            writes.append(commit)
+        writes = [*actor.kept, *gathered.carried, *own]
         if writes:
             await self._journal_of(actor.id).commit(writes)
+            actor.on_disk |= bool(own or actor.kept)
             actor.kept = []
-            gathered.carried = []
             for written in writes:
                 self._publish(written.actor_id, written.events)
 
@@ -309,8 +330,7 @@ class Loop:
         for operation_id, wake_ms in gathered.wakes.items():
             self._wakes.set(actor.id, operation_id, wake_ms)
         for envelope, outcome in gathered.replies:
-            if envelope.reply is not None and not envelope.reply.done():
-                envelope.reply.set_result(outcome)
+            _reply(envelope, outcome)
         for command in gathered.commands:
             if isinstance(command, Answer):
                 self._answer_parent(actor, command)
@@ -350,51 +370,66 @@ class Loop:
             del self._actors[oldest]
 
     def _give_up(self, actor: _Actor, problem: WonderError) -> None:
-        """Throw the working set away; tell callers; load again later what has work in its outbox."""
-        log.error("round_failed", actor=actor.id, reason=problem.fault.reason, problem=str(problem))
+        """Throw the working set away; tell callers; load again later, and tell again what is left."""
+        fault = problem.fault
+        log.error("round_failed", actor=actor.id, reason=fault.reason, problem=str(problem))
         self._actors.pop(actor.id, None)
         self._wakes.forget(actor.id)
-        for envelope in actor.mailbox:
-            if envelope.reply is not None and not envelope.reply.done():
-                envelope.reply.set_exception(problem)
+        interrupted = self._interrupted.setdefault(actor.id, _Interrupted())
+        # A volatile run that was never written begins again with what was kept of it.
+        kept = [_Envelope(e.input) for c in actor.kept if c.actor_id == actor.id for e in c.entries]
+        for envelope in [*kept, *actor.mailbox]:
+            if envelope.reply is not None:
+                _reply(envelope, problem)
+            elif fault.transient:
+                interrupted.left.append(envelope)
+            else:
+                self._fail_operation(actor, envelope.input, fault, interrupted)
+        interrupted.restart |= not fault.transient
         actor.mailbox.clear()
         asyncio.get_running_loop().call_later(RELOAD_AFTER_S, self._reload, actor.id)
 
-    def _reload(self, actor_id: str) -> None:
-        if not self._stopping:
-            task = asyncio.get_running_loop().create_task(self.resume(actor_id))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def _fail_operation(
+        self, actor: _Actor, event: Any, fault: Fault, interrupted: _Interrupted
+    ) -> None:
+        """``event`` cannot be taken, now or ever: let what it was about fail instead."""
+        operation_id, parent = getattr(event, "operation_id", ""), getattr(event, "parent", None)
+        if parent is not None:
+            self.failed(parent.actor_id, parent.operation_id, fault)
+        elif operation_id:
+            failed = actor.planner.failed(operation_id, fault, "")
+            if type(failed) is not type(event):
+                interrupted.left.append(_Envelope(failed))
 
-    async def resume(self, actor_id: str) -> None:
-        """Load an actor and hand out again what its outbox holds."""
-        planner = self.planner_of(actor_id)
-        try:
-            loaded = await self._journal_of(actor_id).load(actor_id, planner)
-        except WonderError as problem:
-            log.error("resume_failed", actor=actor_id, problem=str(problem))
-            self._give_up(_Actor(actor_id, planner), problem)
-            return
-        if loaded is None:
-            return
-        state = planner.restore(loaded.rows)
-        for operation in loaded.rows["operations"]:
-            self._wakes.set(actor_id, operation.id, operation.wake_ms)
-        for operation_id in planner.pending(state):
-            self.tell(actor_id, planner.restarted(operation_id))
+    def _reload(self, actor_id: str) -> None:
+        if actor_id in self._interrupted and not self._stopping:
+            self._run(self._actor(actor_id))
+
+    def resume(self, actor_ids: Iterable[str]) -> None:
+        """After a start, before anything is sent: hand out again what these actors' outboxes hold."""
+        self._interrupted.update({actor_id: _Interrupted(restart=True) for actor_id in actor_ids})
+        for actor_id in list(self._interrupted):
+            self._reload(actor_id)
 
     async def stop(self) -> None:
         """Take nothing more in; let commits under way finish. What is pending stays in the outbox."""
         self._stopping = True
-        self._wakes.close()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        self._wakes.close()
         for actor in self._actors.values():
             for envelope in actor.mailbox:
-                if envelope.reply is not None and not envelope.reply.done():
-                    envelope.reply.set_exception(
-                        error(Reason.SERVER_DRAINING, "The server is shutting down; try again.")
-                    )
+                _reply(envelope, error(Reason.SERVER_DRAINING, "The server is shutting down; try again."))
+
+
+def _reply(envelope: _Envelope, outcome: Outcome | WonderError) -> None:
+    """Tell whoever asked, if somebody did and still waits."""
+    if envelope.reply is None or envelope.reply.done():
+        return
+    if isinstance(outcome, WonderError):
+        envelope.reply.set_exception(outcome)
+    else:
+        envelope.reply.set_result(outcome)
 
 
 def _remember(actor: _Actor, request: Request, answer: dict[str, str]) -> None:

@@ -1,0 +1,156 @@
+"""What tests of the loop share: a journal that can be held and broken, a clock, and a stage to act on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from tests.core.conversation_kit import NOW, room, send
+from wonder_server.actors.loop import Loop, Outcome
+from wonder_server.adapters.in_memory.journal import MemoryJournal
+from wonder_server.core.commands import CallModel, Command, RunTask, RunWorkflow
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.state import ConversationState
+from wonder_server.core.coordinator.inputs import Start
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.errors import Reason, error
+from wonder_server.core.planner import Planner
+from wonder_server.ports.journal import Commit, Event, Journal, Loaded, Request
+
+SHARD = "0"
+
+
+def room_id(number: int) -> str:
+    return f"conv_01HF7YAT00000000000000{number:03}{SHARD}"
+
+
+ROOM = room_id(1)
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def now_ms(self) -> int:
+        return self.now
+
+
+class TestJournal(MemoryJournal):
+    """A journal in memory whose commits wait while it is held, and fail while it is broken."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.together: list[list[Commit]] = []
+        """The commits so far, each with all that was written in it."""
+        self.loads = 0
+        self.broken = False
+        self.broken_for = ""
+        """An actor that alone cannot be written."""
+        self.loads_broken = False
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def hold(self) -> None:
+        self._open.clear()
+
+    def release(self) -> None:
+        self._open.set()
+
+    async def commit(self, commits: Sequence[Commit]) -> None:
+        await self._open.wait()
+        if self.broken or any(commit.actor_id == self.broken_for for commit in commits):
+            raise error(Reason.STORAGE_UNAVAILABLE, "The disk is full.", transient=True)
+        await super().commit(commits)
+        self.together.append(list(commits))
+
+    async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
+        self.loads += 1
+        if self.loads_broken:
+            raise error(Reason.STORAGE_UNAVAILABLE, "The disk is away.", transient=True)
+        return await super().load(actor_id, planner)
+
+
+async def rest() -> None:
+    """Let everything that can go on go on; nothing here waits for real time."""
+    for _ in range(60):
+        await asyncio.sleep(0)
+
+
+class Stage:
+    """A loop whose handlers are the test itself: what is dispatched and shown is only noted down."""
+
+    def __init__(
+        self,
+        journal: TestJournal | None = None,
+        *,
+        idle_limit: int = 100,
+        conversation: Planner = CONVERSATION,
+    ) -> None:
+        self.journal = journal or TestJournal()
+        self.clock = FakeClock()
+        self.commands: list[Command] = []
+        self.events: list[Event] = []
+        self.loop = Loop(
+            (conversation, RUN),
+            self._journal_of,
+            self.clock,
+            dispatch=self._dispatch,
+            publish=self._publish,
+            idle_limit=idle_limit,
+        )
+
+    def _journal_of(self, actor_id: str) -> Journal:
+        return self.journal
+
+    def _dispatch(self, actor_id: str, command: Command) -> None:
+        self.commands.append(command)
+
+    def _publish(self, actor_id: str, events: list[Event]) -> None:
+        assert all(event.actor_id == actor_id for event in events)
+        self.events.extend(events)
+
+    def asking(self, event: Any, request: Request | None = None, actor: str = ROOM) -> asyncio.Task[Outcome]:
+        return asyncio.get_running_loop().create_task(self.loop.ask(actor, event, request))
+
+    async def open(self, actor: str = ROOM) -> None:
+        await self.loop.ask(actor, room(actor))
+
+    async def send(self, seed: str = "seed", actor: str = ROOM, **fields: Any) -> Outcome:
+        return await self.loop.ask(actor, send(seed, **fields))
+
+    def state(self, actor: str = ROOM) -> ConversationState:
+        state = self.loop.peek(actor)
+        assert isinstance(state, ConversationState)
+        return state
+
+    def run_commands(self) -> list[RunWorkflow]:
+        return [command for command in self.commands if isinstance(command, RunWorkflow)]
+
+    def tasks(self) -> list[RunTask]:
+        return [command for command in self.commands if isinstance(command, RunTask)]
+
+    def model_calls(self) -> list[CallModel]:
+        return [command for command in self.commands if isinstance(command, CallModel)]
+
+    def start(self, command: RunWorkflow) -> None:
+        """Do what the handler does with such a command."""
+        self.loop.tell(
+            command.run_id,
+            Start(
+                run_id=command.run_id,
+                workflow=command.workflow,
+                input=command.input,
+                scope=command.scope,
+                parent=command.parent,
+                volatile=command.volatile,
+            ),
+        )
+
+    def sequences(self, actor: str = ROOM) -> list[int]:
+        return [event.sequence for event in self.events if event.actor_id == actor]
+
+    def names(self, actor: str = ROOM) -> list[str]:
+        return [event.emit.name for event in self.events if event.actor_id == actor]
