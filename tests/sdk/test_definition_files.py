@@ -196,18 +196,29 @@ def test_a_library_file_needs_a_name(tmp_path: Path) -> None:
 
 def test_what_the_server_found_is_said_with_file_and_line(tmp_path: Path) -> None:
     folder = load_text(
-        tmp_path, "name: a\ntask: {}\n---\nname: b\ntask:\n  steps:\n    - id: one\n      condition: x\n"
+        tmp_path,
+        """\
+name: a
+task: {}
+---
+name: b
+task:
+  steps:
+    - id: one
+      output_mapping:
+        output.text: x
+""",
     )
     lines = folder.explain(
         [
-            Violation("definitions[1].task.steps[0].condition", "unknown name `x`"),
+            Violation("definitions[1].task.steps[0].output_mapping.output.text", "unknown name `x`"),
             Violation("definitions[1].task.steps[3].id", "there is no such step"),
             Violation("definitions[0]", "unused"),
             Violation("library", "odd name"),
         ]
     )
     assert lines == [
-        f"{tmp_path}/some.yaml:8: task.steps[0].condition: unknown name `x`",
+        f"{tmp_path}/some.yaml:9: task.steps[0].output_mapping.output.text: unknown name `x`",
         f"{tmp_path}/some.yaml:7: task.steps[3].id: there is no such step",
         f"{tmp_path}/some.yaml:1: unused",
         "library: odd name",

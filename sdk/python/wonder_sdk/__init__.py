@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from wonder_sdk._proto.wonder import v1 as v1
     from wonder_sdk.client import Client as Client
     from wonder_sdk.converse import Chat as Chat
-    from wonder_sdk.converse import Events as Events
-    from wonder_sdk.converse import Reply as Reply
     from wonder_sdk.errors import AbortedError as AbortedError
     from wonder_sdk.errors import AlreadyExistsError as AlreadyExistsError
     from wonder_sdk.errors import CallCancelledError as CallCancelledError
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
     from wonder_sdk.record import Item as Item
     from wonder_sdk.record import MessageRestarted as MessageRestarted
     from wonder_sdk.record import TextDelta as TextDelta
+    from wonder_sdk.reply import Events as Events
+    from wonder_sdk.reply import Reply as Reply
     from wonder_sdk.resume import Reconnect as Reconnect
 
 __version__ = "0.1.0"
@@ -41,7 +41,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "wonder_sdk._proto.wonder": ("v1",),
     "wonder_sdk.client": ("Client",),
-    "wonder_sdk.converse": ("Chat", "Events", "Reply"),
+    "wonder_sdk.converse": ("Chat",),
     "wonder_sdk.errors": (
         "AbortedError", "AlreadyExistsError", "CallCancelledError", "DeadlineExceededError",
         "FailedPreconditionError", "InternalError", "InvalidArgumentError", "NotFoundError",
@@ -49,6 +49,7 @@ _HOMES = {
         "UnavailableError", "UnimplementedError", "Violation", "WonderError",
     ),
     "wonder_sdk.record": ("Item", "MessageRestarted", "TextDelta"),
+    "wonder_sdk.reply": ("Events", "Reply"),
     "wonder_sdk.resume": ("Reconnect",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -21,6 +21,7 @@ from wonder_sdk._proto.wonder import v1
 from wonder_sdk.errors import CallCancelledError, NotFoundError, UnavailableError, WonderError, from_fault
 from wonder_sdk.mailbox import Mailbox
 from wonder_sdk.record import GapError, Item, Seen, ended_turn
+from wonder_sdk.reply import Events, Reply, quiet_future
 from wonder_sdk.resume import Patience, Reconnect
 
 Open: TypeAlias = Callable[[AsyncIterator[v1.ConverseRequest]], Any]
@@ -30,73 +31,6 @@ Watch: TypeAlias = Callable[[int], AsyncIterator[Item | v1.CaughtUp]]
 _BACKLOG = 10_000
 # How long leaving waits for the server to take what was sent last, and to say goodbye.
 _LAST_WORDS_SECONDS = 5.0
-
-
-class Events:
-    """Everything on a conversation, from `Chat.events`. Ends with the chat; raises if that fails."""
-
-    def __init__(self) -> None:
-        self._mailbox: Mailbox[Item | v1.CaughtUp] = Mailbox()
-        self._has_room = asyncio.Event()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Item | v1.CaughtUp:
-        item = await self._mailbox.get()
-        self._has_room.set()
-        return item
-
-
-class Reply:
-    """One message that was sent, and the turn that answers it, from `Chat.send`.
-
-    Iterated, it gives that turn's items until the turn has ended: completed, failed or cancelled. If
-    the message is refused, it raises a `WonderError` instead. A loop that breaks off leaves the rest to
-    a later loop.
-    """
-
-    def __init__(self, chat: Chat, request_id: str, taken: asyncio.Future[str]) -> None:
-        self.request_id = request_id
-        self.turn_id = ""
-        """Id of the turn; empty until the server has taken the message."""
-        self.turn: v1.Turn | None = None
-        """The turn as it ended; None until it has, and its end was iterated over."""
-        self._chat = chat
-        self._mailbox: Mailbox[Item] = Mailbox()
-        self._taken = taken
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Item:
-        item = await self._mailbox.get()
-        self.turn = ended_turn(item) or self.turn
-        return item
-
-    async def started(self) -> str:
-        """Wait until the message and its turn are on the server's disk; the turn's id."""
-        return await asyncio.shield(self._taken)
-
-    async def cancel(self) -> None:
-        """Cancel the turn. Items go on until it has ended."""
-        await self._chat.cancel(await self.started())
-
-    async def text(self) -> str:
-        """What the agent said, once the turn has ended: its messages, a blank line between them.
-
-        Consumes the items. Raises the turn's error as a `WonderError` if it failed or was cancelled.
-        """
-        said = []
-        async for item in self:
-            match item:
-                case v1.Event(message_appended=v1.Message(role=v1.MessageRole.AGENT) as message):
-                    said.append(message.content)
-                case _:
-                    pass
-        if self.turn and self.turn.error:
-            raise from_fault(self.turn.error)
-        return "\n\n".join(part for part in said if part)
 
 
 class Chat:
@@ -114,7 +48,7 @@ class Chat:
         self.conversation = v1.Conversation(id=conversation_id)
         self._open, self._watch, self._seen = open_, watch, seen
         self._patience = Patience(reconnect)
-        self._attached: asyncio.Future[None] = _quiet_future()
+        self._attached: asyncio.Future[None] = quiet_future()
         self._wanted = asyncio.Event()
         self._caught_up = False
         # Where to put what is said; None while not attached.
@@ -184,7 +118,7 @@ class Chat:
             metadata=protobuf.Struct.from_dict(metadata) if metadata else None,
             request_id=request_id or _new_request_id(),
         )
-        reply = Reply(self, send.request_id, self._ask(send.request_id, v1.ConverseRequest(send=send)))
+        reply = Reply(send.request_id, self._ask(send.request_id, v1.ConverseRequest(send=send)), self.cancel)
         self._replies[send.request_id] = reply
         return reply
 
@@ -311,7 +245,7 @@ class Chat:
         if not self._caught_up:
             self._caught_up = True
             for events in list(self._watchers):
-                events._mailbox.put(caught_up)
+                events.mailbox.put(caught_up)
 
     def _on_sent(self, sent: v1.Sent) -> None:
         reply = self._replies.pop(sent.request_id, None)
@@ -341,13 +275,13 @@ class Chat:
                         return
         except WonderError as problem:
             if (target := reply()) is not None:
-                target._mailbox.end(problem)
+                target.mailbox.end(problem)
 
     def _on_refused(self, request_id: str, problem: WonderError) -> None:
         if not request_id:  # not known whose it is, so everybody's
             raise problem
         if (reply := self._replies.pop(request_id, None)) is not None:
-            reply._mailbox.end(problem)
+            reply.mailbox.end(problem)
         self._answered(request_id, problem)
 
     def _answered(self, request_id: str, answer: str | WonderError) -> None:
@@ -363,7 +297,7 @@ class Chat:
 
     def _route(self, item: Item) -> None:
         for events in list(self._watchers):
-            events._mailbox.put(item)
+            events.mailbox.put(item)
         turn_id = item.turn_id
         if not turn_id:
             return
@@ -373,17 +307,17 @@ class Chat:
             self._unclaimed.setdefault(turn_id, []).append(item)
 
     def _give(self, reply: Reply, item: Item) -> None:
-        reply._mailbox.put(item)
+        reply.mailbox.put(item)
         if ended_turn(item):
             self._by_turn.pop(reply.turn_id, None)
-            reply._mailbox.end()
+            reply.mailbox.end()
 
     async def _room(self) -> None:
         """Wait while somebody who watches everything lags too far behind."""
         for events in list(self._watchers):
-            while len(events._mailbox) > _BACKLOG and not self._leaving:
-                events._has_room.clear()
-                await events._has_room.wait()
+            while len(events.mailbox) > _BACKLOG and not self._leaving:
+                events.has_room.clear()
+                await events.has_room.wait()
 
     async def _say_goodbye(self, reader: asyncio.Task[None]) -> None:
         answered = asyncio.create_task(self._all_answered.wait())
@@ -394,7 +328,7 @@ class Chat:
         self._leaving = True
         self._wanted.set()
         for events in list(self._watchers):
-            events._has_room.set()
+            events.has_room.set()
         if self._outgoing is not None:
             self._outgoing.put(v1.ConverseRequest(detach=v1.Detach()))
             await asyncio.wait({reader})
@@ -419,9 +353,9 @@ class Chat:
         self._unanswered.clear()
         self._all_answered.set()
         for reply in {*self._replies.values(), *self._by_turn.values()}:
-            reply._mailbox.end(problem)
+            reply.mailbox.end(problem)
         for events in list(self._watchers):
-            events._mailbox.end(None if left else problem)
+            events.mailbox.end(None if left else problem)
 
 
 class _Ask:
@@ -429,14 +363,7 @@ class _Ask:
 
     def __init__(self, request: v1.ConverseRequest) -> None:
         self.request = request
-        self.answer: asyncio.Future[str] = _quiet_future()
-
-
-def _quiet_future() -> asyncio.Future[Any]:
-    """A future whose exception nobody is obliged to look at."""
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return future
+        self.answer: asyncio.Future[str] = quiet_future()
 
 
 def _new_request_id() -> str:

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from wonder_sdk import client as asynchronous
-from wonder_sdk import converse
+from wonder_sdk import converse, reply
 from wonder_sdk._proto.wonder import v1
 from wonder_sdk.record import Item
 from wonder_sdk.watch import RunItem
@@ -90,9 +90,9 @@ class Items(Generic[T]):
 class Reply(Items[Item]):
     """See `wonder_sdk.Reply`."""
 
-    def __init__(self, bridge: Bridge, reply: converse.Reply) -> None:
-        super().__init__(bridge, reply)
-        self._reply = reply
+    def __init__(self, bridge: Bridge, awaited: reply.Reply) -> None:
+        super().__init__(bridge, awaited)
+        self._reply = awaited
 
     @property
     def request_id(self) -> str:
