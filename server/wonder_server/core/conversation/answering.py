@@ -37,7 +37,7 @@ from wonder_server.core.conversation.values import (
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.ids import Minter
-from wonder_server.core.model import ToolCall
+from wonder_server.core.model import ModelResult, ToolCall
 
 MODEL_BACKOFF_MS = 500
 
@@ -100,44 +100,42 @@ def model_answered(
         input_tokens=turn.input_tokens + (result.usage.input_tokens or 0),
         output_tokens=turn.output_tokens + (result.usage.output_tokens or 0),
     )
-    if not result.tool_calls:
-        move = replace(move, completed_ms=now)
-        recorded = RecordMove(turn=turn, move=move, operation_id=operation.id)
-        return (recorded, *_respond(conversation, turn, agent, operation, result.text, ids, now))
+    said = _said(conversation, turn, operation, result, now)
     limit = agent.persona.constraints.max_moves_per_turn
-    if limit and move.sequence >= limit:
-        move = replace(move, completed_ms=now)
-        recorded = RecordMove(turn=turn, move=move, operation_id=operation.id)
-        fault = Fault(
-            reason=Reason.MAX_MOVES_REACHED,
-            message=f"The turn used all of its {limit} moves without an answer.",
-        )
-        limited = LimitReached(turn_id=turn.id, limit=Limit(fault=fault, enforced=True))
-        return (recorded, limited, *fail_turn(turn, fault, now))
-    request = state.requests[turn.id].body
-    return _call_tools(operation, turn, agent, request, move, result.tool_calls, ids, now)
+    if result.tool_calls and not (limit and move.sequence >= limit):
+        request = state.requests[turn.id].body
+        return _call_tools(operation, turn, agent, request, move, said, result.tool_calls, ids, now)
+    move = replace(move, completed_ms=now)
+    recorded = RecordMove(turn=turn, move=move, operation_id=operation.id)
+    if not result.tool_calls:
+        return (recorded, *said, *_complete(turn, agent, ids, now))
+    fault = Fault(
+        reason=Reason.MAX_MOVES_REACHED,
+        message=f"The turn used all of its {limit} moves without an answer.",
+    )
+    limited = LimitReached(turn_id=turn.id, limit=Limit(fault=fault, enforced=True))
+    return (recorded, *said, limited, *fail_turn(turn, fault, now))
 
 
-def _respond(
-    conversation: Conversation,
-    turn: Turn,
-    agent: PinnedAgent,
-    operation: Operation,
-    text: str,
-    ids: Minter,
-    now: int,
+def _said(
+    conversation: Conversation, turn: Turn, operation: Operation, result: ModelResult, now: int
 ) -> Decisions:
-    decisions: list[Decision] = []
-    if text:
-        message = agent_message(conversation, turn, operation.message_id, text, now)
-        decisions.append(AppendMessage(message=message))
+    """What the model said is a message, whether it ends the turn or goes before tool calls (B6)."""
+    if not result.text:
+        return ()
+    cut = result.stop_reason == "length"
+    message = agent_message(conversation, turn, operation.message_id, result.text, now, partial=cut)
+    return (AppendMessage(message=message),)
+
+
+def _complete(turn: Turn, agent: PinnedAgent, ids: Minter, now: int) -> Decisions:
     turn = replace(turn, status=TurnStatus.COMPLETED, completed_ms=now)
     if agent.extraction is None:
-        return (*decisions, CompleteTurn(turn=turn), ReleaseWork(turn_id=turn.id))
+        return (CompleteTurn(turn=turn), ReleaseWork(turn_id=turn.id))
     run_id = ids.child("run", turn.conversation_id)
     turn = replace(turn, memory_extraction_run_id=run_id)
     extraction = hook(ids.new("op"), turn, OperationKind.EXTRACTION, run_id, now)
-    return (*decisions, CompleteTurn(turn=turn), DispatchWorkflow(operation=extraction))
+    return (CompleteTurn(turn=turn), DispatchWorkflow(operation=extraction))
 
 
 def _call_tools(
@@ -146,13 +144,17 @@ def _call_tools(
     agent: PinnedAgent,
     request: dict[str, Any],
     move: Move,
+    said: Decisions,
     calls: tuple[ToolCall, ...],
     ids: Minter,
     now: int,
 ) -> Decisions:
     prepared = [tools.prepare(agent, call, turn, ids, now) for call in calls]
     move = replace(move, invocations=tuple(item.invocation for item in prepared))
-    decisions: list[Decision] = [RecordMove(turn=turn, move=move, operation_id=operation.id)]
+    decisions: list[Decision] = [
+        RecordMove(turn=turn, move=move, operation_id=operation.id),
+        *said,
+    ]
     for index, item in enumerate(prepared):
         if item.operation is not None:
             dispatch = DispatchTask if item.operation.kind is OperationKind.TASK else DispatchWorkflow

@@ -48,7 +48,7 @@ def extraction_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -
     answers = [
         message.content
         for message in state.messages.get(turn.id, ())
-        if message.role is Role.AGENT and not message.partial
+        if message.role is Role.AGENT
     ]
     return {
         "agent_id": turn.agent_id,
