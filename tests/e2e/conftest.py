@@ -1,0 +1,58 @@
+"""End to end: real server processes, real clients, a scripted model provider.
+
+One server and one provider are shared by all tests that leave them standing; a test that kills or stops
+its server has a folder of its own (``data``). Whatever a test did, afterwards every journal that it left is
+replayed: the planners must decide the same again. Everything runs on the session's event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.conformance.models.subjects import KEY
+from tests.e2e.client import Client
+from tests.e2e.journals import assert_replays
+from tests.e2e.process import Server, serving
+from tests.fakes.provider import Provider, running_provider
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def provider() -> AsyncIterator[Provider]:
+    async with running_provider() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def server(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    """The shared server: offline unless a model profile says otherwise."""
+    data = tmp_path_factory.mktemp("shared") / "data"
+    environment = {
+        "WONDER_MODEL": "offline",
+        "OPENAI_API_KEY": KEY,
+        "ANTHROPIC_API_KEY": KEY,
+        "WONDER_OPENAI_BASE_URL": f"{provider.url}/v1",
+        "WONDER_ANTHROPIC_BASE_URL": provider.url,
+    }
+    async with serving(data, environment=environment) as running:
+        yield running
+    assert not [line for line in running.log if line.get("level") == "error"]
+    assert KEY not in str(running.log)
+    await assert_replays(data)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def client(server: Server) -> AsyncIterator[Client]:
+    """A client of the shared server, with a connection of its own."""
+    async with server.client() as connected:
+        yield connected
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def data(tmp_path: Path) -> AsyncIterator[Path]:
+    """A folder for servers of the test's own."""
+    yield tmp_path / "data"
+    assert await assert_replays(tmp_path / "data")

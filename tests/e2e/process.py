@@ -1,0 +1,127 @@
+"""Server processes: started, killed, stopped, and looked into after their end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from grpc import aio
+
+from tests.e2e.client import Client
+
+ROOT = Path(__file__).parents[2]
+_ENVIRONMENT = {
+    "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in (".", "server", "gen/python", "sdk/python")),
+    "WONDER_ALLOW_REMOTE_MODELS": "false",
+}
+
+
+class Server:
+    """One server process on a data folder. `start`, then `client`, then `stop` or `kill`."""
+
+    def __init__(
+        self, data: Path, *flags: str, doom: str = "", environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.data = data
+        self.log: list[dict[str, Any]] = []
+        self.address = ""
+        self._flags = flags
+        self._doom = ["--doom", doom] if doom else []
+        self._environment = {**os.environ, **_ENVIRONMENT, **(environment or {})}
+        self._changed = asyncio.Condition()
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    async def start(self) -> Server:
+        """Return when it serves."""
+        await self.begin()
+        ready = await self.logged("ready")
+        self.address = ready["address"]
+        return self
+
+    async def begin(self) -> None:
+        """Start the process and return at once."""
+        listen = [] if "--listen" in self._flags else ["--listen", "127.0.0.1:0"]
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.e2e.launch", *self._doom,
+            "serve", *listen, "--data", str(self.data), "--log-format", "json", *self._flags,
+            cwd=ROOT, env=self._environment, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        self._reading = asyncio.create_task(self._read())
+
+    async def logged(self, event: str) -> dict[str, Any]:
+        """The first log line of this name; waits for it. Fails if the process ends before."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._find(event) or self._over())
+        found = self._find(event)
+        assert found, f"ended before '{event}': {self.log[-3:]}"
+        return found
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        """A client with a connection of its own."""
+        options = [("grpc.max_receive_message_length", 64 << 20), ("grpc.use_local_subchannel_pool", 1)]
+        async with aio.insecure_channel(self.address, options) as channel:
+            yield Client(channel)
+
+    def terminate(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+
+    async def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        if self._process is not None and self._process.returncode is None:
+            self.terminate()
+        return await self.ended()
+
+    async def kill(self) -> None:
+        """kill -9."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+        assert await self.ended() == -signal.SIGKILL
+
+    async def ended(self) -> int:
+        """Wait for its end; the exit code, negative for a signal."""
+        assert self._process is not None and self._reading is not None
+        code = await self._process.wait()
+        await self._reading
+        return code
+
+    async def _read(self) -> None:
+        assert self._process is not None and self._process.stderr is not None
+        async for line in self._process.stderr:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                entry = {"event": line.decode().rstrip()}
+            self.log.append(entry)
+            async with self._changed:
+                self._changed.notify_all()
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _find(self, event: str) -> dict[str, Any] | None:
+        return next((line for line in self.log if line["event"] == event), None)
+
+    def _over(self) -> bool:
+        assert self._process is not None and self._process.stderr is not None
+        return self._process.stderr.at_eof()
+
+
+@asynccontextmanager
+async def serving(
+    data: Path, *flags: str, doom: str = "", environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Server]:
+    """A server for the length of the block; whatever is left of it is stopped."""
+    server = await Server(data, *flags, doom=doom, environment=environment).start()
+    try:
+        yield server
+    finally:
+        await server.stop()

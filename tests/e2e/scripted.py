@@ -1,0 +1,69 @@
+"""Agents whose model is the scripted provider, in either format, through the server's LiteLLM helper."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+from tests.e2e.client import Client
+from tests.fakes.provider import Provider, Script
+
+FORMATS = {"openai": "openai_chat", "anthropic": "anthropic_messages"}
+_numbers = itertools.count(1)
+
+
+class Scripted:
+    """Makes agents; each has a model name of its own, and with it scripts and requests of its own."""
+
+    def __init__(self, client: Client, provider: Provider, speaks: str) -> None:
+        self.client = client
+        self.provider = provider
+        self.speaks = speaks
+        """``openai`` or ``anthropic``."""
+        self.model = ""
+
+    async def agent(
+        self,
+        *scripts: Script,
+        tools: tuple[str, ...] = ("wonder/std/remember", "wonder/std/recall"),
+        moves: int = 20,
+        **profile: int,
+    ) -> str:
+        """An agent whose model plays ``scripts``; ``profile`` are the model profile's times. Its name."""
+        number = next(_numbers)
+        self.model = f"scripted-{number}"
+        self.provider.script(self.model, *scripts)
+        name = f"{self.speaks}_{number}"
+        document = {
+            "name": f"profile_{number}",
+            "model_profile": {
+                "provider": self.speaks,
+                "model": self.model,
+                "format": FORMATS[self.speaks],
+                **profile,
+            },
+        }
+        persona = {
+            "name": name,
+            "persona": {
+                "system_prompt": "You are played by a script.",
+                "model_profile_id": f"profile_{number}",
+                "memory_extraction_workflow_id": "none",
+                "tool_ids": list(tools),
+                "constraints": {"max_moves_per_turn": moves},
+            },
+        }
+        await self.client.apply("e2e/scripted", f"{json.dumps(document)}\n---\n{json.dumps(persona)}")
+        await self.client.agent(name, f"e2e/scripted/{name}")
+        return name
+
+    @property
+    def requests(self) -> list[dict[str, object]]:
+        """The bodies of the requests that the newest agent's model was sent."""
+        return [seen.body for seen in self.provider.seen if seen.model == self.model]
+
+    async def until_closed_early(self) -> None:
+        """Until the server has hung up on the newest agent's model."""
+        await self.provider.wait_until(
+            lambda: any(seen.closed_early for seen in self.provider.seen if seen.model == self.model)
+        )

@@ -1,0 +1,126 @@
+"""Cancel: the model's request is closed within a second, the record says so, and what was said stays (B9)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tests.e2e.client import Client, Listener, View
+from tests.e2e.scripted import Scripted
+from tests.fakes.provider import Provider, Script
+from tests.rpc.serving import refused
+from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder.v1 import errors_pb2
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ENDLESS = Script(text=" ".join(f"word{n}" for n in range(2000)), delay_ms=20)
+
+
+def cancel(room: str, turn_id: str, request_id: str = "") -> pb.CancelTurnRequest:
+    return pb.CancelTurnRequest(conversation_id=room, turn_id=turn_id, request_id=request_id)
+
+
+@pytest.mark.parametrize("speaks", ["openai", "anthropic"])
+async def test_cancel_closes_the_request_to_the_provider_within_a_second(
+    client: Client, provider: Provider, speaks: str
+) -> None:
+    scripted = Scripted(client, provider, speaks)
+    room = await client.open(await scripted.agent(ENDLESS))
+    async with client.listening(room) as listener:
+        said = await client.say(room, "Speak without end.")
+        await listener.until(lambda v: any(text.count(" ") > 3 for text in v.texts.values()))
+        began = time.monotonic()
+        answer = await client.conversations.CancelTurn(cancel(room, said.turn.id, "stop"))
+        # Cancelled when the answer comes; the provider is hung up on soon after.
+        assert answer.turn.status == conversation.TURN_STATUS_CANCELLED
+        assert answer.turn.error.reason == errors_pb2.ERROR_REASON_CANCELLED
+        async with asyncio.timeout(10):
+            await scripted.until_closed_early()
+        assert time.monotonic() - began < 1.0
+        heard = next(iter(listener.view.texts.values()))
+        view = await listener.until(lambda v: v.settled(said.turn.id))
+    *_, message = view.messages.values()
+    assert message.partial and message.content.startswith(heard[:10])
+    assert view.of_turn(said.turn.id)[-2:] == ["message.appended", "turn.cancelled"]
+    assert (await client.messages(room))[-1] == message
+    assert not answer.turn.operations
+    assert len(scripted.requests) == 1
+    # Again, with and without the same request id.
+    assert await client.conversations.CancelTurn(cancel(room, said.turn.id, "stop")) == answer
+    again = client.conversations.CancelTurn(cancel(room, said.turn.id))
+    assert await refused(again) == ("TURN_NOT_ACTIVE", [])
+    # The conversation goes on.
+    provider.script(scripted.model, Script(text="Quiet again."))
+    turn, _ = await client.turn(room, "And now?")
+    assert turn.status == conversation.TURN_STATUS_COMPLETED
+
+
+async def test_cancel_before_the_first_token_keeps_no_message(client: Client, provider: Provider) -> None:
+    scripted = Scripted(client, provider, "openai")
+    room = await client.open(await scripted.agent(Script(stall="headers")))
+    said = await client.say(room, "Say nothing.")
+    async with asyncio.timeout(10):
+        await provider.wait_until(lambda: scripted.requests)
+        await client.conversations.CancelTurn(cancel(room, said.turn.id))
+        await scripted.until_closed_early()
+    assert [m.role for m in await client.messages(room)] == [conversation.MESSAGE_ROLE_USER]
+
+
+async def test_cancel_on_the_stream_is_answered_there(client: Client, provider: Provider) -> None:
+    scripted = Scripted(client, provider, "openai")
+    room = await client.open(await scripted.agent(ENDLESS))
+    call = client.conversations.Converse()
+    await call.write(pb.ConverseRequest(attach=pb.Attach(conversation_id=room)))
+    await call.write(pb.ConverseRequest(send=pb.Send(content="Speak.", request_id="speak")))
+    listener = Listener(call, View())
+    await listener.until(lambda v: any(v.texts.values()) and any(w.HasField("sent") for w in v.words))
+    sent = next(w.sent for w in listener.view.words if w.HasField("sent"))
+    for _ in range(2):
+        before = len(listener.view.words)
+        await call.write(pb.ConverseRequest(cancel=pb.Cancel(turn_id=sent.turn_id, request_id="stop")))
+        view = await listener.until(
+            lambda v, b=before: any(w.HasField("cancelled") for w in v.words[b:]) and v.settled(sent.turn_id)
+        )
+        answer = next(w.cancelled for w in view.words[before:] if w.HasField("cancelled"))
+        assert (answer.turn_id, answer.request_id) == (sent.turn_id, "stop")
+        assert view.events[answer.sequence - 1].name == "turn.cancelled"
+    await call.write(pb.ConverseRequest(cancel=pb.Cancel(turn_id=sent.turn_id, request_id="other")))
+    await listener.until(lambda v: any(w.HasField("refused") for w in v.words))
+    refusal = next(w.refused for w in listener.view.words if w.HasField("refused"))
+    assert refusal.error.reason == errors_pb2.ERROR_REASON_TURN_NOT_ACTIVE
+    call.cancel()
+
+
+async def test_what_cannot_be_cancelled_is_refused(client: Client) -> None:
+    room, other = await client.open(), await client.open()
+    turn, _ = await client.turn(room, "say 2 words")
+    cancelling = client.conversations.CancelTurn
+    assert await refused(cancelling(cancel(room, turn.id))) == ("TURN_NOT_ACTIVE", [])
+    assert await refused(cancelling(cancel("", turn.id))) == ("TURN_NOT_ACTIVE", [])
+    for room_id, turn_id in (
+        (other, turn.id), (room, "turn_01M80B4FQSR67S4TVYMV1BGX37"), (room, "nonsense"), (room, ""), ("", ""),
+    ):  # fmt: skip
+        assert (await refused(cancelling(cancel(room_id, turn_id))))[0] == "TURN_NOT_FOUND"
+    missing = cancelling(cancel("conv_01M80B4FQSR67S4TVYMV1BGX37", turn.id))
+    assert (await refused(missing))[0] == "CONVERSATION_NOT_FOUND"
+    assert (await client.conversations.GetTurn(pb.GetTurnRequest(turn_id=turn.id))).turn == turn
+
+
+async def test_a_message_after_the_cancel_of_a_waiting_turn_is_answered(client: Client) -> None:
+    """Cancelled again and again while other turns run: none of them is disturbed."""
+    room = await client.open()
+    turns = [(await client.say(room, "say 5000 words")).turn for _ in range(4)]
+    for turn in turns[::2]:
+        try:
+            await client.conversations.CancelTurn(cancel(room, turn.id))
+        except Exception as late:
+            assert "already completed" in str(late)
+    async with client.listening(room) as listener:
+        for turn in turns:
+            await listener.until(lambda v, t=turn: v.settled(t.id))
+    names = listener.view.names
+    assert names.count("turn.completed") + names.count("turn.cancelled") == 4

@@ -1,0 +1,191 @@
+"""kill -9 at every place that matters: the turn ends properly, each event and each memory is there once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+
+from tests.e2e.client import Client, View
+from tests.e2e.process import Server, serving
+from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as pb
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+TEXTS = ("remember that I like tea", "My dog is called Rex and likes bones.")
+MEMORIES = {"I like tea", "My dog is called Rex and likes bones."}
+NAMES = [
+    "conversation_started",
+    # The first turn calls a tool, which writes to memory.
+    "conversation_turn", "message.appended", "context_assembly.completed", "move.recorded",
+    "tool.dispatched", "tool.completed", "move.recorded", "move.recorded", "message.appended",
+    "turn.completed", "memory_extraction.completed",
+    # The second only speaks; its extraction writes to memory.
+    "conversation_turn", "message.appended", "context_assembly.completed", "move.recorded",
+    "message.appended", "turn.completed", "memory_extraction.completed",
+]  # fmt: skip
+COMMITS = 12
+
+Story = Callable[[Client, View], Awaitable[Any]]
+
+
+async def through_deaths(data: Path, story: Story, view: View, *dooms: str) -> int:
+    """Tell ``story`` to server after server until it comes to its end; how many died on the way.
+
+    Each doom is the next server's, the last one every further server's. The story says everything again to
+    each, under the same request ids.
+    """
+    deaths = 0
+    while True:
+        doom = dooms[min(deaths, len(dooms) - 1)]
+        server = await Server(data, doom=doom).start()
+        try:
+            async with server.client() as client:
+                await story(client, view)
+        except aio.AioRpcError as problem:
+            assert problem.code() is grpc.StatusCode.UNAVAILABLE, problem
+            assert await server.ended() == -9, server.log
+            deaths += 1
+            assert deaths < 40, "no progress"
+            continue
+        assert await server.stop() == 0
+        return deaths
+
+
+async def two_turns(client: Client, view: View) -> None:
+    """The whole story, which can be told again."""
+    room = await client.open(request_id="open")
+    for number, text in enumerate(TEXTS):
+        said = await client.say(room, text, f"say {number}")
+        await client.settled(room, said.turn.id, view)
+    # The record says what the streams said.
+    assert [(e.sequence, e.name) for e in await client.events(room)] == list(enumerate(view.names, 1))
+    messages = await client.messages(room)
+    assert [m.content for m in messages] == [m.content for m in view.messages.values()]
+    assert [m.ordinal for m in messages] == list(range(1, len(messages) + 1))
+    turns = (await client.conversations.ListTurns(pb.ListTurnsRequest(conversation_id=room))).turns
+    assert [turn.status for turn in turns] == [conversation.TURN_STATUS_COMPLETED] * 2
+    assert not any(turn.operations or turn.issues.memory_extraction_failed for turn in turns)
+    memories = await client.memories()
+    assert len(memories) == len(MEMORIES) and set(memories) == MEMORIES
+
+
+POINTS = [
+    "before-task=gather_context", "after-task=gather_context", "after-task=write_openai_chat",
+    "token:1", "token:5", "model-done:1", "model-done:2", "model-done:3",
+    "before-task=write_memory", "after-task=write_memory",
+    "before-task=recognise_facts", "after-task=recognise_facts:2", "before-memory", "after-memory",
+]  # fmt: skip
+AT_COMMITS = [f"{word}-commit:{n}" for n in range(1, COMMITS + 1) for word in ("before", "after")]
+
+
+@pytest.mark.parametrize("doom", [*POINTS, *AT_COMMITS])
+async def test_a_kill_leaves_no_trace_in_the_record(data: Path, doom: str) -> None:
+    view = View()
+    assert await through_deaths(data, two_turns, view, doom, "") == 1
+    assert view.names == NAMES
+
+
+async def test_there_is_no_commit_at_which_it_was_not_killed(data: Path) -> None:
+    """If this fails the story makes more or fewer commits: set COMMITS."""
+    assert await through_deaths(data, two_turns, View(), f"after-commit:{COMMITS + 1}") == 0
+
+
+async def test_a_server_that_dies_at_every_second_commit_still_gets_there(data: Path) -> None:
+    view = View()
+    assert await through_deaths(data, two_turns, view, "after-commit:2") > 5
+    assert view.names == NAMES
+
+
+SLOW = """
+name: slow
+model_profile: {provider: offline, model: offline, parameters: {token_delay_ms: 20}}
+---
+name: note
+description: Notes.
+tool:
+  target_type: task
+  target_id: write_note
+  input_schema: {type: object, properties: {text: {type: string}}, required: [text]}
+---
+name: write_note
+task:
+  steps:
+    - id: write
+      action: {kind: memory.write}
+      input_mapping: {content: input.text}
+      output_mapping: {output.id: result.id}
+---
+name: slow_speaker
+persona:
+  system_prompt: You speak slowly.
+  model_profile_id: slow
+  memory_extraction_workflow_id: none
+  tool_ids: [note]
+"""
+
+
+async def slow_agent(data: Path) -> None:
+    async with serving(data) as server, server.client() as client:
+        await client.apply("e2e/slow", SLOW)
+        await client.agent("snail", "e2e/slow/slow_speaker")
+
+
+async def test_a_message_killed_in_mid_stream_begins_again_and_says_so(data: Path) -> None:
+    await slow_agent(data)
+
+    async def story(client: Client, view: View) -> None:
+        room = await client.open("snail", request_id="open")
+        said = await client.say(room, "say 30 words", "say")
+        async with client.listening(room, view) as listener:
+            await listener.until(lambda v: v.settled(said.turn.id))
+
+    view = View()
+    assert await through_deaths(data, story, view, "token:10", "token:20", "") == 2
+    (attempts,) = view.restarts.values()
+    assert attempts == [2, 3]
+    assert view.text() == " ".join(f"word{n}" for n in range(1, 31))
+    assert view.names.count("message.appended") == 2 and view.names[-1] == "turn.completed"
+
+
+async def test_a_write_whose_outcome_is_unknown_to_the_server_is_made_once(data: Path) -> None:
+    """The tool's memory is written plainly, not `unless_known`: only the operation's id keeps it single."""
+    await slow_agent(data)
+
+    async def story(client: Client, view: View) -> None:
+        room = await client.open("snail", request_id="open")
+        said = await client.say(room, "use the tool note with tea is nice", "say")
+        async with client.listening(room, view) as listener:
+            await listener.until(lambda v: v.settled(said.turn.id))
+        assert await client.memories("snail") == ["tea is nice"]
+
+    dooms = ("before-task=write_note", "after-task=write_note", "after-task=write_note", "")
+    view = View()
+    assert await through_deaths(data, story, view, *dooms) == 3
+    assert view.names.count("tool.dispatched") == view.names.count("tool.completed") == 1
+
+
+async def test_a_kill_from_outside_in_the_middle_of_many_streams(data: Path) -> None:
+    await slow_agent(data)
+    server = await Server(data).start()
+    rooms: list[tuple[str, str, View]] = []
+    async with server.client() as client:
+        for number in range(8):
+            room = await client.open("snail")
+            said = await client.say(room, f"say {20 + number} words")
+            rooms.append((room, said.turn.id, View()))
+        for room, _, view in rooms:
+            async with client.listening(room, view) as listener:
+                await listener.until(lambda v: any(v.texts.values()))
+        await server.kill()
+    async with serving(data) as again, again.client() as client:
+        for number, (room, turn_id, view) in enumerate(rooms):
+            async with client.listening(room, view) as listener:
+                await listener.until(lambda v, turn_id=turn_id: v.settled(turn_id))
+            assert view.text() == " ".join(f"word{n}" for n in range(1, 21 + number))
+            assert view.names[-2:] == ["message.appended", "turn.completed"]

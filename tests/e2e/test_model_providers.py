@@ -1,0 +1,218 @@
+"""Turns with a real provider's formats: LiteLLM in its helper process, the scripted provider behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.conformance.models.subjects import KEY
+from tests.e2e.client import Client
+from tests.e2e.process import Server
+from tests.e2e.scripted import Scripted
+from tests.fakes.provider import Call, Provider, Script
+from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder.v1 import errors_pb2
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+TEA = Call(name="remember", arguments=json.dumps({"fact": "The user likes tea, not coffee ☕."}))
+RECALL = Call(name="recall", arguments='{"query": "tea"}')
+COMPLETED, FAILED = conversation.TURN_STATUS_COMPLETED, conversation.TURN_STATUS_FAILED
+
+
+@pytest.fixture(params=["openai", "anthropic"])
+def scripted(client: Client, provider: Provider, request: pytest.FixtureRequest) -> Scripted:
+    return Scripted(client, provider, request.param)
+
+
+async def test_text(scripted: Scripted) -> None:
+    client = scripted.client
+    room = await client.open(await scripted.agent(Script(text="Grüße from a script.")))
+    turn, view = await client.turn(room, "Hello?")
+    assert turn.status == COMPLETED and view.text() == "Grüße from a script."
+    assert "".join(w.delta.text for w in view.words if w.HasField("delta")) == "Grüße from a script."
+    assert turn.usage.input_tokens > 0 and turn.usage.output_tokens > 0
+    (move,) = await client.moves(turn.id, room)
+    assert move.model == scripted.model and move.stop_reason == conversation.STOP_REASON_END
+    (request,) = scripted.requests
+    assert "You are played by a script." in json.dumps(request) and request["stream"] is True
+
+
+async def test_a_tool_call_and_then_the_next_turn_remembers_it(scripted: Scripted) -> None:
+    client = scripted.client
+    scripts = Script(text="Let me keep that.", calls=(TEA,)), Script(text="Kept."), Script(text="Tea.")
+    agent = await scripted.agent(*scripts)
+    room = await client.open(agent)
+    turn, view = await client.turn(room, "I like tea, not coffee.")
+    assert turn.status == COMPLETED and turn.move_count == 2
+    assert view.of_turn(turn.id) == [
+        "conversation_turn", "message.appended", "context_assembly.completed",
+        "move.recorded", "message.appended", "tool.dispatched", "tool.completed", "move.recorded",
+        "move.recorded", "message.appended", "turn.completed",
+    ]  # fmt: skip
+    assert await client.memories(agent) == ["The user likes tea, not coffee ☕."]
+    first, second = await client.moves(turn.id, room)
+    assert first.reasoning == "Let me keep that." and first.tool_results[0].success
+    assert second.reasoning == "Kept."
+    assert "The user likes tea" in json.dumps(scripted.requests[1], ensure_ascii=False)
+    # Another conversation: the memory is in the request.
+    other = await client.open(agent)
+    _, view = await client.turn(other, "Tea or coffee?")
+    assert view.text() == "Tea."
+    assert "Memories:" in json.dumps(scripted.requests[2])
+
+
+async def test_what_is_said_before_a_tool_call_stands_as_a_message(scripted: Scripted) -> None:
+    client = scripted.client
+    scripts = Script(text="One moment.", calls=(RECALL,)), Script(text="No.")
+    room = await client.open(await scripted.agent(*scripts))
+    turn, _ = await client.turn(room, "Tea?")
+    first, _ = await client.moves(turn.id, room)
+    messages = {m.id: m.content for m in await client.messages(room)}
+    assert messages.get(first.message_id) == "One moment."
+    assert list(messages.values()) == ["Tea?", "One moment.", "No."]
+
+
+async def test_calls_in_parallel_come_back_each_to_its_own(scripted: Scripted) -> None:
+    client = scripted.client
+    agent = await scripted.agent(Script(calls=(TEA, RECALL, RECALL)), Script(text="Done."))
+    room = await client.open(agent)
+    turn, view = await client.turn(room, "All at once.")
+    assert turn.status == COMPLETED and view.text() == "Done."
+    assert view.names.count("tool.dispatched") == view.names.count("tool.completed") == 3
+    (first, _) = await client.moves(turn.id, room)
+    assert {r.tool_call_id for r in first.tool_results} == {c.id for c in first.tool_calls}
+    assert len({c.id for c in first.tool_calls}) == 3
+    assert results(scripted) == 3
+
+
+def results(scripted: Scripted) -> int:
+    """How many tool results the newest request holds."""
+    messages: Any = scripted.requests[-1]["messages"]
+    if scripted.speaks == "openai":
+        return sum(m["role"] == "tool" for m in messages)
+    blocks = [b for m in messages if isinstance(m["content"], list) for b in m["content"]]
+    return sum(b["type"] == "tool_result" for b in blocks)
+
+
+async def test_bad_arguments_go_back_to_the_model_and_never_to_the_tool(scripted: Scripted) -> None:
+    client = scripted.client
+    wrong = Call(name="remember", arguments='{"wrong": 1}')
+    malformed = Call(name="remember", arguments='{"fact": "Par')
+    unknown = Call(name="launch_rockets", arguments="{}")
+    agent = await scripted.agent(
+        Script(calls=(wrong,)), Script(calls=(malformed,)), Script(calls=(unknown,)), Script(calls=(TEA,)),
+        Script(text="At last."),
+    )  # fmt: skip
+    room = await client.open(agent)
+    turn, view = await client.turn(room, "Try.")
+    assert turn.status == COMPLETED and turn.issues.tool_failures == 3 and view.text() == "At last."
+    assert view.names.count("tool.failed") == 3 and view.names.count("tool.dispatched") == 1
+    moves = await client.moves(turn.id, room)
+    codes = [move.tool_results[0].error.code for move in moves[:3]]
+    assert codes == [
+        conversation.TOOL_ERROR_CODE_INVALID_INPUT,
+        conversation.TOOL_ERROR_CODE_INVALID_INPUT,
+        conversation.TOOL_ERROR_CODE_NOT_FOUND,
+    ]
+    assert moves[1].tool_calls[0].malformed_input == '{"fact": "Par'
+    for number, code in ((1, "INVALID_INPUT"), (2, "INVALID_INPUT"), (3, "NOT_FOUND")):
+        assert code in json.dumps(scripted.requests[number]["messages"])
+    assert await client.memories(agent) == ["The user likes tea, not coffee ☕."]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_provider_that_is_busy_once_is_asked_again_unseen(scripted: Scripted, status: int) -> None:
+    client = scripted.client
+    room = await client.open(await scripted.agent(Script(status=status), Script(text="Now.")))
+    turn, view = await client.turn(room, "Please.")
+    assert turn.status == COMPLETED and view.text() == "Now." and len(scripted.requests) == 2
+    assert "turn.failed" not in view.names and not turn.HasField("error")
+
+
+async def test_three_failures_fail_the_turn(scripted: Scripted) -> None:
+    client = scripted.client
+    room = await client.open(await scripted.agent(Script(status=500)))
+    turn, view = await client.turn(room, "Please.")
+    assert turn.status == FAILED and turn.error.reason == errors_pb2.ERROR_REASON_MODEL_UNAVAILABLE
+    assert len(scripted.requests) == 3
+    assert view.names[-1] == "turn.failed" and view.events[-1].turn_failed.error == turn.error
+    # The conversation lives on.
+    scripted.provider.script(scripted.model, Script(text="Back."))
+    turn, view = await client.turn(room, "And now?")
+    assert turn.status == COMPLETED
+
+
+async def test_a_refused_key_fails_at_once_and_is_shown_nowhere(scripted: Scripted, server: Server) -> None:
+    client = scripted.client
+    room = await client.open(await scripted.agent(Script(status=401, error=f"Incorrect API key: {KEY}")))
+    turn, view = await client.turn(room, "Please.")
+    assert turn.status == FAILED and turn.error.reason == errors_pb2.ERROR_REASON_MODEL_FAILED
+    assert len(scripted.requests) == 1
+    seen = "".join(str(word) for word in view.words)
+    assert KEY not in seen + str(turn) + str(await client.moves(turn.id, room)) + str(server.log)
+    assert "Error" not in turn.error.message.replace("Incorrect", "") or "litellm" not in seen
+
+
+@pytest.mark.parametrize(
+    ("stall", "times"),
+    [("first_token", {"first_token_timeout_ms": 150}), ("chunks", {"chunk_timeout_ms": 150})],
+)
+async def test_a_stall_is_noticed_closed_and_tried_again(
+    scripted: Scripted, stall: str, times: dict[str, int]
+) -> None:
+    client = scripted.client
+    stalling = Script(text="one two three four", stall=stall)
+    # The first call also starts the helper, whose import takes seconds; those are not the model's.
+    room = await client.open(await scripted.agent(stalling, Script(text="whole"), **times))
+    turn, view = await client.turn(room, "Please.")
+    assert turn.status == COMPLETED and view.text() == "whole"
+    async with asyncio.timeout(10):
+        await scripted.until_closed_early()
+    if stall == "chunks":
+        assert list(view.restarts.values()) == [[2]]
+        message_id = next(iter(view.restarts))
+        assert view.messages[message_id].content == "whole"
+
+
+async def test_a_stall_to_the_end_fails_the_turn_with_timeout(scripted: Scripted) -> None:
+    client = scripted.client
+    agent = await scripted.agent(Script(stall="headers"), first_token_timeout_ms=100, max_attempts=1)
+    turn, _ = await client.turn(await client.open(agent), "Please.")
+    assert turn.status == FAILED and turn.error.reason == errors_pb2.ERROR_REASON_TIMEOUT
+
+
+@pytest.mark.parametrize("how", ["abort", "eof"])
+async def test_an_answer_that_breaks_off_begins_again_and_says_so(scripted: Scripted, how: str) -> None:
+    client = scripted.client
+    broken = Script(text="one two three four", break_off=how)
+    room = await client.open(await scripted.agent(broken, Script(text="five six seven")))
+    turn, view = await client.turn(room, "Please.")
+    assert turn.status == COMPLETED and view.text() == "five six seven"
+    assert list(view.restarts.values()) == [[2]]
+    kinds = [w.WhichOneof("item") for w in view.words]
+    assert kinds.index("message_restarted") > kinds.index("delta")
+
+
+async def test_the_limit_of_moves_is_told_and_then_enforced(scripted: Scripted) -> None:
+    client = scripted.client
+    room = await client.open(await scripted.agent(Script(calls=(RECALL,)), moves=3))
+    turn, view = await client.turn(room, "Search for ever.")
+    assert turn.status == FAILED and turn.error.reason == errors_pb2.ERROR_REASON_MAX_MOVES_REACHED
+    limits = [e.limit_reached for e in view.events if e.name == "limit.reached"]
+    assert [limit.enforced for limit in limits] == [False, True]
+    assert len(scripted.requests) == 3 and turn.move_count == 3
+    assert "limit of moves" in json.dumps(scripted.requests[2])
+
+
+async def test_the_offline_model_wraps_up_at_the_limit(client: Client) -> None:
+    room = await client.open()
+    turn, view = await client.turn(room, "keep using the tool recall with tea")
+    assert turn.status == COMPLETED and turn.move_count == 20
+    assert [e.limit_reached.enforced for e in view.events if e.name == "limit.reached"] == [False]
+    request = pb.ListMovesRequest(conversation_id=room, turn_id=turn.id, page_size=100)
+    assert len((await client.conversations.ListMoves(request)).moves) == 20
