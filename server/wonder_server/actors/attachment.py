@@ -2,7 +2,8 @@
 
 The order is what makes it exact. The subscription opens first, so nothing that happens from now on is
 missed; then the record is read up to its end, then comes the text so far of messages being spoken, then
-the live tail, from which everything already shown is left out.
+the live tail, from which everything already shown is left out: events by their sequence, and the text of
+messages that those events had ended.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from wonder_server.actors.streams import Closed, Delta, Item, Quiet, Streams, Subscription
+from wonder_server.actors.streams import Closed, Delta, Item, Quiet, Streams, Subscription, ended_by
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.planner import Planner
 from wonder_server.ports.journal import Event, Journal
@@ -49,7 +50,9 @@ class Attachment:
         self._streams = streams
         self.head = head
         self._so_far = so_far
-        self._closed_messages: set[str] = set()
+        self._after = after
+        self._ended: set[str] = set()
+        """Messages and turns that are over, though some of their text may still be queued."""
         self.subscription = subscription
         self.sequence = after
         """The last event shown: the cursor to attach with again."""
@@ -58,8 +61,9 @@ class Attachment:
         """Everything, in order; a `Closed` is the last."""
         async for event in self._past():
             yield event
+        await self._look_back()
         for delta in self._so_far:
-            if delta.message_id not in self._closed_messages:
+            if not self._is_over(delta):
                 yield delta
         yield CaughtUp(self.sequence)
         async for item in self._live():
@@ -75,8 +79,19 @@ class Attachment:
             if not page:
                 return
             for event in page:
-                self._seen(event)
+                self.sequence = event.sequence
+                self._ended |= ended_by(event)
                 yield event
+
+    async def _look_back(self) -> None:
+        """What ended just before the cursor: `Streams` hears of it only now, after its commit."""
+        if self._so_far:
+            start = max(0, self._after - PAGE)
+            for event in await self._journal.events(self._actor_id, self._planner, start, PAGE):
+                self._ended |= ended_by(event)
+
+    def _is_over(self, delta: Delta) -> bool:
+        return delta.message_id in self._ended or delta.turn_id in self._ended
 
     async def _live(self) -> AsyncIterator[Item]:
         pulse = _Pulse(self.subscription)
@@ -88,19 +103,16 @@ class Attachment:
                     if isinstance(item, Event):
                         if item.sequence <= self.sequence:
                             continue
-                        self._seen(item)
-                    elif isinstance(item, Delta) and item.message_id in self._closed_messages:
+                        self.sequence = item.sequence
+                        # Nothing behind it in the queue can be of what ended before it.
+                        self._ended.clear()
+                    elif isinstance(item, Delta) and self._is_over(item):
                         continue
                     yield item
                     if isinstance(item, Closed):
                         return
         finally:
             pulse.stop()
-
-    def _seen(self, event: Event) -> None:
-        self.sequence = event.sequence
-        if event.emit.message_id:
-            self._closed_messages.add(event.emit.message_id)
 
 
 class _Pulse:

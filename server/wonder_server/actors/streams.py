@@ -142,6 +142,15 @@ class Subscription:
             self._waiter.set_result(None)
 
 
+def ended_by(event: Event) -> set[str]:
+    """The message, and the turn, that ``event`` ends: nothing more is said of them."""
+    emit = event.emit
+    ended = {emit.message_id} if emit.message_id else set()
+    if emit.kind in ("turn_completed", "turn_failed", "turn_cancelled"):
+        ended.add(emit.turn_id)
+    return ended
+
+
 def _weight(item: Item) -> int:
     """About how many bytes an item holds."""
     if isinstance(item, Delta):
@@ -226,12 +235,9 @@ class Streams:
         return ""
 
     def _quiet(self, actor_id: str, speaking: dict[str, _Spoken], event: Event) -> None:
-        emit = event.emit
-        if emit.message_id:
-            speaking.pop(emit.message_id, None)
-        if emit.kind in ("turn_completed", "turn_failed", "turn_cancelled"):
-            for message_id in [m for m, s in speaking.items() if s.turn_id == emit.turn_id]:
-                del speaking[message_id]
+        ended = ended_by(event)
+        for message_id in [m for m, s in speaking.items() if m in ended or s.turn_id in ended]:
+            del speaking[message_id]
         if not speaking:
             self._speaking.pop(actor_id, None)
 

@@ -1,0 +1,338 @@
+"""A reader's view is exact: past, text so far and live fit together however things interleave (B3)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wonder_server.actors import attachment as attachments
+from wonder_server.actors.attachment import Attachment, CaughtUp, attach
+from wonder_server.actors.streams import Closed, Delta, Quiet, Streams
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.records import Emit
+from wonder_server.ports.journal import Event
+
+ROOM = "conv_1"
+
+
+class Gate:
+    """Lets through one at a time, when told to."""
+
+    def __init__(self) -> None:
+        self._waiting: list[asyncio.Future[None]] = []
+        self.open = False
+
+    async def pass_through(self) -> None:
+        if not self.open:
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            await waiting
+
+    def let_one(self) -> None:
+        if self._waiting:
+            self._waiting.pop(0).set_result(None)
+
+    def let_all(self) -> None:
+        self.open = True
+        while self._waiting:
+            self.let_one()
+
+
+@dataclass
+class World:
+    """A conversation as it happens: what is written, what is shown, what is being said."""
+
+    streams: Streams = field(default_factory=lambda: Streams(10_000, 10_000_000))
+    gate: Gate = field(default_factory=Gate)
+    written: list[Event] = field(default_factory=list)
+    shown: int = 0
+    open: dict[str, str] = field(default_factory=dict)
+    """Messages being spoken, with what has been said."""
+    attempts: dict[str, int] = field(default_factory=dict)
+    begun: int = 0
+
+    async def head(self, actor_id: str) -> int | None:
+        await self.gate.pass_through()
+        return len(self.written)
+
+    async def events(self, actor_id: str, planner: Any, after: int, limit: int) -> list[Event]:
+        await self.gate.pass_through()
+        return self.written[after : after + limit]
+
+    def begin(self) -> None:
+        self.begun += 1
+        message = f"msg_{self.begun}"
+        self.open[message], self.attempts[message] = "", 1
+        self.streams.begin(ROOM, turn_of(message), message, 1)
+
+    def say(self, message: str, text: str) -> None:
+        self.open[message] += text
+        self.streams.say(ROOM, message, text)
+
+    def restart(self, message: str) -> None:
+        self.open[message] = ""
+        self.attempts[message] += 1
+        self.streams.begin(ROOM, turn_of(message), message, self.attempts[message])
+
+    def write(self, kind: str = "turn_started", message: str = "", turn: str = "") -> None:
+        emit = Emit(kind.replace("_", "."), kind, None, turn or turn_of(message), message)
+        self.written.append(Event(len(self.written) + 1, 0, ROOM, emit))
+
+    def close(self, message: str) -> None:
+        del self.open[message]
+        self.write("message_appended", message)
+
+    def fail(self, message: str) -> None:
+        del self.open[message]
+        self.write("turn_failed", turn=turn_of(message))
+
+    def show(self) -> None:
+        self.streams.publish(ROOM, self.written[self.shown :])
+        self.shown = len(self.written)
+
+    def happen(self, what: int, which: int) -> None:
+        messages = list(self.open)
+        message = messages[which % len(messages)] if messages else ""
+        match what:
+            case 0 if len(messages) < 3:
+                self.begin()
+            case 1 | 2 | 3 if message:
+                self.say(message, "abcdefgh"[: which % 4 + 1])
+            case 4 if message:
+                self.restart(message)
+            case 5:
+                self.write(turn="turn_other")
+            case 6 if message:
+                self.close(message)
+            case 7 if message:
+                self.fail(message)
+            case _:
+                self.show()
+
+    async def attach(self, after: int, *, tail_only: bool = False) -> Attachment | None:
+        return await attach(
+            ROOM,
+            CONVERSATION,
+            self,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            self.streams,
+            after=after,
+            tail_only=tail_only,
+        )
+
+
+def turn_of(message: str) -> str:
+    return message.replace("msg", "turn")
+
+
+@dataclass
+class Client:
+    """What a client makes of what it is told; wrong if anything is missing or comes twice."""
+
+    sequence: int
+    text: dict[str, str] = field(default_factory=dict)
+    over: set[str] = field(default_factory=set)
+    caught_up: int | None = None
+
+    def take(self, item: Any) -> None:
+        match item:
+            case CaughtUp():
+                assert self.caught_up is None
+                assert item.sequence >= self.sequence
+                self.sequence = self.caught_up = item.sequence
+            case Event():
+                assert item.sequence == self.sequence + 1
+                self.sequence = item.sequence
+                if item.emit.message_id:
+                    self.text.pop(item.emit.message_id, None)
+                    self.over.add(item.emit.message_id)
+                if item.emit.kind == "turn_failed":
+                    self.text.pop(item.emit.turn_id.replace("turn", "msg"), None)
+                    self.over.add(item.emit.turn_id.replace("turn", "msg"))
+            case Delta():
+                assert item.message_id not in self.over
+                before = "" if item.restarted else self.text.get(item.message_id, "")
+                assert item.offset == len(before)
+                self.text[item.message_id] = before + item.text
+
+
+async def read(world: World, client: Client, after: int, tail_only: bool) -> None:
+    attachment = await world.attach(after, tail_only=tail_only)
+    assert attachment is not None
+    async for item in attachment.items():
+        client.take(item)
+    attachment.close()
+
+
+HAPPENINGS = st.lists(
+    st.one_of(st.tuples(st.integers(0, 9), st.integers(0, 30)), st.just("read"), st.just("read")),
+    max_size=40,
+)
+
+
+@settings(max_examples=250, deadline=None, derandomize=True, database=None)
+@given(before=HAPPENINGS, after=HAPPENINGS, cursor=st.integers(0, 12), tail_only=st.booleans())
+def test_whenever_a_reader_attaches_it_misses_nothing_and_sees_nothing_twice(
+    before: list[Any], after: list[Any], cursor: int, tail_only: bool
+) -> None:
+    async def play() -> None:
+        world = World()
+        world.write()
+        for event in before:
+            if event != "read":
+                world.happen(*event)
+        cursor_at = min(cursor, len(world.written))
+        client = Client(0 if tail_only else cursor_at)
+        reading = asyncio.get_running_loop().create_task(read(world, client, cursor_at, tail_only))
+        await asyncio.sleep(0)
+        for event in after:
+            if event == "read":
+                world.gate.let_one()
+                for _ in range(4):
+                    await asyncio.sleep(0)
+            else:
+                world.happen(*event)
+        world.gate.let_all()
+        for _ in range(12):
+            await asyncio.sleep(0)
+        world.show()
+        world.streams.close(ROOM, "ended")
+        await asyncio.wait_for(reading, 5)
+        assert client.sequence == len(world.written)
+        said = {message: text for message, text in client.text.items() if text}
+        assert said == {message: text for message, text in world.open.items() if text}
+        assert world.streams.count == 0
+
+    attachments_page, attachments.PAGE = attachments.PAGE, 3
+    try:
+        asyncio.run(play())
+    finally:
+        attachments.PAGE = attachments_page
+
+
+async def items_of(attachment: Attachment) -> list[Any]:
+    return [item async for item in attachment.items()]
+
+
+async def attached(world: World, after: int = 0, **options: Any) -> Attachment:
+    world.gate.open = True
+    attachment = await world.attach(after, **options)
+    assert attachment is not None
+    return attachment
+
+
+async def test_the_past_then_what_is_being_said_then_what_happens() -> None:
+    world = World()
+    world.write()
+    world.begin()
+    world.say("msg_1", "Once ")
+    world.show()
+    items = (await attached(world)).items()
+    kinds = [type(await anext(items)).__name__ for _ in range(3)]
+    world.say("msg_1", "upon")
+    world.close("msg_1")
+    world.show()
+    world.streams.close(ROOM, "ended")
+    kinds += [type(item).__name__ async for item in items]
+    assert kinds == ["Event", "Delta", "CaughtUp", "Delta", "Event", "Closed"]
+
+
+async def test_a_message_that_failed_with_its_turn_is_not_shown_after_it() -> None:
+    world = World()
+    world.begin()
+    world.say("msg_1", "half")
+    world.gate.open = False
+    attaching = asyncio.get_running_loop().create_task(world.attach(0))
+    await asyncio.sleep(0)
+    world.fail("msg_1")
+    world.show()
+    world.gate.let_all()
+    attachment = await attaching
+    assert attachment is not None
+    world.streams.close(ROOM, "ended")
+    assert [type(item).__name__ for item in await items_of(attachment)] == ["Event", "CaughtUp", "Closed"]
+
+
+async def test_from_now_on_a_message_that_was_just_closed_is_not_shown_half() -> None:
+    world = World()
+    world.begin()
+    world.say("msg_1", "half")
+    world.close("msg_1")
+    attachment = await attached(world, tail_only=True)
+    world.show()
+    world.streams.close(ROOM, "ended")
+    assert [type(item).__name__ for item in await items_of(attachment)] == ["CaughtUp", "Closed"]
+
+
+async def test_a_cursor_beyond_the_record_is_refused_and_leaves_no_subscription() -> None:
+    world = World()
+    world.write()
+    world.gate.open = True
+    with pytest.raises(WonderError) as refused:
+        await world.attach(2)
+    assert refused.value.fault.reason is Reason.CURSOR_OUT_OF_RANGE
+    assert refused.value.fault.metadata == {"head_sequence": "1"}
+    assert world.streams.count == 0
+
+
+async def test_whoever_attaches_to_nothing_is_told_and_leaves_no_subscription() -> None:
+    world = World()
+    world.gate.open = True
+
+    async def nowhere(actor_id: str) -> None:
+        return None
+
+    async def broken(actor_id: str) -> int | None:
+        raise WonderError(refusal)
+
+    with pytest.raises(WonderError) as problem:
+        await world.attach(5)
+    refusal = problem.value.fault
+    world.head = nowhere  # type: ignore[method-assign]
+    assert await world.attach(0) is None
+    world.head = broken  # type: ignore[method-assign]
+    with pytest.raises(WonderError):
+        await world.attach(0)
+    assert world.streams.count == 0
+
+
+async def test_a_reader_that_falls_behind_is_closed_with_the_cursor_to_come_back_with() -> None:
+    world = World(streams=Streams(5, 10_000_000))
+    for _ in range(3):
+        world.write()
+    world.show()
+    slow, quick = await attached(world), await attached(world)
+    slow_items, quick_items = slow.items(), quick.items()
+    for items in (slow_items, quick_items):
+        for _ in range(4):
+            await anext(items)
+    for _ in range(8):
+        world.write()
+        world.show()
+        assert isinstance(await anext(quick_items), Event)
+    assert await anext(slow_items) == Closed("slow")
+    assert slow.sequence == 3
+    again = await attached(world, slow.sequence)
+    world.streams.close(ROOM, "ended")
+    shown = [item.sequence for item in await items_of(again) if isinstance(item, Event)]
+    assert shown == list(range(4, 12))
+    await slow_items.aclose()  # type: ignore[attr-defined]
+    await quick_items.aclose()  # type: ignore[attr-defined]
+
+
+async def test_silence_is_broken_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attachments, "QUIET_AFTER_S", 0.0)
+    world = World()
+    world.write()
+    attachment = await attached(world, 1)
+    items = attachment.items()
+    assert await anext(items) == CaughtUp(1)
+    assert await anext(items) == Quiet()
+    assert await anext(items) == Quiet()
+    await items.aclose()  # type: ignore[attr-defined]
