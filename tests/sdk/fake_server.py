@@ -78,7 +78,7 @@ def a_turn() -> list[service.ConverseResponse]:
             7,
             "tool.completed",
             tool_completed=events.ToolOutcome(
-                tool_call=conversation.ToolCall(id="call_1"), tool_result=result
+                tool_call=conversation.ToolCall(id="call_1", tool_name="recall"), tool_result=result
             ),
         ),
         delta(0, "Your dog", "msg_b"),
