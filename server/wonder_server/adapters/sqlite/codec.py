@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
@@ -42,6 +42,15 @@ def _names(cls: Any) -> tuple[str, ...]:
     return known
 
 
+@dataclass(frozen=True, slots=True)
+class _Pin:
+    """A pinned definition, folded: what stands in its place, and all parts that it is made of."""
+
+    value: Any
+    folded: tuple[Any, int]
+    parts: dict[str, bytes]
+
+
 class Folder:
     """Folds the values of one shard. Pinned definitions, which recur by identity, are folded once.
 
@@ -49,31 +58,38 @@ class Folder:
     """
 
     def __init__(self) -> None:
-        self._pins: dict[int, tuple[Any, tuple[Any, int], dict[str, bytes]]] = {}
+        self._pins: dict[int, _Pin] = {}
 
     def begin(self) -> Folding:
         """A folding of values that will be written together."""
         return Folding(self)
 
-    def pinned(self, value: Any) -> tuple[tuple[Any, int], dict[str, bytes]]:
-        known = self._pins.get(id(value))
-        if known is None or known[0] is not value:
+    def pinned(self, value: Any) -> _Pin:
+        """A pinned definition, folded now or before."""
+        pin = self._pins.get(id(value))
+        if pin is None or pin.value is not value:
             if len(self._pins) >= _CACHE_LIMIT:
                 self._pins.clear()
             folding = Folding(self)
             folded = folding.fold_object({n: getattr(value, n) for n in _names(type(value))})
-            known = self._pins[id(value)] = (value, folded, folding.parts)
-        return known[1], known[2]
+            parts = {digest: data for each in folding.pins.values() for digest, data in each.items()}
+            pin = self._pins[id(value)] = _Pin(value, folded, {**parts, **folding.parts})
+        return pin
 
 
 class Folding:
-    """One folding: values in, text out, and the parts they refer to."""
+    """One folding: values in, text out, and the parts they refer to.
+
+    ``parts`` are by their hash. Those of pinned definitions, of which every turn and run has many, are
+    apart in ``pins``, under the hash of the definition as a whole: who has stored that has stored all.
+    """
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._memo: dict[int, tuple[Any, int]] = {}
         self._kept: list[Any] = []
         self.parts: dict[str, bytes] = {}
+        self.pins: dict[str, dict[str, bytes]] = {}
 
     def text(self, value: Any) -> str:
         """``value`` as JSON, its large pieces folded; ``value`` itself is never a part."""
@@ -114,10 +130,17 @@ class Folding:
             size = 2 + sum(length + 1 for _, length in items)
             return self._part([item for item, _ in items], size, OBJECT_FROM)
         if isinstance(value, _CACHED):
-            folded, parts = self._folder.pinned(value)
-            self.parts.update(parts)
-            return folded
+            return self._fold_pinned(value)
         return self.fold_object({n: getattr(value, n) for n in _names(type(value))})
+
+    def _fold_pinned(self, value: Any) -> tuple[Any, int]:
+        pin = self._folder.pinned(value)
+        body = pin.folded[0]
+        if len(body) == 1 and "$" in body:
+            self.pins[body["$"]] = pin.parts
+        else:  # Too small to be a part itself.
+            self.parts.update(pin.parts)
+        return pin.folded
 
     def _part(self, body: Any, size: int, limit: int) -> tuple[Any, int]:
         if size < limit:

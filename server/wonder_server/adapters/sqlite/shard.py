@@ -7,39 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from wonder_server.adapters.sqlite.codec import Folder, Folding, build, decode, encode, names, unfold
+from wonder_server.adapters.sqlite.codec import Folder, build, decode, names, unfold
 from wonder_server.adapters.sqlite.database import Database
 from wonder_server.adapters.sqlite.shard_queries import EVENT_COLUMNS, events_sql, rows_sql
-from wonder_server.adapters.sqlite.shard_schema import FOLDED_TABLES, MIGRATIONS, ROW_TABLES
+from wonder_server.adapters.sqlite.shard_schema import FOLDED_TABLES, MIGRATIONS
+from wonder_server.adapters.sqlite.shard_writes import Pin, Writes
 from wonder_server.core.planner import Planner, Reload
-from wonder_server.core.records import Delete, Emit, Put
+from wonder_server.core.records import Emit
 from wonder_server.ports.journal import Answered, Commit, Entry, Event, Loaded
 from wonder_server.ports.records import EventQuery, Query
 
-_PUT: Final = {
-    table: f"""
-INSERT INTO {table} (actor, id, parent, ordinal, status, alias, live, created_ms, data)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (actor, id) DO UPDATE SET
-    parent = excluded.parent, ordinal = excluded.ordinal, status = excluded.status,
-    alias = excluded.alias, live = excluded.live, data = excluded.data
-"""
-    for table in ROW_TABLES
-}
-_DELETE: Final = {table: f"DELETE FROM {table} WHERE actor = ? AND id = ?" for table in ROW_TABLES}
-_ACTOR: Final = """
-INSERT INTO actors (id, kind, root, entry_head, event_head) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET entry_head = excluded.entry_head, event_head = excluded.event_head
-"""
-_ENTRY: Final = "INSERT INTO entries (actor, sequence, at_ms, input, decisions) VALUES (?, ?, ?, ?, ?)"
-_EVENT: Final = """
-INSERT INTO events (actor, sequence, at_ms, name, kind, turn_id, message_id, data)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
-_REQUEST: Final = (
-    "INSERT INTO requests_answered (scope, id, actor, fingerprint, answer) VALUES (?, ?, ?, ?, ?)"
-)
-_PART: Final = "INSERT OR IGNORE INTO parts (root, hash, data) VALUES (?, ?, ?)"
+_STORED_LIMIT: Final = 20_000
 
 
 class SqliteShard:
@@ -49,6 +27,8 @@ class SqliteShard:
         """Internal; use `open`."""
         self.database = database
         self._folder = Folder()
+        self._stored: set[Pin] = set()
+        """Known to be on disk, so that they need not be written again."""
 
     @classmethod
     async def open(cls, path: Path) -> SqliteShard:
@@ -61,7 +41,11 @@ class SqliteShard:
     # --- the journal ----------------------------------------------------------------------------
 
     async def commit(self, commits: Sequence[Commit]) -> None:
-        await self.database.write(lambda connection: self._write(connection, commits))
+        stored = await self.database.write(lambda connection: self._write(connection, commits))
+        # Only now are they on disk.
+        if len(self._stored) > _STORED_LIMIT:
+            self._stored.clear()
+        self._stored.update(stored)
 
     async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
         return await self.database.read(lambda connection: _load(connection, actor_id, planner))
@@ -76,10 +60,7 @@ class SqliteShard:
         return await self.database.read(read)
 
     async def events(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Event]:
-        sql = (
-            f"SELECT {EVENT_COLUMNS} FROM events WHERE actor = ? AND sequence > ? "
-            "ORDER BY sequence LIMIT ?"
-        )
+        sql = f"SELECT {EVENT_COLUMNS} FROM events WHERE actor = ? AND sequence > ? ORDER BY sequence LIMIT ?"
 
         def read(connection: sqlite3.Connection) -> list[Event]:
             rows = connection.execute(sql, (actor_id, after, limit)).fetchall()
@@ -95,7 +76,7 @@ class SqliteShard:
         inputs, decisions = names(planner.inputs), names(planner.decisions)
 
         def read(connection: sqlite3.Connection) -> list[Entry]:
-            part = _parts(connection, _root(connection, actor_id))
+            part = _Parts(connection, actor_id)
             entries = []
             for sequence, at_ms, event, decided in connection.execute(
                 sql, (actor_id, after, limit)
@@ -138,9 +119,7 @@ class SqliteShard:
 
         def read(connection: sqlite3.Connection) -> list[Any]:
             rows = connection.execute(sql, values).fetchall()
-            return [
-                _row(connection, query.table, actor, data, row_type) for actor, data in rows
-            ]
+            return [_row(connection, query.table, actor, data, row_type) for actor, data in rows]
 
         return await self.database.read(read)
 
@@ -156,104 +135,29 @@ class SqliteShard:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def _write(self, connection: sqlite3.Connection, commits: Sequence[Commit]) -> None:
-        folding = self._folder.begin()
+    def _write(self, connection: sqlite3.Connection, commits: Sequence[Commit]) -> list[Pin]:
+        writes = Writes(self._folder)
         for commit in commits:
-            root = _root(connection, commit.actor_id) or _new_root(commit)
-            self._write_one(connection, commit, root, folding)
-            for digest, data in folding.parts.items():
-                connection.execute(_PART, (root, digest, data.decode()))
-
-    def _write_one(
-        self, connection: sqlite3.Connection, commit: Commit, root: str, folding: Folding
-    ) -> None:
-        actor = commit.actor_id
-        connection.execute(
-            _ACTOR, (actor, commit.planner.kind, root, commit.entry_head, commit.event_head)
-        )
-        for entry in commit.entries:
-            event = folding.text([type(entry.input).__name__, entry.input])
-            made = folding.text([[type(d).__name__, d] for d in entry.decisions])
-            connection.execute(_ENTRY, (actor, entry.sequence, entry.at_ms, event, made))
-        for (table, row_id), change in _last(commit.changes).items():
-            if isinstance(change, Delete):
-                connection.execute(_DELETE[table], (actor, row_id))
-            else:
-                connection.execute(_PUT[table], (actor, *_columns(change, folding)))
-        for happened in commit.events:
-            emit = happened.emit
-            data = (
-                folding.text(emit.value)
-                if commit.planner.kind == "run"
-                else encode(emit.value).decode()
-            )
-            connection.execute(
-                _EVENT,
-                (
-                    actor,
-                    happened.sequence,
-                    happened.at_ms,
-                    emit.name,
-                    emit.kind,
-                    emit.turn_id,
-                    emit.message_id,
-                    data,
-                ),
-            )
-        for request, answer in commit.requests:
-            connection.execute(
-                _REQUEST,
-                (request.scope, request.id, actor, request.fingerprint, encode(answer).decode()),
-            )
-
-
-def _last(changes: Sequence[Put | Delete]) -> dict[tuple[str, str], Put | Delete]:
-    """The last change of each row: what came before it in the same commit need not be written."""
-    last: dict[tuple[str, str], Put | Delete] = {}
-    for change in changes:
-        last[change.table, change.id] = change
-    return last
-
-
-def _columns(put: Put, folding: Folding) -> tuple[Any, ...]:
-    data = folding.text(put.value) if put.table in FOLDED_TABLES else encode(put.value).decode()
-    return (
-        put.id,
-        put.parent,
-        put.ordinal,
-        put.status,
-        put.alias,
-        int(put.live),
-        put.created_ms,
-        data,
-    )
-
-
-def _new_root(commit: Commit) -> str:
-    """The root of an actor that is written for the first time: see `Planner.root`."""
-    return commit.root or commit.actor_id
-
-
-def _root(connection: sqlite3.Connection, actor_id: str) -> str:
-    row = connection.execute("SELECT root FROM actors WHERE id = ?", (actor_id,)).fetchone()
-    return "" if row is None else str(row[0])
+            writes.add(commit)
+        return writes.carry_out(connection, self._stored)
 
 
 # --- reading ----------------------------------------------------------------------------------------
 
 
-class _parts:
-    """Looks up parts of one root, each once."""
+class _Parts:
+    """Looks up the parts that an actor's values refer to, each once."""
 
-    def __init__(self, connection: sqlite3.Connection, root: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, actor_id: str) -> None:
         self._connection = connection
-        self._root = root
+        self._actor_id = actor_id
         self._known: dict[str, Any] = {}
 
     def __call__(self, digest: str) -> Any:
         if digest not in self._known:
             row = self._connection.execute(
-                "SELECT data FROM parts WHERE root = ? AND hash = ?", (self._root, digest)
+                "SELECT data FROM parts WHERE root = (SELECT root FROM actors WHERE id = ?) AND hash = ?",
+                (self._actor_id, digest),
             ).fetchone()
             self._known[digest] = decode(row[0])
         return self._known[digest]
@@ -261,11 +165,11 @@ class _parts:
 
 def _load(connection: sqlite3.Connection, actor_id: str, planner: Planner) -> Loaded | None:
     actor = connection.execute(
-        "SELECT root, entry_head, event_head FROM actors WHERE id = ?", (actor_id,)
+        "SELECT entry_head, event_head FROM actors WHERE id = ?", (actor_id,)
     ).fetchone()
     if actor is None:
         return None
-    part = _parts(connection, actor[0])
+    part = _Parts(connection, actor_id)
     found = _working_set(connection, actor_id, planner.reload)
     rows = {
         table: [
@@ -274,7 +178,7 @@ def _load(connection: sqlite3.Connection, actor_id: str, planner: Planner) -> Lo
         ]
         for table in planner.row_types
     }
-    return Loaded(rows, actor[1], actor[2])
+    return Loaded(rows, actor[0], actor[1])
 
 
 def _working_set(
@@ -302,7 +206,7 @@ def _working_set(
 def _row(connection: sqlite3.Connection, table: str, actor: str, data: str, row_type: type) -> Any:
     body = decode(data)
     if table in FOLDED_TABLES:
-        body = unfold(body, _parts(connection, _root(connection, actor)))
+        body = unfold(body, _Parts(connection, actor))
     return build(body, row_type)
 
 
@@ -310,6 +214,6 @@ def _event(connection: sqlite3.Connection, row: tuple[Any, ...], planner: Planne
     actor, sequence, at_ms, name, kind, turn_id, message_id, data = row
     body = decode(data)
     if planner.kind == "run":
-        body = unfold(body, _parts(connection, _root(connection, actor)))
+        body = unfold(body, _Parts(connection, actor))
     value = build(body, planner.event_types[kind])
     return Event(sequence, at_ms, actor, Emit(name, kind, value, turn_id, message_id))

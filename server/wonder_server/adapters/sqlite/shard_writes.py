@@ -1,0 +1,153 @@
+"""Writing commits into a shard with few statements.
+
+SQLite lets go of the interpreter's lock for every statement, and a busy event loop gives it back late. So
+what the commits of one write bring is first put together, table by table, the last change of each row
+alone; then rows go in many to a statement.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from wonder_server.adapters.sqlite.codec import Folder, Folding, encode
+from wonder_server.adapters.sqlite.shard_schema import FOLDED_TABLES, ROW_TABLES
+from wonder_server.core.records import Delete, Put
+from wonder_server.ports.journal import Commit
+
+Pin = tuple[str, str]
+"""A pinned definition that a root refers to: the root, the definition's hash."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Insert:
+    """An INSERT of rows with ``width`` values each."""
+
+    head: str
+    width: int
+    tail: str = ""
+
+
+_PUT: Final = {
+    table: _Insert(
+        f"INSERT INTO {table} (actor, id, parent, ordinal, status, alias, live, created_ms, data)",
+        9,
+        "ON CONFLICT (actor, id) DO UPDATE SET parent = excluded.parent, ordinal = excluded.ordinal,"
+        " status = excluded.status, alias = excluded.alias, live = excluded.live, data = excluded.data",
+    )
+    for table in ROW_TABLES
+}
+_DELETE: Final = {table: f"DELETE FROM {table} WHERE actor = ? AND id = ?" for table in ROW_TABLES}
+_ACTOR: Final = _Insert(
+    "INSERT INTO actors (id, kind, root, entry_head, event_head)",
+    5,
+    "ON CONFLICT (id) DO UPDATE SET entry_head = excluded.entry_head, event_head = excluded.event_head",
+)
+_ENTRY: Final = _Insert("INSERT INTO entries (actor, sequence, at_ms, input, decisions)", 5)
+_EVENT: Final = _Insert(
+    "INSERT INTO events (actor, sequence, at_ms, name, kind, turn_id, message_id, data)", 8
+)
+_REQUEST: Final = _Insert("INSERT INTO requests_answered (scope, id, actor, fingerprint, answer)", 5)
+_PART: Final = _Insert("INSERT OR IGNORE INTO parts (root, hash, data)", 3)
+
+_SIZES: Final = (64, 32, 16, 8, 4, 3, 2, 1)
+"""Rows to a statement: few sizes, so that prepared statements are found again."""
+
+
+class Writes:
+    """What a write of some commits puts into a shard: `add` each, then `carry_out`."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._foldings: dict[str, Folding] = {}
+        self._actors: dict[str, tuple[Any, ...]] = {}
+        self._changes: dict[tuple[str, str, str], tuple[Put | Delete, Folding]] = {}
+        self._rows: dict[_Insert, list[tuple[Any, ...]]] = {_ENTRY: [], _EVENT: [], _REQUEST: []}
+
+    def add(self, commit: Commit) -> None:
+        """Take in a commit; a later one goes over an earlier one."""
+        actor, root = commit.actor_id, commit.root or commit.actor_id
+        folding = self._foldings.get(root)
+        if folding is None:
+            folding = self._foldings[root] = self._folder.begin()
+        self._actors[actor] = (actor, commit.planner.kind, root, commit.entry_head, commit.event_head)
+        for change in commit.changes:
+            self._changes[change.table, actor, change.id] = (change, folding)
+        self._rows[_ENTRY] += _entries(commit, folding)
+        self._rows[_EVENT] += _events(commit, folding)
+        self._rows[_REQUEST] += [
+            (request.scope, request.id, actor, request.fingerprint, encode(answer).decode())
+            for request, answer in commit.requests
+        ]
+
+    def carry_out(self, connection: sqlite3.Connection, stored: Collection[Pin]) -> list[Pin]:
+        """Write it all, but for pins that are ``stored`` already. Returns the pins that were not."""
+        rows: dict[_Insert, list[tuple[Any, ...]]] = {_ACTOR: list(self._actors.values()), **self._rows}
+        for (table, actor, row_id), (change, folding) in self._changes.items():
+            if isinstance(change, Delete):
+                connection.execute(_DELETE[table], (actor, row_id))
+            else:
+                rows.setdefault(_PUT[table], []).append((actor, *_columns(change, folding)))
+        parts, pins = self._parts(stored)
+        for insert, values in {**rows, _PART: parts}.items():
+            _insert(connection, insert, values)
+        return pins
+
+    def _parts(self, stored: Collection[Pin]) -> tuple[list[tuple[Any, ...]], list[Pin]]:
+        parts: dict[Pin, bytes] = {}
+        pins: list[Pin] = []
+        for root, folding in self._foldings.items():
+            found = dict(folding.parts)
+            for pin, within in folding.pins.items():
+                if (root, pin) not in stored:
+                    pins.append((root, pin))
+                    found.update(within)
+            parts.update(((root, digest), data) for digest, data in found.items())
+        return [(root, digest, data.decode()) for (root, digest), data in parts.items()], pins
+
+
+def _entries(commit: Commit, folding: Folding) -> Iterator[tuple[Any, ...]]:
+    for entry in commit.entries:
+        event = folding.text([type(entry.input).__name__, entry.input])
+        made = folding.text([[type(decision).__name__, decision] for decision in entry.decisions])
+        yield commit.actor_id, entry.sequence, entry.at_ms, event, made
+
+
+def _events(commit: Commit, folding: Folding) -> Iterator[tuple[Any, ...]]:
+    folds = commit.planner.kind == "run"
+    for event in commit.events:
+        emit = event.emit
+        data = folding.text(emit.value) if folds else encode(emit.value).decode()
+        yield (
+            commit.actor_id,
+            event.sequence,
+            event.at_ms,
+            emit.name,
+            emit.kind,
+            emit.turn_id,
+            emit.message_id,
+            data,
+        )
+
+
+def _columns(put: Put, folding: Folding) -> tuple[Any, ...]:
+    data = folding.text(put.value) if put.table in FOLDED_TABLES else encode(put.value).decode()
+    return (put.id, put.parent, put.ordinal, put.status, put.alias, int(put.live), put.created_ms, data)
+
+
+def _insert(connection: sqlite3.Connection, insert: _Insert, rows: Sequence[tuple[Any, ...]]) -> None:
+    start = 0
+    for size in _SIZES:
+        while len(rows) - start >= size:
+            values = [value for row in rows[start : start + size] for value in row]
+            connection.execute(_statement(insert, size), values)
+            start += size
+
+
+@lru_cache(maxsize=256)
+def _statement(insert: _Insert, rows: int) -> str:
+    row = f"({', '.join('?' * insert.width)})"
+    return f"{insert.head} VALUES {', '.join([row] * rows)} {insert.tail}"
