@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from wonder_server.core.definitions import pins
@@ -96,19 +97,21 @@ class Pins:
         agent = await self._catalog.agent(key) if key else None
         if agent is None:
             raise error(Reason.AGENT_NOT_FOUND, f"There is no agent '{key}'.")
-        persona, library = await self._persona(agent)
+        persona, library, reference = await self._persona(agent)
         shelf = Shelf()
         await complete(shelf, self._catalog, [(persona, library)])
         called = await self._called(persona, library, shelf)
-        return pins.pin_agent(agent, persona, library, shelf, called, self._settle)
+        pinned = pins.pin_agent(agent, persona, library, shelf, called, self._settle)
+        return replace(pinned, persona_ref=reference)
 
-    async def _persona(self, agent: Agent) -> tuple[Persona, str]:
-        """An agent's persona, with defaults, and the library that its references start from."""
+    async def _persona(self, agent: Agent) -> tuple[Persona, str, str]:
+        """An agent's persona, with defaults; the library that its references start from; its revision
+        (`PinnedAgent.persona_ref`)."""
         if agent.persona is not None:
-            return pins.with_defaults(agent.persona), ""
+            return pins.with_defaults(agent.persona), "", ""
         definition = await self._definition(agent.persona_id, "", Kind.PERSONA)
         assert isinstance(definition.spec, Persona)
-        return pins.with_defaults(definition.spec), definition.library
+        return pins.with_defaults(definition.spec), definition.library, str(definition.pin)
 
     async def _called(self, persona: Persona, library: str, shelf: Shelf) -> dict[str, str]:
         """The ids of the agents that the persona's tools call, by what the tools call them."""
