@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from wonder_server.actors.streams import Streams
 from wonder_server.core import ids
 from wonder_server.core.conversation.decisions import AppendMessage, StartTurn
 from wonder_server.core.conversation.inputs import CancelTurn, Create, Send
+from wonder_server.core.conversation.plan import MAX_ACTIVE_TURNS
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
@@ -117,8 +119,13 @@ class Conversations:
             participants=[(p.type, p.id, p.name) for p in participants],
             metadata=draft.metadata,
         )
-        key = request_id or f"{draft.project_id}\n{draft.external_ref}"
-        async with self._creations.one("conversations", key):
+        async with AsyncExitStack() as alone:
+            # Always in this order, so that two creations never wait for each other.
+            if asked is not None:
+                await alone.enter_async_context(self._creations.one("conversations", asked.id))
+            if draft.external_ref:
+                reference = f"{draft.project_id}\n{draft.external_ref}"
+                await alone.enter_async_context(self._creations.one("references", reference))
             if asked is not None:
                 before = await self._repeated(asked.id, asked.fingerprint)
                 if before is not None:
@@ -135,7 +142,7 @@ class Conversations:
                     id=existing.id,
                 )
             now = self._clock.now_ms()
-            shard = spread(asked.id if asked else str(now) + key, self._shards.count)
+            shard = spread(asked.id if asked else ids.random_id("seed", now), self._shards.count)
             conversation = replace(
                 draft,
                 id=ids.actor_id("conv", now, shard),
@@ -162,7 +169,8 @@ class Conversations:
             return None
         query = Query(
             table="conversations",
-            parent=project_id,
+            # Not as the parent: an empty one would not filter.
+            fields=(("project_id", project_id),),
             alias=external_ref,
             limit=1,
         )
@@ -172,7 +180,11 @@ class Conversations:
     async def active_turns(self, conversation_id: str) -> list[str]:
         """Ids of the turns that are active now."""
         query = Query(
-            table="turns", actor=conversation_id, statuses=(TurnStatus.ACTIVE.value,), by_ordinal=True
+            table="turns",
+            actor=conversation_id,
+            statuses=(TurnStatus.ACTIVE.value,),
+            by_ordinal=True,
+            limit=MAX_ACTIVE_TURNS,
         )
         return [turn.id for turn in await self.records.find(query)]
 

@@ -33,6 +33,10 @@ from wonder_server.ports.model import Finished, Model, TextDelta
 
 log = structlog.get_logger("wonder.handlers")
 
+Work = Callable[[], Awaitable[Callable[[], None]]]
+"""Does an operation and returns how to report it. Called in the operation's own task, so that one that is
+stopped before it began leaves nothing behind."""
+
 
 class TaskOutcome(Protocol):
     """How a task ended: exactly one of the two is set."""
@@ -83,11 +87,11 @@ class Handlers:
             return
         match command:
             case CallModel():
-                self._begin(command.operation_id, actor_id, self._call_model(actor_id, command))
+                self._begin(command.operation_id, actor_id, lambda: self._call_model(actor_id, command))
             case RunTask():
-                self._begin(command.operation_id, actor_id, self._run_task(actor_id, command))
+                self._begin(command.operation_id, actor_id, lambda: self._run_task(actor_id, command))
             case ApplyMemory():
-                self._begin(command.operation_id, actor_id, self._apply_memory(actor_id, command))
+                self._begin(command.operation_id, actor_id, lambda: self._apply_memory(actor_id, command))
             case RunWorkflow():
                 self._start_run(command)
             case Stop():
@@ -113,17 +117,17 @@ class Handlers:
         assert self._loop is not None, "attach comes first"
         return self._loop
 
-    def _begin(self, operation_id: str, actor_id: str, work: Awaitable[Callable[[], None]]) -> None:
+    def _begin(self, operation_id: str, actor_id: str, work: Work) -> None:
         before = self._running.pop(operation_id, None)
         if before is not None:
             before.cancel()
         task = asyncio.get_running_loop().create_task(self._carry_out(operation_id, actor_id, work))
         self._running[operation_id] = task
 
-    async def _carry_out(self, operation_id: str, actor_id: str, work: Awaitable[Callable[[], None]]) -> None:
+    async def _carry_out(self, operation_id: str, actor_id: str, work: Work) -> None:
         """Do the work, then report it; a cancelled operation reports nothing."""
         try:
-            report = await work
+            report = await work()
         except WonderError as problem:
             fault = problem.fault
             report = lambda: self._actors.failed(actor_id, operation_id, fault)  # noqa: E731

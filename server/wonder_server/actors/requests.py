@@ -56,10 +56,17 @@ class _Counted:
 
     async def __aenter__(self) -> None:
         self._inside += 1
-        await self._lock.acquire()
+        try:
+            await self._lock.acquire()
+        except BaseException:
+            self._leave()
+            raise
 
     async def __aexit__(self, *_: object) -> None:
         self._lock.release()
+        self._leave()
+
+    def _leave(self) -> None:
         self._inside -= 1
         if not self._inside:
             self._locks.pop(self._key, None)

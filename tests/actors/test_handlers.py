@@ -1,0 +1,234 @@
+"""Handlers: each operation once, its result told, its end quick when nobody waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.actors.kit import ROOM, Stage, rest
+from tests.core.conversation_kit import ASSEMBLED, call, said
+from wonder_server.actors.handlers import Handlers
+from wonder_server.actors.streams import Streams
+from wonder_server.core.commands import Scope
+from wonder_server.core.conversation.inputs import CancelTurn, Woken
+from wonder_server.core.conversation.values import TurnStatus
+from wonder_server.core.definitions.specs import ModelProfile, PinnedTask
+from wonder_server.core.errors import Fault, Reason, error
+from wonder_server.core.model import ModelResult
+from wonder_server.ports.model import Chunk, Finished, TextDelta
+
+
+class Outcome:
+    def __init__(self, output: dict[str, Any] | None = None, fault: Fault | None = None) -> None:
+        self.output, self.fault = output, fault
+
+
+class Tasks:
+    """Every task gives ``output``, or waits for ever."""
+
+    def __init__(self) -> None:
+        self.output: Any = ASSEMBLED
+        self.scopes: list[Scope] = []
+        self.wait = False
+
+    async def execute(self, task: PinnedTask, given: Mapping[str, Any], scope: Scope, /) -> Outcome:
+        self.scopes.append(scope)
+        if self.wait:
+            await asyncio.Event().wait()
+        if isinstance(self.output, Exception):
+            raise self.output
+        return Outcome(fault=self.output) if isinstance(self.output, Fault) else Outcome(self.output)
+
+
+class Model:
+    """Says pieces, then ends with each of ``ends`` in turn."""
+
+    def __init__(self) -> None:
+        self.pieces = ["Hel", "lo"]
+        self.ends: list[Any] = []
+        self.closed = 0
+        self.calls = 0
+
+    async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncIterator[Chunk]:
+        self.calls += 1
+        try:
+            for piece in self.pieces:
+                yield TextDelta(piece)
+            end = self.ends.pop(0) if self.ends else said("Hello")
+            if end == "wait":
+                await asyncio.Event().wait()
+            elif isinstance(end, Exception):
+                raise end
+            elif isinstance(end, ModelResult):
+                yield Finished(end)
+        finally:
+            self.closed += 1
+
+    async def close(self) -> None:
+        pass
+
+
+class Memory:
+    async def apply(self, operation: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+        return {}
+
+
+class Played(Stage):
+    """A stage with real handlers over fake tasks and a fake model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams = Streams(1000, 1_000_000)
+        self.tasks_done, self.model = Tasks(), Model()
+        self.handlers = Handlers(
+            tasks=self.tasks_done, model=self.model, memory=Memory(), streams=self.streams
+        )
+        self.handlers.attach(self.loop)
+
+    def _dispatch(self, actor_id: str, command: Any) -> None:
+        super()._dispatch(actor_id, command)
+        self.handlers.dispatch(actor_id, command)
+
+    def _publish(self, actor_id: str, events: Any) -> None:
+        super()._publish(actor_id, events)
+        self.streams.publish(actor_id, events)
+
+    async def assembled(self) -> None:
+        """A turn whose model is being called."""
+        await self.open()
+        await self.send(extraction=False)
+        (operation_id,) = self.state().operations
+        self.loop.succeeded(ROOM, operation_id, ASSEMBLED)
+
+    def status(self) -> TurnStatus:
+        (turn,) = self.state().turns.values()
+        return turn.status
+
+
+@pytest.fixture
+def _quietly() -> Any:
+    with capture_logs():
+        yield
+
+
+async def test_an_answer_is_streamed_and_then_told() -> None:
+    stage = Played()
+    reader, _ = stage.streams.subscribe(ROOM)
+    await stage.assembled()
+    await rest()
+    assert stage.status() is TurnStatus.COMPLETED
+    said_so_far = "".join(getattr(item, "text", "") for item in reader.take())
+    assert said_so_far == "Hello"
+    assert stage.handlers.running == 0
+    assert stage.model.closed == 1
+    assert not stage.streams._speaking
+
+
+async def test_a_cancelled_turn_closes_its_model_call_at_once() -> None:
+    stage = Played()
+    stage.model.ends = ["wait"]
+    await stage.assembled()
+    await rest()
+    assert stage.handlers.running == 1
+    (turn_id,) = stage.state().turns
+    await stage.loop.ask(ROOM, CancelTurn(turn_id=turn_id, spoken=stage.streams.spoken(ROOM, turn_id)))
+    await rest()
+    assert stage.model.closed == 1
+    assert stage.handlers.running == 0
+    assert stage.names()[-2:] == ["message.appended", "turn.cancelled"]
+
+
+@pytest.mark.parametrize("end", ["nothing", error(Reason.MODEL_UNAVAILABLE, "Busy.", transient=True)])
+async def test_an_answer_that_breaks_off_is_tried_again_from_the_start(end: Any) -> None:
+    stage = Played()
+    stage.model.ends = [end, said("Hello")]
+    reader, _ = stage.streams.subscribe(ROOM)
+    await stage.assembled()
+    await rest()
+    (operation,) = stage.state().operations.values()
+    assert operation.attempt == 2
+    reader.take()
+    stage.clock.now = operation.wake_ms
+    stage.loop.tell(ROOM, Woken(operation_id=operation.id))
+    await rest()
+    again, *_ = reader.take()
+    assert again.restarted  # type: ignore[union-attr]
+    assert stage.status() is TurnStatus.COMPLETED
+
+
+@pytest.mark.usefixtures("_quietly")
+async def test_what_a_handler_trips_over_is_told_without_its_innards() -> None:
+    stage = Played()
+    stage.model.ends = [ZeroDivisionError("secret")]
+    await stage.assembled()
+    await rest()
+    (turn,) = stage.state().turns.values()
+    assert turn.fault is not None
+    assert turn.fault.reason is Reason.INTERNAL
+    assert "secret" not in turn.fault.message
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ({"n": 1}, '{"n":1}'),
+        (Fault(reason=Reason.TASK_FAILED, message="No."), "EXECUTION_FAILED"),
+        (error(Reason.PERMISSION_DENIED, "Not yours."), "PERMISSION_DENIED"),
+    ],
+)
+async def test_a_tools_end_reaches_the_model(output: Any, text: str) -> None:
+    stage = Played()
+    stage.model.ends = [said("", call("find")), said("Hello")]
+    stage.tasks_done.output = output
+    await stage.open()
+    await stage.send(extraction=False)
+    (operation_id,) = stage.state().operations
+    stage.loop.succeeded(ROOM, operation_id, ASSEMBLED)
+    await rest()
+    assert text in stage.model_calls()[-1].request["messages"][-1]["content"]
+    assert stage.status() is TurnStatus.COMPLETED
+
+
+async def test_a_hook_runs_as_a_run_and_a_stopped_one_ends_with_all_it_started() -> None:
+    stage = Played()
+    stage.tasks_done.wait = True
+    await stage.open()
+    sent = await stage.send()
+    await rest()
+    assert stage.handlers.running == 1
+    assert stage.tasks_done.scopes[0].conversation_id == ROOM
+    await stage.loop.ask(ROOM, CancelTurn(turn_id=sent.answer["turn_id"]))
+    await rest()
+    assert stage.handlers.running == 0
+    assert stage.status() is TurnStatus.CANCELLED
+    (command,) = stage.run_commands()
+    assert stage.loop.peek(command.run_id) is None
+    assert stage.names(command.run_id)[-1] == "workflow_cancelled"
+
+
+async def test_what_is_stopped_before_it_began_leaves_nothing() -> None:
+    stage = Played()
+    await stage.open()
+    await stage.send()
+    await rest()
+    stage.handlers.dispatch(ROOM, stage.commands[-1])
+    await stage.handlers.stop()
+    assert stage.handlers.running == 0
+
+
+async def test_after_stop_nothing_is_reported_and_nothing_begun() -> None:
+    stage = Played()
+    stage.model.ends = ["wait"]
+    await stage.assembled()
+    await rest()
+    commits = stage.journal.commits
+    await stage.handlers.stop()
+    stage.handlers.dispatch(ROOM, stage.model_calls()[0])
+    await rest()
+    assert stage.model.closed == stage.model.calls == 1
+    assert stage.journal.commits == commits
+    assert await stage.journal.unfinished() == [ROOM]
