@@ -19,7 +19,6 @@ class TurnPrinter:
         self._terminal = terminal
         self._speaker = speaker
         self._message_id = ""
-        self._tools: dict[str, str] = {}
 
     def show(self, items: Iterable[Item]) -> None:
         for item in items:
@@ -50,7 +49,6 @@ class TurnPrinter:
     def _event(self, event: v1.Event) -> None:
         match event:
             case v1.Event(tool_dispatched=v1.ToolDispatched(tool_call=v1.ToolCall() as call)):
-                self._tools[call.id] = call.tool_name
                 self._terminal.note(f"→ {call.tool_name} {brief(call.input.to_dict() if call.input else {})}")
             case v1.Event(tool_completed=v1.ToolOutcome() as outcome):
                 value = outcome.tool_result.result if outcome.tool_result else None
@@ -74,8 +72,8 @@ class TurnPrinter:
                 pass
 
     def _result(self, mark: str, outcome: v1.ToolOutcome, text: str) -> None:
-        call_id = outcome.tool_call.id if outcome.tool_call else ""
-        self._terminal.note(f"{mark} {self._tools.get(call_id, 'tool')} {text}")
+        name = outcome.tool_call.tool_name if outcome.tool_call else "tool"
+        self._terminal.note(f"{mark} {name} {text}")
 
     def _end(self, turn: v1.Turn, how: str) -> None:
         facts = [f"turn {turn.ordinal}" + (f" {how}" if how else ""), _count(turn.move_count, "move")]
