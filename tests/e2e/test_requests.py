@@ -1,4 +1,4 @@
-"""A repeated ``request_id`` starts nothing new and gets the first answer: on calls, streams, after restarts."""
+"""A repeated ``request_id`` starts nothing new and gets the first answer, also after a restart."""
 
 from __future__ import annotations
 
