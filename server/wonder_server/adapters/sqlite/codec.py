@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
@@ -92,11 +92,11 @@ class Folding:
         self.pins: dict[str, dict[str, bytes]] = {}
 
     def text(self, value: Any) -> str:
-        """``value`` as JSON, its large pieces folded; ``value`` itself is never a part."""
-        if is_dataclass(value):
-            body: Any = {n: self._fold(getattr(value, n))[0] for n in _names(type(value))}
+        """``value``, a dataclass or a list, as JSON, its large pieces folded. It is never a part itself."""
+        if isinstance(value, list):
+            body: Any = [self._fold(item)[0] for item in value]
         else:
-            body = self._fold(value)[0]
+            body = {n: self._fold(getattr(value, n))[0] for n in _names(type(value))}
         return encode(body).decode()
 
     def fold_object(self, value: dict[str, Any]) -> tuple[Any, int]:

@@ -113,13 +113,16 @@ class SqliteShard:
 
         return await self.database.read(read)
 
-    async def query(self, query: Query, row_type: type) -> list[Any]:
-        """The rows that ``query`` asks for, of this shard, in its order."""
+    async def query(self, query: Query, row_type: type) -> list[tuple[tuple[int, str], Any]]:
+        """The rows that ``query`` asks for, of this shard, each with its place in the order."""
         sql, values = rows_sql(query)
 
-        def read(connection: sqlite3.Connection) -> list[Any]:
+        def read(connection: sqlite3.Connection) -> list[tuple[tuple[int, str], Any]]:
             rows = connection.execute(sql, values).fetchall()
-            return [_row(connection, query.table, actor, data, row_type) for actor, data in rows]
+            return [
+                ((order, row_id), _value(query.table, data, _Parts(connection, actor), row_type))
+                for actor, row_id, order, data in rows
+            ]
 
         return await self.database.read(read)
 
@@ -173,7 +176,7 @@ def _load(connection: sqlite3.Connection, actor_id: str, planner: Planner) -> Lo
     found = _working_set(connection, actor_id, planner.reload)
     rows = {
         table: [
-            build(unfold(decode(data), part), planner.row_types[table])
+            _value(table, data, part, planner.row_types[table])
             for _, data in sorted(found.get(table, {}).items())
         ]
         for table in planner.row_types
@@ -203,11 +206,10 @@ def _working_set(
     return found
 
 
-def _row(connection: sqlite3.Connection, table: str, actor: str, data: str, row_type: type) -> Any:
+def _value(table: str, data: str, part: _Parts, row_type: type) -> Any:
+    """A row's value. What was never folded is taken as it stands: a ``$`` in it is the user's own."""
     body = decode(data)
-    if table in FOLDED_TABLES:
-        body = unfold(body, _Parts(connection, actor))
-    return build(body, row_type)
+    return build(unfold(body, part) if table in FOLDED_TABLES else body, row_type)
 
 
 def _event(connection: sqlite3.Connection, row: tuple[Any, ...], planner: Planner) -> Event:

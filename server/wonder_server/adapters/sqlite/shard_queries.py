@@ -29,7 +29,8 @@ def rows_sql(query: Query) -> tuple[str, list[Any]]:
         where.add(f"({order}, id) {'<' if query.newest_first else '>'} (?, ?)", *query.after)
     way = "DESC" if query.newest_first else "ASC"
     sql = (
-        f"SELECT actor, data FROM {query.table} WHERE {where} ORDER BY {order} {way}, id {way} LIMIT ?"
+        f"SELECT actor, id, {order}, data FROM {query.table} WHERE {where} "
+        f"ORDER BY {order} {way}, id {way} LIMIT ?"
     )
     return sql, [*where.values, query.limit]
 

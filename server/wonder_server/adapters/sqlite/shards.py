@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Mapping
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -73,16 +75,12 @@ class SqliteShards:
 
     async def find(self, query: Query) -> list[Any]:
         row_type = self._row_types[query.table]
+        shards = self._shards
         if query.actor:
-            return await self.of(query.actor).query(query, row_type) if self.holds(query.actor) else []
-        found = await asyncio.gather(*(shard.query(query, row_type) for shard in self._shards))
-        order = "ordinal" if query.by_ordinal else "created_ms"
-        merged = heapq.merge(
-            *found,
-            key=lambda row: (getattr(row, order), row.id),
-            reverse=query.newest_first,
-        )
-        return [row for row, _ in zip(merged, range(query.limit), strict=False)]
+            shards = [self.of(query.actor)] if self.holds(query.actor) else []
+        found = await asyncio.gather(*(shard.query(query, row_type) for shard in shards))
+        merged = heapq.merge(*found, key=itemgetter(0), reverse=query.newest_first)
+        return [value for _, value in islice(merged, query.limit)]
 
     async def events(self, planner: Planner, query: EventQuery) -> list[Event]:
         if query.actor:
@@ -93,7 +91,7 @@ class SqliteShards:
         merged = heapq.merge(
             *found, key=lambda event: (event.at_ms, event.actor_id, event.sequence), reverse=True
         )
-        return [event for event, _ in zip(merged, range(query.limit), strict=False)]
+        return list(islice(merged, query.limit))
 
 
 def _paths(folder: Path, count: int) -> list[Path]:

@@ -1,0 +1,200 @@
+"""What the shard writes it reads again, nobody can forge what it shares, a record grows by what is new."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conformance.journal_subjects import ROOM, commit, opened
+from tests.core.conversation_kit import BUSINESS, Driven, agent, call, said, send, tool, workflow
+from wonder_server.adapters.sqlite.codec import OBJECT_FROM, Folder, Folding, build, decode, unfold
+from wonder_server.adapters.sqlite.shard import SqliteShard
+from wonder_server.core.conversation import inputs
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.values import OperationKind
+from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.records import Emit
+from wonder_server.ports.journal import Commit, Entry, Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A row with anything in it."""
+
+    value: Any
+    other: Any = None
+
+
+def folded(value: Any) -> tuple[str, dict[str, bytes]]:
+    folding = Folder().begin()
+    return folding.text(Box(value=value)), parts_of(folding)
+
+
+def parts_of(folding: Folding) -> dict[str, bytes]:
+    parts = dict(folding.parts)
+    for within in folding.pins.values():
+        parts.update(within)
+    return parts
+
+
+def unfolded_body(text: str, parts: dict[str, bytes]) -> Any:
+    return unfold(decode(text), lambda digest: decode(parts[digest]))
+
+
+def unfolded(text: str, parts: dict[str, bytes]) -> Any:
+    return build(unfolded_body(text, parts), Box).value
+
+
+KEYS = st.one_of(
+    st.sampled_from(["$", "$$", "$$$", "$ref", "a", "b", "", "value"]),
+    st.text(st.characters(codec="utf-8"), max_size=4),
+)
+TEXTS = st.one_of(
+    st.text(st.characters(codec="utf-8"), max_size=20),
+    st.integers(0, 3).map(lambda number: "0123456789abcdef" * (60 + number)),
+    st.just("0" * 32),
+)
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(2**53), 2**53),
+        st.floats(allow_nan=False, allow_infinity=False),
+        TEXTS,
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(KEYS, inner, max_size=5)),
+    max_leaves=25,
+)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(value=VALUES)
+def test_what_is_folded_unfolds_to_the_same(value: Any) -> None:
+    assert unfolded(*folded(value)) == value
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(value=VALUES, times=st.integers(2, 4))
+def test_what_repeats_is_shared_and_still_comes_back_each_time(value: Any, times: int) -> None:
+    big = {"content": value, "filler": "f" * OBJECT_FROM}
+    # Equal, not the same: sharing goes by content.
+    repeated = [{**big} for _ in range(times)]
+    text, parts = folded({"messages": repeated})
+    assert unfolded(text, parts) == {"messages": repeated}
+    assert sum(part.count(b"f" * OBJECT_FROM) for part in parts.values()) == 1
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(value=VALUES)
+def test_nobody_can_forge_a_reference(value: Any) -> None:
+    secret = {"password": "s" * OBJECT_FROM}
+    _, parts = folded(secret)
+    (digest,) = (digest for digest, data in parts.items() if b"password" in data)
+    for forged in ({"$": digest}, {"$$": digest}, [{"$": digest}], {"a": {"$": digest, "b": value}}):
+        text, own = folded(forged)
+        assert unfolded(text, {**parts, **own}) == forged
+
+
+def test_what_is_asked_for_as_text_is_never_a_reference_itself() -> None:
+    big = {"filler": "f" * OBJECT_FROM}
+    for value in ([big, big], Box(value=big)):
+        assert not folding_text(value).startswith('{"$"')
+
+
+def folding_text(value: Any) -> str:
+    return Folder().begin().text(value)
+
+
+def test_a_pinned_definition_comes_back_whole_and_is_folded_once() -> None:
+    folder = Folder()
+    whole = agent(tools=(tool("find"), tool("retried")))
+    for value in (whole, replace(whole, extraction=None), workflow("small")):
+        folding = folder.begin()
+        text = folding.text(Box(value=value, other=[value, value]))
+        body = unfolded_body(text, parts_of(folding))
+        assert build(body["value"], type(value)) == value
+        assert build(body["other"][1], type(value)) == value
+    assert folder.pinned(whole) is folder.pinned(whole)
+    assert isinstance(whole, PinnedAgent)
+
+
+class Writer(Driven):
+    """A conversation driven by hand, with all that the loop would write of it."""
+
+    def __init__(self) -> None:
+        self.written = Commit(ROOM, CONVERSATION)
+        super().__init__(begin=False)
+
+    def step(self, event: inputs.Input, *, after_ms: int = 1) -> Any:
+        before = len(self.decided)
+        decisions = super().step(event, after_ms=after_ms)
+        made = self.written
+        made.entry_head += 1
+        made.entries.append(Entry(made.entry_head, self.now, event, decisions))
+        for decision in self.decided[before:]:
+            for change in CONVERSATION.record(self.state, decision):
+                if isinstance(change, Emit):
+                    made.event_head += 1
+                    made.events.append(Event(made.event_head, self.now, ROOM, change))
+                else:
+                    made.changes.append(change)
+        return decisions
+
+    def taken(self) -> Commit:
+        """What there is to write since the last time."""
+        made = self.written
+        self.written = commit(ROOM, entry_head=made.entry_head, event_head=made.event_head)
+        return replace(made, root=ROOM)
+
+
+def text_of(number: int) -> str:
+    return f"<turn {number:04}> " + "lorem ipsum " * 30
+
+
+def live_through(writer: Writer, pinned: PinnedAgent, number: int, history: list[dict[str, Any]]) -> None:
+    """One turn with a tool, whose request repeats the last twenty turns."""
+    writer.step(send(f"seed {number}", content=text_of(number), agent=pinned))
+    history.append({"role": "user", "content": text_of(number)})
+    request = {"model": "m", "messages": [dict(each) for each in history[-41:]]}
+    writer.succeed(OperationKind.ASSEMBLY, {"request": request})
+    writer.answer(said("", call("find")))
+    writer.succeed(OperationKind.TASK, {"found": number})
+    answer = f"answer {number} " + "dolor sit " * 30
+    writer.answer(said(answer))
+    writer.fail(OperationKind.EXTRACTION, BUSINESS)
+    history.append({"role": "assistant", "content": answer})
+
+
+def measured(connection: sqlite3.Connection) -> tuple[int, str]:
+    """Characters in all tables, and all the parts."""
+    size = 0
+    for table in ("entries", "events", "parts", "turns", "messages", "moves", "works", "requests"):
+        for row in connection.execute(f"SELECT * FROM {table}").fetchall():
+            size += sum(len(str(column)) for column in row)
+    parts = connection.execute("SELECT data FROM parts").fetchall()
+    return size, "\n".join(row[0] for row in parts)
+
+
+async def test_a_record_grows_with_what_is_new_not_with_what_is_repeated(tmp_path: Path) -> None:
+    sizes, parts = [], ""
+    async with opened("sqlite", tmp_path, count=1) as store:
+        shard = store.of(ROOM)
+        assert isinstance(shard, SqliteShard)
+        writer, pinned, history = Writer(), agent(), list[dict[str, Any]]()
+        for number in range(200):
+            live_through(writer, pinned, number, history)
+            if number % 25 == 24:
+                await shard.commit([writer.taken()])
+            if number % 100 == 99:
+                size, parts = await shard.database.read(measured)
+                sizes.append(size)
+    half, whole = sizes
+    # Twice the turns, twice the bytes; the first twenty had less to repeat.
+    assert whole < 2.2 * half
+    for number in range(200):
+        assert parts.count(f'{{"role":"user","content":"<turn {number:04}>') == 1

@@ -1,0 +1,278 @@
+"""Every record is queried the same: one suite for the port `wonder_server.ports.records.Records`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.conformance.journal_subjects import (
+    COMPLETED,
+    ROOM,
+    Shards,
+    commit,
+    conversation,
+    emitted,
+    message,
+    opened,
+    operation,
+    put_conversation,
+    room_id,
+)
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.values import Participant, Role
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.coordinator.values import Execution, Token, TokenStatus
+from wonder_server.core.records import Emit, Put
+from wonder_server.ports.journal import Commit, Event
+from wonder_server.ports.records import EventQuery, Query
+
+HELPER = Participant(type="agent", id="agt_1", name="helper")
+ANN = Participant(type="user", id="ann")
+
+
+@pytest_asyncio.fixture(params=["memory", "sqlite"])
+async def shards(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shards]:
+    async with opened(request.param, tmp_path) as store:
+        yield store
+
+
+async def fill(shards: Shards) -> None:
+    """Nine conversations over three shards: every second of project 2, every third completed."""
+    commits: dict[int, list[Commit]] = {0: [], 1: [], 2: []}
+    for number in range(9):
+        value = conversation(
+            number,
+            project=f"proj_{number % 2 + 1}",
+            external_ref=f"ref {number % 4}",
+            participants=(HELPER, ANN) if number % 2 else (HELPER,),
+            title="long" * 400,
+            **({"status": COMPLETED} if number % 3 == 0 else {}),
+        )
+        room = value.id
+        events = tuple(
+            emitted(each, room=room, at_ms=1000 * each + number, turn=f"turn_{each}", name=f"name.{each % 2}")
+            for each in range(1, 4)
+        )
+        commits[number % 3].append(commit(room, put_conversation(value), events=events))
+    await asyncio.gather(*(shards.of(room_id(shard)).commit(made) for shard, made in commits.items()))
+
+
+def numbers(found: list[Any]) -> list[int]:
+    return [value.created_ms // 10 for value in found]
+
+
+async def find(shards: Shards, **query: Any) -> list[int]:
+    return numbers(await shards.find(Query(table="conversations", **query)))
+
+
+# --- rows -------------------------------------------------------------------------------------------
+
+
+async def test_rows_of_all_shards_come_merged_newest_first(shards: Shards) -> None:
+    await fill(shards)
+    assert await find(shards) == [8, 7, 6, 5, 4, 3, 2, 1, 0]
+    assert await find(shards, newest_first=False) == [0, 1, 2, 3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+@pytest.mark.parametrize("limit", [1, 2, 4, 9, 50])
+async def test_pages_fit_together_whatever_their_size(
+    shards: Shards, limit: int, newest_first: bool
+) -> None:
+    await fill(shards)
+    seen: list[int] = []
+    after = None
+    while True:
+        query = Query(table="conversations", limit=limit, after=after, newest_first=newest_first)
+        page = await shards.find(query)
+        assert len(page) <= limit
+        if not page:
+            break
+        seen += numbers(page)
+        after = (page[-1].created_ms, page[-1].id)
+    assert seen == sorted(range(9), reverse=newest_first)
+
+
+async def test_rows_of_one_moment_are_told_apart_by_their_id(shards: Shards) -> None:
+    for number in range(6):
+        room = room_id(number)
+        value = put_conversation(conversation(number))
+        at_once = Put(**{name: getattr(value, name) for name in Put.__slots__} | {"created_ms": 7})
+        await shards.of(room).commit([commit(room, at_once)])
+    first = await shards.find(Query(table="conversations", limit=3))
+    second = await shards.find(Query(table="conversations", limit=3, after=(7, first[-1].id)))
+    assert [value.id for value in first + second] == sorted((room_id(n) for n in range(6)), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ({"parent": "proj_2"}, [7, 5, 3, 1]),
+        ({"statuses": ("completed",)}, [6, 3, 0]),
+        ({"statuses": ("completed", "active")}, [8, 7, 6, 5, 4, 3, 2, 1, 0]),
+        ({"statuses": ("failed",)}, []),
+        ({"alias": "ref 1"}, [5, 1]),
+        ({"alias": "ref 1", "statuses": ("completed",)}, []),
+        ({"id": room_id(4)}, [4]),
+        ({"actor": room_id(4)}, [4]),
+        ({"actor": room_id(4), "id": room_id(5)}, []),
+        ({"members": (("participants", "ann"),)}, [7, 5, 3, 1]),
+        ({"members": (("participants", "ann"), ("participants", "agt_1"))}, [7, 5, 3, 1]),
+        ({"members": (("participants", "bob"),)}, []),
+        ({"fields": (("project_id", "proj_1"),)}, [8, 6, 4, 2, 0]),
+        ({"fields": (("project_id", "proj_1"), ("external_ref", "ref 2"))}, [6, 2]),
+        ({"fields": (("project_id", ""),)}, []),
+        ({"parent": "proj_1", "statuses": ("completed",), "limit": 1}, [6]),
+    ],
+)
+async def test_rows_are_filtered(shards: Shards, query: dict[str, Any], wanted: list[int]) -> None:
+    await fill(shards)
+    assert await find(shards, **query) == wanted
+
+
+@pytest.mark.parametrize("text", ["'; DROP TABLE conversations; --", '"', "%", "proj\x00", "$"])
+async def test_what_a_caller_gives_is_only_ever_compared(shards: Shards, text: str) -> None:
+    await fill(shards)
+    for query in (
+        {"parent": text},
+        {"alias": text},
+        {"statuses": (text,)},
+        {"fields": (("title", text),)},
+        {"members": (("participants", text),)},
+    ):
+        assert await find(shards, **query) == []
+    assert len(await find(shards)) == 9
+
+
+async def test_rows_of_one_actor_are_in_their_own_order(shards: Shards) -> None:
+    rows = [
+        message(number, turn=f"turn_{number % 2}", role=Role.AGENT if number > 3 else Role.USER)
+        for number in (3, 1, 5, 2, 4)
+    ]
+    await shards.of(ROOM).commit([commit(ROOM, *rows)])
+
+    async def ordinals(**query: Any) -> list[int]:
+        asked = Query(table="messages", actor=ROOM, by_ordinal=True, newest_first=False, **query)
+        return [value.ordinal for value in await shards.find(asked)]
+
+    assert await ordinals() == [1, 2, 3, 4, 5]
+    assert await ordinals(parent="turn_1") == [1, 3, 5]
+    assert await ordinals(statuses=("agent",)) == [4, 5]
+    assert await ordinals(limit=2) == [1, 2]
+    assert await ordinals(after=(2, "msg_002"), limit=2) == [3, 4]
+
+
+async def test_one_row_is_got_by_id_with_or_without_its_actor(shards: Shards) -> None:
+    await shards.of(ROOM).commit([commit(ROOM, message(1))])
+    other = room_id(1)
+    await shards.of(other).commit([commit(other, message(2, room=other))])
+    for number, room in ((1, ROOM), (2, other)):
+        row_id = f"msg_{number:03}"
+        assert (await shards.get("messages", row_id)).ordinal == number  # type: ignore[union-attr]
+        assert (await shards.get("messages", row_id, room)).ordinal == number  # type: ignore[union-attr]
+    assert await shards.get("messages", "msg_001", other) is None
+    assert await shards.get("messages", "msg_9") is None
+
+
+async def test_rows_without_a_time_or_number_of_their_own_are_found_too(shards: Shards) -> None:
+    run_id = "run_01HF7YAT0000000000000000A1"
+    execution = Execution(id="exec_1", run_id=run_id, ordinal=1, node_id="n", output={"x": "y" * 2000})
+    token = Token(id="tok_1", run_id=run_id, node_id="n", status=TokenStatus.COMPLETED)
+    made = commit(
+        run_id,
+        Put("executions", execution.id, execution, parent="n", ordinal=1, created_ms=5),
+        Put("tokens", token.id, token, created_ms=5),
+        planner=RUN,
+    )
+    await shards.of(run_id).commit([made])
+    assert await shards.find(Query(table="executions")) == [execution]
+    assert await shards.find(Query(table="executions", actor=run_id, by_ordinal=True)) == [execution]
+    assert await shards.get("tokens", "tok_1") == token
+
+
+# --- events -----------------------------------------------------------------------------------------
+
+
+def places(found: list[Event]) -> list[tuple[int, int]]:
+    """Which conversation, which sequence."""
+    return [(int(event.actor_id[-3:-1]), event.sequence) for event in found]
+
+
+async def events(shards: Shards, **query: Any) -> list[tuple[int, int]]:
+    return places(await shards.events(CONVERSATION, EventQuery(**query)))
+
+
+async def test_events_of_one_actor_come_oldest_first(shards: Shards) -> None:
+    await fill(shards)
+    room = room_id(4)
+    assert await events(shards, actor=room) == [(4, 1), (4, 2), (4, 3)]
+    assert await events(shards, actor=room, after_sequence=1) == [(4, 2), (4, 3)]
+    assert await events(shards, actor=room, limit=2) == [(4, 1), (4, 2)]
+    assert await events(shards, actor=room, after=(0, "", 2)) == [(4, 3)]
+    assert await events(shards, actor=room_id(10)) == []
+
+
+async def test_events_of_all_come_newest_first_in_pages_that_fit_together(shards: Shards) -> None:
+    await fill(shards)
+    wanted = [(number, sequence) for sequence in (3, 2, 1) for number in range(8, -1, -1)]
+    assert await events(shards, limit=99) == wanted
+    seen: list[tuple[int, int]] = []
+    after = None
+    while True:
+        page = await shards.events(CONVERSATION, EventQuery(limit=4, after=after))
+        if not page:
+            break
+        seen += places(page)
+        after = (page[-1].at_ms, page[-1].actor_id, page[-1].sequence)
+    assert seen == wanted
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ({"names": ("name.0",), "limit": 2}, [(8, 2), (7, 2)]),
+        ({"names": ("name.0", "name.1"), "limit": 1}, [(8, 3)]),
+        ({"names": ("nothing",)}, []),
+        ({"turn_id": "turn_1", "limit": 2}, [(8, 1), (7, 1)]),
+        ({"project_id": "proj_2", "turn_id": "turn_1"}, [(7, 1), (5, 1), (3, 1), (1, 1)]),
+        ({"project_id": "proj_3"}, []),
+        ({"start_ms": 3007}, [(8, 3), (7, 3)]),
+        ({"end_ms": 1001}, [(0, 1)]),
+        ({"start_ms": 2003, "end_ms": 2005}, [(4, 2), (3, 2)]),
+        ({"actor": room_id(4), "names": ("name.1",), "after_sequence": 1}, [(4, 3)]),
+        ({"actor": room_id(4), "turn_id": "turn_2"}, [(4, 2)]),
+        ({"actor": room_id(4), "start_ms": 2000, "end_ms": 3000}, [(4, 2)]),
+    ],
+)
+async def test_events_are_filtered(shards: Shards, query: dict[str, Any], wanted: list[Any]) -> None:
+    await fill(shards)
+    assert await events(shards, **query) == wanted
+
+
+async def test_events_of_runs_and_of_conversations_are_kept_apart(shards: Shards) -> None:
+    await fill(shards)
+    run_id = "run_01HF7YAT0000000000000000A1"
+    token = Token(id="tok_1", run_id=run_id, node_id="n" * 300, status=TokenStatus.COMPLETED)
+    moved = Event(1, 9000, run_id, Emit("token.moved", "token_moved", token))
+    await shards.of(run_id).commit([commit(run_id, planner=RUN, events=(moved,))])
+    assert await shards.events(RUN, EventQuery()) == [moved]
+    assert await shards.events(RUN, EventQuery(actor=run_id)) == [moved]
+    assert len(await events(shards, limit=99)) == 27
+
+
+async def test_the_head_is_the_last_event_written(shards: Shards) -> None:
+    await fill(shards)
+    assert await shards.head(room_id(4)) == 3
+    assert await shards.head(room_id(10)) is None
+
+
+async def test_what_is_unfinished_is_found_in_every_shard(shards: Shards) -> None:
+    for number in range(6):
+        room = room_id(number)
+        await shards.of(room).commit([commit(room, operation(1, live=number != 2))])
+    assert sorted(await shards.unfinished()) == [room_id(number) for number in (0, 1, 3, 4, 5)]
