@@ -16,9 +16,6 @@ from dataclasses import dataclass, field
 
 from wonder_server.ports.journal import Event
 
-BEAT_S = 0.004
-"""How long a piece of text may wait for others, so that they go out together."""
-
 
 @dataclass(slots=True)
 class Delta:
@@ -106,12 +103,7 @@ class Subscription:
             self._waiter = None
 
     def push(self, item: Item) -> None:
-        """Queue an item and wake the reader; merge or close if it is too slow."""
-        self.queue(item)
-        self.wake()
-
-    def queue(self, item: Item) -> None:
-        """`push` that leaves it to the caller to wake the reader."""
+        """Queue an item; merge or close if the reader is too slow."""
         if self.closed:
             return
         if isinstance(item, Delta) and self._merged(item):
@@ -120,6 +112,7 @@ class Subscription:
         self._bytes += _weight(item)
         if len(self._items) > self._limit_items or self._bytes > self._limit_bytes:
             self.close("slow")
+        self._notify()
 
     def close(self, why: str) -> None:
         """Say why and take nothing more. A slow reader's backlog is dropped: it resumes by cursor."""
@@ -129,7 +122,7 @@ class Subscription:
         if why == "slow":
             self._items.clear()
         self._items.append(Closed(why))
-        self.wake()
+        self._notify()
 
     def _merged(self, delta: Delta) -> bool:
         """Append to the last queued piece of the same message, once the reader lags."""
@@ -144,8 +137,7 @@ class Subscription:
             self.close("slow")
         return True
 
-    def wake(self) -> None:
-        """Let the reader see what is queued."""
+    def _notify(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -169,37 +161,6 @@ def _weight(item: Item) -> int:
     return 0
 
 
-class _Beat:
-    """Wakes the readers of deltas in groups, at most once in `BEAT_S`.
-
-    At once after a rest, so a single stream waits for nothing. With many streams the event loop takes a
-    turn for a group instead of two for each token; that is half of what a token costs.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: list[Subscription] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._next = 0.0
-
-    def wake(self, subscription: Subscription) -> None:
-        """Wake this reader, now or with the next beat."""
-        self._waiting.append(subscription)
-        if self._timer is not None:
-            return
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._next:
-            self._strike()
-        else:
-            self._timer = loop.call_at(self._next, self._strike)
-
-    def _strike(self) -> None:
-        self._timer = None
-        self._next = asyncio.get_running_loop().time() + BEAT_S
-        waiting, self._waiting = self._waiting, []
-        for subscription in waiting:
-            subscription.wake()
-
-
 class Streams:
     """All subscriptions and all messages being spoken, by actor."""
 
@@ -207,7 +168,6 @@ class Streams:
         self._limits = (limit_items, limit_bytes)
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._speaking: dict[str, dict[str, _Spoken]] = {}
-        self._beat = _Beat()
         self._draining = False
 
     def subscribe(self, actor_id: str) -> tuple[Subscription, list[Delta]]:
@@ -265,8 +225,7 @@ class Streams:
         spoken.pieces.append(text)
         spoken.length += len(text)
         for subscription in self._subscriptions.get(actor_id, ()):
-            subscription.queue(delta)
-            self._beat.wake(subscription)
+            subscription.push(delta)
 
     def spoken(self, actor_id: str, turn_id: str) -> str:
         """What a turn's message has said so far, if one is being spoken."""
