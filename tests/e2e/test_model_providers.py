@@ -14,7 +14,6 @@ from tests.e2e.process import Server
 from tests.e2e.scripted import Scripted
 from tests.fakes.provider import Call, Provider, Script
 from wonder.v1 import conversation_pb2 as conversation
-from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import errors_pb2
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -214,5 +213,6 @@ async def test_the_offline_model_wraps_up_at_the_limit(client: Client) -> None:
     turn, view = await client.turn(room, "keep using the tool recall with tea")
     assert turn.status == COMPLETED and turn.move_count == 20
     assert [e.limit_reached.enforced for e in view.events if e.name == "limit.reached"] == [False]
-    request = pb.ListMovesRequest(conversation_id=room, turn_id=turn.id, page_size=100)
-    assert len((await client.conversations.ListMoves(request)).moves) == 20
+    for conversation_id in (room, ""):
+        moves = await client.moves(turn.id, conversation_id)
+        assert [move.sequence for move in moves] == list(range(1, 21))

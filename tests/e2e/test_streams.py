@@ -8,6 +8,7 @@ import pytest_asyncio
 from grpc import aio
 
 from tests.e2e.client import Client, Listener, View
+from tests.e2e.process import Server
 from wonder.v1 import conversation_service_pb2 as pb
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -153,3 +154,27 @@ async def test_a_half_closed_stream_is_read_to_the_end_and_detach_ends_it_with_a
     view = await Listener(leaving, View(cursor=listener.view.cursor)).rest()
     assert view.words[-1].end == pb.End(reason=pb.END_REASON_DETACHED, last_sequence=view.cursor)
     assert await leaving.code() is grpc.StatusCode.OK
+
+
+async def test_long_messages_are_listed_in_pages_that_a_client_can_take(server: Server) -> None:
+    """This client has grpc's own limit of 4 MiB for an answer."""
+    text = ("y" * 1023 + " ") * 600
+    async with aio.insecure_channel(server.address) as channel:
+        client = Client(channel)
+        room = await client.open()
+        turns = [(await client.turn(room, text))[0] for _ in range(3)]
+        stub = client.conversations
+        for method, ask, field in (
+            (stub.ListMessages, pb.ListMessagesRequest, "messages"),
+            (stub.ListMoves, pb.ListMovesRequest, "moves"),
+            (stub.ListTurns, pb.ListTurnsRequest, "turns"),
+            (stub.ListEvents, pb.ListEventsRequest, "events"),
+        ):
+            found, token = [], ""
+            while token or not found:
+                page = await method(ask(conversation_id=room, page_size=1000, page_token=token))
+                found += getattr(page, field)
+                token = page.next_page_token
+            wanted = {"messages": 6, "moves": 3, "turns": 3, "events": 1 + 3 * 7}[field]
+            assert len(found) == wanted
+        assert len(turns) == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from wonder.v1 import conversation_pb2
@@ -20,6 +20,7 @@ from wonder_server.rpc import conversation_codec as codec
 from wonder_server.rpc.conversation_stream import said
 from wonder_server.rpc.faults import fault_to_proto
 from wonder_server.rpc.names import Names
+from wonder_server.rpc.pages import encoded_page
 from wonder_server.rpc.payload import struct_to_dict
 from wonder_server.rpc.times import from_timestamp
 from wonder_server.services.paging import PageRequest, page
@@ -156,20 +157,18 @@ class ConversationServicer:
             statuses=statuses,
             fields=(("agent_id", agent_id),) if agent_id else (),
         )
-        items, token = await self._page(request, query, MAX_MOVES_PAGE * 5)
-        return pb.ListTurnsResponse(turns=[codec.turn(item) for item in items], next_page_token=token)
+        turns, token = await self._page(request, query, MAX_MOVES_PAGE * 5, codec.turn)
+        return pb.ListTurnsResponse(turns=turns, next_page_token=token)
 
     async def list_messages(self, request: pb.ListMessagesRequest, _context: Any) -> pb.ListMessagesResponse:
         query = Query(table="messages", parent=request.turn_id, newest_first=not request.oldest_first)
-        items, token = await self._page(request, query, MAX_MOVES_PAGE * 5)
-        return pb.ListMessagesResponse(
-            messages=[codec.message(item) for item in items], next_page_token=token
-        )
+        messages, token = await self._page(request, query, MAX_MOVES_PAGE * 5, codec.message)
+        return pb.ListMessagesResponse(messages=messages, next_page_token=token)
 
     async def list_moves(self, request: pb.ListMovesRequest, _context: Any) -> pb.ListMovesResponse:
         query = Query(table="moves", parent=request.turn_id, newest_first=not request.oldest_first)
-        items, token = await self._page(request, query, MAX_MOVES_PAGE)
-        return pb.ListMovesResponse(moves=[codec.move(item) for item in items], next_page_token=token)
+        moves, token = await self._page(request, query, MAX_MOVES_PAGE, codec.move)
+        return pb.ListMovesResponse(moves=moves, next_page_token=token)
 
     async def list_events(self, request: pb.ListEventsRequest, _context: Any) -> pb.ListEventsResponse:
         if request.after_sequence and not request.conversation_id:
@@ -193,21 +192,22 @@ class ConversationServicer:
         cursor = wanted.cursor(scope, [])
         limit = wanted.limit()
         found = await self._conversations.events(_paged(query, tuple(cursor) if cursor else None, limit + 1))
-        shown = page(found, limit, scope, lambda e: [e.at_ms, e.actor_id, e.sequence])
-        return pb.ListEventsResponse(
-            events=[codec.event(item) for item in shown.items],
-            next_page_token=shown.next_page_token,
+        events, token = encoded_page(
+            found, limit, scope, lambda e: [e.at_ms, e.actor_id, e.sequence], codec.event
         )
+        return pb.ListEventsResponse(events=events, next_page_token=token)
 
-    async def _page(self, request: Any, query: Query, most: int) -> tuple[Any, str]:
-        """One page of a conversation's rows, or of all conversations'."""
+    async def _page(
+        self, request: Any, query: Query, most: int, encode: Callable[[Any], Any]
+    ) -> tuple[list[Any], str]:
+        """One page of a conversation's rows, or of all conversations', and the next one's token."""
         if request.conversation_id:
             await self._conversations.get(request.conversation_id)
         wanted = PageRequest(size=request.page_size, token=request.page_token)
         limit = min(wanted.limit(), most)
         scope = ["rows", request.conversation_id, repr(query)]
-        # Moves are numbered within their turn, so a conversation's are ordered by time.
-        by_ordinal = bool(request.conversation_id) and query.table != "moves"
+        # Moves are numbered within their turn, so a whole conversation's are ordered by time.
+        by_ordinal = bool(query.parent if query.table == "moves" else request.conversation_id)
         query = dataclasses.replace(
             query,
             actor=request.conversation_id,
@@ -216,8 +216,7 @@ class ConversationServicer:
             limit=limit + 1,
         )
         cursor = _by_ordinal if by_ordinal else _by_time
-        found = page(await self._records.find(query), limit, scope, cursor)
-        return found.items, found.next_page_token
+        return encoded_page(await self._records.find(query), limit, scope, cursor, encode)
 
     # --- streams --------------------------------------------------------------------------------
 
