@@ -1,7 +1,7 @@
-"""The floor: a grpc.aio server that knows nothing and only sends bytes.
+"""The floor: a grpc.aio server that knows nothing and only sends messages, made and encoded one by one.
 
-``/bare/Stream`` takes one request, ``{"size": 90, "count": 50, "delay_ms": 20}``, and sends ``count``
-messages of ``size`` bytes, pausing between them; then, with ``"hold": true``, it stays open.
+``/bare/Stream`` takes requests like ``{"size": 90, "count": 50, "delay_ms": 20}``, and for each sends
+``count`` messages of about ``size`` bytes, pausing between them; then, with ``"hold": true``, it stays open.
 ``/bare/Unary`` answers with what it was sent.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from google.protobuf.wrappers_pb2 import StringValue
 from grpc import aio
 
 
@@ -25,9 +26,9 @@ async def unary(request: bytes, _context: Any) -> bytes:
 async def stream(requests: AsyncIterator[bytes], context: Any) -> None:
     async for request in requests:
         wanted = json.loads(request)
-        message, pause = b"x" * wanted["size"], wanted.get("delay_ms", 0) / 1000
+        text, pause = "x" * wanted["size"], wanted.get("delay_ms", 0) / 1000
         for _ in range(wanted["count"]):
-            await context.write(message)
+            await context.write(StringValue(value=text))
             if pause:
                 await asyncio.sleep(pause)
         if wanted.get("hold"):
@@ -38,7 +39,9 @@ async def main(folder: Path) -> None:
     server = aio.server()
     handlers = {
         "Unary": grpc.unary_unary_rpc_method_handler(unary),
-        "Stream": grpc.stream_stream_rpc_method_handler(stream),
+        "Stream": grpc.stream_stream_rpc_method_handler(
+            stream, response_serializer=StringValue.SerializeToString
+        ),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare", handlers),))
     port = server.add_insecure_port("127.0.0.1:0")

@@ -8,6 +8,7 @@ turn's end commits does not count.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -83,6 +84,7 @@ async def _commits_to_first_token() -> int:
             agent = await client.agent("slow-speaker", token_delay_ms=PAUSE_MS)
             async with client.chat(await client.conversation(agent)) as chat:
                 await chat.turn("say 1 word")
+                await asyncio.sleep(PAUSE_MS / 1000)  # Its memory extraction commits after its end.
                 before = server.commits()
                 await chat.first_token("say 3 words")
                 return server.commits() - before

@@ -81,9 +81,7 @@ async def test_rows_of_all_shards_come_merged_newest_first(shards: Shards) -> No
 
 @pytest.mark.parametrize("newest_first", [True, False])
 @pytest.mark.parametrize("limit", [1, 2, 4, 9, 50])
-async def test_pages_fit_together_whatever_their_size(
-    shards: Shards, limit: int, newest_first: bool
-) -> None:
+async def test_pages_fit_together_whatever_their_size(shards: Shards, limit: int, newest_first: bool) -> None:
     await fill(shards)
     seen: list[int] = []
     after = None

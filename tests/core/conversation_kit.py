@@ -195,6 +195,7 @@ class Driven:
 def kinds(decisions: tuple[Decision, ...]) -> list[str]:
     return [type(decision).__name__ for decision in decisions]
 
+
 def at_once(work: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine that never waits."""
     try:

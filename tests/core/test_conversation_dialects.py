@@ -109,7 +109,7 @@ def test_an_unlisted_format_is_taken_for_openais() -> None:
         ("", ""),
         (None, "null"),
         ([1, 2.5, True], "[1,2.5,true]"),
-        ({"a": "ü"}, '{"a":"ü"}')
+        ({"a": "ü"}, '{"a":"ü"}'),
     ],
 )
 def test_a_result_is_text_for_the_model(result: Any, text: str) -> None:

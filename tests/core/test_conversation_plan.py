@@ -166,7 +166,7 @@ def test_calls_of_one_move_run_together_and_the_model_goes_on_when_all_are_back(
     driven = assembled()
     assert kinds(driven.answer(said("let me see", call("find", "c1"), call("flow", "c2")))) == [
         "RecordMove",
-            "AppendMessage",
+        "AppendMessage",
         "DispatchTask",
         "MarkWaiting",
         "DispatchWorkflow",

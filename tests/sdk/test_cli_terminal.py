@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import pty
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import pytest
 
 from tests.sdk.fake_server import CONVERSATION, FakeConversation, delta, event, serving
 from wonder.v1 import conversation_pb2 as conversation
+from wonder_sdk.cli import chat
+from wonder_sdk.cli.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
 # Whoever leads a session and opens a terminal gets Ctrl-C from it.
@@ -84,9 +89,6 @@ def _cancel_and_leave(person: Person) -> int:
     person.types("\x03")
     person.reads("cancelled")
     person.reads("you> ")
-    person.types("\x03")
-    person.reads("leaves")
-    person.reads("you> ")
     person.types("\x04")
     return person.leaves()
 
@@ -103,3 +105,29 @@ async def test_ctrl_c_cancels_the_turn_and_not_the_program(tmp_path: Path) -> No
     intents = [each.WhichOneof("intent") for each in fake.requests[1:]]
     assert intents == ["attach", "send", "cancel", "detach"]
     assert (tmp_path / ".wonder_history").read_text() == "Hello\n"
+
+
+def test_at_the_prompt_ctrl_c_leaves_only_the_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed: list[str | type[BaseException]] = [
+        "one", KeyboardInterrupt, "two", KeyboardInterrupt, KeyboardInterrupt, "never"
+    ]  # fmt: skip
+
+    def type_next(prompt: str) -> str:
+        following = typed.pop(0)
+        if isinstance(following, str):
+            return following
+        raise following
+
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("builtins.input", type_next)
+    monkeypatch.setattr(sys, "stdin", Screen())
+    monkeypatch.setattr(chat, "_keep_history", lambda: None)
+    screen = Screen()
+    talk = chat.Talk(cast(Any, None), Terminal(screen), agent="", user="")
+
+    assert list(talk._lines()) == ["one", "two"]
+    assert typed == ["never"]
+    assert "Ctrl-C again" in screen.getvalue()

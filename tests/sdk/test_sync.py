@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 
@@ -87,18 +88,18 @@ def test_calls_raise_the_same_errors_and_streams_are_iterators(fake: FakeConvers
     assert raw_rest.event is not None
 
 
-def test_an_interrupted_wait_leaves_the_chat_usable(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_wait_loses_nothing(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with sync.Client(address, reconnect=AT_ONCE) as client, client.converse(CONVERSATION) as chat:
         reply = chat.send("Hello")
-        run, calls = sync.Bridge.run, []
+        wait, calls = sync.Bridge.wait, []
 
-        def interrupted(bridge: sync.Bridge, start: object) -> object:
-            calls.append(start)
+        def interrupted(bridge: sync.Bridge, future: Future[object]) -> object:
+            calls.append(future)
             if len(calls) == 3:
                 raise KeyboardInterrupt
-            return run(bridge, start)  # type: ignore[arg-type]
+            return wait(bridge, future)
 
-        monkeypatch.setattr(sync.Bridge, "run", interrupted)
+        monkeypatch.setattr(sync.Bridge, "wait", interrupted)
         items = []
         with pytest.raises(KeyboardInterrupt):
             for item in reply:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future, wait
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -32,6 +33,8 @@ from wonder_sdk.watch import RunItem
 
 T = TypeVar("T")
 
+_LOOK_UP_SECONDS = 0.5
+
 
 class Bridge:
     """An event loop in a thread of its own."""
@@ -42,17 +45,28 @@ class Bridge:
         self._thread.start()
 
     def run(self, start: Callable[[], Awaitable[T]]) -> T:
-        """Call ``start`` on the loop, and wait for what it gives."""
+        """Call ``start`` on the loop, and wait for what it gives. Interrupted, it is cancelled there."""
+        future = self.submit(start)
+        try:
+            return self.wait(future)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def submit(self, start: Callable[[], Awaitable[T]]) -> Future[T]:
+        """Call ``start`` on the loop, and do not wait."""
 
         async def work() -> T:
             return await start()
 
-        future = asyncio.run_coroutine_threadsafe(work(), self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return asyncio.run_coroutine_threadsafe(work(), self._loop)
+
+    def wait(self, future: Future[T]) -> T:
+        """What a `submit` gives."""
+        # A signal that comes just before Python begins to wait is only noticed when the wait is over.
+        while not future.done():
+            wait([future], timeout=_LOOK_UP_SECONDS)
+        return future.result()
 
     def call(self, make: Callable[[], T]) -> T:
         """Call ``make``, which does not wait, on the loop."""
@@ -63,28 +77,46 @@ class Bridge:
         return self.run(work)
 
     def close(self) -> None:
+        """Cancel what still runs, and end the thread."""
         if self._loop.is_closed():
             return
+        self.run(_cancel_others)
         self.run(self._loop.shutdown_asyncgens)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
 
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
 class Items(Generic[T]):
-    """An asynchronous iterator, one step at a time."""
+    """An asynchronous iterator, one step at a time. A step that is interrupted goes on in the next."""
 
     def __init__(self, bridge: Bridge, items: AsyncIterator[T]) -> None:
         self._bridge, self._items = bridge, items
+        self._step: Future[T] | None = None
 
     def __iter__(self) -> Iterator[T]:
         return self
 
     def __next__(self) -> T:
+        if self._step is None:
+            self._step = self._bridge.submit(self._items.__anext__)
         try:
-            return self._bridge.run(self._items.__anext__)
+            item = self._bridge.wait(self._step)
         except StopAsyncIteration:
+            self._step = None
             raise StopIteration from None
+        except Exception:
+            self._step = None
+            raise
+        self._step = None
+        return item
 
 
 class Reply(Items[Item]):

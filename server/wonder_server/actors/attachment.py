@@ -84,8 +84,8 @@ class Attachment:
                 yield event
 
     async def _look_back(self) -> None:
-        """What ended just before the cursor: `Streams` hears of it only now, after its commit."""
-        if self._so_far:
+        """What ended just before the cursor, but after we began to listen: its text is not shown half."""
+        if self._so_far or self.subscription.holds_any:
             start = max(0, self._after - PAGE)
             for event in await self._journal.events(self._actor_id, self._planner, start, PAGE):
                 self._ended |= ended_by(event)

@@ -389,9 +389,7 @@ class Loop:
         actor.mailbox.clear()
         asyncio.get_running_loop().call_later(RELOAD_AFTER_S, self._reload, actor.id)
 
-    def _fail_operation(
-        self, actor: _Actor, event: Any, fault: Fault, interrupted: _Interrupted
-    ) -> None:
+    def _fail_operation(self, actor: _Actor, event: Any, fault: Fault, interrupted: _Interrupted) -> None:
         """``event`` cannot be taken, now or ever: let what it was about fail instead."""
         operation_id, parent = getattr(event, "operation_id", ""), getattr(event, "parent", None)
         if parent is not None:

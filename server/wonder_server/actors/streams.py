@@ -87,6 +87,11 @@ class Subscription:
         self._waiter: asyncio.Future[None] | None = None
         self.closed = False
 
+    @property
+    def holds_any(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._items)
+
     def take(self) -> deque[Item]:
         """Everything that has come since the last time."""
         items, self._items, self._bytes = self._items, deque(), 0

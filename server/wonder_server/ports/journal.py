@@ -94,15 +94,11 @@ class Journal(Protocol):
         """What a request was told before, if it was carried out."""
         ...
 
-    async def events(
-        self, actor_id: str, planner: Planner, after: int, limit: int
-    ) -> list[Event]:
+    async def events(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Event]:
         """Events with a sequence above ``after``, in order."""
         ...
 
-    async def entries(
-        self, actor_id: str, planner: Planner, after: int, limit: int
-    ) -> list[Entry]:
+    async def entries(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Entry]:
         """Journal entries with a sequence above ``after``, in order."""
         ...
 

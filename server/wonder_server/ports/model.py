@@ -38,8 +38,6 @@ class Model(Protocol):
     retrying is the caller's, the watchdogs of the profile (first token, between chunks) are its own.
     """
 
-    def stream(
-        self, profile: ModelProfile, request: dict[str, Any]
-    ) -> AsyncIterator[Chunk]: ...
+    def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncIterator[Chunk]: ...
 
     async def close(self) -> None: ...

@@ -13,9 +13,9 @@ from wonder_server.ports.journal import Event
 class Query:
     """Which rows of one table, in which order.
 
-    Empty filters do not filter. ``fields`` compares fields of the value itself (name, wanted); ``members`` asks
-    that a list in it has an entry with this id (list, id). ``after`` is the (order column, id) of the last row of the page before; the order is by ``ordinal`` within an actor or
-    by creation time across all.
+    Empty filters do not filter. ``fields`` compares fields of the value itself (name, wanted); ``members``
+    asks that a list in it has an entry with this id (list, id). ``after`` is the (order column, id) of the
+    last row of the page before; the order is by ``ordinal`` within an actor or by creation time across all.
     """
 
     table: str

@@ -38,9 +38,7 @@ class CoordinatorServicer:
                 Reason.NOT_IMPLEMENTED, "Timeouts of runs are not implemented yet.", field="timeout_ms"
             )
         if request.HasField("metadata"):
-            raise error(
-                Reason.NOT_IMPLEMENTED, "Metadata of runs is not implemented yet.", field="metadata"
-            )
+            raise error(Reason.NOT_IMPLEMENTED, "Metadata of runs is not implemented yet.", field="metadata")
         scope = await self._scope(request.context)
         run_input = struct_to_dict(request.input, "input")
         if request.validate_only:
@@ -54,9 +52,7 @@ class CoordinatorServicer:
         return pb.GetRunResponse(run=codec.run(view.run, view))
 
     async def cancel_run(self, request: pb.CancelRunRequest, _context: Any) -> pb.CancelRunResponse:
-        run = await self._runs.cancel(
-            request.run_id, request.reason, request.etag, request.request_id
-        )
+        run = await self._runs.cancel(request.run_id, request.reason, request.etag, request.request_id)
         return pb.CancelRunResponse(run=codec.run(run))
 
     async def watch_run(self, request: pb.WatchRunRequest, _context: Any) -> AsyncIterator[bytes]:
@@ -72,9 +68,7 @@ class CoordinatorServicer:
     async def replay_run(self, request: pb.ReplayRunRequest, _context: Any) -> pb.ReplayRunResponse:
         entries = await self._runs.entries(request.run_id)
         verdict = replay(self._runs.planner, entries)
-        answer = pb.ReplayRunResponse(
-            identical=verdict.difference is None, step_count=verdict.steps
-        )
+        answer = pb.ReplayRunResponse(identical=verdict.difference is None, step_count=verdict.steps)
         if verdict.difference is not None:
             found = verdict.difference
             answer.first_difference.step = found.step
@@ -96,9 +90,7 @@ class CoordinatorServicer:
                     f"`{field}` is not implemented yet.",
                     field=f"context.{field}",
                 )
-        return Scope(
-            project_id=await self._names.project_id(context.project_id), agent_id=agent_id
-        )
+        return Scope(project_id=await self._names.project_id(context.project_id), agent_id=agent_id)
 
 
 async def _said(attachment: Attachment, ended: bool) -> AsyncIterator[bytes]:

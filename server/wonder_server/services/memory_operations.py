@@ -47,9 +47,7 @@ class MemoryOperations:
             content=content,
             significance=float(significance),
             metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
-            source=Source(
-                conversation_id=scope.conversation_id, turn_id=scope.turn_id, run_id=scope.run_id
-            ),
+            source=Source(conversation_id=scope.conversation_id, turn_id=scope.turn_id, run_id=scope.run_id),
             idempotency_key=scope.key,
             unless_known=True,
         )

@@ -14,9 +14,9 @@ first rule that fits is taken:
    What follows the name is passed on as it is, so ``run weather {"ci`` is a malformed call.
 3. ``remember (that) …`` calls the offered tool ``remember``.
 4. ``what do you remember / know about …``, ``do you know / remember …``, ``what is my …``, ``who is my
-   …``, ``what do I …``, ``where …``, ``when …``: answered from the system prompt's memories (lines ``- text`` under a
-   line ``Memories:``) that share a word with the question; if none does, by calling the offered tool
-   ``recall``.
+   …``, ``what do I …``, ``where …``, ``when …``: answered from the system prompt's memories (lines
+   ``- text`` under a line ``Memories:``) that share a word with the question; if none does, by calling
+   the offered tool ``recall``.
 5. ``say 50 words`` says fifty words: one token each.
 6. ``who are you``, ``what can you do``, ``help``, ``hello``: it introduces itself.
 7. Otherwise it repeats what was said, and what it can do.

@@ -45,11 +45,7 @@ def assembly_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -> 
 
 def extraction_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -> dict[str, Any]:
     """The input of a memory-extraction run for a completed ``turn``."""
-    answers = [
-        message.content
-        for message in state.messages.get(turn.id, ())
-        if message.role is Role.AGENT
-    ]
+    answers = [message.content for message in state.messages.get(turn.id, ()) if message.role is Role.AGENT]
     return {
         "agent_id": turn.agent_id,
         "conversation_id": turn.conversation_id,

@@ -25,9 +25,7 @@ def commands(state: RunState, decision: Decision) -> Iterator[Command]:
             if decision.operation.id in state.operations:
                 yield _command(state, decision.operation)
         case StopNode():
-            yield Stop(
-                operation_id=decision.operation.id, run_id=decision.operation.child_run_id
-            )
+            yield Stop(operation_id=decision.operation.id, run_id=decision.operation.child_run_id)
         case EndRun():
             if decision.run.parent is not None:
                 yield _answer(decision.run, decision.run.parent)

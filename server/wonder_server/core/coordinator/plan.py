@@ -184,8 +184,7 @@ def _end_executions(state: RunState, status: str, now: int) -> Decisions:
 
 def _end_tokens(state: RunState, status: TokenStatus, now: int) -> Decisions:
     return tuple(
-        MoveToken(token=replace(token, status=status, updated_ms=now))
-        for token in state.tokens.values()
+        MoveToken(token=replace(token, status=status, updated_ms=now)) for token in state.tokens.values()
     )
 
 
@@ -203,15 +202,11 @@ def _enter(
 ) -> Decisions:
     """Put the token at a node and hand the node's target out."""
     node = _node(workflow, node_id)
-    status = (
-        TokenStatus.WAITING_FOR_TASK if node.task_id else TokenStatus.WAITING_FOR_SUBWORKFLOW
-    )
+    status = TokenStatus.WAITING_FOR_TASK if node.task_id else TokenStatus.WAITING_FOR_SUBWORKFLOW
     token = replace(token, node_id=node_id, status=status, updated_ms=now)
     try:
         node_input = (
-            expressions.evaluate_mapping(node.input_mapping, scope)
-            if node.input_mapping
-            else scope["input"]
+            expressions.evaluate_mapping(node.input_mapping, scope) if node.input_mapping else scope["input"]
         )
     except expressions.ExpressionError as problem:
         fault = _expression(str(problem), "input_mapping", node_id)
@@ -241,9 +236,7 @@ def _enter(
     return (MoveToken(token=token), DispatchNode(execution=execution, operation=operation))
 
 
-def _succeeded(
-    state: RunState, operation: NodeOperation, event: NodeSucceeded, now: int
-) -> Decisions:
+def _succeeded(state: RunState, operation: NodeOperation, event: NodeSucceeded, now: int) -> Decisions:
     run, pinned = state.run, state.pinned
     if run is None or pinned is None:
         return ()
@@ -263,9 +256,7 @@ def _succeeded(
         fault = _expression(str(problem), "", node.id)
         return (recorded, *_fail_run(state, run, fault, now))
     if target == "":
-        arrived = replace(
-            state.tokens[operation.token_id], status=TokenStatus.COMPLETED, updated_ms=now
-        )
+        arrived = replace(state.tokens[operation.token_id], status=TokenStatus.COMPLETED, updated_ms=now)
         done = _complete(run, pinned.workflow, scope, now)
         return (recorded, *written, MoveToken(token=arrived), EndRun(run=done))
     ids = Minter(operation.id, now)
@@ -287,9 +278,7 @@ def _map_output(
         section, key = target.split(".")[:2]
         changed[section, key] = None
     return scope, [
-        SetContext(
-            value=ContextValue(run_id=run_id, section=section, key=key, value=scope[section][key])
-        )
+        SetContext(value=ContextValue(run_id=run_id, section=section, key=key, value=scope[section][key]))
         for section, key in changed
     ]
 
