@@ -177,7 +177,7 @@ HAPPENINGS = st.lists(
 )
 
 
-@settings(max_examples=250, deadline=None, derandomize=True, database=None)
+@settings(max_examples=400, deadline=None, derandomize=True, database=None)
 @given(before=HAPPENINGS, after=HAPPENINGS, cursor=st.integers(0, 12), tail_only=st.booleans())
 def test_whenever_a_reader_attaches_it_misses_nothing_and_sees_nothing_twice(
     before: list[Any], after: list[Any], cursor: int, tail_only: bool

@@ -19,6 +19,8 @@ from wonder_server.ports.journal import Event, Journal
 from wonder_server.ports.records import Records
 
 PAGE = 200
+LOOK_BACK = 1000
+"""More events than are ever written but not yet shown: what one round of an actor can lead to."""
 QUIET_AFTER_S = 15.0
 
 
@@ -85,9 +87,10 @@ class Attachment:
 
     async def _look_back(self) -> None:
         """What ended just before the cursor, but after we began to listen: its text is not shown half."""
-        if self._so_far or self.subscription.holds_any:
-            start = max(0, self._after - PAGE)
-            for event in await self._journal.events(self._actor_id, self._planner, start, PAGE):
+        count = min(self._after, LOOK_BACK)
+        if count and (self._so_far or self.subscription.holds_any):
+            start = self._after - count
+            for event in await self._journal.events(self._actor_id, self._planner, start, count):
                 self._ended |= ended_by(event)
 
     def _is_over(self, delta: Delta) -> bool:
