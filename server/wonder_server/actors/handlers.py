@@ -25,7 +25,7 @@ from wonder_server.core.commands import (
     Scope,
     Stop,
 )
-from wonder_server.core.conversation.inputs import ModelAnswered
+from wonder_server.core.conversation.inputs import Failed, ModelAnswered
 from wonder_server.core.coordinator.inputs import CancelRun, Start
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Fault, Reason, WonderError
@@ -145,24 +145,26 @@ class Handlers:
         streams, message_id = self._streams, command.message_id
         streams.begin(actor_id, command.turn_id, message_id, command.dispatches)
         chunks = self._model.stream(command.profile, command.request)
-        result = None
+        result, said = None, list[str]()
+        fault = Fault(
+            reason=Reason.MODEL_UNAVAILABLE, message="The model's answer broke off.", transient=True
+        )
         try:
             async for chunk in chunks:
                 if isinstance(chunk, TextDelta):
+                    said.append(chunk.text)
                     streams.say(actor_id, message_id, chunk.text)
                 elif isinstance(chunk, Finished):
                     result = chunk.result
+        except WonderError as problem:
+            fault = problem.fault
         finally:
             close = getattr(chunks, "aclose", None)
             if close is not None:
                 await close()
         if result is None:
-            fault = Fault(
-                reason=Reason.MODEL_UNAVAILABLE,
-                message="The model's answer broke off.",
-                transient=True,
-            )
-            return lambda: self._actors.failed(actor_id, command.operation_id, fault)
+            failed = Failed(operation_id=command.operation_id, fault=fault, spoken="".join(said))
+            return lambda: self._actors.tell(actor_id, failed)
         answered = ModelAnswered(operation_id=command.operation_id, result=result)
         return lambda: self._actors.tell(actor_id, answered)
 

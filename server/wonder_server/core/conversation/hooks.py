@@ -14,6 +14,12 @@ from wonder_server.core.definitions.specs import PinnedAgent
 
 MAX_MEMORY_OPERATIONS = 100
 
+HISTORY_BYTES = 1 << 20
+"""History that an assembly is given at most: a few very long turns must not keep the next from starting."""
+
+EXCERPT = 2000
+"""Characters that are shown of another active turn's input."""
+
 
 def assembly_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -> dict[str, Any]:
     """The input of a context-assembly run for ``turn``."""
@@ -58,22 +64,30 @@ def extraction_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -
 
 
 def _recent_turns(state: ConversationState, turn: Turn, limit: int) -> list[dict[str, Any]]:
+    """The last ``limit`` turns before this one, oldest first, as far back as `HISTORY_BYTES` reach."""
     earlier = [
         other
         for other in state.turns.values()
         if other.ordinal < turn.ordinal and state.messages.get(other.id)
     ]
-    return [
-        {
-            "turn_id": other.id,
-            "status": other.status.value,
-            "messages": [
-                {"role": message.role.value, "content": message.content, "author": message.author}
-                for message in state.messages[other.id]
-            ],
-        }
-        for other in (earlier[-limit:] if limit > 0 else [])
-    ]
+    recent: list[dict[str, Any]] = []
+    room = HISTORY_BYTES
+    for other in reversed(earlier[-limit:] if limit > 0 else []):
+        messages = state.messages[other.id]
+        room -= sum(len(message.content.encode()) for message in messages)
+        if room < 0:
+            break
+        recent.append(
+            {
+                "turn_id": other.id,
+                "status": other.status.value,
+                "messages": [
+                    {"role": message.role.value, "content": message.content, "author": message.author}
+                    for message in messages
+                ],
+            }
+        )
+    return recent[::-1]
 
 
 def _reply_to(state: ConversationState, turn: Turn) -> str | None:
@@ -88,7 +102,7 @@ def _active_turns(state: ConversationState, turn: Turn) -> list[dict[str, Any]]:
     return [
         {
             "turn_id": other.id,
-            "input": other.input,
+            "input": other.input[:EXCERPT],
             "pending": [
                 {"operation_id": op.id, "kind": op.kind.value, "tool_name": op.tool_name}
                 for op in state.pending(other.id)

@@ -61,11 +61,13 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """An operation failed. ``run_id`` is the run that says so, if one does."""
+    """An operation failed. ``run_id`` is the run that says so, if one does; ``spoken`` is what a model had
+    said before it broke off."""
 
     operation_id: str
     fault: Fault
     run_id: str = ""
+    spoken: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,7 +113,7 @@ def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
             operation = state.operations.get(event.operation_id)
             if operation is None or _is_of_another_attempt(operation, event):
                 return ()
-            return _failed(state, operation, event.fault, now_ms)
+            return _failed(state, operation, event.fault, now_ms, event.spoken)
         case Woken():
             operation = state.operations.get(event.operation_id)
             return () if operation is None else _woken(state, operation, now_ms)
@@ -184,6 +184,16 @@ def _send(state: ConversationState, event: Send, now: int) -> Decisions:
     )
 
 
+def _half_said(
+    state: ConversationState, operation: Operation, turn: Turn, spoken: str, now: int
+) -> Decisions:
+    """What a model call had said before it was cut off stands as a partial message."""
+    if not spoken or operation.kind is not OperationKind.MODEL or state.conversation is None:
+        return ()
+    message = agent_message(state.conversation, turn, operation.message_id, spoken, now, partial=True)
+    return (AppendMessage(message=message),)
+
+
 def _join(conversation: Conversation, caller: Caller, now: int) -> Decisions:
     """A user who speaks for the first time takes part from now on."""
     known = {person.id for person in conversation.participants if person.type == "user"}
@@ -201,12 +211,8 @@ def _cancel(state: ConversationState, event: CancelTurn, now: int) -> Decisions:
     if turn.status is not TurnStatus.ACTIVE:
         return _refuse(Reason.TURN_NOT_ACTIVE, f"The turn is already {turn.status.value}; nothing to cancel.")
     decisions: list[Decision] = [CancelOperation(operation=op) for op in state.pending(turn.id)]
-    speaking = [op for op in state.pending(turn.id) if op.kind is OperationKind.MODEL]
-    if event.spoken and speaking and state.conversation is not None:
-        message = agent_message(
-            state.conversation, turn, speaking[0].message_id, event.spoken, now, partial=True
-        )
-        decisions.append(AppendMessage(message=message))
+    for operation in state.pending(turn.id):
+        decisions.extend(_half_said(state, operation, turn, event.spoken, now))
     fault = Fault(reason=Reason.CANCELLED, message="The turn was cancelled.")
     ended = replace(turn, status=TurnStatus.CANCELLED, fault=fault, completed_ms=now)
     return (*decisions, EndTurnByCancel(turn=ended), ReleaseWork(turn_id=turn.id))
@@ -276,7 +282,9 @@ def _assembled(
 # --- failures, waits, restarts ----------------------------------------------------------------------
 
 
-def _failed(state: ConversationState, operation: Operation, fault: Fault, now: int) -> Decisions:
+def _failed(
+    state: ConversationState, operation: Operation, fault: Fault, now: int, spoken: str = ""
+) -> Decisions:
     # The attempt is part of the seed, for an operation can fail more than once.
     ids = Minter(f"{operation.id}/{operation.attempt}", now)
     if fault.transient and operation.attempt < operation.max_attempts:
@@ -307,7 +315,11 @@ def _failed(state: ConversationState, operation: Operation, fault: Fault, now: i
             return (CancelOperation(operation=operation), failed, *fail_turn(turn, told, now))
         case OperationKind.MODEL:
             turn = state.turns[operation.turn_id]
-            return (CancelOperation(operation=operation), *fail_turn(turn, fault, now))
+            return (
+                CancelOperation(operation=operation),
+                *_half_said(state, operation, turn, spoken, now),
+                *fail_turn(turn, fault, now),
+            )
         case OperationKind.TASK | OperationKind.WORKFLOW:
             result = tools.failure(operation.tool_call_id, fault)
             return tool_ended(state, operation, result, ids, now)

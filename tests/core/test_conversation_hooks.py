@@ -1,0 +1,50 @@
+"""What hooks are given, and what stands of an answer that was cut off."""
+
+from __future__ import annotations
+
+from tests.core.conversation_kit import ASSEMBLED, BUSINESS, Driven, kinds, said, send
+from wonder_server.core.conversation import inputs
+from wonder_server.core.conversation.decisions import AppendMessage
+from wonder_server.core.conversation.hooks import EXCERPT, HISTORY_BYTES, assembly_input
+from wonder_server.core.conversation.values import OperationKind
+
+ASSEMBLY, MODEL = OperationKind.ASSEMBLY, OperationKind.MODEL
+
+
+def finish(driven: Driven, text: str) -> None:
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    driven.answer(said(text))
+
+
+def given(driven: Driven) -> dict[str, object]:
+    turn = list(driven.state.turns.values())[-1]
+    return assembly_input(driven.state, turn, driven.state.works[turn.id].agent)
+
+
+def test_history_reaches_as_far_back_as_it_may_be_long() -> None:
+    driven = Driven(content="short")
+    finish(driven, "first")
+    driven.step(send("two", "x" * (HISTORY_BYTES - 10)))
+    finish(driven, "second")
+    driven.step(send("three", "now"))
+    history = given(driven)["history"]
+    assert isinstance(history, list)
+    assert [message["content"][:6] for message in history] == ["xxxxxx", "second"]
+
+
+def test_another_active_turn_is_shown_by_an_excerpt() -> None:
+    driven = Driven(content="y" * (EXCERPT + 1))
+    driven.step(send("two", "and this?"))
+    active = given(driven)["active_turns"]
+    assert isinstance(active, list)
+    assert [len(turn["input"]) for turn in active] == [EXCERPT]
+
+
+def test_what_a_failing_model_had_said_stands_as_a_partial_message() -> None:
+    driven = Driven()
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    (operation,) = [op for op in driven.state.operations.values() if op.kind is MODEL]
+    decisions = driven.step(inputs.Failed(operation_id=operation.id, fault=BUSINESS, spoken="Once upon"))
+    assert kinds(decisions) == ["CancelOperation", "AppendMessage", "FailTurn", "ReleaseWork"]
+    (message,) = [each.message for each in decisions if isinstance(each, AppendMessage)]
+    assert (message.content, message.partial, message.id) == ("Once upon", True, operation.message_id)
