@@ -6,6 +6,7 @@ a unary call to a bare server and the embedding are shown apart.
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -22,15 +23,22 @@ from wonder_server.adapters.embedders.hashing import HashingEmbedder
 
 MEMORIES = 1000
 LIMIT = 8
-THINGS = ("server", "garden", "bicycle", "recipe", "meeting", "invoice", "holiday", "book", "song", "house")
-DOINGS = ("is kept in", "belongs to", "was moved to", "depends on", "comes from")
-QUERY = "which bicycle was moved to the house of number 417"
+WORDS = 2000
+"""Words that the memories are made of, the second half as often as the first, and so on (Zipf's law)."""
 MOST_OVER_EMBEDDING_MS = 1.0
 
 
-def content(number: int) -> str:
-    thing, doing = THINGS[number % len(THINGS)], DOINGS[number // 10 % len(DOINGS)]
-    return f"The {thing} of number {number} {doing} the {THINGS[number // 50 % len(THINGS)]} upstairs."
+def contents() -> list[str]:
+    """Sentences of twelve words, the same in every run."""
+    chance = random.Random(7)
+    words = ["".join(chance.choices("abdegiklmnoprstu", k=chance.randint(2, 9))) for _ in range(WORDS)]
+    frequencies = [1 / rank for rank in range(1, WORDS + 1)]
+    return [" ".join(chance.choices(words, frequencies, k=12)) for _ in range(MEMORIES)]
+
+
+CONTENTS = contents()
+QUERY = " ".join(CONTENTS[417].split()[2:9])
+"""Seven words in a row of one of them."""
 
 
 async def measure(effort: Effort) -> list[Number]:
@@ -56,7 +64,7 @@ async def _search(rounds: int) -> Load:
         async with Client(server.address) as client:
             agent = await client.agent("rememberer")
             for start in range(0, MEMORIES, 500):
-                some = [{"type": "fact", "content": content(start + n)} for n in range(500)]
+                some = [{"type": "fact", "content": text} for text in CONTENTS[start : start + 500]]
                 await client.memory.BatchWriteMemories(
                     json_format.ParseDict(
                         {"agent_id": agent, "memories": some}, memory_pb.BatchWriteMemoriesRequest()
@@ -100,7 +108,7 @@ async def _flat_ms() -> float:
 
     faiss.omp_set_num_threads(1)
     index = faiss.IndexFlatIP(embedder.dimensions)
-    index.add(matrix(await embedder.embed([content(number) for number in range(MEMORIES)])))
+    index.add(matrix(await embedder.embed(CONTENTS)))
     query = matrix(await embedder.embed([QUERY]))
     return _median_ms(lambda: index.search(query, LIMIT))
 
