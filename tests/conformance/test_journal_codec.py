@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import wonder_server
 from tests.conformance.journal_subjects import ROOM, commit, opened
 from tests.core.conversation_kit import BUSINESS, Driven, agent, call, said, send, tool, workflow
 from wonder_server.adapters.sqlite.codec import OBJECT_FROM, Folder, Folding, build, decode, unfold
@@ -198,3 +202,58 @@ async def test_a_record_grows_with_what_is_new_not_with_what_is_repeated(tmp_pat
     assert whole < 2.2 * half
     for number in range(200):
         assert parts.count(f'{{"role":"user","content":"<turn {number:04}>') == 1
+
+
+FIRST_MEETINGS = '''
+import sys, threading, types
+from wonder_server.adapters.sqlite.codec import build
+
+sys.setswitchinterval(1e-6)
+SOURCE = """
+from __future__ import annotations
+from dataclasses import dataclass, field
+from typing import Any
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    name: str
+    given: dict[str, Any] = field(default_factory=dict)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    leaf: Leaf
+    trees: dict[str, Tree] = field(default_factory=dict)
+    leaves: tuple[Leaf, ...] = ()
+"""
+BODY = {"leaf": {"name": "a"}, "trees": {"b": {"leaf": {"name": "b"}}}, "leaves": [{"name": "c"}]}
+
+
+def meet(cls, start):
+    start.wait()
+    assert build(BODY, cls).trees["b"].leaf.name == "b"
+
+
+for number in range(40):
+    module = types.ModuleType(f"made_{number}")
+    sys.modules[module.__name__] = module
+    exec(SOURCE, module.__dict__)
+    start = threading.Barrier(4)
+    threads = [threading.Thread(target=meet, args=(module.Tree, start)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+'''
+
+
+def test_threads_that_meet_a_class_for_the_first_time_at_once_do_not_crash() -> None:
+    """In a process of its own: what it guards against ends the process."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(wonder_server.__file__).parents[1])}
+    ended = subprocess.run(
+        [sys.executable, "-c", FIRST_MEETINGS],
+        check=False,
+        timeout=60,
+        capture_output=True,
+        env=environment,
+    )
+    assert ended.returncode == 0, ended.stderr.decode()[-500:]

@@ -12,6 +12,7 @@ Only builtin JSON types are folded; dataclasses become objects of their fields.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -164,7 +165,18 @@ def unfold(value: Any, part: Callable[[str], Any]) -> Any:
 
 def build(body: Any, cls: type) -> Any:
     """A dataclass from builtins; unknown fields of newer writers are ignored, missing ones default."""
-    return msgspec.convert(body, type=cls)
+    if cls in _known:
+        return msgspec.convert(body, type=cls)
+    with _learning:
+        try:
+            return msgspec.convert(body, type=cls)
+        finally:
+            _known.add(cls)
+
+
+_known: set[type] = set()
+_learning = threading.Lock()
+"""msgspec crashes the process when two threads meet a dataclass for the first time at once."""
 
 
 def names(types: tuple[type, ...]) -> Mapping[str, type]:
