@@ -46,27 +46,27 @@ class Bridge:
 
     def run(self, start: Callable[[], Awaitable[T]]) -> T:
         """Call ``start`` on the loop, and wait for what it gives. Interrupted, it is cancelled there."""
-        future = self.submit(start)
-        try:
-            return self.wait(future)
-        except BaseException:
-            future.cancel()
-            raise
-
-    def submit(self, start: Callable[[], Awaitable[T]]) -> Future[T]:
-        """Call ``start`` on the loop, and do not wait."""
 
         async def work() -> T:
             return await start()
 
-        return asyncio.run_coroutine_threadsafe(work(), self._loop)
+        future = asyncio.run_coroutine_threadsafe(work(), self._loop)
+        try:
+            self.wait(future)
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
 
-    def wait(self, future: Future[T]) -> T:
-        """What a `submit` gives."""
+    def post(self, begin: Callable[[], None]) -> None:
+        """Call ``begin`` on the loop, some time soon."""
+        self._loop.call_soon_threadsafe(begin)
+
+    def wait(self, future: Future[Any]) -> None:
+        """Wait until ``future`` is done."""
         # A signal that comes just before Python begins to wait is only noticed when the wait is over.
         while not future.done():
             wait([future], timeout=_LOOK_UP_SECONDS)
-        return future.result()
 
     def call(self, make: Callable[[], T]) -> T:
         """Call ``make``, which does not wait, on the loop."""
@@ -94,29 +94,50 @@ async def _cancel_others() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
+class _Step(Generic[T]):
+    """One step of an asynchronous iterator, taken once however often it is begun."""
+
+    def __init__(self, items: AsyncIterator[T]) -> None:
+        self.future: Future[T] = Future()
+        self._items = items
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._take())
+
+    async def _take(self) -> None:
+        try:
+            self.future.set_result(await anext(self._items))
+        except asyncio.CancelledError:
+            self.future.cancel()
+            raise
+        except BaseException as problem:
+            self.future.set_exception(problem)
+
+
 class Items(Generic[T]):
-    """An asynchronous iterator, one step at a time. A step that is interrupted goes on in the next."""
+    """An asynchronous iterator, one step at a time.
+
+    A KeyboardInterrupt loses no item: the step that it meets, wherever it meets it, goes on in the next.
+    """
 
     def __init__(self, bridge: Bridge, items: AsyncIterator[T]) -> None:
         self._bridge, self._items = bridge, items
-        self._step: Future[T] | None = None
+        self._step: _Step[T] | None = None
 
     def __iter__(self) -> Iterator[T]:
         return self
 
     def __next__(self) -> T:
-        if self._step is None:
-            self._step = self._bridge.submit(self._items.__anext__)
-        try:
-            item = self._bridge.wait(self._step)
-        except StopAsyncIteration:
-            self._step = None
-            raise StopIteration from None
-        except Exception:
-            self._step = None
-            raise
+        step = self._step = self._step or _Step(self._items)
+        self._bridge.post(step.begin)
+        self._bridge.wait(step.future)
         self._step = None
-        return item
+        try:
+            return step.future.result()
+        except StopAsyncIteration:
+            raise StopIteration from None
 
 
 class Reply(Items[Item]):

@@ -145,9 +145,10 @@ class Talk:
         printer = TurnPrinter(self._terminal, f"{self._speaker(chat)}>")
         reply = chat.send(text, agent=self._agent, user=self._user)
         interrupted = False
-        while reply.turn is None:
+        while True:
             try:
                 printer.show(reply)
+                break
             except KeyboardInterrupt:
                 self._terminal.fresh_line()
                 if interrupted:
