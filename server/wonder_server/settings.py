@@ -152,7 +152,7 @@ class Settings:
     )  # fmt: skip
 
     shards: int = _setting(
-        4, "WONDER_SHARDS", _number(1, 32),
+        1, "WONDER_SHARDS", _number(1, 32),
         "Number of shard databases; counts only when a data folder is made.",
     )  # fmt: skip
     live_actors: int = _setting(

@@ -186,7 +186,7 @@ async def test_it_does_not_listen_beyond_this_machine_unprotected(tmp_path: Path
 async def test_a_folder_with_a_shard_missing_is_refused_in_words(data: Path) -> None:
     async with serving(data):
         pass
-    missing = data / "shards" / "01.db"
+    missing = data / "shards" / "00.db"
     kept = missing.read_bytes()
     missing.unlink()
     assert "not complete" in await refusal(data=data)

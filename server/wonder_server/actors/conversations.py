@@ -150,6 +150,7 @@ class Conversations:
                 created_ms=now,
                 updated_ms=now,
             )
+            self._loop.new(conversation.id)
             await self._loop.ask(conversation.id, Create(conversation=conversation), asked)
             return conversation, False
 

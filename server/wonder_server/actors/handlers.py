@@ -189,6 +189,8 @@ class Handlers:
             parent=command.parent,
             volatile=command.volatile,
         )
+        if command.fresh:
+            self._actors.new(command.run_id)
         self._actors.tell(command.run_id, start)
 
     def _stop(self, command: Stop) -> None:

@@ -139,6 +139,12 @@ class Loop:
 
     # --- receive --------------------------------------------------------------------------------
 
+    def new(self, actor_id: str) -> None:
+        """Say that the actor of this fresh id was never written, so that the store need not be asked."""
+        if actor_id not in self._actors and not self._stopping:
+            actor = self._actor(actor_id)
+            actor.state, actor.knows_all_answered = actor.planner.new_state(), True
+
     async def ask(self, actor_id: str, event: Any, request: Request | None = None) -> Outcome:
         """Send an input and wait until what it led to is on disk.
 

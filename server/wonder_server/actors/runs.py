@@ -89,6 +89,7 @@ class Runs:
             if before is not None:
                 return await self.get(before.answer["run_id"])
             start = Start(run_id=run_id, workflow=workflow, input=run_input, scope=scope)
+            self._loop.new(run_id)
             await self._loop.ask(run_id, start, asked)
             return await self.get(run_id)
 
@@ -96,6 +97,7 @@ class Runs:
         self, run_id: str, workflow: PinnedWorkflow, run_input: dict[str, Any], scope: Scope
     ) -> Run:
         start = Start(run_id=run_id, workflow=workflow, input=run_input, scope=scope)
+        self._loop.new(run_id)
         outcome = await self._loop.ask(run_id, start)
         run: Run = outcome.decisions[0].run
         return run

@@ -213,9 +213,15 @@ class Streams:
                 subscription.push(event)
 
     def begin(self, actor_id: str, turn_id: str, message_id: str, attempt: int) -> None:
-        """A model starts to speak under ``message_id``; from attempt 2 on, what it said before is void."""
-        again = attempt if attempt > 1 else 0
-        self._speaking.setdefault(actor_id, {})[message_id] = _Spoken(turn_id, again)
+        """A model starts to speak under ``message_id``; from attempt 2 on, what it said before is void.
+
+        Where it is known that nothing was said before, there is nothing to announce.
+        """
+        speaking = self._speaking.setdefault(actor_id, {})
+        before = speaking.get(message_id)
+        silent = before is not None and not before.length and not before.attempt
+        again = attempt if attempt > 1 and not silent else 0
+        speaking[message_id] = _Spoken(turn_id, again)
         if again:
             delta = Delta(turn_id, message_id, 0, "", again)
             for subscription in tuple(self._subscriptions.get(actor_id, ())):

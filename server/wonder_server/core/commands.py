@@ -62,7 +62,8 @@ class RunTask:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunWorkflow:
     """Start a run as a child. ``volatile``: it need not be recorded before it ends or waits, since all
-    it does until then may simply be done again."""
+    it does until then may simply be done again. ``fresh``: it is handed out for the first time, so that it
+    cannot have been recorded."""
 
     operation_id: str
     run_id: str
@@ -71,6 +72,7 @@ class RunWorkflow:
     scope: Scope
     parent: Parent
     volatile: bool
+    fresh: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

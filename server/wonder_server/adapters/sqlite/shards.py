@@ -17,6 +17,8 @@ from wonder_server.core.planner import Planner
 from wonder_server.ports.journal import Event
 from wonder_server.ports.records import EventQuery, Query
 
+_MADE = "COUNT"
+
 
 class SqliteShards:
     """``shards/NN.db`` of one folder. Implements the port ``Records``.
@@ -34,6 +36,7 @@ class SqliteShards:
         """Open the shards in ``folder``, or make ``count`` of them. Errors: STORAGE_UNAVAILABLE."""
         paths = await asyncio.to_thread(_paths, folder, count)
         opened = await asyncio.gather(*(SqliteShard.open(path) for path in paths))
+        await asyncio.to_thread(_note_count, folder, len(opened))
         return cls(list(opened), row_types)
 
     async def close(self) -> None:
@@ -95,12 +98,25 @@ class SqliteShards:
 
 
 def _paths(folder: Path, count: int) -> list[Path]:
+    """The files of the shards: those that are there once the folder was made whole, else ``count``."""
     folder.mkdir(parents=True, exist_ok=True)
-    existing = sorted(folder.glob("[0-9][0-9].db"))
-    paths = [folder / f"{index:02}.db" for index in range(len(existing) or count)]
-    if existing and existing != paths:
+    existing, made = sorted(folder.glob("[0-9][0-9].db")), folder / _MADE
+    if not made.exists():
+        return [folder / f"{index:02}.db" for index in range(max(count, len(existing)))]
+    text = made.read_text(encoding="ascii", errors="replace").strip()
+    paths = [folder / f"{index:02}.db" for index in range(int(text) if text.isdigit() else 0)]
+    if not paths or existing != paths:
         raise error(
             Reason.STORAGE_UNAVAILABLE,
             f"The shards in {folder} are not complete; restore the missing files.",
         )
     return paths
+
+
+def _note_count(folder: Path, count: int) -> None:
+    """Write down, once all of them are there, how many: a lost file must not come back as an empty one."""
+    made = folder / _MADE
+    if not made.exists():
+        draft = folder / f"{_MADE}.new"
+        draft.write_text(f"{count}\n", encoding="ascii")
+        draft.replace(made)

@@ -86,6 +86,7 @@ def _command(state: ConversationState, operation: Operation) -> Command:
                 scope=_scope(operation, turn, agent),
                 parent=Parent(actor_id=turn.conversation_id, operation_id=operation.id),
                 volatile=False,
+                fresh=operation.dispatches == 1,
             )
         case OperationKind.MEMORY:
             return ApplyMemory(
@@ -108,6 +109,7 @@ def _hook(operation: Operation, turn: Turn, agent: PinnedAgent, run_input: dict[
         scope=_scope(operation, turn, agent),
         parent=Parent(actor_id=turn.conversation_id, operation_id=operation.id),
         volatile=True,
+        fresh=operation.dispatches == 1,
     )
 
 

@@ -56,6 +56,7 @@ def _command(state: RunState, operation: NodeOperation) -> Command:
         scope=scope,
         parent=Parent(actor_id=run.id, operation_id=operation.id),
         volatile=True,
+        fresh=operation.dispatches == 1,
     )
 
 
