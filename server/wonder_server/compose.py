@@ -94,6 +94,8 @@ class Wonder:
         row_types = {**RUN.row_types, **CONVERSATION.row_types}
         shards = await SqliteShards.open(data / "shards", self._settings.shards, row_types)
         self._stores.append(shards)
+        if shards.count != self._settings.shards:
+            _log.warning("folder keeps its shards", shards=shards.count, asked=self._settings.shards)
         catalog = await SqliteCatalog.open(data / "catalog.db")
         self._stores.append(catalog)
         memories = await SqliteMemories.open(data / "memory.db")

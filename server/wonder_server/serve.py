@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from wonder_server import logs
 from wonder_server.core.errors import WonderError
 from wonder_server.data_folder import DataFolderError
-from wonder_server.settings import TABLE, Setting, Settings, SettingsError, load
+from wonder_server.settings import TABLE, Setting, Settings, SettingsError, load, preset
 
 if TYPE_CHECKING:
     from wonder_server.lifecycle import App
@@ -74,6 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     secrets = [str(getattr(settings, row.name)) for row in TABLE if row.secret]
     logs.configure(settings.log_format, settings.log_level, secrets=secrets)
 
+    # gRPC's own log has a format of its own and says little that ours does not.
+    preset("GRPC_VERBOSITY", "NONE")
     from wonder_server.lifecycle import live
     from wonder_server.rpc.server import ListenError
 

@@ -346,3 +346,8 @@ def _checked(settings: Settings) -> Settings:
 def inherited(names: Sequence[str]) -> dict[str, str]:
     """The variables of this process's environment that a child process may see."""
     return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def preset(name: str, value: str) -> None:
+    """Set a variable that a library of this process reads, unless the operator has set it."""
+    os.environ.setdefault(name, value)

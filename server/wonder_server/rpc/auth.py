@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -17,11 +19,13 @@ import grpc
 from grpc import aio
 
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.logs import logger
 from wonder_server.rpc.status import refusal
 from wonder_server.settings import SettingsError
 
 ANONYMOUS: Final = ""
 MIN_TOKEN_LENGTH: Final = 16
+_log = logger("rpc")
 _OPEN: Final = ("/grpc.health.v1.Health/",)
 
 caller: ContextVar[str] = ContextVar("caller", default=ANONYMOUS)
@@ -83,6 +87,8 @@ class Authentication(aio.ServerInterceptor):
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
+        self._refused = 0
+        self._logged = float("-inf")
 
     async def intercept_service(
         self,
@@ -96,15 +102,25 @@ class Authentication(aio.ServerInterceptor):
         try:
             caller.set(self._tokens.name_of(header if isinstance(header, str) else ""))
         except WonderError as problem:
-            return _refusing(handler, problem)
+            return _refusing(handler, problem, partial(self._noted, str(handler_call_details.method)))
         return handler
 
+    def _noted(self, method: str, peer: str) -> None:
+        """Log refusals, but no more than one line a second, however many there are."""
+        self._refused += 1
+        now = time.monotonic()
+        if now - self._logged >= 1.0:
+            _log.warning("call refused", rpc=method.lstrip("/"), reason=Reason.UNAUTHENTICATED.value,
+                         peer=peer, calls=self._refused)  # fmt: skip
+            self._logged, self._refused = now, 0
 
-def _refusing(handler: Any, problem: WonderError) -> Any:
+
+def _refusing(handler: Any, problem: WonderError, noted: Callable[[str], None]) -> Any:
     """A handler of the same shape that only ever answers ``problem``."""
     answer = refusal(problem)
 
     async def refuse(_request: object, context: Any) -> NoReturn:
+        noted(context.peer())
         await context.abort(answer.code, answer.message, answer.trailers)
         raise AssertionError("abort always raises")
 

@@ -189,8 +189,9 @@ def _as_wonder_error(problem: Exception, name: str, began: float) -> WonderError
     """``problem`` if it may be shown; else an incident number in its place. Either way it is logged."""
     known = _find(problem)
     if known is not None:
+        where = {"field": known.fault.field} if known.fault.field else {}
         _log.warning("call refused", rpc=name, reason=known.fault.reason.value, message=known.fault.message,
-                     field=known.fault.field, ms=_ms(began))  # fmt: skip
+                     ms=_ms(began), **where)  # fmt: skip
         return known
     incident = secrets.token_hex(4)
     _log.error("call failed", rpc=name, incident=incident, ms=_ms(began), exc_info=problem)
