@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
-from wonder_server.core.definitions.diff import diff
-from wonder_server.core.definitions.document import parse_draft
+import pytest
+import yaml
+
+from wonder_server.core.definitions.diff import diff, outline
+from wonder_server.core.definitions.document import Draft, draft_to_json, parse_draft
 from wonder_server.core.definitions.references import (
     Reference,
     is_library_name,
@@ -58,7 +61,7 @@ def test_a_diff_shows_the_lines_that_changed() -> None:
     )
     assert diff(before, after).splitlines() == [
         "@@ -3,5 +3,5 @@",
-        "   system_prompt: |",
+        "   system_prompt: |-",
         "     You help.",
         "-    Always.",
         "+    Often.",
@@ -73,3 +76,32 @@ def test_the_diff_of_equals_is_empty_and_of_something_new_is_all_of_it() -> None
     assert diff(None, draft).splitlines()[1:] == [
         "+name: a", "+action:", "+  kind: llm", "+  config:", "+    x: {}", '+    y: ""'
     ]  # fmt: skip
+
+
+def test_the_order_of_keys_in_free_form_fields_is_no_change() -> None:
+    def tool(*fields: str) -> Draft:
+        properties = {name: {"type": "string"} for name in fields}
+        spec = {
+            "target_type": "task",
+            "target_id": "t",
+            "input_schema": {"type": "object", "properties": properties},
+            "input_mapping": {name: f"input.{name}" for name in fields},
+        }
+        return parse_draft({"name": "ask", "description": "Ask.", "tool": spec})
+
+    before, after = tool("a", "b", "c"), tool("c", "a", "b")
+    assert diff(before, after) == ""
+    assert json.dumps(draft_to_json(before)) == json.dumps(draft_to_json(after))
+    added = [line for line in diff(before, tool("d", "c", "a", "b")).splitlines() if line[0] in "+-"]
+    assert added == ["+      d:", "+        type: string", "+    d: input.d"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " a", "a ", "a: b", "a #b", "- a", "yes", "Null", "12", "1e3", "2024-01-01", "size(x) > 0", "a\nb",
+     "a\n", "a\n\n", "a\n\n  b\n", "  a\nb", "\na", "a:", "a\tb", "'q'", '"q" + x', "{a}", "Łódź", "a\r\nb",
+     "~", "@x", "wonder/std/recall@3", "http://x/y", "a, b"],
+)  # fmt: skip
+def test_an_outline_is_yaml(text: str) -> None:
+    value = {"a": [{"id": text, "more": [text, [text, {}], []]}, text], text: {"b": None, "c": [True, 1.5]}}
+    assert yaml.safe_load("\n".join(outline(value))) == value

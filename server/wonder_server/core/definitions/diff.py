@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,22 +26,43 @@ def _lines(draft: Draft | None) -> list[str]:
 
 
 def outline(value: Any, indent: str = "") -> Iterator[str]:
-    """JSON as an indented outline, near to YAML: one scalar a line, long texts line by line."""
+    """JSON as block-style YAML: one scalar a line, long texts line by line, keys in the order given."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _entry(f"{key}:", item, indent)
-    else:
-        for item in value:
-            yield from _entry("-", item, indent)
+            yield from _entry(f"{indent}{_scalar(key)}:", item, indent)
+        return
+    for item in value:
+        inner = indent + "  "
+        if isinstance(item, (dict, list)) and item:
+            first, *others = outline(item, inner)
+            yield f"{indent}- {first[len(inner) :]}"
+            yield from others
+        else:
+            yield from _entry(f"{indent}-", item, indent)
 
 
 def _entry(label: str, item: Any, indent: str) -> Iterator[str]:
     inner = indent + "  "
     if isinstance(item, (dict, list)) and item:
-        yield indent + label
+        yield label
         yield from outline(item, inner)
-    elif isinstance(item, str) and "\n" in item:
-        yield f"{indent}{label} |"
-        yield from (inner + line for line in item.splitlines())
+    elif isinstance(item, str) and _BLOCK.match(item):
+        kept = "+" if item.endswith("\n\n") else "" if item.endswith("\n") else "-"
+        yield f"{label} |{kept}"
+        yield from (inner + line if line else "" for line in item.removesuffix("\n").split("\n"))
     else:
-        yield f"{indent}{label} {item if isinstance(item, str) and item else json.dumps(item)}"
+        yield f"{label} {_scalar(item)}"
+
+
+_BLOCK = re.compile(r"[^\s\x00-\x1f][^\r\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]*\n", re.DOTALL)
+"""A text of several lines that YAML can carry as it is."""
+
+_PLAIN = re.compile(r"[A-Za-z_/](?:[\w/.,()<>=+*?!@'\"$%&;-]|(?<! ) (?![ #])|:(?=[\w/]))*(?<! )\Z", re.ASCII)
+_WORDS_WITH_MEANING = frozenset({"true", "false", "null", "yes", "no", "on", "off"})
+
+
+def _scalar(value: Any) -> str:
+    """A scalar as YAML writes it: a text without quotes only where it reads as nothing else."""
+    if isinstance(value, str) and _PLAIN.match(value) and value.lower() not in _WORDS_WITH_MEANING:
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -157,4 +157,4 @@ def _labels(document: Mapping[str, Any], faults: Faults) -> dict[str, str]:
             faults.refuse(f"labels.{key}", "A label's key and value must be text; put them in quotes.")
         elif not key or max(len(key), len(value)) > MAX_LABEL_CHARACTERS:
             faults.refuse(f"labels.{key}", f"A label is 1 to {MAX_LABEL_CHARACTERS} characters long.")
-    return dict(labels)
+    return dict(sorted(labels.items(), key=lambda label: str(label[0])))

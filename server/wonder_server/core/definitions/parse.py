@@ -193,7 +193,9 @@ class _Reader:
         return {key: self.value(hint, item, join(path, key)) for key, item in self.pairs(raw, path)}
 
     def pairs(self, raw: Mapping[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
-        for key, item in raw.items():
+        # Sorted, since the contract's maps come in an order that differs from process to process: what
+        # models are shown, what is exported and what a diff compares must not.
+        for key, item in sorted(raw.items(), key=lambda pair: str(pair[0])):
             if isinstance(key, str):
                 yield key, item
             else:
