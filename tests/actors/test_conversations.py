@@ -21,13 +21,15 @@ from wonder_server.core.errors import Reason, WonderError, error
 
 
 class Agents:
-    """Three agents, by id and by name."""
+    """Three agents, by id and by name, and one whose tool calls an agent that is not there."""
 
     async def pin_agent(self, agent_ref: str) -> PinnedAgent:
         await asyncio.sleep(0)
         for number, name in enumerate(("helper", "poet", "judge"), start=1):
             if agent_ref in (name, f"agt_{number}"):
                 return replace(agent(extraction=False), agent_id=f"agt_{number}", name=name)
+        if agent_ref == "asker":
+            raise error(Reason.AGENT_NOT_FOUND, "There is no agent 'x', which the tool 'y' calls.", agent="x")
         raise error(Reason.AGENT_NOT_FOUND, "No agent has this id or name.")
 
 
@@ -73,6 +75,16 @@ async def reason_of(work: Any) -> Reason:
 
 
 # --- create -----------------------------------------------------------------------------------------
+
+
+async def test_a_participant_who_is_missing_is_told_apart_from_an_agent_that_a_tool_misses() -> None:
+    house = House()
+    with pytest.raises(WonderError) as own:
+        await house.room("eve")
+    assert own.value.fault.message == "There is no agent `eve`."
+    with pytest.raises(WonderError) as other:
+        await house.room("asker")
+    assert other.value.fault.message == "There is no agent 'x', which the tool 'y' calls."
 
 
 async def test_a_room_knows_its_agents_by_id_and_name_each_once() -> None:

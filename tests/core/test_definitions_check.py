@@ -48,6 +48,9 @@ class Shelf:
         spec = self.specs.get(reference)
         return spec and Found(key=reference, library=library, kind=kind_of(spec), spec=spec)
 
+    def names(self, kind: Kind, library: str) -> list[str]:
+        return [name for name, spec in self.specs.items() if kind_of(spec) is kind]
+
 
 SHELF = Shelf({"t": TASK, "search": Action(kind="memory.search")})
 
@@ -110,7 +113,35 @@ def test_a_condition_that_does_not_parse_is_refused_with_line_and_column() -> No
     document["transitions"][0]["condition"] = "state.x >\n  )"
     ((place, message),) = faults(Kind.WORKFLOW, document).items()
     assert place == "transitions[0].condition"
-    assert message.startswith("Line ") and ", column " in message
+    assert message.startswith("In the expression, line 2, column 3: ")
+    document["transitions"][0]["condition"] = "siz(state.x) > 0"
+    assert faults(Kind.WORKFLOW, document)[place] == (
+        "In the expression, column 1: unknown function 'siz' (did you mean 'size'?)"
+    )
+
+
+def test_a_misspelt_name_is_answered_with_the_one_that_was_meant() -> None:
+    action = {"kind": "memory.serch", "config": {}}
+    (message,) = faults(Kind.TASK, step(action=action)).values()
+    assert message.startswith("There is no action kind 'memory.serch' (did you mean 'memory.search'?); ")
+    document = {"steps": [{"id": "s", "action_id": "serch", "input_mapping": {"query": "'x'"}}]}
+    assert faults(Kind.TASK, document) == {
+        "steps[0].action_id": "There is no action 'serch' (did you mean 'search'?)."
+    }
+
+
+@pytest.mark.parametrize(
+    "kind", ["http", "shell", "mcp", "sleep", "event", "worker", "artifact.put", "repo.read"]
+)
+def test_an_action_kind_of_a_later_version_is_said_to_be_not_built_yet(kind: str) -> None:
+    (message,) = faults(Kind.TASK, step(action={"kind": kind})).values()
+    assert message.startswith(f"The action kind '{kind}' is not built yet; there are: context, ")
+
+
+def test_a_broken_transition_is_the_only_fault_that_is_told_of_it() -> None:
+    document = graph("ab", "ab")
+    document["transitions"][0]["to_node_id"] = "bb"
+    assert list(faults(Kind.WORKFLOW, document)) == ["transitions[0].to_node_id"]
 
 
 def test_a_workflow_that_contains_itself_over_another_is_refused() -> None:
@@ -210,7 +241,7 @@ TOOL: dict[str, Any] = {"name": "recall", "description": "Look.", "target_type":
         ({"description": " "}, {"description"}),
         ({"target_type": "planet"}, {"target_type"}),
         ({"target_type": "workflow"}, {"target_id"}),
-        ({"target_type": "agent", "target_id": "architect", "invocation_mode": "loop_in"}, set()),
+        ({"target_type": "agent", "target_id": "architect", "invocation_mode": "loop_in"}, {"target_type"}),
         ({"invocation_mode": "loop_in"}, {"invocation_mode"}),
         ({"input_schema": {"type": "array"}}, {"input_schema.type"}),
         ({"input_mapping": {"query": "state.q"}}, {"input_mapping.query"}),
@@ -227,6 +258,8 @@ def test_tools(change: dict[str, Any], places: set[str]) -> None:
         ({"provider": "openai"}, {"model"}),
         ({"provider": "Open AI", "model": "m"}, {"provider"}),
         ({"provider": "auto", "format": "morse"}, {"format"}),
+        ({"provider": "auto", "format": "gemini"}, {"format"}),
+        ({"provider": "auto", "format": "openai_responses"}, {"format"}),
         ({"provider": "auto", "parameters": {"api_base": "http://169.254.169.254"}}, {"parameters.api_base"}),
         ({"provider": "auto", "timeout_ms": 0, "max_attempts": 11}, {"timeout_ms", "max_attempts"}),
     ],
@@ -274,3 +307,10 @@ def test_a_definition_beyond_the_size_limit_is_refused_whole() -> None:
 def test_a_spec_that_is_its_own_action_definition_is_checked_like_an_inline_one() -> None:
     assert set(faults(Kind.ACTION, {"kind": "memory.search", "config": {"x": 1}})) == {"config.x"}
     assert isinstance(TASK, Task)
+
+
+def test_what_is_not_built_yet_says_so() -> None:
+    agent = faults(Kind.TOOL, {**TOOL, "target_type": "agent"})["target_type"]
+    assert agent == "Calling agents is not built yet; a tool runs a 'task' or a 'workflow'."
+    later = faults(Kind.MODEL_PROFILE, {"provider": "auto", "format": "gemini"})["format"]
+    assert later == "'gemini' is not built yet; the formats there are: openai_chat, anthropic_messages."

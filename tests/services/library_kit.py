@@ -11,9 +11,11 @@ import pytest
 
 import wonder_server
 from wonder_server.core.definitions.document import Draft, parse_draft
+from wonder_server.core.definitions.resources import Definition
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, Reason, WonderError
-from wonder_server.ports.catalog import Catalog
+from wonder_server.core.ids import random_id
+from wonder_server.ports.catalog import Catalog, Put
 from wonder_server.services.actions import ACTIONS
 from wonder_server.services.library import Library
 from wonder_server.services.paging import PageRequest
@@ -62,6 +64,22 @@ def containing(name: str, inner: str) -> Draft:
 
 def persona(name: str = "helper", **fields: Any) -> Draft:
     return parse_draft({"name": name, "persona": {"system_prompt": "You help.", **fields}})
+
+
+async def keep_agent_tool(library: Library, catalog: Catalog, name: str, agent: str) -> None:
+    """A tool that calls an agent, in the library ``team``, past the check: saving one is not built yet."""
+    home = await library.definitions.create_library("team", "")
+    tool = {"target_type": "agent", "target_id": agent}
+    draft = parse_draft({"name": name, "description": "Ask.", "tool": tool})
+    definition = Definition(
+        id=random_id("def", 1),
+        library_id=home.id,
+        library=home.name,
+        revision=1,
+        draft=draft,
+        content_hash=draft.content_hash(),
+    )
+    await catalog.commit([Put(definition)])
 
 
 async def refusal(work: Any) -> Fault:

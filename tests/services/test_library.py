@@ -15,6 +15,7 @@ from tests.services.library_kit import (
     STANDARD,
     containing,
     did,
+    keep_agent_tool,
     make,
     persona,
     reason,
@@ -384,11 +385,11 @@ async def test_an_agent_is_updated_under_its_etag(standard: Library) -> None:
     assert await reason(standard.agents.update("nobody", lambda a: a)) is Reason.AGENT_NOT_FOUND
 
 
-async def test_an_agent_that_a_tool_calls_keeps_its_name_and_stays(standard: Library) -> None:
-    tool = parse_draft(
-        {"name": "ask", "description": "Ask.", "tool": {"target_type": "agent", "target_id": "assistant"}}
-    )
-    await standard.definitions.apply("team", [tool])
+async def test_an_agent_that_a_tool_calls_keeps_its_name_and_stays() -> None:
+    catalog = MemoryCatalog()
+    standard = make(catalog)
+    await standard.ensure_standard(STANDARD)
+    await keep_agent_tool(standard, catalog, "ask", "assistant")
     assert await reason(standard.agents.delete("assistant")) is Reason.RESOURCE_IN_USE
     renamed = standard.agents.update("assistant", lambda a: replace(a, name="other"))
     assert await reason(renamed) is Reason.RESOURCE_IN_USE

@@ -7,7 +7,16 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from tests.services.library_kit import STANDARD, make, persona, reason, task, workflow
+from tests.services.library_kit import (
+    STANDARD,
+    keep_agent_tool,
+    make,
+    persona,
+    reason,
+    refusal,
+    task,
+    workflow,
+)
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
 from wonder_server.core.definitions.document import parse_draft
 from wonder_server.core.definitions.resources import Agent
@@ -100,13 +109,15 @@ async def test_a_persona_may_choose_its_hooks_or_none(standard: Library) -> None
     assert (str(pin.assembly.pin), pin.profile.spec.model) == ("team/w@1", "gpt")
 
 
-async def test_a_tool_that_calls_an_agent_is_pinned_to_its_id(standard: Library) -> None:
-    tool = parse_draft(
-        {"name": "ask", "description": "Ask.", "tool": {"target_type": "agent", "target_id": "expert"}}
-    )
-    await standard.definitions.apply("team", [tool, persona(tool_ids=["ask"])])
+async def test_a_tool_that_calls_an_agent_is_pinned_to_its_id() -> None:
+    catalog = MemoryCatalog()
+    standard = make(catalog)
+    await standard.ensure_standard(STANDARD)
+    await keep_agent_tool(standard, catalog, "ask", "expert")
+    await standard.definitions.apply("team", [persona(tool_ids=["ask"])])
     await standard.agents.create(Agent(id="", name="bot", project_ids=(), persona_id="team/helper"))
-    assert await reason(standard.pin_agent("bot")) is Reason.AGENT_NOT_FOUND
+    missing = await refusal(standard.pin_agent("bot"))
+    assert (missing.reason, missing.metadata) == (Reason.AGENT_NOT_FOUND, {"agent": "expert"})
     expert = await standard.agents.create(
         Agent(id="", name="expert", project_ids=(), persona=Persona(system_prompt="Hm."))
     )

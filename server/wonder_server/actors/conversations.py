@@ -308,14 +308,17 @@ class Conversations:
         participants: list[Participant] = []
         for index, person in enumerate(given):
             if person.type == "agent":
+                asked = person.id or person.name
                 try:
-                    agent = await self._agents.pin_agent(person.id or person.name)
+                    agent = await self._agents.pin_agent(asked)
                 except WonderError as problem:
-                    if problem.fault.reason is not Reason.AGENT_NOT_FOUND:
+                    # What is missing may also be an agent that one of this agent's tools calls.
+                    own = problem.fault.metadata.get("agent", asked) == asked
+                    if problem.fault.reason is not Reason.AGENT_NOT_FOUND or not own:
                         raise
                     raise error(
                         Reason.AGENT_NOT_FOUND,
-                        f"There is no agent `{(person.id or person.name)[:64]}`.",
+                        f"There is no agent `{asked[:64]}`.",
                         field=f"conversation.participants[{index}].agent",
                     ) from None
                 person = replace(person, id=agent.agent_id, name=agent.name)

@@ -28,6 +28,7 @@ from wonder_server.core.definitions.specs import (
 from wonder_server.core.definitions.surroundings import Surroundings, check_references
 from wonder_server.core.errors import Fault
 from wonder_server.core.expressions import check as check_expression
+from wonder_server.core.likeness import did_you_mean
 from wonder_server.core.schemas import check_schema
 
 MAX_SPEC_BYTES = 1 << 20
@@ -42,9 +43,13 @@ MAX_RECENT_TURNS = 200
 MAX_ATTEMPTS = 10
 MAX_TIMEOUT_MS = 24 * 3600 * 1000
 
-TARGET_TYPES = ("task", "workflow", "agent")
+TARGET_TYPES = ("task", "workflow")
 INVOCATION_MODES = ("delegate", "loop_in")
-FORMATS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+FORMATS = ("openai_chat", "anthropic_messages")
+FORMATS_LATER = ("openai_responses", "gemini")
+ACTIONS_LATER = re.compile(r"(?:http|shell|mcp|sleep|event|worker|artifact|repo)(?:\..+)?\Z")
+"""What the contract knows and this server does not carry out yet."""
+
 PROVIDERS_WITHOUT_MODEL = ("auto", "offline")
 FORBIDDEN_PARAMETERS = ("api_base", "base_url", "api_key", "stream")
 """Where requests go, with whose key and whether they stream is the operator's and the platform's."""
@@ -133,21 +138,34 @@ class _Check(Faults):
             self.refuse(
                 "input_schema.type", "A model calls a tool with an object: the type must be 'object'."
             )
-        self.choice("target_type", tool.target_type, TARGET_TYPES)
-        self.choice("invocation_mode", tool.invocation_mode, INVOCATION_MODES)
-        if not tool.target_id:
-            self.refuse("target_id", "Say what the tool runs: a task, a workflow or an agent.")
-        if tool.target_type != "agent" and tool.invocation_mode != "delegate":
-            self.refuse("invocation_mode", "Only an agent can be looped in.")
+        self.target(tool)
         self.inputs("input_mapping", tool.input_mapping, ("input",))
         self.retry("retry", tool.retry)
+
+    def target(self, tool: Tool) -> None:
+        if not tool.target_id:
+            self.refuse("target_id", "Say what the tool runs: a task or a workflow.")
+        if tool.target_type == "agent":
+            self.refuse(
+                "target_type", "Calling agents is not built yet; a tool runs a 'task' or a 'workflow'."
+            )
+            return
+        self.choice("target_type", tool.target_type, TARGET_TYPES)
+        self.choice("invocation_mode", tool.invocation_mode, INVOCATION_MODES)
+        if tool.invocation_mode != "delegate":
+            self.refuse("invocation_mode", "Only an agent can be looped in.")
 
     def model_profile(self, profile: ModelProfile) -> None:
         if not _PROVIDER.match(profile.provider):
             self.refuse("provider", "Name a provider: 'auto', 'offline', 'openai', 'anthropic', 'gemini', …")
         if not profile.model and profile.provider not in PROVIDERS_WITHOUT_MODEL:
             self.refuse("model", f"Name the model of '{profile.provider}' to use.")
-        self.choice("format", profile.format, ("", *FORMATS))
+        if profile.format in FORMATS_LATER:
+            self.refuse(
+                "format", f"'{profile.format}' is not built yet; the formats there are: {', '.join(FORMATS)}."
+            )
+        else:
+            self.choice("format", profile.format, ("", *FORMATS))
         for name in FORBIDDEN_PARAMETERS:
             if name in profile.parameters:
                 self.refuse(join("parameters", name), f"'{name}' is set by the server, not by a definition.")
@@ -234,9 +252,12 @@ class _Check(Faults):
     def action_kind(self, path: str, kind: str) -> bool:
         if kind in self._around.actions:
             return True
-        self.refuse(
-            path, f"There is no action kind '{kind}'; there are: {', '.join(sorted(self._around.actions))}."
-        )
+        there_are = f"there are: {', '.join(sorted(self._around.actions))}."
+        if ACTIONS_LATER.match(kind):
+            self.refuse(path, f"The action kind '{kind}' is not built yet; {there_are}")
+        else:
+            meant = did_you_mean(kind, self._around.actions)
+            self.refuse(path, f"There is no action kind '{kind}'{meant}; {there_are}")
         return False
 
     def allowed_action(self, path: str, pattern: str) -> None:
@@ -282,7 +303,8 @@ class _Check(Faults):
     def expression(self, path: str, source: str, roots: Collection[str]) -> None:
         """An empty condition holds always; every other one must be an expression over ``roots``."""
         if source and (fault := check_expression(source, roots)):
-            self.refuse(path, f"Line {fault.line}, column {fault.column}: {fault.message}")
+            line = f"line {fault.line}, " if fault.line > 1 else ""
+            self.refuse(path, f"In the expression, {line}column {fault.column}: {fault.message}")
 
     def inputs(self, path: str, mapping: Mapping[str, str], roots: Collection[str]) -> None:
         self.count(path, mapping, MAX_MAPPING_ENTRIES)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from wonder_server.core.definitions.faults import Faults
 from wonder_server.core.definitions.specs import Workflow
+from wonder_server.core.likeness import did_you_mean
 
 
 def initial_node(workflow: Workflow) -> str:
@@ -17,10 +18,12 @@ def check_graph(workflow: Workflow, faults: Faults) -> None:
     """Refuse unknown ends of transitions, a wrong beginning, unreachable nodes and cycles."""
     ids = {node.id for node in workflow.nodes}
     edges: dict[str, list[str]] = {node: [] for node in ids}
+    broken = False
     for index, transition in enumerate(workflow.transitions):
         for field, end in (("from_node_id", transition.from_node_id), ("to_node_id", transition.to_node_id)):
             if end not in ids:
-                faults.refuse(f"transitions[{index}].{field}", f"There is no node '{end}' in this workflow.")
+                broken = True
+                faults.refuse(f"transitions[{index}].{field}", _no_node(end, ids))
         if transition.from_node_id in ids and transition.to_node_id in ids:
             edges[transition.from_node_id].append(transition.to_node_id)
     if cycle := find_cycle(edges):
@@ -28,12 +31,18 @@ def check_graph(workflow: Workflow, faults: Faults) -> None:
         return
     start = initial_node(workflow)
     if start not in ids:
-        faults.refuse("initial_node_id", f"There is no node '{start}' in this workflow.")
+        faults.refuse("initial_node_id", _no_node(start, ids))
+        return
+    if broken:  # What cannot be reached now may well be once the transition is mended.
         return
     reached = set(walk(start, edges))
     for index, node in enumerate(workflow.nodes):
         if node.id not in reached:
             faults.refuse(f"nodes[{index}].id", f"Nothing leads to node '{node.id}' from '{start}'.")
+
+
+def _no_node(name: str, ids: Collection[str]) -> str:
+    return f"There is no node '{name}' in this workflow{did_you_mean(name, ids)}."
 
 
 def walk(start: str, edges: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -91,7 +91,9 @@ def pin_tool(definition: Definition, shelf: Shelf, agents: Mapping[str, str]) ->
     if target := agent_target(tool):
         if target not in agents:
             raise error(
-                Reason.AGENT_NOT_FOUND, f"There is no agent '{target}', which the tool '{tool.name}' calls."
+                Reason.AGENT_NOT_FOUND,
+                f"There is no agent '{target}', which the tool '{tool.name}' calls.",
+                agent=target,
             )
         return PinnedTool(pin=definition.pin, spec=tool, agent_id=agents[target])
     if tool.target_type == "task":

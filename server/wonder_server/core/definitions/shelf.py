@@ -8,7 +8,7 @@ from typing import Any
 
 from wonder_server.core.definitions.references import Reference, mentions, parse_reference
 from wonder_server.core.definitions.resources import Definition
-from wonder_server.core.definitions.specs import Spec
+from wonder_server.core.definitions.specs import Kind, Spec
 from wonder_server.core.definitions.surroundings import Found
 
 
@@ -38,6 +38,14 @@ class Shelf:
             if reference is not None and reference.within(library) not in self._by_reference:
                 yield reference.within(library)
 
+    def names(self, kind: Kind, library: str) -> set[str]:
+        """How a definition of ``library`` would refer to those of ``kind`` that are at hand."""
+        return {
+            each.name if each.library == library else f"{each.library}/{each.name}"
+            for each in self._by_reference.values()
+            if each is not None and each.kind is kind
+        }
+
     def _put(self, reference: Reference, definition: Definition) -> None:
         self.put(reference, definition)
         pinned = Reference(
@@ -63,6 +71,9 @@ class ShelfSurroundings:
         return Found(
             key=str(definition.pin), library=definition.library, kind=definition.kind, spec=definition.spec
         )
+
+    def names(self, kind: Kind, library: str) -> set[str]:
+        return self.shelf.names(kind, library)
 
 
 def leads_to(text: str, library: str, definition: Definition) -> bool:

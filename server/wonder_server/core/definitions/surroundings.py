@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,9 +10,13 @@ from wonder_server.core.definitions.faults import Faults
 from wonder_server.core.definitions.graph import find_cycle
 from wonder_server.core.definitions.references import mentions, parse_reference
 from wonder_server.core.definitions.specs import Kind, Spec
+from wonder_server.core.likeness import did_you_mean
 
 MAX_WRITTEN_OUT = 1_000
 """A pin is a tree: a workflow that is reached in two ways stands in it twice."""
+
+MAX_DEPTH = 32
+"""How deep workflows may stand in each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +35,15 @@ class Surroundings(Protocol):
 
     ``actions``: the action kinds of this server, each with the JSON Schema of its input.
     ``find`` follows a reference as written in a definition of ``library``; None if it leads nowhere.
+    ``names`` are references that lead to definitions of a kind, those at hand: for "did you mean".
     """
 
     @property
     def actions(self) -> Mapping[str, Mapping[str, Any]]: ...
 
     def find(self, reference: str, library: str) -> Found | None: ...
+
+    def names(self, kind: Kind, library: str) -> Collection[str]: ...
 
 
 def check_references(spec: Spec, library: str, around: Surroundings, faults: Faults) -> None:
@@ -50,7 +57,8 @@ def check_references(spec: Spec, library: str, around: Surroundings, faults: Fau
             continue
         found = around.find(mention.text, library)
         if found is None:
-            faults.refuse(mention.path, f"There is no {_words(mention.kind)} '{mention.text}'.")
+            meant = did_you_mean(mention.text, around.names(mention.kind, library))
+            faults.refuse(mention.path, f"There is no {_words(mention.kind)} '{mention.text}'{meant}.")
         elif found.kind is not mention.kind:
             faults.refuse(
                 mention.path, f"'{mention.text}' is a {_words(found.kind)}, not a {_words(mention.kind)}."
@@ -59,6 +67,11 @@ def check_references(spec: Spec, library: str, around: Surroundings, faults: Fau
             edges = _inside(found, around)
             if find_cycle(edges):
                 faults.refuse(mention.path, f"'{mention.text}' contains itself: it would never end.")
+            elif _depth(found.key, edges) > MAX_DEPTH:
+                faults.refuse(
+                    mention.path,
+                    f"'{mention.text}' contains workflows within workflows more than {MAX_DEPTH} deep.",
+                )
             elif _written_out(found.key, edges, {}) > MAX_WRITTEN_OUT:
                 faults.refuse(
                     mention.path,
@@ -82,6 +95,21 @@ def _inside(workflow: Found, around: Surroundings) -> dict[str, list[str]]:
         edges[outer.key] = [found.key for found in inner]
         waiting.extend(inner)
     return edges
+
+
+def _depth(start: str, edges: Mapping[str, list[str]]) -> int:
+    """The longest way down from a workflow. Without recursion, which long chains would exhaust."""
+    depths: dict[str, int] = {}
+    waiting = [start]
+    while waiting:
+        key = waiting[-1]
+        unknown = [inner for inner in edges[key] if inner not in depths]
+        if unknown:
+            waiting.extend(unknown)
+            continue
+        waiting.pop()
+        depths[key] = 1 + max((depths[inner] for inner in edges[key]), default=0)
+    return depths[start]
 
 
 def _written_out(key: str, edges: Mapping[str, list[str]], known: dict[str, int]) -> int:

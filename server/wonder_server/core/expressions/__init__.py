@@ -33,6 +33,7 @@ from wonder_server.core.expressions.functions import FUNCTIONS
 from wonder_server.core.expressions.programs import Run, program
 from wonder_server.core.expressions.syntax import TYPE_NAMES, Syntax
 from wonder_server.core.expressions.values import Frame
+from wonder_server.core.likeness import did_you_mean
 
 __all__ = [
     "ExpressionError",
@@ -118,7 +119,7 @@ def _compiled(source: str) -> _Compiled:
 def _check_call(call: syntax.Call) -> None:
     function = FUNCTIONS.get(call.function)
     if function is None:
-        raise Mistake(f"unknown function '{call.function}'", call.at)
+        raise Mistake(f"unknown function '{call.function}'{did_you_mean(call.function, FUNCTIONS)}", call.at)
     count = len(call.arguments)
     if not function.least <= count <= function.most:
         wanted = (
