@@ -152,6 +152,17 @@ def test_a_workflow_that_contains_itself_over_another_is_refused() -> None:
     assert fault.field == "nodes[0].workflow_id" and "contains itself" in fault.message
 
 
+@pytest.mark.parametrize(("links", "refused"), [(31, False), (33, True), (3000, True)])
+def test_workflows_may_stand_in_each_other_only_so_deep(links: int, refused: bool) -> None:
+    chain = {
+        f"w{each}": parse_spec(Kind.WORKFLOW, {"nodes": [{"id": "a", "workflow_id": f"w{each + 1}"}]})
+        for each in range(links)
+    }
+    leaf = parse_spec(Kind.WORKFLOW, graph("a"))
+    found = check_spec(chain["w0"], "lib", Shelf({**chain, f"w{links}": leaf, "t": TASK}))
+    assert [fault.field for fault in found] == (["nodes[0].workflow_id"] if refused else [])
+
+
 def test_the_same_workflow_twice_side_by_side_is_no_circle() -> None:
     leaf = parse_spec(Kind.WORKFLOW, graph("a"))
     outer = {"nodes": [{"id": "a", "workflow_id": "leaf"}, {"id": "b", "workflow_id": "leaf"}],

@@ -63,8 +63,21 @@ def pin_task(definition: Definition, shelf: Shelf) -> PinnedTask:
     return PinnedTask(pin=definition.pin, spec=replace(task, steps=tuple(map(settled, task.steps))))
 
 
-def pin_workflow(definition: Definition, shelf: Shelf) -> PinnedWorkflow:
-    """A workflow with its tasks and sub-workflows, and its first node named."""
+MAX_DEPTH = 64
+"""How deep workflows may stand in each other when they are pinned; what is saved is held to half of it, but
+a change of an inner one does not look at those around it."""
+
+
+def pin_workflow(definition: Definition, shelf: Shelf, depth: int = 1) -> PinnedWorkflow:
+    """A workflow with its tasks and sub-workflows, and its first node named.
+
+    Errors: DEFINITION_INVALID where workflows stand in each other too deep, or for ever.
+    """
+    if depth > MAX_DEPTH:
+        raise error(
+            Reason.DEFINITION_INVALID,
+            f"Workflows stand in each other more than {MAX_DEPTH} deep, down to {definition.pin}.",
+        )
     workflow = definition.spec
     assert isinstance(workflow, Workflow)
     library = definition.library
@@ -77,7 +90,9 @@ def pin_workflow(definition: Definition, shelf: Shelf) -> PinnedWorkflow:
             if node.task_id
         },
         workflows={
-            node.workflow_id: pin_workflow(find(shelf, node.workflow_id, library, Kind.WORKFLOW), shelf)
+            node.workflow_id: pin_workflow(
+                find(shelf, node.workflow_id, library, Kind.WORKFLOW), shelf, depth + 1
+            )
             for node in workflow.nodes
             if node.workflow_id
         },
