@@ -130,6 +130,7 @@ class Wonder:
             dispatch=handlers.dispatch,
             publish=self._streams.publish,
             idle_limit=self._settings.live_actors,
+            idle_bytes=self._settings.live_actor_bytes,
         )
         handlers.attach(loop)
         self._handlers, self._loop = handlers, loop

@@ -157,7 +157,11 @@ class Settings:
     )  # fmt: skip
     live_actors: int = _setting(
         1_000, "WONDER_LIVE_ACTORS", _number(1, 1_000_000),
-        "How many idle conversations and runs stay in memory; the least recently used go first.",
+        "How many idle conversations stay in memory; the least recently used go first.",
+    )  # fmt: skip
+    live_actor_bytes: int = _setting(
+        64 * 2**20, "WONDER_LIVE_ACTOR_BYTES", _number(0, 2**40),
+        "About how many bytes of text idle conversations hold in memory together.",
     )  # fmt: skip
 
     model: str = _setting(

@@ -87,6 +87,7 @@ class Stage:
         journal: TestJournal | None = None,
         *,
         idle_limit: int = 100,
+        idle_bytes: int = 1 << 30,
         conversation: Planner = CONVERSATION,
     ) -> None:
         self.journal = journal or TestJournal()
@@ -100,6 +101,7 @@ class Stage:
             dispatch=self._dispatch,
             publish=self._publish,
             idle_limit=idle_limit,
+            idle_bytes=idle_bytes,
         )
 
     def _journal_of(self, actor_id: str) -> Journal:

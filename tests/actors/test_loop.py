@@ -438,6 +438,19 @@ async def test_what_has_work_pending_stays_in_memory_and_the_longest_idle_leaves
     assert stage.loop.peek(room_id(3)) is None
 
 
+async def test_idle_conversations_leave_by_their_weight_as_well_as_by_their_number() -> None:
+    stage = Stage(idle_bytes=100_000)
+    operation_id = await assembled(stage, extraction=False)
+    long = said("x" * 60_000)
+    stage.loop.tell(ROOM, inputs.ModelAnswered(operation_id=operation_id, result=long))
+    await rest()
+    assert stage.loop.peek(ROOM) is None, "heavier than all may be together"
+    for number in range(2, 22):
+        await stage.open(room_id(number))
+    await rest()
+    assert stage.loop.live == 20
+
+
 async def test_what_has_left_memory_comes_back_as_it_was() -> None:
     stage = Stage(idle_limit=0)
     operation_id = await assembled(stage, extraction=False)

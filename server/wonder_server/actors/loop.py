@@ -123,6 +123,7 @@ class Loop:
         dispatch: Callable[[str, Command], None],
         publish: Callable[[str, list[Event]], None],
         idle_limit: int,
+        idle_bytes: int,
     ) -> None:
         self._planners: Mapping[str, Planner] = {p.prefix: p for p in planners}
         self._journal_of = journal_of
@@ -130,8 +131,10 @@ class Loop:
         self._dispatch = dispatch
         self._publish = publish
         self._idle_limit = idle_limit
+        self._idle_bytes_limit = idle_bytes
+        self._idle_bytes = 0
         self._actors: dict[str, _Actor] = {}
-        self._idle: OrderedDict[str, None] = OrderedDict()
+        self._idle: OrderedDict[str, int] = OrderedDict()
         self._interrupted: dict[str, _Interrupted] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._wakes = Wakes(clock, self._wake)
@@ -200,7 +203,7 @@ class Loop:
         if actor.running:
             return
         actor.running = True
-        self._idle.pop(actor.id, None)
+        self._idle_bytes -= self._idle.pop(actor.id, 0)
         task = asyncio.get_running_loop().create_task(self._drain(actor))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -370,9 +373,11 @@ class Loop:
         if actor.planner.kind == "run":
             del self._actors[actor.id]
             return
-        self._idle[actor.id] = None
-        while len(self._idle) > self._idle_limit:
-            oldest, _ = self._idle.popitem(last=False)
+        self._idle[actor.id] = actor.planner.weight(actor.state)
+        self._idle_bytes += self._idle[actor.id]
+        while len(self._idle) > self._idle_limit or self._idle_bytes > self._idle_bytes_limit:
+            oldest, weight = self._idle.popitem(last=False)
+            self._idle_bytes -= weight
             del self._actors[oldest]
 
     def _give_up(self, actor: _Actor, problem: WonderError) -> None:

@@ -35,6 +35,7 @@ class Planner:
     set; ``record`` and ``commands`` say what a decision writes and what is carried out once it is written;
     ``restore`` rebuilds the working set from rows. ``refusal`` is the fault that the decisions refuse with,
     if they do. ``must_commit`` is False while all that was decided may simply be done again after a crash.
+    ``weight`` is about how many bytes of text an idle working set holds.
     ``pending`` are the ids of the operations in the outbox; ``idle`` is True when there are none.
     ``answer`` is what a repeated request is told again. ``root(actor_id, state)`` is the actor that this one
     belongs to, itself or its conversation: what belongs together shares storage and goes together.
@@ -55,6 +56,7 @@ class Planner:
     refusal: Callable[[Sequence[Any]], Fault | None]
     must_commit: Callable[[Any, Sequence[Any]], bool]
     pending: Callable[[Any], Sequence[str]]
+    weight: Callable[[Any], int]
     answer: Callable[[Sequence[Any]], dict[str, str]]
     succeeded: Callable[[str, Any, str], Any]
     failed: Callable[[str, Fault, str], Any]

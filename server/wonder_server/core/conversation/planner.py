@@ -35,6 +35,13 @@ def restore(rows: Rows) -> ConversationState:
     return state
 
 
+def weight(state: ConversationState) -> int:
+    """Bytes of text in the messages at hand, each character taken for two, and something for each message
+    and turn besides; a turn holds its input once more."""
+    said = [message for messages in state.messages.values() for message in messages]
+    return 2048 + sum(2 * len(message.content) + 512 for message in said) + 1024 * len(state.turns)
+
+
 def refusal(decided: Sequence[decisions.Decision]) -> Fault | None:
     for decision in decided:
         if isinstance(decision, decisions.Refuse):
@@ -78,6 +85,7 @@ CONVERSATION = Planner(
     refusal=refusal,
     must_commit=lambda state, decided: True,
     pending=lambda state: list(state.operations),
+    weight=weight,
     answer=answer,
     succeeded=lambda operation_id, output, run_id: inputs.Succeeded(
         operation_id=operation_id, output=output, run_id=run_id

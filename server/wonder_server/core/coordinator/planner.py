@@ -77,6 +77,7 @@ RUN = Planner(
     refusal=refusal,
     must_commit=must_commit,
     pending=lambda state: list(state.operations),
+    weight=lambda state: 0,  # a run that has ended does not stay
     answer=answer,
     succeeded=lambda operation_id, output, run_id: inputs.NodeSucceeded(
         operation_id=operation_id, output=output
