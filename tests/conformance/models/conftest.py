@@ -37,6 +37,8 @@ def litellm_model(provider: Provider) -> LiteLLMModel:
             "anthropic": Endpoint(api_key=KEY, api_base=provider.url),
             "gemini": Endpoint(api_key=KEY),
             "groq": Endpoint(api_key=KEY, api_base="http://127.0.0.1:1/v1"),
+            "nobody": Endpoint(api_base=f"{provider.url}/v1"),
+            "cerebras": Endpoint(api_base=f"{provider.url}/v1"),
         },
         allow_remote=False,
     )

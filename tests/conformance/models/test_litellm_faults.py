@@ -218,6 +218,43 @@ async def test_a_format_that_cannot_be_sent_is_refused_plainly(
     assert provider.seen == []
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("openai", "There is no key for openai: set OPENAI_API_KEY where the server runs."),
+        ("anthropic", "There is no key for anthropic: set ANTHROPIC_API_KEY where the server runs."),
+        (
+            "mistral",
+            "There is no key for mistral, and this server reads only those of openai, anthropic, gemini.",
+        ),
+    ],
+)
+async def test_a_provider_without_a_key_is_not_even_called(name: str, message: str) -> None:
+    model = LiteLLMModel({}, allow_remote=True)
+    with pytest.raises(WonderError) as raised:
+        await collect(model, ModelProfile(provider=name, model="m"), ask("openai_chat", "Hi"))
+    fault = raised.value.fault
+    assert fault.message.startswith(message)
+    assert (fault.reason, fault.transient, fault.metadata) == (Reason.MODEL_FAILED, False, {"kind": "auth"})
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "kind"),
+    [
+        ("nobody", "There is no model provider `nobody`; there are openai, anthropic, ", "not_found"),
+        ("cerebras", "The model provider cannot be called without a key, ", "auth"),
+    ],
+)
+async def test_a_provider_of_which_only_litellm_knows_is_judged_in_plain_words(
+    litellm: LiteLLMModel, name: str, message: str, kind: str
+) -> None:
+    with pytest.raises(WonderError) as raised:
+        await collect(litellm, ModelProfile(provider=name, model="m"), ask("openai_chat", "Hi"))
+    fault = raised.value.fault
+    assert fault.message.startswith(message)
+    assert (fault.reason, fault.transient, fault.metadata) == (Reason.MODEL_FAILED, False, {"kind": kind})
+
+
 async def test_a_refusal_is_an_answer(litellm_subject: LiteLLMSubject) -> None:
     _, result = await collect(litellm_subject.model, *litellm_subject.case("refusal"))
 

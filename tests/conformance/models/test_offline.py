@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.conformance.models.subjects import ask, collect, with_results
+from tests.conformance.models.subjects import WEATHER_SCHEMA, ask, collect, with_results
 from wonder_server.adapters.models.offline import INTRODUCTION, OfflineModel
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError
@@ -29,7 +30,7 @@ def called(result: ModelResult) -> list[tuple[str, Any]]:
 
 
 async def test_it_says_what_it_is(request_format: str) -> None:
-    for text in ("Who are you?", "hello", "What can you do?", ""):
+    for text in ("Who are you?", "hello", "Hello there!", "hi there", "What can you do?", ""):
         assert (await say(request_format, text)).text == INTRODUCTION
 
 
@@ -91,6 +92,19 @@ async def test_tool_results_are_reported_in_words(request_format: str) -> None:
     _, answer = await collect(OfflineModel(), profile, with_results(request_format, request, first))
 
     assert answer.text == "The tool weather answered: weather is fine."
+
+
+async def test_a_failed_tool_is_reported_with_one_full_stop(request_format: str) -> None:
+    profile = ModelProfile(provider="offline", format=request_format)
+    request = ask(request_format, "run weather", weather=WEATHER_SCHEMA)
+    _, first = await collect(OfflineModel(), profile, request)
+    error = json.dumps({"error": {"message": "Call the tool again with a valid one."}})
+    told = json.dumps(with_results(request_format, request, first))
+    told = told.replace('"weather is fine"', json.dumps(error))
+
+    _, result = await collect(OfflineModel(), profile, json.loads(told))
+
+    assert result.text == "The tool weather failed: Call the tool again with a valid one."
 
 
 async def test_told_to_keep_going_it_does_so_until_tools_are_forbidden(request_format: str) -> None:

@@ -52,6 +52,9 @@ PROVIDERS = (
 )  # fmt: skip
 """Providers whose key and address are read from ``<NAME>_API_KEY`` and ``<NAME>_API_BASE``."""
 
+KEYLESS = frozenset({"hosted_vllm", "ollama"})
+"""Those that answer on this machine without any key."""
+
 
 def default_profile(environment: Mapping[str, str]) -> ModelProfile:
     """The profile that provider ``auto`` stands for.
@@ -95,6 +98,20 @@ def endpoints(environment: Mapping[str, str]) -> dict[str, Endpoint]:
         if key or base:
             found[provider] = Endpoint(api_key=key, api_base=base)
     return found
+
+
+def missing_key(provider: str, known: Mapping[str, Endpoint]) -> str:
+    """What to tell whoever calls ``provider`` without its key; empty if it has a key or an address,
+    needs none, or is none of the `PROVIDERS`: of the others nothing is known."""
+    if provider in known or provider not in PROVIDERS or provider in KEYLESS:
+        return ""
+    settable = [profile.provider for _, profile in _DEFAULTS]
+    if provider in settable:
+        return f"There is no key for {provider}: set {provider.upper()}_API_KEY where the server runs."
+    return (
+        f"There is no key for {provider}, and this server reads only those of {', '.join(settable)}. "
+        "What speaks like openai is reached with provider openai, OPENAI_API_KEY and WONDER_OPENAI_BASE_URL."
+    )
 
 
 def _named(chosen: str) -> ModelProfile:

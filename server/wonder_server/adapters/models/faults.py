@@ -30,10 +30,17 @@ _QUOTA = re.compile(
     r"insufficient_quota|exceeded your current quota|credit balance is too low", re.IGNORECASE
 )
 
+_NO_KEY = re.compile(
+    r"missing credentials|missing \w+ api key|api_key client option must be set", re.IGNORECASE
+)
+_NO_PROVIDER = "LLM Provider NOT provided"
+
 
 def from_status(status: int, text: str, headers: Mapping[str, str]) -> Fault:
     """The fault for an HTTP answer of 400 and above; ``text`` is its body or what was made of it."""
     said = plain_text(text)
+    if _NO_KEY.search(text):  # Which LiteLLM reports as a 500 of the provider.
+        return no_key("The model provider cannot be called without a key, and the server has none for it.")
     if _QUOTA.search(text):
         return _failed("quota", "The model provider says that the account's quota is used up", said)
     if status == 429:
@@ -59,6 +66,28 @@ def unavailable(message: str, *, retry_after_ms: int | None = None) -> Fault:
     return Fault(
         reason=Reason.MODEL_UNAVAILABLE, message=message, transient=True, retry_after_ms=retry_after_ms
     )
+
+
+def no_key(message: str) -> Fault:
+    """A MODEL_FAILED that trying again does not help."""
+    return Fault(reason=Reason.MODEL_FAILED, message=message, metadata={"kind": "auth"})
+
+
+def no_such_provider(text: str, provider: str) -> Fault | None:
+    """The fault for LiteLLM's long text about a provider that it does not know, if ``text`` is that."""
+    if _NO_PROVIDER not in text:
+        return None
+    return Fault(
+        reason=Reason.MODEL_FAILED,
+        message=f"There is no model provider `{provider}`; there are openai, anthropic, gemini and offline.",
+        metadata={"kind": "not_found"},
+    )
+
+
+def sentence(text: str) -> str:
+    """``text`` with one full stop at its end, or the mark that it has."""
+    text = text.rstrip().rstrip(".")
+    return text if text.endswith(("!", "?", "…")) else f"{text}."
 
 
 def stalled(what: str, after_ms: int) -> Fault:
@@ -113,8 +142,8 @@ def plain_text(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
 
 
-def _failed(kind: str, sentence: str, said: str) -> Fault:
-    return Fault(reason=Reason.MODEL_FAILED, message=f"{sentence}{_quoted(said)}.", metadata={"kind": kind})
+def _failed(kind: str, summary: str, said: str) -> Fault:
+    return Fault(reason=Reason.MODEL_FAILED, message=f"{summary}{_quoted(said)}.", metadata={"kind": kind})
 
 
 def _quoted(said: str) -> str:

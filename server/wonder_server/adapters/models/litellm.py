@@ -20,6 +20,7 @@ from dataclasses import asdict
 from typing import Any
 
 from wonder_server.adapters.models import faults, formats, frames
+from wonder_server.adapters.models.defaults import missing_key
 from wonder_server.adapters.models.endpoints import Endpoint, is_loopback
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, Reason, WonderError, error
@@ -100,9 +101,14 @@ class LiteLLMModel:
         if not starting.cancelled() and starting.exception() is None:
             await starting.result().stop()
 
+    def _check_key(self, provider: str) -> None:
+        if problem := missing_key(provider, self._endpoints):
+            raise WonderError(faults.no_key(problem))
+
     def _order(self, profile: ModelProfile, request: dict[str, Any]) -> dict[str, Any]:
         """The call as the helper takes it; refuses what must not leave or cannot be sent."""
         self._check_address(profile.provider)
+        self._check_key(profile.provider)
         format_name = profile.format or formats.usual_format(profile.provider)
         formats.accumulator(format_name)
         full = {

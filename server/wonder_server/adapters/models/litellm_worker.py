@@ -91,7 +91,7 @@ class Worker:
         except WonderError as failure:
             self._fail(call_id, failure.fault)
         except Exception as failure:  # LiteLLM raises whatever its providers' clients do.
-            self._fail(call_id, _fault_of(failure))
+            self._fail(call_id, _fault_of(failure, call["provider"]))
         await self._writer.drain()
 
     async def _answer(self, call_id: int, call: dict[str, Any]) -> Any:
@@ -219,7 +219,7 @@ def _client() -> Any:
     return Preparing()
 
 
-def _fault_of(failure: Exception) -> Fault:
+def _fault_of(failure: Exception, provider: str) -> Fault:
     """The fault for an exception of LiteLLM or of the HTTP clients below it."""
     from litellm import exceptions
 
@@ -235,8 +235,10 @@ def _fault_of(failure: Exception) -> Fault:
         return faults.CONNECTION_LOST
     if isinstance(failure, ImportError):
         return _refused("this server's LiteLLM lacks what the request needs")
-    status = getattr(failure, "status_code", None)
     text = str(getattr(failure, "message", "") or failure)
+    if unknown := faults.no_such_provider(text, provider):
+        return unknown
+    status = getattr(failure, "status_code", None)
     if "Cannot connect to host" in text:  # Which LiteLLM reports as a 500 of the provider.
         return faults.CONNECTION_LOST
     if isinstance(status, int) and status >= 400:
@@ -250,7 +252,7 @@ def _fault_of(failure: Exception) -> Fault:
 def _refused(why: str) -> Fault:
     return Fault(
         reason=Reason.MODEL_FAILED,
-        message=f"The model could not be called: {why}.",
+        message=faults.sentence(f"The model could not be called: {why}"),
         metadata={"kind": "refused"},
     )
 

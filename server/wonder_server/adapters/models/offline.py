@@ -18,7 +18,7 @@ first rule that fits is taken:
    ``- text`` under a line ``Memories:``) that share a word with the question; if none does, by calling
    the offered tool ``recall``.
 5. ``say 50 words`` says fifty words: one token each.
-6. ``who are you``, ``what can you do``, ``help``, ``hello``: it introduces itself.
+6. ``who are you``, ``what can you do``, ``help``, ``hello``, ``hi there``: it introduces itself.
 7. Otherwise it repeats what was said, and what it can do.
 
 ``remember`` and ``recall`` are also found as parts of a tool's name (``memory_recall``). The profile's
@@ -36,6 +36,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from wonder_server.adapters.models import formats
+from wonder_server.adapters.models.faults import sentence
 from wonder_server.adapters.models.offline_reading import Reading, read
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.model import ModelResult, ToolCall, Usage
@@ -118,13 +119,14 @@ def _in_words(name: str, text: str) -> str:
     except ValueError:
         value = text
     if isinstance(value, dict) and isinstance(value.get("error"), dict):
-        return f"The tool {name} failed: {value['error'].get('message') or value['error'].get('code')}."
+        problem = value["error"].get("message") or value["error"].get("code")
+        return sentence(f"The tool {name} failed: {problem}")
     found = _texts(value)
     if "recall" in name or "search" in name:
         return f"This is what I remember: {'; '.join(found)}." if found else "I remember nothing about that."
     if "remember" in name:
         return "I will remember that."
-    return f"The tool {name} answered: {'; '.join(found) or _compact(value)}."
+    return sentence(f"The tool {name} answered: {'; '.join(found) or _compact(value)}")
 
 
 _TEXT_KEYS = ("content", "text", "answer", "output", "result", "message", "summary")
@@ -169,7 +171,7 @@ _QUESTION = re.compile(
 _SAY = re.compile(r"\bsay (?P<count>\d{1,6}) (?:words?|tokens?)\b", re.IGNORECASE)
 _ABOUT_IT = re.compile(
     r"\b(?:who are you|what are you|what can you do|are you (?:a |an )?(?:real|offline|ai|model|bot)|help)\b"
-    r"|\A\s*(?:hello|hi|hey|good (?:morning|evening))\b\W*\Z",
+    r"|\A\s*(?:hello|hi|hey|good (?:morning|evening))\b(?:\W+(?:there|everyone|all|again|you)\b)?\W*\Z",
     re.IGNORECASE,
 )
 _WORDS = re.compile(r"\w{3,}")
