@@ -91,6 +91,10 @@ class Wonder:
         """Open the stores, make sure of the standard library, hand out what the outboxes hold."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         data = self._settings.data
+        known = await asyncio.to_thread((data / "shards").is_dir)
+        for name in ("catalog.db", "memory.db"):
+            if known and not await asyncio.to_thread((data / name).exists):
+                _log.warning("store is missing, a new one is made", store=name)
         row_types = {**RUN.row_types, **CONVERSATION.row_types}
         shards = await SqliteShards.open(data / "shards", self._settings.shards, row_types)
         self._stores.append(shards)

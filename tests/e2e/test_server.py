@@ -190,6 +190,8 @@ async def test_a_folder_with_a_shard_missing_is_refused_in_words(data: Path) -> 
     kept = missing.read_bytes()
     missing.unlink()
     assert "not complete" in await refusal(data=data)
+    missing.write_bytes(b"")
+    assert "is empty" in await refusal(data=data)
     missing.write_bytes(kept)
     async with serving(data) as server, server.client() as client:
         assert await client.open()

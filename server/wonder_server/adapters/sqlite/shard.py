@@ -38,6 +38,16 @@ class SqliteShard:
     async def close(self) -> None:
         await self.database.close()
 
+    async def identity(self) -> tuple[int, int] | None:
+        """Which shard this is, of how many; None if that was never written."""
+        sql = "SELECT shard, shards FROM identity"
+        return await self.database.read(lambda connection: connection.execute(sql).fetchone())
+
+    async def identify(self, shard: int, shards: int) -> None:
+        """Write down which shard this is."""
+        sql = "INSERT INTO identity (shard, shards) VALUES (?, ?)"
+        await self.database.write(lambda connection: connection.execute(sql, (shard, shards)).rowcount)
+
     # --- the journal ----------------------------------------------------------------------------
 
     async def commit(self, commits: Sequence[Commit]) -> None:

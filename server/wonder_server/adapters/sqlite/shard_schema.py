@@ -64,6 +64,11 @@ CREATE TABLE actors (
     event_head INTEGER NOT NULL
 ) WITHOUT ROWID;
 
+CREATE TABLE identity (
+    shard  INTEGER NOT NULL,
+    shards INTEGER NOT NULL
+);
+
 CREATE TABLE entries (
     actor     TEXT    NOT NULL,
     sequence  INTEGER NOT NULL,

@@ -34,10 +34,16 @@ class SqliteShards:
     @classmethod
     async def open(cls, folder: Path, count: int, row_types: Mapping[str, type]) -> SqliteShards:
         """Open the shards in ``folder``, or make ``count`` of them. Errors: STORAGE_UNAVAILABLE."""
-        paths = await asyncio.to_thread(_paths, folder, count)
-        opened = await asyncio.gather(*(SqliteShard.open(path) for path in paths))
+        paths, made = await asyncio.to_thread(_paths, folder, count)
+        opened = list(await asyncio.gather(*(SqliteShard.open(path) for path in paths)))
+        try:
+            for index, shard in enumerate(opened):
+                await _recognise(shard, index, len(opened), made=made)
+        except BaseException:
+            await asyncio.gather(*(shard.close() for shard in opened))
+            raise
         await asyncio.to_thread(_note_count, folder, len(opened))
-        return cls(list(opened), row_types)
+        return cls(opened, row_types)
 
     async def close(self) -> None:
         await asyncio.gather(*(shard.close() for shard in self._shards))
@@ -97,12 +103,31 @@ class SqliteShards:
         return list(islice(merged, query.limit))
 
 
-def _paths(folder: Path, count: int) -> list[Path]:
-    """The files of the shards: those that are there once the folder was made whole, else ``count``."""
-    folder.mkdir(parents=True, exist_ok=True)
+async def _recognise(shard: SqliteShard, index: int, count: int, *, made: bool) -> None:
+    """Refuse a file that is empty, or another's: restored to the wrong place, its content would be missed."""
+    found = await shard.identity()
+    if found is None and not made:
+        await shard.identify(index, count)
+    elif found != (index, count):
+        what = "is empty" if found is None else f"is shard {found[0]:02} of {found[1]}"
+        name = shard.database.path
+        raise error(
+            Reason.STORAGE_UNAVAILABLE,
+            f"{name} {what}, not shard {index:02} of {count}: restore the right file.",
+        )
+
+
+def _paths(folder: Path, count: int) -> tuple[list[Path], bool]:
+    """The files of the shards, and whether the folder was made whole before: then they must all be there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise error(
+            Reason.STORAGE_UNAVAILABLE, f"{folder} cannot be used as a folder: {problem.strerror}."
+        ) from None
     existing, made = sorted(folder.glob("[0-9][0-9].db")), folder / _MADE
     if not made.exists():
-        return [folder / f"{index:02}.db" for index in range(max(count, len(existing)))]
+        return [folder / f"{index:02}.db" for index in range(max(count, len(existing)))], False
     text = made.read_text(encoding="ascii", errors="replace").strip()
     paths = [folder / f"{index:02}.db" for index in range(int(text) if text.isdigit() else 0)]
     if not paths or existing != paths:
@@ -110,7 +135,7 @@ def _paths(folder: Path, count: int) -> list[Path]:
             Reason.STORAGE_UNAVAILABLE,
             f"The shards in {folder} are not complete; restore the missing files.",
         )
-    return paths
+    return paths, True
 
 
 def _note_count(folder: Path, count: int) -> None:
