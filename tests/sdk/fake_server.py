@@ -266,15 +266,17 @@ class Health(grpc.GenericRpcHandler):
 async def serving(
     fake: rpc.ConversationServiceServicer | None = None,
     library: library_rpc.LibraryServiceServicer | None = None,
+    *,
+    address: str = "127.0.0.1:0",
 ) -> AsyncIterator[str]:
-    """Serve on a free port; the address."""
+    """Serve on a free port, or where a server was before; the address."""
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     if fake is not None:
         rpc.add_ConversationServiceServicer_to_server(fake, server)
     if library is not None:
         library_rpc.add_LibraryServiceServicer_to_server(library, server)
     server.add_generic_rpc_handlers((Health(),))
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_insecure_port(address)
     await server.start()
     try:
         yield f"127.0.0.1:{port}"

@@ -107,6 +107,59 @@ async def test_ctrl_c_cancels_the_turn_and_not_the_program(tmp_path: Path) -> No
     assert (tmp_path / ".wonder_history").read_text() == "Hello\n"
 
 
+async def test_a_server_that_goes_away_and_comes_back_is_told_of_and_nothing_is_lost(tmp_path: Path) -> None:
+    fake = FakeConversation()
+    async with serving(fake) as address:
+        person = Person(address, tmp_path)
+        await asyncio.to_thread(person.reads, "you> ")
+    person.types("Hello\r")
+    await asyncio.to_thread(person.reads, f"no connection to {address}; trying again")
+    async with serving(fake, address=address):
+        await asyncio.to_thread(person.reads, "connected again")
+        await asyncio.to_thread(person.reads, "is Mia.")
+        await asyncio.to_thread(person.reads, "you> ")
+        person.types("\x04")
+        assert await asyncio.to_thread(person.leaves) == 0
+
+    assert len(fake.started) == 1
+
+
+async def test_while_the_server_is_away_ctrl_c_drops_the_message_and_ctrl_d_leaves(tmp_path: Path) -> None:
+    fake = FakeConversation()
+    async with serving(fake) as address:
+        person = Person(address, tmp_path)
+        await asyncio.to_thread(person.reads, "you> ")
+    person.types("Hello\r")
+    for keys, answer in (("", "no connection to"), ("\x03", "given up"), ("", "you> ")):
+        person.types(keys)
+        await asyncio.to_thread(person.reads, answer)
+    person.types("\x04")
+
+    assert await asyncio.to_thread(person.leaves) == 0
+    assert not fake.started
+    assert "Traceback" not in person.screen and "Task" not in person.screen
+
+
+async def test_a_second_ctrl_c_waits_for_no_server_and_the_cancel_is_sent_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    fake = Patient()
+    async with serving(fake) as address:
+        person = Person(address, tmp_path)
+        await asyncio.to_thread(person.reads, "you> ")
+        person.types("Hello\r")
+        await asyncio.to_thread(person.reads, "let me think")
+    for keys, answer in (("", "no connection to"), ("\x03", "cancelling"), ("\x03", "you> ")):
+        person.types(keys)
+        await asyncio.to_thread(person.reads, answer)
+    async with serving(fake, address=address), fake.changed:
+        await fake.changed.wait_for(lambda: any(each.HasField("cancel") for each in fake.requests[1:]))
+    person.types("\x04")
+
+    assert await asyncio.to_thread(person.leaves) == 0
+    assert "Traceback" not in person.screen and "Task" not in person.screen
+
+
 def test_at_the_prompt_ctrl_c_leaves_only_the_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
     typed: list[str | type[BaseException]] = [
         "one", KeyboardInterrupt, "two", KeyboardInterrupt, KeyboardInterrupt, "never"

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from tests.sdk.fake_server import CONVERSATION, TURN, FakeConversation, serving
+from tests.sdk.fake_server import CONVERSATION, TURN, FakeConversation, completed, serving
 from wonder_sdk import Reconnect, TextDelta, UnimplementedError, sync, v1
 
 AT_ONCE = Reconnect(first_ms=0, most_ms=0, give_up_ms=10_000)
@@ -119,3 +119,21 @@ def test_leaving_ends_the_thread(address: str) -> None:
         assert client.target == address
         client.health()
     assert not [each for each in threading.enumerate() if each.name == "wonder sdk"]
+
+
+def test_a_step_that_is_given_up_is_cancelled_and_a_later_loop_works(
+    fake: FakeConversation, address: str
+) -> None:
+    fake.script = fake.script[:1]
+    with sync.Client(address, reconnect=AT_ONCE) as client, client.converse(CONVERSATION) as chat:
+        reply = chat.send("Hello")
+        assert isinstance(next(reply), v1.Event)
+        step = reply._begin()
+        assert not reply.ready(within=0)
+        reply.close()
+        client._bridge.wait(step.future)
+        assert step.future.cancelled()
+
+        fake.script.append(completed(3))
+        chat.cancel(TURN)
+        assert [item.sequence for item in reply if isinstance(item, v1.Event)] == [3]

@@ -8,6 +8,7 @@ new to whoever waits for it: each `Reply` gets the items of its turn, each `Even
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 import weakref
 from collections.abc import AsyncIterator, Callable
@@ -29,8 +30,10 @@ Watch: TypeAlias = Callable[[int], AsyncIterator[Item | v1.CaughtUp]]
 
 # How far `Events` may lag before reading pauses, and the server is left to slow down.
 _BACKLOG = 10_000
-# How long leaving waits for the server to take what was sent last, and to say goodbye.
+# How long leaving waits for the server to take what was sent last …
 _LAST_WORDS_SECONDS = 5.0
+# … and how long where there is nothing to take, or no server: only for the goodbye.
+_GOODBYE_SECONDS = 1.0
 
 
 class Chat:
@@ -53,6 +56,7 @@ class Chat:
         self._caught_up = False
         # Where to put what is said; None while not attached.
         self._outgoing: Mailbox[v1.ConverseRequest] | None = None
+        self._lost_at: float | None = None
         self._unanswered: dict[str, _Ask] = {}
         self._all_answered = asyncio.Event()
         self._all_answered.set()
@@ -72,6 +76,12 @@ class Chat:
         """Sequence of the last event seen: attach after it to go on from here."""
         return self._seen.cursor
 
+    @property
+    def seconds_away(self) -> float:
+        """For how long a lost connection has been sought again; 0.0 while there is one."""
+        lost_at = self._lost_at
+        return 0.0 if lost_at is None else time.monotonic() - lost_at
+
     async def __aenter__(self) -> Self:
         self._reader = asyncio.create_task(self._run(), name=f"wonder chat {self.conversation_id}")
         try:
@@ -86,7 +96,7 @@ class Chat:
     ) -> None:
         try:
             if kind is None and self._reader is not None and not self._reader.done():
-                async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                async with asyncio.timeout(self._last_words_seconds()):
                     await self._say_goodbye(self._reader)
         except TimeoutError:
             pass
@@ -118,7 +128,8 @@ class Chat:
             metadata=protobuf.Struct.from_dict(metadata) if metadata else None,
             request_id=request_id or _new_request_id(),
         )
-        reply = Reply(send.request_id, self._ask(send.request_id, v1.ConverseRequest(send=send)), self.cancel)
+        taken = self._ask(send.request_id, v1.ConverseRequest(send=send))
+        reply = Reply(send.request_id, taken, self.cancel, self._give_up)
         self._replies[send.request_id] = reply
         return reply
 
@@ -130,6 +141,30 @@ class Chat:
         self._check_usable()
         cancel = v1.Cancel(turn_id=turn_id, request_id=request_id or _new_request_id())
         await asyncio.shield(self._ask(cancel.request_id, v1.ConverseRequest(cancel=cancel)))
+
+    def _give_up(self, reply: Reply) -> None:
+        """See `Reply.give_up`."""
+        if self._problem is not None or self._leaving:
+            return
+        ask = self._unanswered.get(reply.request_id)
+        if ask is None:
+            if reply.turn_id and reply.turn is None:
+                self._cancel_soon(reply.turn_id)
+        elif self._outgoing is not None:  # on its way: the turn that it starts is not wanted
+            ask.is_awaited = False
+            ask.answer.add_done_callback(self._cancel_taken)
+        else:
+            self._on_refused(reply.request_id, CallCancelledError("The message was given up unsent."))
+
+    def _cancel_taken(self, taken: asyncio.Future[str]) -> None:
+        if not taken.cancelled() and taken.exception() is None:
+            self._cancel_soon(taken.result())
+
+    def _cancel_soon(self, turn_id: str) -> None:
+        if not self._leaving:
+            cancel = v1.Cancel(turn_id=turn_id, request_id=_new_request_id())
+            self._ask(cancel.request_id, v1.ConverseRequest(cancel=cancel))
+            self._unanswered[cancel.request_id].is_awaited = False
 
     def events(self) -> Events:
         """Everything on the conversation from here on, of all turns and people, and a `v1.CaughtUp` once
@@ -215,6 +250,7 @@ class Chat:
             return wait_ms
         finally:
             self._outgoing = None
+            self._lost_at = self._lost_at or time.monotonic()
             outgoing.end()
             call.cancel()
 
@@ -237,7 +273,7 @@ class Chat:
             self.conversation = attached.conversation
         for ask in self._unanswered.values():
             outgoing.put(ask.request)
-        self._outgoing = outgoing
+        self._outgoing, self._lost_at = outgoing, None
         if not self._attached.done():
             self._attached.set_result(None)
 
@@ -319,6 +355,10 @@ class Chat:
                 events.has_room.clear()
                 await events.has_room.wait()
 
+    def _last_words_seconds(self) -> float:
+        is_awaited = any(ask.is_awaited for ask in self._unanswered.values())
+        return _LAST_WORDS_SECONDS if is_awaited and self._outgoing is not None else _GOODBYE_SECONDS
+
     async def _say_goodbye(self, reader: asyncio.Task[None]) -> None:
         answered = asyncio.create_task(self._all_answered.wait())
         try:
@@ -364,6 +404,8 @@ class _Ask:
     def __init__(self, request: v1.ConverseRequest) -> None:
         self.request = request
         self.answer: asyncio.Future[str] = quiet_future()
+        self.is_awaited = True
+        """Whether leaving the chat waits for the answer."""
 
 
 def _new_request_id() -> str:

@@ -12,6 +12,7 @@ from wonder_sdk.mailbox import Mailbox
 from wonder_sdk.record import Item, ended_turn
 
 Cancel: TypeAlias = Callable[[str], Awaitable[None]]
+GiveUp: TypeAlias = Callable[["Reply"], None]
 
 
 class Events:
@@ -38,13 +39,15 @@ class Reply:
     a later loop.
     """
 
-    def __init__(self, request_id: str, taken: asyncio.Future[str], cancel: Cancel) -> None:
+    def __init__(
+        self, request_id: str, taken: asyncio.Future[str], cancel: Cancel, give_up: GiveUp
+    ) -> None:
         self.request_id = request_id
         self.turn_id = ""
         """Id of the turn; empty until the server has taken the message."""
         self.turn: v1.Turn | None = None
         """The turn as it ended; None until it has, and its end was iterated over."""
-        self._cancel = cancel
+        self._cancel, self._give_up = cancel, give_up
         self.mailbox: Mailbox[Item] = Mailbox()
         self._taken = taken
 
@@ -63,6 +66,14 @@ class Reply:
     async def cancel(self) -> None:
         """Cancel the turn. Items go on until it has ended."""
         await self._cancel(await self.started())
+
+    def give_up(self) -> None:
+        """Have the turn cancelled without waiting for that, or for a connection.
+
+        While there is none, the cancel is sent once there is one again; a message that no server has
+        acknowledged is not said again, and iterating raises CallCancelledError.
+        """
+        self._give_up(self)
 
     async def text(self) -> str:
         """What the agent said, once the turn has ended: its messages, a blank line between them.

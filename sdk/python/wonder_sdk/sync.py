@@ -34,6 +34,8 @@ from wonder_sdk.watch import RunItem
 T = TypeVar("T")
 
 _LOOK_UP_SECONDS = 0.5
+# For how long closing waits for the thread; it ends by itself, and with the process.
+_CLOSE_SECONDS = 1.0
 
 
 class Bridge:
@@ -41,8 +43,17 @@ class Bridge:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="wonder sdk", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="wonder sdk", daemon=True)
         self._thread.start()
+
+    def _serve(self) -> None:
+        # The thread tidies up by itself: whoever closes it may be interrupted while they wait.
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(_cancel_others())
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()
 
     def run(self, start: Callable[[], Awaitable[T]]) -> T:
         """Call ``start`` on the loop, and wait for what it gives. Interrupted, it is cancelled there."""
@@ -66,7 +77,13 @@ class Bridge:
         """Wait until ``future`` is done."""
         # A signal that comes just before Python begins to wait is only noticed when the wait is over.
         while not future.done():
-            wait([future], timeout=_LOOK_UP_SECONDS)
+            self.wait_briefly(future, _LOOK_UP_SECONDS)
+
+    def wait_briefly(self, future: Future[Any], seconds: float) -> bool:
+        """Wait until ``future`` is done, so long at most; whether it is."""
+        if not future.done():
+            wait([future], timeout=seconds)
+        return future.done()
 
     def call(self, make: Callable[[], T]) -> T:
         """Call ``make``, which does not wait, on the loop."""
@@ -80,11 +97,8 @@ class Bridge:
         """Cancel what still runs, and end the thread."""
         if self._loop.is_closed():
             return
-        self.run(_cancel_others)
-        self.run(self._loop.shutdown_asyncgens)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.join(_CLOSE_SECONDS)
 
 
 async def _cancel_others() -> None:
@@ -105,6 +119,11 @@ class _Step(Generic[T]):
     def begin(self) -> None:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._take())
+
+    def cancel(self) -> None:
+        self.future.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
     async def _take(self) -> None:
         try:
@@ -129,9 +148,23 @@ class Items(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return self
 
-    def __next__(self) -> T:
+    def ready(self, *, within: float) -> bool:
+        """Wait for the next item, ``within`` seconds at most; whether `next` would not have to."""
+        return self._bridge.wait_briefly(self._begin().future, within)
+
+    def close(self) -> None:
+        """Stop waiting for the next item, which may be lost. Nothing else ends by this."""
+        if self._step is not None:
+            self._bridge.post(self._step.cancel)
+            self._step = None
+
+    def _begin(self) -> _Step[T]:
         step = self._step = self._step or _Step(self._items)
         self._bridge.post(step.begin)
+        return step
+
+    def __next__(self) -> T:
+        step = self._begin()
         self._bridge.wait(step.future)
         self._step = None
         try:
@@ -165,6 +198,9 @@ class Reply(Items[Item]):
     def cancel(self) -> None:
         self._bridge.run(self._reply.cancel)
 
+    def give_up(self) -> None:
+        self._bridge.post(self._reply.give_up)
+
     def text(self) -> str:
         return self._bridge.run(self._reply.text)
 
@@ -182,6 +218,10 @@ class Chat:
     @property
     def cursor(self) -> int:
         return self._chat.cursor
+
+    @property
+    def seconds_away(self) -> float:
+        return self._chat.seconds_away
 
     def __enter__(self) -> Self:
         self._bridge.run(self._chat.__aenter__)
@@ -250,8 +290,10 @@ class Client:
 
     def close(self) -> None:
         """Close the connection and end the thread."""
-        self._bridge.run(self._client.close)
-        self._bridge.close()
+        try:
+            self._bridge.run(self._client.close)
+        finally:
+            self._bridge.close()
 
     def create_conversation(self, **options: Any) -> str:
         return self._bridge.run(lambda: self._client.create_conversation(**options))

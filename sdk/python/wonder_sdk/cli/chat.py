@@ -139,43 +139,39 @@ class Talk:
 
     def _say(self, chat: sync.Chat, text: str) -> int:
         """One message and its turn. Ctrl-C cancels the turn; once more, and it is no longer waited for."""
-        from wonder_sdk import WonderError, v1
+        from wonder_sdk import CallCancelledError, WonderError, v1
         from wonder_sdk.cli.rendering import TurnPrinter
+        from wonder_sdk.cli.waiting import Wait
 
         printer = TurnPrinter(self._terminal, f"{self._speaker(chat)}>")
         reply = chat.send(text, agent=self._agent, user=self._user)
-        interrupted = False
+        wait = Wait(chat, self._terminal, self._client.target)
+        interrupts = 0
         while True:
             try:
-                printer.show(reply)
+                if interrupts:
+                    reply.give_up()
+                    self._terminal.note("cancelling …")
+                printer.show(wait.items(reply))
                 break
             except KeyboardInterrupt:
-                self._terminal.fresh_line()
-                if interrupted:
+                interrupts += 1
+                if interrupts > 1:
+                    reply.close()
                     break
-                interrupted = True
-                self._terminal.note("cancelling …")
-                self._cancel(reply)
             except WonderError as problem:
+                if interrupts and isinstance(problem, CallCancelledError):
+                    self._terminal.note("given up: the message is not sent any more")
+                    break
                 if not self._is_person:
                     raise
                 # A refusal is not the end of the conversation.
                 self._terminal.line(connection.explain(problem, self._client.target), "red")
                 return 1
         self._terminal.fresh_line()
-        if interrupted and not self._is_person:
+        if interrupts and not self._is_person:
             return 130
         return 0 if reply.turn is not None and reply.turn.status is v1.TurnStatus.COMPLETED else 1
-
-    def _cancel(self, reply: sync.Reply) -> None:
-        from wonder_sdk import FailedPreconditionError
-
-        try:
-            reply.cancel()
-        except FailedPreconditionError:  # it ended meanwhile
-            pass
-        except KeyboardInterrupt:
-            pass
 
     def _speaker(self, chat: sync.Chat) -> str:
         agents = [each.agent for each in chat.conversation.participants if each.agent]
