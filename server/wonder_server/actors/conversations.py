@@ -234,6 +234,8 @@ class Conversations:
 
         Errors: CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, TURN_NOT_ACTIVE.
         """
+        if not turn_id:
+            raise error(Reason.FIELD_INVALID, "Name the turn.", field="turn_id")
         if not conversation_id:
             conversation_id = (await self.turn(turn_id)).conversation_id
         await self.get(conversation_id)

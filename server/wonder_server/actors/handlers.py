@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Protocol, assert_never
 
-import structlog
-
+from wonder_server.actors.incidents import unexpected
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.streams import Streams
 from wonder_server.core.commands import (
@@ -30,8 +30,6 @@ from wonder_server.core.coordinator.inputs import CancelRun, Start
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.ports.model import Finished, Model, TextDelta
-
-log = structlog.get_logger("wonder.handlers")
 
 Work = Callable[[], Awaitable[Callable[[], None]]]
 """Does an operation and returns how to report it. Called in the operation's own task, so that one that is
@@ -129,12 +127,10 @@ class Handlers:
         try:
             report = await work()
         except WonderError as problem:
-            fault = problem.fault
-            report = lambda: self._actors.failed(actor_id, operation_id, fault)  # noqa: E731
+            report = partial(self._actors.failed, actor_id, operation_id, problem.fault)
         except Exception:
-            log.exception("handler_failed", actor=actor_id, operation=operation_id)
-            unexpected = Fault(reason=Reason.INTERNAL, message="Something went wrong inside the server.")
-            report = lambda: self._actors.failed(actor_id, operation_id, unexpected)  # noqa: E731
+            fault = unexpected("handler_failed", actor=actor_id, operation=operation_id)
+            report = partial(self._actors.failed, actor_id, operation_id, fault)
         finally:
             if self._running.get(operation_id) is asyncio.current_task():
                 del self._running[operation_id]

@@ -24,17 +24,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import structlog
-
+from wonder_server.actors.incidents import unexpected
 from wonder_server.actors.wakes import Wakes
 from wonder_server.core.commands import Answer, Command
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.planner import Planner
 from wonder_server.core.records import Delete, Emit, Put
+from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.journal import Answered, Commit, Entry, Event, Journal, Request
 
-log = structlog.get_logger("wonder.loop")
+_log = logger("actors")
 
 ROUND = 64
 """Inputs that one commit takes at most."""
@@ -217,8 +217,7 @@ class Loop:
         except WonderError as problem:
             self._give_up(actor, problem)
         except Exception:
-            log.exception("actor_failed", actor=actor.id)
-            self._give_up(actor, error(Reason.INTERNAL, "Something went wrong inside the server."))
+            self._give_up(actor, WonderError(unexpected("actor_failed", actor=actor.id)))
         finally:
             actor.running = False
         self._settle(actor)
@@ -383,7 +382,7 @@ class Loop:
     def _give_up(self, actor: _Actor, problem: WonderError) -> None:
         """Throw the working set away; tell callers; load again later, and tell again what is left."""
         fault = problem.fault
-        log.error("round_failed", actor=actor.id, reason=fault.reason, problem=str(problem))
+        _log.error("round_failed", actor=actor.id, reason=fault.reason, problem=str(problem))
         self._actors.pop(actor.id, None)
         self._wakes.forget(actor.id)
         interrupted = self._interrupted.setdefault(actor.id, _Interrupted())

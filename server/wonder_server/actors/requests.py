@@ -20,10 +20,10 @@ def request(scope: str, request_id: str, **asked: Any) -> Request | None:
     """
     if not request_id:
         return None
-    if len(request_id) > MAX_REQUEST_ID:
+    if len(request_id.encode("utf-8", "surrogatepass")) > MAX_REQUEST_ID:
         raise error(
             Reason.FIELD_INVALID,
-            f"A request_id has at most {MAX_REQUEST_ID} characters.",
+            f"A request_id has at most {MAX_REQUEST_ID} bytes.",
             field="request_id",
         )
     text = json.dumps(asked, sort_keys=True, ensure_ascii=False, default=str)

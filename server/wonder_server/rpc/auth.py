@@ -98,7 +98,10 @@ class Authentication(aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None or str(handler_call_details.method).startswith(_OPEN):
             return handler
-        header = dict(handler_call_details.invocation_metadata or ()).get("authorization", "")
+        metadata = handler_call_details.invocation_metadata or ()
+        headers = [value for key, value in metadata if key == "authorization"]
+        # Of two, nobody could say which was meant.
+        header = headers[0] if len(headers) == 1 else ""
         try:
             caller.set(self._tokens.name_of(header if isinstance(header, str) else ""))
         except WonderError as problem:

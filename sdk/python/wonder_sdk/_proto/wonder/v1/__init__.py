@@ -9916,7 +9916,8 @@ class Turn(betterproto2.Message):
 
     context_assembly_run_id: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
     """
-    Run of the context-assembly workflow, `run_…`; the newest, where it ran more than once.
+    Run of the context-assembly workflow, `run_…`; the newest, where it ran more than once. A hook is recorded with its
+    result: GetRun answers RUN_NOT_FOUND while it runs, and for good if the turn was cancelled meanwhile.
     """
 
     memory_extraction_run_id: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
