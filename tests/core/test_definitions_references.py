@@ -100,7 +100,7 @@ def test_the_order_of_keys_in_free_form_fields_is_no_change() -> None:
     "text",
     ["", " a", "a ", "a: b", "a #b", "- a", "yes", "Null", "12", "1e3", "2024-01-01", "size(x) > 0", "a\nb",
      "a\n", "a\n\n", "a\n\n  b\n", "  a\nb", "\na", "a:", "a\tb", "'q'", '"q" + x', "{a}", "Łódź", "a\r\nb",
-     "~", "@x", "wonder/std/recall@3", "http://x/y", "a, b"],
+     "~", "@x", "wonder/std/recall@3", "http://x/y", "a, b", '"a" + b', """'a' + "b" """, '\\ "a"'],
 )  # fmt: skip
 def test_an_outline_is_yaml(text: str) -> None:
     value = {"a": [{"id": text, "more": [text, [text, {}], []]}, text], text: {"b": None, "c": [True, 1.5]}}

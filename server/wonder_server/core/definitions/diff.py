@@ -65,4 +65,6 @@ def _scalar(value: Any) -> str:
     """A scalar as YAML writes it: a text without quotes only where it reads as nothing else."""
     if isinstance(value, str) and _PLAIN.match(value) and value.lower() not in _WORDS_WITH_MEANING:
         return value
+    if isinstance(value, str) and '"' in value and "'" not in value and value.isprintable():
+        return f"'{value}'"
     return json.dumps(value, ensure_ascii=False)
