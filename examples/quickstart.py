@@ -2,8 +2,9 @@
 
 import asyncio
 import os
+import sys
 
-from wonder_sdk import Client, TextDelta, v1
+from wonder_sdk import Client, TextDelta, UnavailableError, v1
 
 
 async def main() -> None:
@@ -22,4 +23,7 @@ async def main() -> None:
                 print()
 
 
-asyncio.run(main())
+try:
+    asyncio.run(main())
+except UnavailableError as problem:
+    sys.exit(str(problem))

@@ -68,6 +68,18 @@ def test_the_quickstart_remembers(address: str, environment: dict[str, str]) -> 
     assert "Mia" in done.stdout.splitlines()[-1]
 
 
+def test_the_quickstart_without_a_server_says_so_in_one_line(environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "quickstart.py"],
+        env={**environment, "WONDER_SERVER": "127.0.0.1:1", "GRPC_VERBOSITY": "NONE"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == "no server answers at 127.0.0.1:1; start one with: wonder serve\n"
+    assert done.returncode == 1
+
+
 def test_the_quickstart_is_what_the_readme_shows() -> None:
     assert (EXAMPLES / "quickstart.py").read_text() in (ROOT / "sdk" / "python" / "README.md").read_text()
 

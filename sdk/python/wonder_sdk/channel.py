@@ -62,8 +62,8 @@ class Access:
 class TypedChannel:
     """What generated stubs need of a channel; see the module's docstring."""
 
-    def __init__(self, channel: grpc.aio.Channel, access: Access) -> None:
-        self._channel = channel
+    def __init__(self, channel: grpc.aio.Channel, access: Access, target: str) -> None:
+        self._channel, self._target = channel, target
         self._metadata = access.metadata
 
     def unary_unary(self, *method: Any) -> Callable[..., Any]:
@@ -78,9 +78,10 @@ class TypedChannel:
     def stream_stream(self, *method: Any) -> Callable[..., Any]:
         return self._call(self._channel.stream_stream(*method), StreamedAnswer)
 
-    def _call(self, method: Callable[..., Any], answer: Callable[[Any], Any]) -> Callable[..., Any]:
+    def _call(self, method: Callable[..., Any], answer: Callable[[Any, str], Any]) -> Callable[..., Any]:
         def call(*request: Any, metadata: Any = (), **options: Any) -> Any:
-            return answer(method(*request, metadata=(*self._metadata, *(metadata or ())), **options))
+            started = method(*request, metadata=(*self._metadata, *(metadata or ())), **options)
+            return answer(started, self._target)
 
         return call
 
@@ -88,14 +89,14 @@ class TypedChannel:
 class UnaryAnswer:
     """A grpc.aio call with one answer: awaited, it gives that or raises a `WonderError`."""
 
-    def __init__(self, call: Any) -> None:
-        self._call = call
+    def __init__(self, call: Any, target: str) -> None:
+        self._call, self._target = call, target
 
     def __await__(self) -> Generator[Any, None, Any]:
         try:
             return (yield from self._call.__await__())
         except grpc.aio.AioRpcError as problem:
-            raise from_rpc(problem) from None
+            raise from_rpc(problem, self._target) from None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._call, name)
@@ -104,8 +105,8 @@ class UnaryAnswer:
 class StreamedAnswer:
     """A grpc.aio call with many answers: iterated, it gives them or raises a `WonderError`."""
 
-    def __init__(self, call: Any) -> None:
-        self._call = call
+    def __init__(self, call: Any, target: str) -> None:
+        self._call, self._target = call, target
         self._answers: AsyncIterator[Any] = aiter(call)
 
     def __aiter__(self) -> AsyncIterator[Any]:
@@ -115,7 +116,7 @@ class StreamedAnswer:
         try:
             return await anext(self._answers)
         except grpc.aio.AioRpcError as problem:
-            raise from_rpc(problem) from None
+            raise from_rpc(problem, self._target) from None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._call, name)

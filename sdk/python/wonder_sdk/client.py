@@ -52,7 +52,7 @@ class Client:
         self._reconnect = reconnect or Reconnect()
         self._channel = access.open(target)
         # The stubs ask a channel for nothing but its four kinds of call.
-        typed: Any = TypedChannel(self._channel, access)
+        typed: Any = TypedChannel(self._channel, access, target)
         self.conversations = stubs.ConversationServiceStub(typed)
         self.library = stubs.LibraryServiceStub(typed)
         self.coordinator = stubs.CoordinatorServiceStub(typed)

@@ -37,6 +37,8 @@ from wonder_sdk._proto.wonder import v1
 
 _DETAILS = "grpc-status-details-bin"
 _DOMAIN = "wonder.v1"
+# How gRPC begins to say that there is no connection; what follows is for those who build gRPC.
+_NOBODY_THERE = ("failed to connect to all addresses", "DNS resolution failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +199,8 @@ def from_fault(fault: v1.Fault) -> WonderError:
     )
 
 
-def from_rpc(problem: grpc.aio.AioRpcError) -> WonderError:
-    """The exception for a call's status, with all that its details say."""
+def from_rpc(problem: grpc.aio.AioRpcError, target: str = "") -> WonderError:
+    """The exception for a call to ``target``, of its status, with all that its details say."""
     kind = BY_STATUS.get(problem.code(), InternalError)
     facts: dict[str, Any] = {}
     for detail in _details(problem):
@@ -212,7 +214,10 @@ def from_rpc(problem: grpc.aio.AioRpcError) -> WonderError:
                 facts["retry_after_ms"] = detail.retry_delay.ToMilliseconds()
             case _:
                 pass
-    return kind(problem.details() or f"The call failed: {problem.code().name}.", **facts)
+    message = problem.details() or f"The call failed: {problem.code().name}."
+    if kind is UnavailableError and message.startswith(_NOBODY_THERE):
+        message = f"no server answers at {target}; start one with: wonder serve"
+    return kind(message, **facts)
 
 
 def _is_known(reason: v1.ErrorReason) -> bool:

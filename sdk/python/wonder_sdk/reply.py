@@ -39,9 +39,7 @@ class Reply:
     a later loop.
     """
 
-    def __init__(
-        self, request_id: str, taken: asyncio.Future[str], cancel: Cancel, give_up: GiveUp
-    ) -> None:
+    def __init__(self, request_id: str, taken: asyncio.Future[str], cancel: Cancel, give_up: GiveUp) -> None:
         self.request_id = request_id
         self.turn_id = ""
         """Id of the turn; empty until the server has taken the message."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from wonder_sdk import WonderError, sync
 
+_TLS = "if it runs with TLS, set WONDER_CA (or --tls); if it runs without, leave them out"
+
 Command = Callable[[argparse.Namespace, "sync.Client"], int]
 
 
@@ -61,11 +63,12 @@ def connected(command: Command) -> Callable[[argparse.Namespace], int]:
 
 
 def explain(problem: WonderError, server: str) -> str:
-    """One plain line: what is wrong, by which reason, and what to do about it."""
+    """Plain words, on one line: what is wrong, by which reason, and what to do about it. Where no server
+    can be reached, a second line says what else that may mean."""
     from wonder_sdk import UnauthenticatedError, UnavailableError, UnimplementedError
 
     if isinstance(problem, UnavailableError) and not problem.reason:
-        return f"no server at {server}: start one with `wonder serve`, or name another with --server"
+        return f"no server at {server}: start one with `wonder serve`, or name another with --server\n{_TLS}"
     hints = {
         UnauthenticatedError: " Put your token into WONDER_TOKEN.",
         UnimplementedError: "" if problem.reason else f" Is {server} a Wonder server?",
