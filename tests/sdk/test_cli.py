@@ -41,13 +41,20 @@ class FakeLibrary(rpc.LibraryServiceServicer):
 
     def __init__(self) -> None:
         self.description: str | None = None
+        self.clashes = 0
         self.definitions: dict[str, definition.Definition] = {}
 
     async def CreateLibrary(self, request: Any, context: Any) -> service.CreateLibraryResponse:
+        if self.description is not None:
+            self.clashes += 1
         self.description = request.library.description
         return service.CreateLibraryResponse(library=request.library)
 
     async def GetLibrary(self, request: Any, context: Any) -> service.GetLibraryResponse:
+        if self.description is None:
+            fault = Fault(reason=Reason.LIBRARY_NOT_FOUND, message="There is no such library.")
+            said = refusal(WonderError(fault))
+            await context.abort(said.code, said.message, said.trailers)
         found = library.Library(name=request.library_id, description=self.description or "")
         return service.GetLibraryResponse(library=found)
 
@@ -180,6 +187,7 @@ async def test_without_a_server_one_is_told_how_to_start_one(
     assert await wonder(*command, "--server", "127.0.0.1:1") == 1
     assert capsys.readouterr().err == (
         "wonder: no server at 127.0.0.1:1: start one with `wonder serve`, or name another with --server\n"
+        "if it runs with TLS, set WONDER_CA (or --tls); if it runs without, leave them out\n"
     )
 
 
@@ -211,19 +219,17 @@ async def test_a_folder_is_applied_exported_and_then_has_nothing_to_change(
     fake = FakeLibrary()
     async with serving(library=fake) as address:
         at = ("--server", address)
-        assert await wonder("apply", "-f", str(tmp_path), "--dry-run", *at) == 0
+        assert await wonder("apply", "-f", str(tmp_path), "--dry-run", "-v", *at) == 0
         assert not fake.definitions
         assert await wonder("apply", "-f", str(tmp_path), *at) == 0
         assert await wonder("export", "acme/tools", "-o", str(tmp_path / "copy"), *at) == 0
         assert await wonder("apply", "-f", str(tmp_path / "copy"), *at) == 0
         (tmp_path / "all.yaml").write_text("name: a\naction: {kind: assert}\n")
-        assert (
-            await wonder("apply", "-f", str(tmp_path / "all.yaml"), "--library", "acme/tools", "--prune", *at)
-            == 0
-        )
+        assert await wonder("apply", "-f", str(tmp_path / "all.yaml"), "--prune", "-v", *at) == 0
 
     assert sorted(fake.definitions) == ["a"]
     assert fake.description == "Ours."
+    assert fake.clashes == 0
     assert capsys.readouterr().out == (
         "+ action a\n"
         "    +name: a\n"
@@ -231,9 +237,7 @@ async def test_a_folder_is_applied_exported_and_then_has_nothing_to_change(
         "    +name: b\n"
         "library acme/tools: 2 created; nothing was saved\n"
         "+ action a\n"
-        "    +name: a\n"
         "+ action b\n"
-        "    +name: b\n"
         "library acme/tools applied: 2 created\n"
         f"library acme/tools: 3 files in {tmp_path}/copy\n"
         "library acme/tools: nothing to change (2 definitions)\n"

@@ -90,16 +90,18 @@ class Folder:
 def load(path: Path) -> Folder:
     """Read every ``.yaml`` and ``.yml`` file below a folder, or one file.
 
+    One file belongs to the library that a ``library.yaml`` beside it names.
     Raises `DefinitionFilesError` with every file's first fault, and `OSError`.
     """
     faults: list[str] = []
     header = v1.Library()
     definitions: list[v1.Definition] = []
     sources: list[Source] = []
+    root = path if path.is_dir() else path.parent
     for file in _files(path):
         try:
             if file.name == LIBRARY_FILE:
-                header = _library(file) if file.parent == path else header
+                header = _library(file) if file.parent == root else header
                 continue
             for source in _documents(file):
                 definitions.append(_definition(source))
@@ -147,6 +149,9 @@ def save(folder: Path, library: v1.Library, definitions: Iterable[v1.Definition]
 
 def _files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
+        beside = path.with_name(LIBRARY_FILE)
+        if beside.is_file() and beside != path:
+            yield beside
         yield path
         return
     for file in sorted(path.rglob("*")):

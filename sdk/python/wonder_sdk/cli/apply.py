@@ -23,14 +23,14 @@ examples:
   wonder apply -f my-library --prune --yes
       delete what is no longer in the folder too, and do not ask
   wonder apply -f tool.yaml --library acme/tools
-      one file, into the library acme/tools
+      one file, into the library acme/tools; without --library, the one that a library.yaml beside it names
 
-The folder has a file library.yaml with the library's name, unless --library says it:
+The folder (or that of the file) has a file library.yaml with the library's name, unless --library says it:
 
   name: acme/tools
   description: What we taught our agents.
 
-and any number of .yaml files with definitions, one per document:
+and any number of .yaml files with definitions, in folders as deep as you like, one per document:
 
   name: note
   description: Write something down.
@@ -56,6 +56,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--dry-run", action="store_true", help="show what would change, and leave it at that")
     parser.add_argument(
         "--prune", action="store_true", help="delete definitions of the library that are not in the folder"
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="show all of what is new or deleted, not only its name"
     )
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
     connection.add_flags(parser)
@@ -112,7 +115,7 @@ def _apply(arguments: argparse.Namespace, client: sync.Client, folder: Folder, l
         terminal.line(f"library {library}: nothing to change ({_count(len(planned.changes))})")
         return 0
     for change in changes:
-        _show(terminal, change)
+        _show(terminal, change, is_whole=arguments.verbose)
     if arguments.dry_run:
         terminal.line(f"library {library}: {_summary(planned)}; nothing was saved")
         return 0
@@ -124,7 +127,8 @@ def _apply(arguments: argparse.Namespace, client: sync.Client, folder: Folder, l
     return 0
 
 
-def _show(terminal: Terminal, change: v1.DefinitionChange) -> None:
+def _show(terminal: Terminal, change: v1.DefinitionChange, *, is_whole: bool) -> None:
+    """One line, and the difference if something was there before or ``is_whole``."""
     from wonder_sdk import v1
 
     mark, style = {
@@ -137,7 +141,8 @@ def _show(terminal: Terminal, change: v1.DefinitionChange) -> None:
         f" (revision {change.new_revision})" if change.action is v1.DefinitionChangeAction.UPDATED else ""
     )
     terminal.line(f"{mark} {kind} {change.name}{revision}", style)
-    for line in change.diff:
+    is_whole = is_whole or change.action is v1.DefinitionChangeAction.UPDATED
+    for line in change.diff if is_whole else ():
         terminal.line(f"    {line}", {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim"))
 
 
@@ -153,15 +158,15 @@ def _agreed(terminal: Terminal, question: str) -> bool:
 
 def _ensure_library(client: sync.Client, name: str, description: str) -> None:
     """A new library gets its description; ApplyDefinitions would make it without."""
-    from wonder_sdk import AlreadyExistsError, v1
+    from wonder_sdk import NotFoundError, v1
 
     if not description:
         return
     try:
+        client.library.get_library(v1.GetLibraryRequest(library_id=name))
+    except NotFoundError:
         library = v1.Library(name=name, description=description)
         client.library.create_library(v1.CreateLibraryRequest(library=library))
-    except AlreadyExistsError:
-        pass
 
 
 def _summary(response: v1.ApplyDefinitionsResponse) -> str:
