@@ -20,11 +20,21 @@ from wonder.v1 import library_pb2 as library
 from wonder.v1 import library_service_pb2 as service
 from wonder.v1 import library_service_pb2_grpc as rpc
 from wonder_sdk import cli
+from wonder_sdk.cli.agent import _aligned
 from wonder_sdk.cli.rendering import brief
 from wonder_sdk.cli.terminal import Terminal, printable
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.rpc.status import refusal
 
+ANSWER = """\
+Let me look …
+Your cät 🐈 is Mia.
+"""
+NOTES = """\
+  → recall query: the cat
+  ← recall Mia
+  turn 1 · 2 moves
+"""
 REPLY = """\
 assistant> Let me look …
   → recall query: the cat
@@ -118,13 +128,26 @@ async def wonder(*argv: str) -> int:
     return await asyncio.to_thread(cli.main, argv)
 
 
-async def test_one_message_and_its_answer_as_a_person_would_see_it(
-    capsys: pytest.CaptureFixture[str],
+def without_trailing_spaces(text: str) -> str:
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+async def test_a_message_and_its_answer_as_a_person_would_see_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("What is my cat called?\n"))
+    async with serving(FakeConversation()) as address:
+        code = await wonder("chat", "--server", address)
+    assert without_trailing_spaces(capsys.readouterr().out) == REPLY
+    assert code == 0
+
+
+async def test_of_one_message_programs_read_only_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     async with serving(FakeConversation()) as address:
         code = await wonder("chat", "-m", "What is my cat called?", "--server", address)
-    printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines()) + "\n"
-    assert printed == REPLY
+    captured = capsys.readouterr()
+    assert without_trailing_spaces(captured.out) == ANSWER
+    assert without_trailing_spaces(captured.err) == NOTES
     assert code == 0
 
 
@@ -159,7 +182,9 @@ async def test_a_turn_that_fails_says_why_and_exits_with_1(capsys: pytest.Captur
     fake = FakeConversation(script=[event(2, "turn.failed", turn_failed=turn)])
     async with serving(fake) as address:
         code = await wonder("chat", "-m", "Hello", "--server", address)
-    assert "The key is not valid." in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "The key is not valid." in captured.err
+    assert captured.out == ""
     assert code == 1
 
 
@@ -203,12 +228,14 @@ async def test_events_are_listed_and_may_be_had_as_json(capsys: pytest.CaptureFi
     async with serving(fake) as address:
         await wonder("events", CONVERSATION, "--after", "8", "--server", address)
         await wonder("events", CONVERSATION, "--after", "9", "--json", "--server", address)
+        await wonder("events", CONVERSATION, "--after", "7", "--server", address)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split() for line in lines[:2]] == [
         ["9", "turn.completed", "turn_1"],
         ["10", "memory_extraction.completed", "turn_1"],
     ]
     assert '"memory_extraction_completed": {"run_id": "run_1"}' in lines[2]
+    assert lines[3].endswith("turn_1  Your cät 🐈 is Mia.")
 
 
 async def test_a_folder_is_applied_exported_and_then_has_nothing_to_change(
@@ -282,7 +309,25 @@ def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 2
     assert "wonder serve" in capsys.readouterr().out
     assert cli.main(["version"]) == 0
-    assert capsys.readouterr().out.startswith("wonder-sdk ")
+    shown = capsys.readouterr().out
+    assert shown.startswith("wonder-sdk ")
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out == shown
+
+
+def test_without_the_server_serve_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "entry_points", lambda group: [])
+    assert cli.main(["serve", "--data", "here", "--help"]) == 1
+    assert capsys.readouterr().err == "wonder: to run a server, install the package wonder-server\n"
+
+
+def test_agents_stand_in_columns() -> None:
+    rows = _aligned([("a", "acme/x", "agt_1"), ("longer", "p", "agt_2")])
+    assert rows == [("a     ", "acme/x", "agt_1"), ("longer", "p     ", "agt_2")]
 
 
 def test_other_packages_bring_commands_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action=version.ShowVersion, help="show what is installed here")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in (chat, agent, apply, export, events, health, version):
         command.register(subparsers)
@@ -74,4 +75,21 @@ def build_parser() -> argparse.ArgumentParser:
             print(f"wonder: the command {entry.name} cannot be loaded: {problem}", file=sys.stderr)
             continue
         register(subparsers)
+    if "serve" not in subparsers.choices:
+        _register_missing_server(subparsers)
     return parser
+
+
+def _register_missing_server(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """A ``serve`` for where only the client is installed, which says so whatever flags it is given."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        print("wonder: to run a server, install the package wonder-server", file=sys.stderr)
+        return 1
+
+    # With a prefix that nobody types, every flag is just a word.
+    parser = subparsers.add_parser(
+        "serve", help="run a server (needs the package wonder-server)", prefix_chars="\0", add_help=False
+    )
+    parser.add_argument("words", nargs="*")
+    parser.set_defaults(run=run)

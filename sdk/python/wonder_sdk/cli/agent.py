@@ -64,14 +64,25 @@ def run_create(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """One line an agent."""
+    """One line an agent: in columns for people, separated by tabs for programs."""
     from wonder_sdk import v1
 
     terminal, token = Terminal(), ""
+    rows: list[tuple[str, str, str]] = []
     while True:
         page = client.library.list_agents(v1.ListAgentsRequest(page_size=500, page_token=token))
-        for agent in page.agents:
-            terminal.line(f"{agent.name}\t{agent.persona_id or 'a persona of its own'}\t{agent.id}")
+        rows += ((each.name, each.persona_id or "a persona of its own", each.id) for each in page.agents)
         token = page.next_page_token
         if not token:
-            return 0
+            break
+    if terminal.is_interactive:
+        rows = _aligned(rows)
+    for row in rows:
+        terminal.line(("  " if terminal.is_interactive else "\t").join(row))
+    return 0
+
+
+def _aligned(rows: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    names = max((len(name) for name, _, _ in rows), default=0)
+    personas = max((len(persona) for _, persona, _ in rows), default=0)
+    return [(name.ljust(names), persona.ljust(personas), identity) for name, persona, identity in rows]

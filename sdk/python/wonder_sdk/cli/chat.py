@@ -22,7 +22,7 @@ examples:
   wonder chat --agent architect
       with another agent
   wonder chat -m "What is my cat called?"
-      one message, its answer, done; exit code 1 if the turn failed
+      one message, its answer, done; exit code 1 if the turn failed. In a pipe or a file, only the answer
   wonder chat --conversation conv_01J9...
       go on with a conversation
   git diff | wonder chat -m "Review this:" -
@@ -37,7 +37,8 @@ _HELP = """\
   /new     begin a new conversation
   /quit    leave (or Ctrl-D); the conversation stays
   /help    this
-  //text   say something that begins with a slash"""
+  //text   say something that begins with a slash
+  Lines typed while the agent speaks are not sent; Ctrl-C cancels its turn."""
 _PROMPT = "you> "
 _HISTORY = Path.home() / ".wonder_history"
 
@@ -54,7 +55,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("-m", "--message", metavar="TEXT", help="say this, show the answer, and leave")
     parser.add_argument("-c", "--conversation", metavar="ID", help="go on with this conversation")
     parser.add_argument("--user", default="user", help="who speaks (default: %(default)s)")
-    parser.add_argument("stdin", nargs="?", choices=["-"], help="append what is piped in to --message")
+    parser.add_argument(
+        "stdin", nargs="?", choices=["-"], metavar="-", help="append what is piped in to --message"
+    )
     connection.add_flags(parser)
     parser.set_defaults(run=connection.connected(run))
 
@@ -77,10 +80,14 @@ class Talk:
     def __init__(self, client: sync.Client, terminal: Terminal, *, agent: str, user: str) -> None:
         self._client, self._terminal = client, terminal
         self._agent, self._user = agent, user
+        # Where what is not the answer goes.
+        self._notes = terminal
         self._is_person = terminal.is_interactive and sys.stdin.isatty()
 
     def once(self, conversation_id: str, message: str) -> int:
         """Say one thing. Returns 0, or 1 if the turn did not complete, or 130 if it was cancelled here."""
+        if not self._terminal.is_interactive:
+            self._notes = Terminal(sys.stderr)
         with self._attach(conversation_id or self._create()) as chat:
             return self._say(chat, message)
 
@@ -140,18 +147,22 @@ class Talk:
     def _say(self, chat: sync.Chat, text: str) -> int:
         """One message and its turn. Ctrl-C cancels the turn; once more, and it is no longer waited for."""
         from wonder_sdk import CallCancelledError, WonderError, v1
-        from wonder_sdk.cli.rendering import TurnPrinter
+        from wonder_sdk.cli.rendering import AnswerPrinter, TurnPrinter
         from wonder_sdk.cli.waiting import Wait
 
-        printer = TurnPrinter(self._terminal, f"{self._speaker(chat)}>")
+        printer = (
+            TurnPrinter(self._terminal, f"{self._speaker(chat)}>")
+            if self._notes is self._terminal
+            else AnswerPrinter(self._terminal, self._notes)
+        )
         reply = chat.send(text, agent=self._agent, user=self._user)
-        wait = Wait(chat, self._terminal, self._client.target)
+        wait = Wait(chat, self._notes, self._client.target)
         interrupts = 0
         while True:
             try:
                 if interrupts:
                     reply.give_up()
-                    self._terminal.note("cancelling …")
+                    self._notes.note("cancelling …")
                 printer.show(wait.items(reply))
                 break
             except KeyboardInterrupt:
@@ -161,7 +172,7 @@ class Talk:
                     break
             except WonderError as problem:
                 if interrupts and isinstance(problem, CallCancelledError):
-                    self._terminal.note("given up: the message is not sent any more")
+                    self._notes.note("given up: the message is not sent any more")
                     break
                 if not self._is_person:
                     raise

@@ -23,6 +23,10 @@ examples:
 """
 
 
+# As much of a message as is shown, in characters.
+_SHORT = 60
+
+
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "events",
@@ -59,4 +63,10 @@ def _json(event: v1.Event) -> str:
 
 def _line(event: v1.Event) -> str:
     when = event.create_time.astimezone().strftime("%H:%M:%S.%f")[:-3] if event.create_time else ""
-    return f"{event.sequence:>6}  {when}  {event.name:<28} {event.turn_id}".rstrip()
+    said = _beginning(event.message_appended.content) if event.message_appended else ""
+    return f"{event.sequence:>6}  {when}  {event.name:<28} {event.turn_id}  {said}".rstrip()
+
+
+def _beginning(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _SHORT else flat[: _SHORT - 1] + "…"

@@ -12,6 +12,26 @@ from wonder_sdk.cli.terminal import Terminal
 _SHORT = 64
 
 
+class AnswerPrinter:
+    """For programs: the agent's messages, each once it is whole, and nothing else on ``answers``; what the
+    agent does, and what goes wrong, on ``notes``."""
+
+    def __init__(self, answers: Terminal, notes: Terminal) -> None:
+        self._answers = answers
+        self._notes = TurnPrinter(notes, "")
+
+    def show(self, items: Iterable[Item]) -> None:
+        for item in items:
+            match item:
+                case v1.Event(message_appended=v1.Message(role=v1.MessageRole.AGENT, content=content)):
+                    if content:
+                        self._answers.line(content)
+                case v1.Event() | v1.ToolProgress():
+                    self._notes.item(item)
+                case _:  # pieces of a message, which may yet begin again
+                    pass
+
+
 class TurnPrinter:
     """Prints the items of one turn as they come: the agent's words, and a dim line for each thing it does."""
 
