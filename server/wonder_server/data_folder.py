@@ -10,6 +10,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -46,21 +48,35 @@ class DataFolder:
                 "Stop that server, or give this one another folder with --data."
             ) from None
         folder = cls(path, lock)
-        folder.listens_on(listen)
+        try:
+            folder.listens_on(listen)
+        except DataFolderError:
+            os.close(lock)
+            raise
         return folder
 
     def listens_on(self, address: str) -> None:
-        """Record in the lock where this process listens."""
+        """Record in the lock where this process listens. Raises `DataFolderError`."""
         text = json.dumps({"pid": os.getpid(), "listen": address}) + "\n"
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, text.encode(), 0)
+        with self._written("LOCK"):
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, text.encode(), 0)
 
     def publish(self, address: str) -> None:
-        """Write ``ADDRESS``: the server is ready and answers there."""
+        """Write ``ADDRESS``: the server is ready and answers there. Raises `DataFolderError`."""
         self.listens_on(address)
         fresh = self.path / "ADDRESS.new"
-        fresh.write_text(address + "\n", encoding="ascii")
-        fresh.replace(self.path / "ADDRESS")
+        with self._written("ADDRESS"):
+            fresh.write_text(address + "\n", encoding="ascii")
+            fresh.replace(self.path / "ADDRESS")
+
+    @contextmanager
+    def _written(self, name: str) -> Iterator[None]:
+        """Say in a plain sentence when a file of the folder cannot be written, as on a full disk."""
+        try:
+            yield
+        except OSError as problem:
+            raise DataFolderError(f"{self.path / name} cannot be written: {problem.strerror}.") from None
 
     def release(self) -> None:
         """Remove ``ADDRESS`` and give up the lock. The lock file stays: removing it would race."""

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from wonder_server import __version__
-from wonder_server.data_folder import DataFolder
+from wonder_server.data_folder import DataFolder, DataFolderError
 from wonder_server.logs import logger
 from wonder_server.rpc.server import RpcServer
 from wonder_server.settings import Settings, unknown_variables
@@ -60,10 +60,15 @@ async def live(settings: Settings, build: Build, *, began: float, stop: asyncio.
         app = build(settings)
         try:
             server = RpcServer(settings, app.servicers)
-            address = server.bind()
-            await app.start()
-            await server.start()
-            folder.publish(address)
+            try:
+                address = server.bind()
+                await _start(app, folder)
+                await server.start()
+                folder.publish(address)
+            except BaseException:
+                # What was bound must be stopped while there is an event loop to stop it on.
+                await server.stop(0)
+                raise
             _log.info(
                 "ready", address=address, data=str(folder.path), version=__version__,
                 model=settings.model_choice, sqlite=sqlite3.sqlite_version,
@@ -76,6 +81,15 @@ async def live(settings: Settings, build: Build, *, began: float, stop: asyncio.
     finally:
         folder.release()
     _log.info("stopped")
+
+
+async def _start(app: App, folder: DataFolder) -> None:
+    """Start the app. What the system refuses (a folder, a file, space) becomes a `DataFolderError`."""
+    try:
+        await app.start()
+    except OSError as problem:
+        where = problem.filename or folder.path
+        raise DataFolderError(f"{where} cannot be used: {problem.strerror or problem}.") from problem
 
 
 async def _drain(seconds: int, server: RpcServer, app: App) -> None:

@@ -122,12 +122,12 @@ def test_references_that_multiply_are_stopped() -> None:
     schema = {"$defs": {**doubled, "d28": {"type": "string"}}, "$ref": "#/$defs/d0"}
     assert check_schema(schema) is None
     assert validate(schema, "x") == [
-        "the value: takes too much work to check: the schema's references go in circles"
+        "the value: checking this takes too long: the schema or the value is too large"
     ]
 
 
 def test_references_that_go_in_circles_are_stopped() -> None:
-    assert "go in circles" in validate({"$ref": "#"}, 1)[0]
+    assert "takes too long" in validate({"$ref": "#"}, 1)[0]
 
 
 @pytest.mark.parametrize("schema", [{"type": "objekt"}, {"$ref": "http://127.0.0.1:1/s"}, {"pattern": "("}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -29,10 +30,11 @@ ROOT = Path(__file__).parents[2]
 class Notes:
     """An app that writes down what it was told, and can fail or dawdle."""
 
-    def __init__(self, *, fails: str = "") -> None:
+    def __init__(self, *, fails: str = "", problem: Exception | None = None) -> None:
         self.servicers: dict[str, object] = {}
         self.told: list[str] = []
         self._fails = fails
+        self._problem = problem
 
     async def start(self) -> None:
         self._note("start")
@@ -46,7 +48,7 @@ class Notes:
     def _note(self, word: str) -> None:
         self.told.append(word)
         if word == self._fails:
-            raise RuntimeError(f"{word} failed")
+            raise self._problem or RuntimeError(f"{word} failed")
 
 
 def settings(data: Path, **more: Any) -> Settings:
@@ -87,6 +89,32 @@ async def test_an_app_that_cannot_start_is_closed_and_the_folder_is_free_again(t
     with pytest.raises(RuntimeError, match="start failed"):
         await live(settings(tmp_path), lambda _: app, began=0)
     assert app.told == ["start", "close"]
+    DataFolder.take(tmp_path, "again").release()
+
+
+async def test_a_store_that_the_system_refuses_is_a_sentence_with_its_name(tmp_path: Path) -> None:
+    refused = FileExistsError(errno.EEXIST, "File exists", str(tmp_path / "shards"))
+    app = Notes(fails="start", problem=refused)
+    with pytest.raises(DataFolderError, match=r"shards cannot be used: File exists\.$"):
+        await live(settings(tmp_path), lambda _: app, began=0)
+    assert app.told == ["start", "close"]
+
+
+async def test_a_full_disk_is_a_sentence_and_nothing_goes_on_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    app = Notes()
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(DataFolderError, match=r"ADDRESS cannot be written: No space left on device\.$"):
+        await live(settings(tmp_path), lambda _: app, began=0)
+    assert app.told == ["start", "close"]
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(DataFolderError, match="LOCK cannot be written"):
+        DataFolder.take(tmp_path, "here")
+    monkeypatch.undo()
     DataFolder.take(tmp_path, "again").release()
 
 

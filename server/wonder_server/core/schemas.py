@@ -1,29 +1,27 @@
 """JSON Schema 2020-12: checked when a definition is saved, applied when it runs.
 
 Schemas come from users and models, so what they may do is narrowed: ``$ref`` points only to a place in
-the same schema (nothing is ever fetched), regular expressions run on RE2 in linear time, and following
-references is metered, since a few lines of them can describe endless work. Features A6, C7, G3.
+the same schema (nothing is ever fetched), regular expressions run on RE2 in linear time, and all the
+work of a check is metered (`json_schema`), since a few lines can describe endless work. Features A6, C7, G3.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from jsonschema import Draft202012Validator, FormatChecker, validators
-from jsonschema.exceptions import SchemaError, ValidationError
-from referencing import Registry
+from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema.exceptions import SchemaError
 
 from wonder_server.core import patterns, payloads
+from wonder_server.core.json_schema import Check, Failure, TooMuchWorkError, Trail
 
 MAX_SCHEMA_BYTES = 128 * 1024
+MAX_PARTS = 3_000  # checking one against the meta-schema takes up to 0.2 ms
 MAX_SENTENCES = 20
-MAX_REFERENCES = 20_000
 
 Schema = Mapping[str, Any]
 
@@ -54,6 +52,8 @@ def check_schema(schema: Schema) -> Problem | None:
     fault = payloads.check(schema, max_bytes=MAX_SCHEMA_BYTES)
     if fault is not None:
         return Problem(message=fault.message.replace("payload", "schema"), path=fault.field)
+    if _size(schema) > MAX_PARTS:
+        return Problem(message=f"a schema may have at most {MAX_PARTS} parts")
     try:
         Draft202012Validator.check_schema(schema, format_checker=FormatChecker(formats=()))
     except SchemaError as error:
@@ -62,13 +62,26 @@ def check_schema(schema: Schema) -> Problem | None:
             return Problem(
                 message=f"must be one of {', '.join(_TYPES)}, or a list of them", path=_dotted(place)
             )
-        return Problem(message=_sentence(error), path=_dotted(place))
+        return Problem(
+            message=_sentence(str(error.validator or ""), error.validator_value), path=_dotted(place)
+        )
     parts = dict(_parts(schema, ()))
+    targets = {tuple(map(str, place)) for place in parts}
+    has_patterns = any("patternProperties" in part for part in parts.values())
     for place, part in parts.items():
-        problem = _check_part(place, part, parts)
+        problem = _check_part(place, part, targets, has_patterns)
         if problem is not None:
             return problem
     return None
+
+
+def _size(value: Any) -> int:
+    """How many schemas there may be in a value: objects and booleans, those in data included."""
+    if isinstance(value, Mapping):
+        return 1 + sum(map(_size, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(_size, value))
+    return int(isinstance(value, bool))
 
 
 def _parts(schema: Any, place: Place) -> Iterator[tuple[Place, Mapping[str, Any]]]:
@@ -86,7 +99,9 @@ def _parts(schema: Any, place: Place) -> Iterator[tuple[Place, Mapping[str, Any]
         yield from _parts(schema.get(keyword), (*place, keyword))
 
 
-def _check_part(place: Place, part: Mapping[str, Any], parts: Mapping[Place, Any]) -> Problem | None:
+def _check_part(
+    place: Place, part: Mapping[str, Any], targets: set[tuple[str, ...]], has_patterns: bool
+) -> Problem | None:
     def problem(message: str, *steps: str) -> Problem:
         return Problem(message=message, path=_dotted((*place, *steps)))
 
@@ -95,12 +110,12 @@ def _check_part(place: Place, part: Mapping[str, Any], parts: Mapping[Place, Any
             return problem(f"{keyword} is not supported: use $ref to a place in this schema", keyword)
     if place and "$id" in part:
         return problem("only the whole schema may have an $id", "$id")
-    if "unevaluatedProperties" in part and any("patternProperties" in other for other in parts.values()):
+    if "unevaluatedProperties" in part and has_patterns:
         return problem(
             "unevaluatedProperties cannot be combined with patternProperties", "unevaluatedProperties"
         )
     if "$ref" in part:
-        message = _check_reference(part["$ref"], parts)
+        message = _check_reference(part["$ref"], targets)
         if message:
             return problem(message, "$ref")
     for expression in part.get("patternProperties", ()):
@@ -114,14 +129,13 @@ def _check_part(place: Place, part: Mapping[str, Any], parts: Mapping[Place, Any
     return None
 
 
-def _check_reference(reference: str, parts: Mapping[Place, Any]) -> str:
+def _check_reference(reference: str, targets: set[tuple[str, ...]]) -> str:
     if not reference.startswith("#"):
         return "$ref may only point into this schema, as in '#/$defs/name': nothing is fetched"
     steps = [step.replace("~1", "/").replace("~0", "~") for step in reference[1:].split("/")]
     if steps[0]:
         return "$ref takes a path, as in '#/$defs/name', not the name of an anchor"
-    wanted = steps[1:]
-    if not any(wanted == [str(step) for step in place] for place in parts):
+    if tuple(steps[1:]) not in targets:
         return f"there is no schema at '{reference[:200]}'"
     return ""
 
@@ -141,83 +155,18 @@ def validate(schema: Schema, value: Any, *, name: str = "") -> list[str]:
     """What is wrong with ``value``, one plain sentence each, at most 20; empty if it fits.
 
     A sentence starts with the place, before which ``name`` is put: ``input.items[2].id: is missing``.
+    One sentence says so when checking takes more than `json_schema.BUDGET` units of work.
     The schema must have passed `check_schema`; if not, that is a sentence too.
     """
     if not schema:
         return []
-    budget = _references_left.set(MAX_REFERENCES)
+    found = Check(schema).failures(value, schema)
     try:
-        validator = _validator(json.dumps(schema, separators=(",", ":")))
-        return [_located(error, name) for error in islice(validator.iter_errors(value), MAX_SENTENCES)]
-    except (_TooManyReferencesError, RecursionError):
-        return [f"{name or 'the value'}: takes too much work to check: the schema's references go in circles"]
-    except Exception:  # the library meets a schema that was never checked: it raises anything then
+        return [_located(failure, name) for failure in islice(found, MAX_SENTENCES)]
+    except (TooMuchWorkError, RecursionError):
+        return [f"{name or 'the value'}: checking this takes too long: the schema or the value is too large"]
+    except Exception:  # a schema that was never checked: it raises anything then
         return [f"{name or 'the value'}: cannot be checked: the schema is not valid"]
-    finally:
-        _references_left.reset(budget)
-
-
-class _TooManyReferencesError(Exception):
-    """The meter of one validation ran out."""
-
-
-_references_left: ContextVar[int] = ContextVar("references_left")
-
-
-def _ref(validator: Any, reference: str, instance: Any, schema: Schema) -> Iterator[ValidationError]:
-    left = _references_left.get()
-    if left <= 0:
-        raise _TooManyReferencesError
-    _references_left.set(left - 1)
-    yield from Draft202012Validator.VALIDATORS["$ref"](validator, reference, instance, schema)
-
-
-def _pattern(validator: Any, expression: str, instance: Any, schema: Schema) -> Iterator[ValidationError]:
-    if isinstance(instance, str) and not patterns.compiled(expression).found_in(instance):
-        yield ValidationError("")
-
-
-def _pattern_properties(
-    validator: Any, properties: Schema, instance: Any, schema: Schema
-) -> Iterator[ValidationError]:
-    if isinstance(instance, dict):
-        for expression, part in properties.items():
-            for key, value in instance.items():
-                if patterns.compiled(expression).found_in(key):
-                    yield from validator.descend(value, part, path=key, schema_path=expression)
-
-
-def _additional_properties(
-    validator: Any, rest: Any, instance: Any, schema: Schema
-) -> Iterator[ValidationError]:
-    if not isinstance(instance, dict):
-        return
-    known = schema.get("properties", {})
-    expressions = [patterns.compiled(text) for text in schema.get("patternProperties", ())]
-    for key, value in instance.items():
-        if key in known or any(expression.found_in(key) for expression in expressions):
-            continue
-        if rest is False:
-            yield ValidationError("", path=(key,))
-        elif rest is not True:
-            yield from validator.descend(value, rest, path=key)
-
-
-_extend: Any = validators.extend  # its stub has no types
-_Validator = _extend(
-    Draft202012Validator,
-    {
-        "$ref": _ref,
-        "pattern": _pattern,
-        "patternProperties": _pattern_properties,
-        "additionalProperties": _additional_properties,
-    },
-)
-
-
-@lru_cache(maxsize=512)
-def _validator(schema: str) -> Any:
-    return _Validator(json.loads(schema), registry=Registry())
 
 
 # --- sentences ----------------------------------------------------------------------------------
@@ -265,31 +214,31 @@ _SENTENCES: dict[str, Callable[[Any], str]] = {
     "oneOf": lambda wanted: "must fit exactly one of the allowed forms",
     "not": lambda wanted: "has a form that is not allowed",
     "contains": lambda wanted: "lacks an item that is required",
+    "minContains": lambda wanted: f"must have at least {wanted} items of the required form",
+    "maxContains": lambda wanted: f"must have at most {wanted} items of that form",
+    "required": lambda wanted: "is missing",
+    "propertyNames": lambda wanted: "is not a name that a field may have",
+    "false": lambda wanted: "is not allowed",
 }
 
 
-def _sentence(error: Any) -> str:
-    known = _SENTENCES.get(error.validator)
-    return known(error.validator_value) if known else f"does not satisfy '{error.validator or 'the schema'}'"
+def _sentence(keyword: str, wanted: Any) -> str:
+    known = _SENTENCES.get(keyword)
+    return known(wanted) if known else f"does not satisfy '{keyword or 'the schema'}'"
 
 
-def _located(error: Any, name: str) -> str:
-    place: Place = tuple(error.absolute_path)
-    sentence = _sentence(error)
-    if error.validator == "required":
-        missing = next((key for key in error.validator_value if key not in error.instance), "")
-        place, sentence = (
-            (*place, _first_named(error.message, error.validator_value) or missing),
-            "is missing",
-        )
-    path = _dotted(place)
+def _located(failure: Failure, name: str) -> str:
+    path = _dotted(_place(failure.trail))
     whole = f"{name}{'' if path.startswith('[') or not path else '.'}{path}" if name else path
-    return f"{whole[:300] or 'the value'}: {sentence}"
+    return f"{whole[:300] or 'the value'}: {_sentence(failure.keyword, failure.wanted)}"
 
 
-def _first_named(message: str, names: list[str]) -> str:
-    """Which required field an error of ``required`` is about: it is only in its message."""
-    return next((key for key in names if message == f"{key!r} is a required property"), "")
+def _place(trail: Trail) -> Place:
+    steps: list[str | int] = []
+    while trail:
+        trail, step = trail
+        steps.append(step)
+    return tuple(reversed(steps))
 
 
 def _dotted(place: Place) -> str:
