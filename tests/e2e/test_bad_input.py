@@ -325,7 +325,7 @@ EMPTY = {
     "CreateConversation": "", "ListConversations": "", "ListTurns": "", "ListMessages": "", "ListMoves": "",
     "ListEvents": "", "ListActionKinds": "", "ListLibraries": "", "ListAgents": "", "ListProjects": "",
     "GetConversation": "FIELD_INVALID", "SendMessage": "CONVERSATION_NOT_FOUND",
-    "Subscribe": "CONVERSATION_NOT_FOUND", "CancelTurn": "TURN_NOT_FOUND", "GetTurn": "TURN_NOT_FOUND",
+    "Subscribe": "CONVERSATION_NOT_FOUND", "CancelTurn": "FIELD_INVALID", "GetTurn": "TURN_NOT_FOUND",
     "GetRun": "RUN_NOT_FOUND", "CancelRun": "RUN_NOT_FOUND", "WatchRun": "RUN_NOT_FOUND",
     "ReplayRun": "RUN_NOT_FOUND", "ListDefinitions": "",
 }  # fmt: skip

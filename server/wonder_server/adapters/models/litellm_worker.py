@@ -165,6 +165,9 @@ class Worker:
     def _where(self, provider: str) -> dict[str, Any]:
         endpoint = self._endpoints.get(provider, {})
         where = {name: endpoint[name] for name in ("api_key", "api_base") if endpoint.get(name)}
+        if provider == "openai" and "api_base" in where:
+            # A server of one's own often asks for no key, but clients insist on sending one.
+            where.setdefault("api_key", "none")
         return {**where, **endpoint.get("options", {})}
 
     def _fail(self, call_id: int, fault: Fault) -> None:
