@@ -53,7 +53,7 @@ async def live(settings: Settings, build: Build, *, began: float, stop: asyncio.
     or `SettingsError` when it cannot start.
     """
     # From the first moment on, so that a signal during recovery ends in a stop and not in a kill.
-    told = stop or _signalled()
+    told = stop or _signalled(settings.drain_seconds * 0.95)
     folder = DataFolder.take(settings.data, settings.listen)
     try:
         _warn(settings)
@@ -111,18 +111,35 @@ async def _at_most(seconds: float, step: str, work: Awaitable[None]) -> None:
         _log.exception("step of the stop failed", step=step)
 
 
-def _signalled() -> asyncio.Event:
-    """An event that the first SIGTERM or SIGINT sets; the second ends the process."""
+def _signalled(force_after: float) -> asyncio.Event:
+    """An event that the first SIGTERM or SIGINT sets; the second ends the process.
+
+    What cannot wait for an event loop that is held up happens in Python's own signal handler: the
+    second signal, and waking the thread that ends the process by force. That thread is there
+    beforehand, since a signal handler may start none: it may have interrupted the start of another.
+    """
     told = asyncio.Event()
+    woken, wake = os.pipe()
+    first = True
 
-    def heed() -> None:
-        if told.is_set():
+    def watch() -> None:
+        os.read(woken, 1)
+        _end_by_force_after(force_after)
+
+    def heed(_number: int, _frame: object) -> None:
+        nonlocal first
+        if not first:
             os._exit(1)
-        told.set()
+        first = False
+        os.write(wake, b"!")
 
+    threading.Thread(target=watch, name="force", daemon=True).start()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, heed)
+        loop.add_signal_handler(number, told.set)
+        # In the place of the loop's handler, which does nothing: it hears of signals by a wakeup fd.
+        signal.signal(number, heed)
+        signal.siginterrupt(number, False)
     return told
 
 

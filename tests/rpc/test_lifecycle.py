@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -192,13 +193,20 @@ def test_the_command_refuses_in_one_line_with_exit_code_2(
 # From here on real processes, with the same app, to see signals, exit codes and what gets imported.
 
 PROGRAM = """
-import asyncio, sys, time
+import asyncio, pathlib, sys, time
 from wonder_server import serve
 from wonder_server.settings import load
 began = time.monotonic()
 class App:
     servicers = {}
-    async def start(self): pass
+    async def start(self):
+        if "hold" in sys.argv: self.hold()
+    def hold(self):
+        if not (pathlib.Path(sys.argv[1]) / "ADDRESS").exists():  # written when it is ready
+            asyncio.get_running_loop().call_later(0.01, self.hold)
+            return
+        print("held", flush=True)
+        while True: pass
     async def drain(self, grace_seconds):
         if "dawdle" in sys.argv: await asyncio.sleep(60)
     async def close(self):
@@ -269,6 +277,18 @@ def test_a_stop_ends_within_its_time_whatever_the_app_does(tmp_path: Path, word:
     process.terminate()
     process.communicate(timeout=30)  # a minute is what the app would take
     assert process.returncode == code
+
+
+@pytest.mark.parametrize(("seconds", "signals"), [("1", 1), ("3000", 2)])
+def test_a_stop_needs_no_event_loop(tmp_path: Path, seconds: str, signals: int) -> None:
+    process, _ = start(tmp_path, seconds, "hold")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    for _ in range(signals):
+        process.terminate()
+        time.sleep(0.2)  # two at once would be one
+    process.communicate(timeout=30)
+    assert process.returncode == 1
 
 
 def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
