@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -65,6 +66,10 @@ class Applied:
 
     changes: tuple[DefinitionChange, ...]
     library: Library
+
+
+GIVE_WAY_EVERY = 20
+"""Definitions that are checked before others get their turn: a large folder must not hold up the server."""
 
 
 class Definitions:
@@ -268,7 +273,9 @@ class Definitions:
         shelf = Shelf(after for after, _, _ in saved)
         await complete(shelf, self._catalog, [(after.spec, home.name) for after, _, _ in changed])
         surroundings = ShelfSurroundings(shelf, self._actions)
-        for after, before, path in changed:
+        for number, (after, before, path) in enumerate(changed):
+            if number % GIVE_WAY_EVERY == GIVE_WAY_EVERY - 1:
+                await asyncio.sleep(0)
             if before is not None and before.kind is not after.kind:
                 message = f"'{after.name}' is a {before.kind} for life; give the {after.kind} another name."
                 faults.append(Fault(reason=Reason.DEFINITION_INVALID, message=message, field=f"{path}.kind"))

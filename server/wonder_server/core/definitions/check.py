@@ -232,6 +232,8 @@ class _Check(Faults):
         self.inputs("output_mapping", workflow.output_mapping, CONTEXT)
         self.count("nodes", workflow.nodes, MAX_NODES, least=1)
         self.count("transitions", workflow.transitions, MAX_TRANSITIONS)
+        if len(workflow.nodes) > MAX_NODES or len(workflow.transitions) > MAX_TRANSITIONS:
+            return  # what is too large to be taken is not looked at any closer
         self.unique("nodes", [node.id for node in workflow.nodes])
         for index, node in enumerate(workflow.nodes):
             self.node(node, f"nodes[{index}]")
