@@ -31,8 +31,8 @@ ALLOWED: dict[str, set[str]] = {
     "lifecycle": {"rpc", "settings", "logs", "data_folder"},
     "serve": {"compose", "lifecycle", "rpc", "core", "settings", "logs", "data_folder"},
 }
-# Beyond the standard library, the pure room has the expression, schema and regular expression libraries.
-CORE_MAY_USE = {"cel", "jsonschema", "referencing", "re2", "wonder_server"}
+# Beyond the standard library, the pure room has the schema and regular expression libraries.
+CORE_MAY_USE = {"jsonschema", "re2", "wonder_server"}
 
 
 def sources(folder: Path) -> list[Path]:
