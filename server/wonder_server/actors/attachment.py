@@ -9,7 +9,7 @@ messages that those events had ended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from wonder_server.actors.streams import Closed, Delta, Item, Quiet, Streams, Subscription, ended_by
@@ -55,35 +55,49 @@ class Attachment:
         self._after = after
         self._ended: set[str] = set()
         """Messages and turns that are over, though some of their text may still be queued."""
+        self._pulse: _Pulse | None = None
         self.subscription = subscription
         self.sequence = after
         """The last event shown: the cursor to attach with again."""
 
+    async def take(self) -> Sequence[Item | CaughtUp]:
+        """What comes next, in order, as much as there is; wait until there is something.
+
+        First the past, a page at a time, then the text so far and a `CaughtUp`, then what happens. The last
+        item of all is a `Closed`.
+        """
+        if self.sequence < self.head:
+            page = await self._journal.events(self._actor_id, self._planner, self.sequence, PAGE)
+            for event in page:
+                self.sequence = event.sequence
+                self._ended |= ended_by(event)
+            if page:
+                return page
+        if self._pulse is None:
+            await self._look_back()
+            self._pulse = _Pulse(self.subscription)
+            so_far = [delta for delta in self._so_far if not self._is_over(delta)]
+            return [*so_far, CaughtUp(self.sequence)]
+        while True:
+            await self.subscription.wait()
+            self._pulse.beat()
+            news = [item for item in self.subscription.take() if self._is_news(item)]
+            if news:
+                return news
+
     async def items(self) -> AsyncIterator[Item | CaughtUp]:
-        """Everything, in order; a `Closed` is the last."""
-        async for event in self._past():
-            yield event
-        await self._look_back()
-        for delta in self._so_far:
-            if not self._is_over(delta):
-                yield delta
-        yield CaughtUp(self.sequence)
-        async for item in self._live():
-            yield item
+        """Everything, one by one; a `Closed` is the last."""
+        while True:
+            for item in await self.take():
+                yield item
+                if isinstance(item, Closed):
+                    return
 
     def close(self) -> None:
         """Stop listening."""
         self._streams.unsubscribe(self._actor_id, self.subscription)
-
-    async def _past(self) -> AsyncIterator[Event]:
-        while self.sequence < self.head:
-            page = await self._journal.events(self._actor_id, self._planner, self.sequence, PAGE)
-            if not page:
-                return
-            for event in page:
-                self.sequence = event.sequence
-                self._ended |= ended_by(event)
-                yield event
+        if self._pulse is not None:
+            self._pulse.stop()
 
     async def _look_back(self) -> None:
         """What ended just before the cursor, but after we began to listen: its text is not shown half."""
@@ -96,26 +110,17 @@ class Attachment:
     def _is_over(self, delta: Delta) -> bool:
         return delta.message_id in self._ended or delta.turn_id in self._ended
 
-    async def _live(self) -> AsyncIterator[Item]:
-        pulse = _Pulse(self.subscription)
-        try:
-            while True:
-                await self.subscription.wait()
-                for item in self.subscription.take():
-                    pulse.beat()
-                    if isinstance(item, Event):
-                        if item.sequence <= self.sequence:
-                            continue
-                        self.sequence = item.sequence
-                        # Nothing behind it in the queue can be of what ended before it.
-                        self._ended.clear()
-                    elif isinstance(item, Delta) and self._is_over(item):
-                        continue
-                    yield item
-                    if isinstance(item, Closed):
-                        return
-        finally:
-            pulse.stop()
+    def _is_news(self, item: Item) -> bool:
+        """Whether a live item is to be shown; what the past has shown already is not."""
+        if isinstance(item, Delta):
+            return not self._ended or not self._is_over(item)
+        if isinstance(item, Event):
+            if item.sequence <= self.sequence:
+                return False
+            self.sequence = item.sequence
+            # Nothing behind it in the queue can be of what ended before it.
+            self._ended.clear()
+        return True
 
 
 class _Pulse:

@@ -222,11 +222,7 @@ class ConversationServicer:
 
     async def subscribe(self, request: pb.SubscribeRequest, _context: Any) -> AsyncIterator[bytes]:
         attachment, attached = await self._attach(request.attach)
-        try:
-            async for word in said(attachment, attached):
-                yield word
-        finally:
-            attachment.close()
+        return said(attachment, attached, attachment.close)
 
     async def converse(
         self, requests: AsyncIterator[pb.ConverseRequest], _context: Any
@@ -236,12 +232,12 @@ class ConversationServicer:
             raise error(Reason.NOT_ATTACHED, "The first message of a stream is `attach`.", field="attach")
         attachment, attached = await self._attach(first.attach)
         reader = asyncio.create_task(self._listen(requests, attachment, first.attach.conversation_id))
-        try:
-            async for word in said(attachment, attached):
-                yield word
-        finally:
+
+        def close() -> None:
             reader.cancel()
             attachment.close()
+
+        return said(attachment, attached, close)
 
     async def _attach(self, attach: pb.Attach) -> tuple[Attachment, pb.Attached]:
         if attach.after_sequence < 0:
