@@ -111,7 +111,7 @@ class Subscription:
         """Queue an item; merge or close if the reader is too slow."""
         if self.closed:
             return
-        if isinstance(item, Delta) and self._merged(item):
+        if self._items and isinstance(item, Delta) and self._merged(item):
             return
         self._items.append(item)
         self._bytes += _weight(item)

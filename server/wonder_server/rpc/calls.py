@@ -164,8 +164,9 @@ async def _send(act: Callable[[], Any], context: Any) -> None:
     if inspect.isawaitable(answers):
         answers = await answers
     try:
+        write = context.write
         async for answer in answers:
-            await context.write(_encode(answer))
+            await write(answer if type(answer) is bytes else _encode(answer))
     finally:
         # A cancelled write leaves the generator suspended: without this it would be finalised later,
         # by the garbage collector, and with it whatever it holds.
