@@ -81,7 +81,10 @@ class Attachment:
         while True:
             await self.subscription.wait()
             self._pulse.beat()
-            news = [item for item in self.subscription.take() if self._is_news(item)]
+            items = self.subscription.take()
+            if len(items) == 1 and type(items[0]) is Delta and not self._ended:
+                return items  # what nearly always happens
+            news = [item for item in items if self._is_news(item)]
             if news:
                 return news
 

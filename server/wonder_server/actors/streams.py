@@ -77,13 +77,14 @@ class _Spoken:
 class Subscription:
     """One reader's queue. `take` empties it; `wait` sleeps until there is something to take."""
 
-    __slots__ = ("_bytes", "_items", "_limit_bytes", "_limit_items", "_waiter", "closed")
+    __slots__ = ("_bytes", "_items", "_limit_bytes", "_limit_items", "_loop", "_waiter", "closed")
 
     def __init__(self, limit_items: int, limit_bytes: int) -> None:
         self._items: deque[Item] = deque()
         self._bytes = 0
         self._limit_items = limit_items
         self._limit_bytes = limit_bytes
+        self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
         self.closed = False
 
@@ -99,13 +100,9 @@ class Subscription:
 
     async def wait(self) -> None:
         """Return when there is something to take. One reader at a time."""
-        if self._items:
-            return
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
+        if not self._items:
+            self._waiter = self._loop.create_future()
             await self._waiter
-        finally:
-            self._waiter = None
 
     def push(self, item: Item) -> None:
         """Queue an item; merge or close if the reader is too slow."""

@@ -4,7 +4,8 @@ Servicers are plain objects. A method ``CreateConversation`` of the contract is 
 ``create_conversation(request, context)``::
 
     unary             async def, returns the response
-    server stream     async generator (or async def returning an async iterator) of responses
+    server stream     async generator (or async def returning an async iterator) of responses; or async
+                      def that writes them itself, by ``context.write``, and returns None
     bidirectional     the same, and ``request`` is an async iterator of requests
 
 A response is a message, or its bytes where they exist already (an event goes to many readers and is
@@ -163,6 +164,8 @@ async def _send(act: Callable[[], Any], context: Any) -> None:
     answers = act()
     if inspect.isawaitable(answers):
         answers = await answers
+    if answers is None:
+        return
     try:
         write = context.write
         async for answer in answers:

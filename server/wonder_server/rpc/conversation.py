@@ -17,7 +17,7 @@ from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.logs import logger
 from wonder_server.ports.records import EventQuery, Query
 from wonder_server.rpc import conversation_codec as codec
-from wonder_server.rpc.conversation_stream import said
+from wonder_server.rpc.conversation_stream import say
 from wonder_server.rpc.faults import fault_to_proto
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.pages import encoded_page
@@ -220,24 +220,24 @@ class ConversationServicer:
 
     # --- streams --------------------------------------------------------------------------------
 
-    async def subscribe(self, request: pb.SubscribeRequest, _context: Any) -> AsyncIterator[bytes]:
+    async def subscribe(self, request: pb.SubscribeRequest, context: Any) -> None:
         attachment, attached = await self._attach(request.attach)
-        return said(attachment, attached, attachment.close)
+        try:
+            await say(attachment, attached, context.write)
+        finally:
+            attachment.close()
 
-    async def converse(
-        self, requests: AsyncIterator[pb.ConverseRequest], _context: Any
-    ) -> AsyncIterator[bytes]:
+    async def converse(self, requests: AsyncIterator[pb.ConverseRequest], context: Any) -> None:
         first = await anext(aiter(requests), None)
         if first is None or first.WhichOneof("intent") != "attach":
             raise error(Reason.NOT_ATTACHED, "The first message of a stream is `attach`.", field="attach")
         attachment, attached = await self._attach(first.attach)
         reader = asyncio.create_task(self._listen(requests, attachment, first.attach.conversation_id))
-
-        def close() -> None:
+        try:
+            await say(attachment, attached, context.write)
+        finally:
             reader.cancel()
             attachment.close()
-
-        return said(attachment, attached, close)
 
     async def _attach(self, attach: pb.Attach) -> tuple[Attachment, pb.Attached]:
         if attach.after_sequence < 0:

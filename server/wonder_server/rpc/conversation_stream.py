@@ -6,7 +6,7 @@ An event goes to many readers and is encoded once: the bytes are kept on the eve
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, assert_never
 
 from wonder.v1 import conversation_service_pb2 as pb
@@ -17,6 +17,8 @@ from wonder_server.ports.journal import Event
 from wonder_server.rpc import conversation_codec as codec
 from wonder_server.rpc.times import to_timestamp
 
+Write = Callable[[bytes], Awaitable[None]]
+
 RECONNECT_AFTER_MS = 1000
 
 _ENDS = {
@@ -26,27 +28,21 @@ _ENDS = {
 }
 
 
-async def said(
-    attachment: Attachment, attached: pb.Attached, close: Callable[[], None]
-) -> AsyncIterator[bytes]:
-    """Everything that an attached client is sent, encoded, up to the last word; then ``close``.
+async def say(attachment: Attachment, attached: pb.Attached, write: Write) -> None:
+    """Send an attached client everything, encoded, up to the last word. Raises SLOW_READER.
 
-    The way of every token of every stream: one generator, and nothing that it does not need. Raises
-    SLOW_READER.
+    This is the way of every token of every stream, so there is nothing on it that need not be.
     """
-    try:
-        yield pb.ConverseResponse(attached=attached).SerializeToString()
-        while True:
-            for item in await attachment.take():
-                if type(item) is Delta and not item.attempt:
-                    yield item.wire or _delta(item)
-                    continue
-                for word in _words(attachment, item):
-                    yield word
-                if type(item) is Closed:
-                    return
-    finally:
-        close()
+    await write(pb.ConverseResponse(attached=attached).SerializeToString())
+    while True:
+        for item in await attachment.take():
+            if type(item) is Delta and not item.attempt:
+                await write(item.wire or _delta(item))
+                continue
+            for word in _words(attachment, item):
+                await write(word)
+            if type(item) is Closed:
+                return
 
 
 def _words(attachment: Attachment, item: Item | CaughtUp) -> Iterator[bytes]:
