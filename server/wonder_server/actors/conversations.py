@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ from typing import Any, Protocol
 
 from wonder_server.actors.attachment import Attachment, attach
 from wonder_server.actors.loop import Loop
-from wonder_server.actors.requests import Creations, request
+from wonder_server.actors.requests import Creations, first_answer, request
 from wonder_server.actors.streams import Streams
 from wonder_server.core import ids
 from wonder_server.core.conversation.decisions import AppendMessage, StartTurn
@@ -29,7 +28,7 @@ from wonder_server.core.conversation.values import (
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.ports.clock import Clock
-from wonder_server.ports.journal import Event, Journal
+from wonder_server.ports.journal import Event, Journal, Request
 from wonder_server.ports.records import EventQuery, Query, Records
 
 MAX_CONTENT_BYTES = 1 << 20
@@ -127,7 +126,7 @@ class Conversations:
                 reference = f"{draft.project_id}\n{draft.external_ref}"
                 await alone.enter_async_context(self._creations.one("references", reference))
             if asked is not None:
-                before = await self._repeated(asked.id, asked.fingerprint)
+                before = await self._repeated(asked)
                 if before is not None:
                     # As the first answer said: then it was new.
                     return before, False
@@ -142,7 +141,7 @@ class Conversations:
                     id=existing.id,
                 )
             now = self._clock.now_ms()
-            shard = spread(asked.id if asked else ids.random_id("seed", now), self._shards.count)
+            shard = ids.spread(asked.id if asked else ids.random_id("seed", now), self._shards.count)
             conversation = replace(
                 draft,
                 id=ids.actor_id("conv", now, shard),
@@ -328,20 +327,12 @@ class Conversations:
                 participants.append(person)
         return participants
 
-    async def _repeated(self, request_id: str, fingerprint: str) -> Conversation | None:
-        """The conversation that a request with this id created before."""
-        shard = spread(request_id, self._shards.count)
+    async def _repeated(self, asked: Request) -> Conversation | None:
+        """The conversation that the same request created before. Errors: REQUEST_ID_REUSED."""
+        shard = ids.spread(asked.id, self._shards.count)
         journal = self._shards.of(ids.in_shard("conv_0", shard))
-        before = await journal.answered("conversations", request_id)
-        if before is None:
-            return None
-        if before.fingerprint != fingerprint:
-            raise error(
-                Reason.REQUEST_ID_REUSED,
-                "This request_id was used before for a different request; use a fresh one.",
-                field="request_id",
-            )
-        return await self.get(before.answer["conversation_id"])
+        told = first_answer(await journal.answered(asked.scope, asked.id), asked)
+        return None if told is None else await self.get(told["conversation_id"])
 
     async def _replied_to(self, conversation_id: str, message_id: str) -> Message | None:
         return await self.message(message_id, conversation_id) if message_id else None
@@ -359,11 +350,6 @@ def not_found(conversation_id: str) -> WonderError:
         field="conversation_id",
         id=conversation_id[:64],
     )
-
-
-def spread(key: str, count: int) -> int:
-    """The shard for a new conversation: the same for the same request."""
-    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=2).digest()[0] % count
 
 
 def _check_content(content: str) -> None:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wonder_server.actors.incidents import unexpected
+from wonder_server.actors.requests import first_answer
 from wonder_server.actors.wakes import Wakes
 from wonder_server.core.commands import Answer, Command
 from wonder_server.core.errors import Fault, Reason, WonderError, error
@@ -267,14 +268,14 @@ class Loop:
         before = actor.answered.get((request.scope, request.id))
         if before is None and not actor.knows_all_answered:
             before = await self._journal_of(actor.id).answered(request.scope, request.id)
-        if before is None:
+        try:
+            told = first_answer(before, request)
+        except WonderError as reused:
+            gathered.replies.append((envelope, reused))
+            return True
+        if told is None:
             return False
-        if before.fingerprint != request.fingerprint:
-            message = "This request_id was used before for a different request; use a fresh one."
-            refusal = error(Reason.REQUEST_ID_REUSED, message, field="request_id")
-            gathered.replies.append((envelope, refusal))
-        else:
-            gathered.replies.append((envelope, Outcome((), before.answer)))
+        gathered.replies.append((envelope, Outcome((), told)))
         return True
 
     def _step(self, actor: _Actor, envelope: _Envelope, gathered: _Round) -> None:

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from wonder_server.core.errors import Reason, error
-from wonder_server.ports.journal import Request
+from wonder_server.ports.journal import Answered, Request
 
 MAX_REQUEST_ID = 128
 
@@ -29,6 +29,17 @@ def request(scope: str, request_id: str, **asked: Any) -> Request | None:
     text = json.dumps(asked, sort_keys=True, ensure_ascii=False, default=str)
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return Request(scope, request_id, digest)
+
+
+def first_answer(before: Answered | None, asked: Request) -> dict[str, str] | None:
+    """What ``asked`` was told the first time; None if this is the first time. Errors: REQUEST_ID_REUSED."""
+    if before is not None and before.fingerprint != asked.fingerprint:
+        raise error(
+            Reason.REQUEST_ID_REUSED,
+            "This request_id was used before for a different request; use a fresh one.",
+            field="request_id",
+        )
+    return None if before is None else before.answer
 
 
 class Creations:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from wonder_server.actors.attachment import Attachment, attach
-from wonder_server.actors.conversations import Shards, spread
+from wonder_server.actors.conversations import Shards
 from wonder_server.actors.loop import Loop
-from wonder_server.actors.requests import Creations, request
+from wonder_server.actors.requests import Creations, first_answer, request
 from wonder_server.actors.streams import Streams
 from wonder_server.core import ids
 from wonder_server.core.commands import Scope
@@ -74,20 +74,15 @@ class Runs:
         asked = request("runs", request_id, workflow=reference, input=run_input, context=repr(scope))
         now = self._clock.now_ms()
         if asked is None:
-            shard = spread(str(now) + reference, self._shards.count)
+            shard = ids.spread(str(now) + reference, self._shards.count)
             return await self._start(ids.actor_id("run", now, shard), workflow, run_input, scope)
         async with self._creations.one("runs", request_id):
-            shard = spread(request_id, self._shards.count)
+            shard = ids.spread(request_id, self._shards.count)
             run_id = ids.actor_id("run", now, shard)
-            before = await self._shards.of(run_id).answered("runs", request_id)
-            if before is not None and before.fingerprint != asked.fingerprint:
-                raise error(
-                    Reason.REQUEST_ID_REUSED,
-                    "This request_id was used before for a different request; use a fresh one.",
-                    field="request_id",
-                )
-            if before is not None:
-                return await self.get(before.answer["run_id"])
+            before = await self._shards.of(run_id).answered(asked.scope, asked.id)
+            told = first_answer(before, asked)
+            if told is not None:
+                return await self.get(told["run_id"])
             start = Start(run_id=run_id, workflow=workflow, input=run_input, scope=scope)
             self._loop.new(run_id)
             await self._loop.ask(run_id, start, asked)

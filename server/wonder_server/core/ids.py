@@ -47,6 +47,11 @@ def in_shard(identifier: str, shard: int) -> str:
     return identifier[:-1] + _ALPHABET[shard]
 
 
+def spread(key: str, count: int) -> int:
+    """One of ``count`` shards for a new actor, the same for the same key."""
+    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=2).digest()[0] % count
+
+
 def is_id(prefix: str, value: str) -> bool:
     """Whether ``value`` is a well-formed id with this prefix."""
     match = _PATTERN.match(value)

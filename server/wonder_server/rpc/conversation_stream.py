@@ -5,21 +5,17 @@ An event goes to many readers and is encoded once: the bytes are kept on the eve
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, assert_never
 
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.attachment import Attachment, CaughtUp
 from wonder_server.actors.streams import Closed, Delta, Item, Quiet, Reply
-from wonder_server.core.errors import Reason, error
 from wonder_server.ports.journal import Event
 from wonder_server.rpc import conversation_codec as codec
-from wonder_server.rpc.times import to_timestamp
+from wonder_server.rpc.stream_words import draining, heartbeat, slow_reader
 
 Write = Callable[[bytes], Awaitable[None]]
-
-RECONNECT_AFTER_MS = 1000
 
 _ENDS = {
     "draining": pb.END_REASON_DRAINING,
@@ -59,8 +55,7 @@ def _words(attachment: Attachment, item: Item | CaughtUp) -> Iterator[bytes]:
         case CaughtUp():
             yield _encode(caught_up=pb.CaughtUp(sequence=item.sequence))
         case Quiet():
-            now = to_timestamp(int(time.time() * 1000))
-            yield _encode(heartbeat=pb.Heartbeat(head_sequence=attachment.sequence, time=now))
+            yield _encode(heartbeat=heartbeat(attachment.sequence))
         case Closed():
             yield from _last_words(attachment, item.why)
         case _:
@@ -96,19 +91,11 @@ def _delta(delta: Delta) -> bytes:
 
 def _last_words(attachment: Attachment, why: str) -> list[bytes]:
     if why == "slow":
-        raise error(
-            Reason.SLOW_READER,
-            f"The client reads too slowly; attach again after {attachment.sequence}.",
-            last_sequence=str(attachment.sequence),
-        )
+        raise slow_reader(attachment.sequence)
     end = pb.End(reason=_ENDS[why], last_sequence=attachment.sequence)
     words = [_encode(end=end)]
     if why == "draining":
-        going = pb.Draining(
-            reason="The server is shutting down; turns in progress go on when it is back.",
-            reconnect_after_ms=RECONNECT_AFTER_MS,
-        )
-        words.insert(0, _encode(draining=going))
+        words.insert(0, _encode(draining=draining("turns in progress")))
     return words
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,9 +17,7 @@ from wonder_server.ports.journal import Event
 from wonder_server.rpc import run_codec as codec
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.payload import json_to_value, struct_to_dict
-from wonder_server.rpc.times import to_timestamp
-
-RECONNECT_AFTER_MS = 1000
+from wonder_server.rpc.stream_words import draining, heartbeat, slow_reader
 
 
 class CoordinatorServicer:
@@ -109,22 +106,12 @@ async def _said(attachment: Attachment, ended: bool) -> AsyncIterator[bytes]:
                 yield _end(attachment, conversation_service_pb2.END_REASON_COMPLETED)
                 return
         elif isinstance(item, Quiet):
-            heartbeat = conversation_service_pb2.Heartbeat(
-                head_sequence=attachment.sequence, time=to_timestamp(int(time.time() * 1000))
-            )
-            yield pb.WatchRunResponse(heartbeat=heartbeat).SerializeToString()
+            alive = heartbeat(attachment.sequence)
+            yield pb.WatchRunResponse(heartbeat=alive).SerializeToString()
         elif isinstance(item, Closed):
             if item.why == "slow":
-                raise error(
-                    Reason.SLOW_READER,
-                    f"The client reads too slowly; watch again after {attachment.sequence}.",
-                    last_sequence=str(attachment.sequence),
-                )
-            draining = conversation_service_pb2.Draining(
-                reason="The server is shutting down; runs go on when it is back.",
-                reconnect_after_ms=RECONNECT_AFTER_MS,
-            )
-            yield pb.WatchRunResponse(draining=draining).SerializeToString()
+                raise slow_reader(attachment.sequence)
+            yield pb.WatchRunResponse(draining=draining("runs")).SerializeToString()
             yield _end(attachment, conversation_service_pb2.END_REASON_DRAINING)
 
 
