@@ -51,12 +51,34 @@ class CallModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTask:
-    """Run a task in the executor."""
+    """Run a task in the executor. ``repeatable``: it may simply be done again, so that it need not wait until
+    what led to it is on disk. ``node_id`` says whose task it is, for those who watch a run."""
 
     operation_id: str
     task: PinnedTask
     input: dict[str, Any]
     scope: Scope
+    repeatable: bool = False
+    node_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallAgent:
+    """Give an agent one turn with explicit input, for ``parent`` (features C8 to C10).
+
+    ``mode`` is ``delegate``: in the conversation ``conversation_id``, which is its own and new; or
+    ``loop_in``: in the conversation of ``scope``, which the agent joins. ``dispatches`` above 1: it may have
+    been called before.
+    """
+
+    operation_id: str
+    agent_id: str
+    mode: str
+    conversation_id: str
+    input: dict[str, Any]
+    scope: Scope
+    parent: Parent
+    dispatches: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +108,11 @@ class ApplyMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Stop what is running for an operation; nobody waits for its result any more."""
+    """Stop what is running for an operation; nobody waits for its result any more. ``child_id`` is the run
+    or the conversation that carries it out, if one does."""
 
     operation_id: str
-    run_id: str = ""
+    child_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,4 +125,4 @@ class Answer:
     fault: Fault | None = None
 
 
-Command = CallModel | RunTask | RunWorkflow | ApplyMemory | Stop | Answer
+Command = CallModel | RunTask | RunWorkflow | CallAgent | ApplyMemory | Stop | Answer
