@@ -3,10 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
+from wonder_server.core.definitions import branches
 from wonder_server.core.definitions.faults import Faults
-from wonder_server.core.definitions.specs import Workflow
+from wonder_server.core.definitions.specs import Node, Transition, Workflow
 from wonder_server.core.likeness import did_you_mean
+
+REMEMBERED = 1_024
+"""Graphs kept at hand; each keeps its workflow alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A workflow as running it needs it.
+
+    ``nodes``: by id. ``ways``: by node, its transitions in the order in which they are tried (by
+    priority, then as written), each with its index in the spec. ``joins``: by node that fans out, the node
+    with ``fan_in`` where its branches meet; absent if they do not.
+    """
+
+    nodes: Mapping[str, Node]
+    ways: Mapping[str, tuple[tuple[int, Transition], ...]]
+    joins: Mapping[str, str]
+
+
+def graph_of(workflow: Workflow) -> Graph:
+    """The graph of a workflow that may be saved. Cheap to ask for again: kept by its identity.
+
+    Never raises: of what should not have been saved, transitions that lead nowhere are left out.
+    """
+    return _graph(_Same(workflow))
+
+
+class _Same:
+    """A workflow as a key: the same object, not an equal one (which would be costly to find out)."""
+
+    __slots__ = ("workflow",)
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.workflow = workflow
+
+    def __hash__(self) -> int:
+        return id(self.workflow)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.workflow is self.workflow
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _graph(same: _Same) -> Graph:
+    workflow = same.workflow
+    nodes = {node.id: node for node in workflow.nodes}
+    ways = ways_of(workflow)
+    joins: dict[str, tuple[str, ...]] = {}
+    if nodes and (start := initial_node(workflow)) in nodes:
+        joins = branches.joins(nodes, branches.explore(nodes, ways, start))
+    return Graph(nodes, ways, {node: meets[0] for node, meets in joins.items()})
+
+
+def ways_of(workflow: Workflow) -> dict[str, tuple[tuple[int, Transition], ...]]:
+    """See `Graph.ways`."""
+    ways: dict[str, list[tuple[int, Transition]]] = {node.id: [] for node in workflow.nodes}
+    for index, transition in enumerate(workflow.transitions):
+        if transition.from_node_id in ways and transition.to_node_id in ways:
+            ways[transition.from_node_id].append((index, transition))
+    return {node: tuple(sorted(way, key=lambda entry: entry[1].priority)) for node, way in ways.items()}
 
 
 def initial_node(workflow: Workflow) -> str:
