@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -21,6 +21,13 @@ CONTEXT = ExecutionContext(
     agent_id="agt_1", conversation_id="conv_1", turn_id="turn_1", run_id="run_1", key="op_1/n/s"
 )
 DEFAULT = ModelProfile(provider="offline", model="offline-1", format="openai_chat")
+
+
+class Nothing:
+    """A service that no action here may use."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AssertionError(name)
 
 
 class Clock:

@@ -28,7 +28,7 @@ from wonder_server.rpc.fields import bounded, refuse_given, renamed, required
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import Recent, once_of
 from wonder_server.rpc.payload import struct_to_dict
-from wonder_server.rpc.task_codec import kind_to_proto, result_to_proto, step_to_proto, within
+from wonder_server.rpc.task_codec import kind_to_proto, result_to_proto, told_to_proto, within
 from wonder_server.services.actions import ACTIONS, ActionKind, ExecutionContext
 from wonder_server.services.catalog_writes import Once
 from wonder_server.services.executor import Executor, Progress
@@ -83,7 +83,7 @@ class ExecutorServicer:
         self._names = names
         self._conversations = conversations
         self._clock = clock
-        self._kinds = [kinds[name] for name in sorted(kinds)]
+        self._kinds = list(kinds.values())
         self._recent = Recent[Execution]()
         self._running: set[Execution] = set()
 
@@ -102,8 +102,8 @@ class ExecutorServicer:
     ) -> AsyncIterator[pb.StreamTaskResponse]:
         execution = await self._execution(request)
         try:
-            async for step in execution.steps():
-                yield pb.StreamTaskResponse(step=step_to_proto(step))
+            async for told in execution.steps():
+                yield told_to_proto(told)
             yield pb.StreamTaskResponse(result=await execution.result())
         finally:
             execution.leave()
@@ -114,16 +114,13 @@ class ExecutorServicer:
         asked = PageRequest(size=request.page_size, token=request.page_token)
         scope = ["action_kinds"]
         after, limit = asked.cursor(scope, ""), asked.limit()
-        found = page(
-            [kind for kind in self._kinds if kind.name > after][: limit + 1],
-            limit,
-            scope,
-            lambda kind: kind.name,
-        )
-        return pb.ListActionKindsResponse(
-            action_kinds=[kind_to_proto(kind) for kind in found.items],
-            next_page_token=found.next_page_token,
-        )
+        kinds = sorted((kind for kind in self.kinds() if kind.name > after), key=lambda kind: kind.name)
+        found = page(kinds[: limit + 1], limit, scope, lambda kind: kind.name)
+        return pb.ListActionKindsResponse(action_kinds=found.items, next_page_token=found.next_page_token)
+
+    def kinds(self) -> list[task_pb2.ActionKind]:
+        """The action kinds that steps can use now, in no particular order."""
+        return [kind_to_proto(kind) for kind in self._kinds]
 
     async def close(self) -> None:
         """Cancel what still runs, and wait until it has stopped."""
