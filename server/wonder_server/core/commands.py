@@ -16,7 +16,8 @@ from wonder_server.core.errors import Fault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """In whose name something runs. ``agent_id`` decides whose memory is touched (feature E5)."""
+    """In whose name something runs. ``agent_id`` decides whose memory is touched (feature E5); ``depth``
+    counts the calls of agents that led to it."""
 
     project_id: str = ""
     agent_id: str = ""
@@ -24,6 +25,7 @@ class Scope:
     turn_id: str = ""
     run_id: str = ""
     key: str = ""
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
