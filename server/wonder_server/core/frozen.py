@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
+field = msgspec.field
+"""Says how a field gets its default: ``field(default_factory=dict)``."""
+
 replace = msgspec.structs.replace
 """A copy of a value with some fields changed."""
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of frozen values with named fields. Equal when their fields are."""
+    """Base of frozen values with named fields; each says ``frozen=True, kw_only=True`` for itself, since
+    type checkers do not inherit it. Equal when their fields are."""

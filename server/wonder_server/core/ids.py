@@ -58,6 +58,12 @@ def is_id(prefix: str, value: str) -> bool:
     return match is not None and match[1] == prefix
 
 
+def derived(prefix: str, key: str, at_ms: int, parent: str) -> str:
+    """The id of whatever ``key`` names, in the shard of ``parent``: asked again, the same."""
+    digest = hashlib.blake2b(key.encode(), digest_size=10).digest()
+    return f"{prefix}_{encode(at_ms, int.from_bytes(digest, 'big'))}"[:-1] + parent[-1]
+
+
 class Minter:
     """Ids for one input, each derived from the input's seed: pure, so replay mints the same."""
 

@@ -19,130 +19,136 @@ from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value
 
 
-class StartRun(Value):
+class StartRun(Value, frozen=True, kw_only=True):
     run: Run
     pinned: Pinned
 
 
-class SetRun(Value):
+class SetRun(Value, frozen=True, kw_only=True):
     """The run waits now, or works again."""
 
     run: Run
 
 
-class MoveToken(Value):
+class MoveToken(Value, frozen=True, kw_only=True):
     """The token was made, stands elsewhere or otherwise, or has ended."""
 
     token: Token
 
 
-class OpenFork(Value):
+class CountBranches(Value, frozen=True, kw_only=True):
+    """A forked token counts its branches anew; nobody outside has to know."""
+
+    token: Token
+
+
+class OpenFork(Value, frozen=True, kw_only=True):
     """The token's branches begin."""
 
     fork: Fork
 
 
-class CloseFork(Value):
+class CloseFork(Value, frozen=True, kw_only=True):
     """They have met, or all of them are over."""
 
     token_id: str
 
 
-class DispatchNode(Value):
+class DispatchNode(Value, frozen=True, kw_only=True):
     """Hand the node's target out."""
 
     execution: Execution
     operation: Operation
 
 
-class RecordExecution(Value):
+class RecordExecution(Value, frozen=True, kw_only=True):
     """A node has ended; its operation leaves the outbox."""
 
     execution: Execution
 
 
-class KeepExecution(Value):
+class KeepExecution(Value, frozen=True, kw_only=True):
     """A fork takes over a node execution that had ended."""
 
     execution: Execution
 
 
-class SetContext(Value):
+class SetContext(Value, frozen=True, kw_only=True):
     value: ContextValue
 
 
-class RetryNode(Value):
+class RetryNode(Value, frozen=True, kw_only=True):
     """The node's attempt failed; the next one comes when its backoff is over."""
 
     execution: Execution
     operation: Operation
 
 
-class RedispatchNode(Value):
+class RedispatchNode(Value, frozen=True, kw_only=True):
     """Hand an operation out again: after its backoff, or after a restart of the server."""
 
     operation: Operation
 
 
-class StopNode(Value):
+class StopNode(Value, frozen=True, kw_only=True):
     """Nobody waits for this operation any more."""
 
     operation: Operation
 
 
-class SetTimer(Value):
-    """Wake me; or, of an operation that there is, note what its task has said."""
+class SetTimer(Value, frozen=True, kw_only=True):
+    """Wake me when it is time: for the whole run, or for a fan-in."""
 
     operation: Operation
 
 
-class ClearTimer(Value):
+class ClearTimer(Value, frozen=True, kw_only=True):
     operation_id: str
 
 
-class OpenGate(Value):
+class OpenGate(Value, frozen=True, kw_only=True):
     gate: Gate
 
 
-class CloseGate(Value):
+class CloseGate(Value, frozen=True, kw_only=True):
     """Somebody resolved it, it expired, or the run ended before."""
 
     gate: Gate
 
 
-class RecordSignal(Value):
+class RecordSignal(Value, frozen=True, kw_only=True):
     """A signal arrived."""
 
     signal: Signal
 
 
-class TakeSignal(Value):
+class TakeSignal(Value, frozen=True, kw_only=True):
     """A node that waits for it goes on."""
 
     signal: Signal
 
 
-class RecordEvent(Value):
+class RecordEvent(Value, frozen=True, kw_only=True):
     """An ``event`` action said something."""
 
     emitted: Emitted
     operation: Operation
 
 
-class EndRun(Value):
+class EndRun(Value, frozen=True, kw_only=True):
     """The run completed, failed or was cancelled; its parent, if it has one, is told."""
 
     run: Run
 
 
-class AnswerAgain(Value):
+class AnswerAgain(Value, frozen=True, kw_only=True):
     """The run had ended already when it was started again; its answer may have been lost."""
 
     run: Run
     parent: Parent
 
 
-class RefuseRun(Value):
+class RefuseRun(Value, frozen=True, kw_only=True):
     """The input is not acceptable now. Nothing changes; the caller is told."""
 
     fault: Fault
@@ -152,6 +158,7 @@ Decision = (
     StartRun
     | SetRun
     | MoveToken
+    | CountBranches
     | OpenFork
     | CloseFork
     | DispatchNode

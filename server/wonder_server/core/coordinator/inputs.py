@@ -8,10 +8,10 @@ from wonder_server.core.commands import Parent, Scope
 from wonder_server.core.coordinator.values import ContextValue, Execution, Fork, Signal, Token
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault
-from wonder_server.core.frozen import Value
+from wonder_server.core.frozen import Value, field
 
 
-class Start(Value):
+class Start(Value, frozen=True, kw_only=True):
     """Begin. A second start of the same run only repeats its answer, if it has ended.
 
     ``timeout_ms`` is how long it may take, beside what its workflow says; 0 for no more than that.
@@ -23,11 +23,11 @@ class Start(Value):
     scope: Scope
     parent: Parent | None = None
     volatile: bool = False
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, Any] = field(default_factory=dict)
     timeout_ms: int = 0
 
 
-class Past(Value):
+class Past(Value, frozen=True, kw_only=True):
     """Another run's record up to a chosen point: what a fork takes over.
 
     ``executions`` are those that had ended, and those that had not, which run again.
@@ -41,7 +41,7 @@ class Past(Value):
     signals: tuple[Signal, ...] = ()
 
 
-class StartFork(Value):
+class StartFork(Value, frozen=True, kw_only=True):
     """Begin where another run stood (feature G9)."""
 
     run_id: str
@@ -49,10 +49,10 @@ class StartFork(Value):
     input: dict[str, Any]
     scope: Scope
     past: Past
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, Any] = field(default_factory=dict)
 
 
-class NodeSucceeded(Value):
+class NodeSucceeded(Value, frozen=True, kw_only=True):
     """``run_id`` is the child that says so, if one does."""
 
     operation_id: str
@@ -60,7 +60,7 @@ class NodeSucceeded(Value):
     run_id: str = ""
 
 
-class NodeFailed(Value):
+class NodeFailed(Value, frozen=True, kw_only=True):
     """``run_id`` is the child that says so, if one does."""
 
     operation_id: str
@@ -68,19 +68,19 @@ class NodeFailed(Value):
     run_id: str = ""
 
 
-class NodeWoken(Value):
+class NodeWoken(Value, frozen=True, kw_only=True):
     """An operation's time has come."""
 
     operation_id: str
 
 
-class NodeRestarted(Value):
+class NodeRestarted(Value, frozen=True, kw_only=True):
     """The server has started again and found this operation in the run's outbox."""
 
     operation_id: str
 
 
-class EventEmitted(Value):
+class EventEmitted(Value, frozen=True, kw_only=True):
     """An ``event`` action of the operation's task said something. ``key`` tells it from its others."""
 
     operation_id: str
@@ -89,13 +89,13 @@ class EventEmitted(Value):
     payload: dict[str, Any]
 
 
-class ReceiveSignal(Value):
+class ReceiveSignal(Value, frozen=True, kw_only=True):
     name: str
     payload: Any = None
     user_id: str = ""
 
 
-class ResolveGate(Value):
+class ResolveGate(Value, frozen=True, kw_only=True):
     """Somebody answers at a gate, having seen ``shown_hash``."""
 
     gate_id: str
@@ -106,7 +106,7 @@ class ResolveGate(Value):
     user_id: str = ""
 
 
-class CancelRun(Value):
+class CancelRun(Value, frozen=True, kw_only=True):
     reason: str = ""
 
 

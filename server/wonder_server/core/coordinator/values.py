@@ -8,7 +8,7 @@ from typing import Any
 from wonder_server.core.commands import Parent, Scope
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault
-from wonder_server.core.frozen import Value
+from wonder_server.core.frozen import Value, field
 
 
 class RunStatus(StrEnum):
@@ -65,7 +65,7 @@ class GateStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Run(Value):
+class Run(Value, frozen=True, kw_only=True):
     """One execution of one revision of a workflow.
 
     ``parent`` is who waits for it, None for a run that a client started. Times are milliseconds since 1970;
@@ -79,9 +79,9 @@ class Run(Value):
     parent: Parent | None = None
     volatile: bool = False
     status: RunStatus = RunStatus.RUNNING
-    input: dict[str, Any] = {}
-    output: dict[str, Any] = {}
-    metadata: dict[str, Any] = {}
+    input: dict[str, Any] = field(default_factory=dict)
+    output: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     fault: Fault | None = None
     forked_from: str = ""
     executions: int = 0
@@ -91,14 +91,14 @@ class Run(Value):
     completed_ms: int = 0
 
 
-class Pinned(Value):
+class Pinned(Value, frozen=True, kw_only=True):
     """The graph that an unfinished run executes."""
 
     run_id: str
     workflow: PinnedWorkflow
 
 
-class Token(Value):
+class Token(Value, frozen=True, kw_only=True):
     """A place in the graph that the run has reached; also a branch, for tokens form a tree.
 
     A fan-out makes children of a token, which then waits as ``forked`` until they have met again or ended.
@@ -119,7 +119,7 @@ class Token(Value):
     branch_index: int = 0
     branch_count: int = 0
     hops: int = 0
-    taken: dict[str, int] = {}
+    taken: dict[str, int] = field(default_factory=dict)
     arrival: int = 0
     waits_for_id: str = ""
     begun: int = 0
@@ -129,7 +129,7 @@ class Token(Value):
     updated_ms: int = 0
 
 
-class BranchStart(Value):
+class BranchStart(Value, frozen=True, kw_only=True):
     """A branch that a fan-out makes: its name, the node it begins at, its item if it has one."""
 
     name: str
@@ -137,7 +137,7 @@ class BranchStart(Value):
     item: Any = None
 
 
-class Fork(Value):
+class Fork(Value, frozen=True, kw_only=True):
     """An open fan-out: all its branches, of which at most ``limit`` run at once (0: all).
 
     ``join_node_id`` is the fan-in where they meet, empty if they do not.
@@ -151,7 +151,7 @@ class Fork(Value):
     limit: int = 0
 
 
-class Execution(Value):
+class Execution(Value, frozen=True, kw_only=True):
     """One execution of one node; its result is recorded once (feature G7). Its id is its operation's.
 
     ``target`` is the pinned task or workflow, the agent's id, ``gate`` or ``wait``; ``carried_out_by`` the
@@ -167,16 +167,16 @@ class Execution(Value):
     target: str = ""
     carried_out_by: str = ""
     attempts: int = 1
-    input: dict[str, Any] = {}
+    input: dict[str, Any] = field(default_factory=dict)
     output: Any = None
     fault: Fault | None = None
     started_ms: int = 0
     completed_ms: int = 0
 
 
-class ContextValue(Value):
+class ContextValue(Value, frozen=True, kw_only=True):
     """One top-level entry of the run's context. ``section`` is ``state``, ``output`` or ``branch``; the last
-    belongs to the branch of ``token_id``. ``gone``: the branch has ended, and its entries with it."""
+    belongs to the branch of ``token_id``."""
 
     run_id: str
     section: str
@@ -185,7 +185,7 @@ class ContextValue(Value):
     token_id: str = ""
 
 
-class Operation(Value):
+class Operation(Value, frozen=True, kw_only=True):
     """Something that the run waits for, with the time when it wants to be woken: the run's outbox.
 
     ``key`` is the idempotency key that reaches every effect. ``child_id`` is the run or the conversation
@@ -219,7 +219,7 @@ class Operation(Value):
         return self.deadline_ms or self.until_ms
 
 
-class Gate(Value):
+class Gate(Value, frozen=True, kw_only=True):
     """A place where the run waits for a person. ``shown_hash`` binds the answer to what was shown."""
 
     id: str
@@ -231,7 +231,7 @@ class Gate(Value):
     prompt: str
     shown: dict[str, Any]
     shown_hash: str
-    answer_schema: dict[str, Any] = {}
+    answer_schema: dict[str, Any] = field(default_factory=dict)
     user_ids: tuple[str, ...] = ()
     status: GateStatus = GateStatus.PENDING
     user_id: str = ""
@@ -242,18 +242,19 @@ class Gate(Value):
     resolved_ms: int = 0
 
 
-class Signal(Value):
-    """The newest signal of its name. ``taken``: a node has waited for it and gone on."""
+class Signal(Value, frozen=True, kw_only=True):
+    """The newest signal of its name, the ``number``-th. ``taken``: a node that waited for it went on."""
 
     run_id: str
     name: str
     payload: Any = None
     user_id: str = ""
+    number: int = 1
     taken: bool = False
     received_ms: int = 0
 
 
-class Emitted(Value):
+class Emitted(Value, frozen=True, kw_only=True):
     """What an ``event`` action said."""
 
     name: str
