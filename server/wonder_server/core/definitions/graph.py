@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from wonder_server.core.definitions import branches
-from wonder_server.core.definitions.faults import Faults
 from wonder_server.core.definitions.specs import Node, Transition, Workflow
-from wonder_server.core.likeness import did_you_mean
 
 REMEMBERED = 1_024
 """Graphs kept at hand; each keeps its workflow alive."""
@@ -77,37 +75,6 @@ def initial_node(workflow: Workflow) -> str:
     return workflow.initial_node_id or workflow.nodes[0].id
 
 
-def check_graph(workflow: Workflow, faults: Faults) -> None:
-    """Refuse unknown ends of transitions, a wrong beginning, unreachable nodes and cycles."""
-    ids = {node.id for node in workflow.nodes}
-    edges: dict[str, list[str]] = {node: [] for node in ids}
-    broken = False
-    for index, transition in enumerate(workflow.transitions):
-        for field, end in (("from_node_id", transition.from_node_id), ("to_node_id", transition.to_node_id)):
-            if end not in ids:
-                broken = True
-                faults.refuse(f"transitions[{index}].{field}", _no_node(end, ids))
-        if transition.from_node_id in ids and transition.to_node_id in ids:
-            edges[transition.from_node_id].append(transition.to_node_id)
-    if cycle := find_cycle(edges):
-        faults.refuse("transitions", f"The nodes run in a circle: {' -> '.join(cycle)}.")
-        return
-    start = initial_node(workflow)
-    if start not in ids:
-        faults.refuse("initial_node_id", _no_node(start, ids))
-        return
-    if broken:  # What cannot be reached now may well be once the transition is mended.
-        return
-    reached = set(walk(start, edges))
-    for index, node in enumerate(workflow.nodes):
-        if node.id not in reached:
-            faults.refuse(f"nodes[{index}].id", f"Nothing leads to node '{node.id}' from '{start}'.")
-
-
-def _no_node(name: str, ids: Collection[str]) -> str:
-    return f"There is no node '{name}' in this workflow{did_you_mean(name, ids)}."
-
-
 def walk(start: str, edges: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Every node that can be reached from ``start``, itself included, each once."""
     seen, waiting = {start}, [start]
@@ -123,17 +90,18 @@ def find_cycle(edges: Mapping[str, Sequence[str]]) -> list[str]:
     """One circle of the graph, first and last node the same; empty if there is none."""
     done: set[str] = set()
     for root in sorted(edges):
-        path: list[str] = []
-        branches = [iter((root,))]
-        while branches:
-            node = next(branches[-1], None)
+        path: dict[str, None] = {}  # in order, and quick to look into
+        forks = [iter((root,))]
+        while forks:
+            node = next(forks[-1], None)
             if node is None:
-                branches.pop()
+                forks.pop()
                 if path:
-                    done.add(path.pop())
+                    done.add(path.popitem()[0])
             elif node in path:
-                return [*path[path.index(node) :], node]
+                before = list(path)
+                return [*before[before.index(node) :], node]
             elif node not in done:
-                path.append(node)
-                branches.append(iter(edges.get(node, ())))
+                path[node] = None
+                forks.append(iter(edges.get(node, ())))
     return []
