@@ -1,4 +1,4 @@
-"""``wonder.v1.ExecutorService``: tasks on demand (document 5; features H1, H2, H3).
+"""``wonder.v1.ExecutorService``: tasks on demand (document 5; features H1 to H4).
 
 ::
 
@@ -6,7 +6,7 @@
 
 An execution without a ``request_id`` belongs to its caller: when the caller goes away it is cancelled.
 With one it runs to its end, so that whoever asks again finds its result; `Recent` bounds how many are
-kept. Work, the stream of remote workers, is not there yet.
+kept. Work, the stream of remote workers, is in `rpc.work`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,25 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.ids import is_id, random_id
 from wonder_server.core.task import plan
 from wonder_server.ports.clock import Clock
+from wonder_server.rpc.calls import Requests
 from wonder_server.rpc.executions import Execution
 from wonder_server.rpc.fields import bounded, refuse_given, renamed, required
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import Recent, once_of
 from wonder_server.rpc.payload import struct_to_dict
-from wonder_server.rpc.task_codec import kind_to_proto, result_to_proto, told_to_proto, within
+from wonder_server.rpc.task_codec import (
+    kind_to_proto,
+    remote_kind_to_proto,
+    result_to_proto,
+    told_to_proto,
+    within,
+)
+from wonder_server.rpc.work import work
 from wonder_server.services.actions import ACTIONS, ActionKind, ExecutionContext
 from wonder_server.services.catalog_writes import Once
 from wonder_server.services.executor import Executor, Progress
 from wonder_server.services.paging import PageRequest, page
+from wonder_server.services.workers import Workers
 
 _IN_CONTEXT: Final = {
     "": "context",
@@ -77,6 +86,7 @@ class ExecutorServicer:
         conversations: Conversations,
         clock: Clock,
         kinds: Mapping[str, ActionKind] = ACTIONS,
+        workers: Workers | None = None,
     ) -> None:
         self._executor = executor
         self._tasks = tasks
@@ -84,6 +94,7 @@ class ExecutorServicer:
         self._conversations = conversations
         self._clock = clock
         self._kinds = list(kinds.values())
+        self._workers = workers
         self._recent = Recent[Execution]()
         self._running: set[Execution] = set()
 
@@ -120,7 +131,13 @@ class ExecutorServicer:
 
     def kinds(self) -> list[task_pb2.ActionKind]:
         """The action kinds that steps can use now, in no particular order."""
-        return [kind_to_proto(kind) for kind in self._kinds]
+        remote = self._workers.kinds() if self._workers is not None else []
+        return [*map(kind_to_proto, self._kinds), *map(remote_kind_to_proto, remote)]
+
+    async def work(self, requests: Requests, context: Any) -> None:
+        if self._workers is None:
+            raise error(Reason.NOT_IMPLEMENTED, "This server takes no workers.", method="Work")
+        await work(self._workers, self._names, requests, context)
 
     async def close(self) -> None:
         """Cancel what still runs, and wait until it has stopped."""

@@ -13,6 +13,7 @@ from wonder_server.rpc.payload import dict_to_struct
 from wonder_server.rpc.times import to_timestamp
 from wonder_server.services.actions import ActionKind
 from wonder_server.services.executor import StepProgress, StepTrace, TaskOutcome
+from wonder_server.services.workers import RemoteKind
 
 _STATUS: Final = {
     "running": task_pb2.STEP_STATUS_RUNNING,
@@ -77,5 +78,21 @@ def kind_to_proto(kind: ActionKind) -> task_pb2.ActionKind:
         output_schema=dict_to_struct(kind.output_schema),
         idempotent=kind.repeatable,
         requires_commit=not kind.repeatable,
+        available=True,
+    )
+
+
+def remote_kind_to_proto(remote: RemoteKind) -> task_pb2.ActionKind:
+    """An action kind of connected workers; steps use it by the kind ``worker``."""
+    kind = remote.kind
+    return task_pb2.ActionKind(
+        name=kind.name,
+        description=kind.description,
+        input_schema=dict_to_struct(kind.input_schema),
+        output_schema=dict_to_struct(kind.output_schema),
+        idempotent=kind.idempotent,
+        requires_commit=True,
+        remote=True,
+        worker_count=remote.workers,
         available=True,
     )

@@ -15,6 +15,7 @@ from wonder_server.services.actions.llm import LLM
 from wonder_server.services.actions.memory_read import MEMORY_READ
 from wonder_server.services.actions.memory_search import MEMORY_SEARCH
 from wonder_server.services.actions.memory_write import MEMORY_WRITE
+from wonder_server.services.actions.worker import WORKER
 
 __all__ = ["ACTIONS", "ActionCall", "ActionKind", "AgentMemory", "ExecutionContext", "Services"]
 
@@ -27,5 +28,6 @@ ACTIONS: dict[str, ActionKind] = {
         MEMORY_READ,
         MEMORY_SEARCH,
         MEMORY_WRITE,
+        WORKER,
     )
 }

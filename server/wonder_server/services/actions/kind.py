@@ -13,6 +13,7 @@ from wonder_server.core.frozen import Value
 from wonder_server.core.memory import Draft, Hit, Memory
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.model import Model
+from wonder_server.services.workers.words import Job
 
 ExecutionContext = Scope
 """In whose name a task runs. Its ``key`` is the idempotency key of the whole task (operation id and
@@ -39,14 +40,22 @@ class Policies(Protocol):
         ...
 
 
+class RemoteWork(Protocol):
+    """What actions need of the pool of remote workers, whose docstrings hold."""
+
+    async def perform(self, job: Job) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What actions work with. ``default_profile`` is the operator's model, never ``auto``."""
+    """What actions work with. ``default_profile`` is the operator's model, never ``auto``. Without
+    ``workers`` there is no remote work."""
 
     model: Model
     memory: AgentMemory
     clock: Clock
     default_profile: ModelProfile
+    workers: RemoteWork | None = None
 
 
 class Told(Protocol):
