@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from wonder_server.core import frozen
 from wonder_server.core.definitions.specs import Action, PinnedTask, Step
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import Value
@@ -128,7 +129,7 @@ class TaskRun:
             if isinstance(decision, plan.Run):
                 self._tell_begun(decision, state, started_ms)
                 step = decision.step
-                context = replace(self._context, key=f"{self._context.key}/{step.id}")
+                context = frozen.replace(self._context, key=f"{self._context.key}/{step.id}")
                 tried: Tried = yield Act(
                     step=step, action=decision.action, input=decision.input, context=context
                 )

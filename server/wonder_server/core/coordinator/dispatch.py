@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from wonder_server.core.commands import Answer, CallAgent, Command, Parent, RunTask, RunWorkflow, Stop
 from wonder_server.core.coordinator.decisions import (
@@ -17,6 +16,7 @@ from wonder_server.core.coordinator.decisions import (
 from wonder_server.core.coordinator.state import RunState
 from wonder_server.core.coordinator.values import Operation, OperationKind, Run
 from wonder_server.core.definitions.graph import graph_of
+from wonder_server.core.frozen import replace
 
 
 def commands(state: RunState, decision: Decision) -> Iterator[Command]:

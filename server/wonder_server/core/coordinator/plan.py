@@ -36,7 +36,6 @@ node's result is recorded once however often it is delivered (feature G7).
 
 from __future__ import annotations
 
-from dataclasses import replace as dataclass_replace
 from typing import assert_never
 
 from wonder_server.core import schemas
@@ -191,7 +190,7 @@ def _start(state: RunState, event: Start, now: int) -> Decisions:
         id=event.run_id,
         workflow_ref=str(workflow.pin),
         workflow_id=workflow.pin.definition_id,
-        scope=dataclass_replace(event.scope, run_id=event.run_id),
+        scope=replace(event.scope, run_id=event.run_id),
         parent=event.parent,
         volatile=event.volatile,
         input=event.input,
@@ -246,7 +245,7 @@ def _start_fork(state: RunState, event: StartFork, now: int) -> Decisions:
         id=event.run_id,
         workflow_ref=str(event.workflow.pin),
         workflow_id=event.workflow.pin.definition_id,
-        scope=dataclass_replace(event.scope, run_id=event.run_id),
+        scope=replace(event.scope, run_id=event.run_id),
         input=event.input,
         metadata=event.metadata,
         forked_from=event.past.run_id,
