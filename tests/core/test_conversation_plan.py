@@ -18,6 +18,7 @@ from tests.core.conversation_kit import (
     said,
     send,
 )
+from wonder_server.core import frozen
 from wonder_server.core.commands import RunTask, RunWorkflow, Stop
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.decisions import (
@@ -505,7 +506,7 @@ def test_a_redispatch_hands_out_what_the_first_dispatch_did() -> None:
     (again,) = commands(driven, driven.step(inputs.Restarted(operation_id=driven.pending(ASSEMBLY).id)))
     assert isinstance(first, RunWorkflow)
     assert first.fresh
-    assert again == replace(first, fresh=False), "only that it may be on disk already"
+    assert again == frozen.replace(first, fresh=False), "only that it may be on disk already"
 
 
 def test_a_retried_model_says_that_it_begins_again() -> None:
