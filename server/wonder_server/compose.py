@@ -130,6 +130,9 @@ class Wonder:
             model=self._model,
             memory=MemoryOperations(memory),
             streams=self._streams,
+            agents=library,
+            records=shards,
+            clock=self._clock,
         )
         loop = Loop(
             (CONVERSATION, RUN),

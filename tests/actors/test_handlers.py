@@ -10,13 +10,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.actors.kit import ROOM, Stage, rest
-from tests.core.conversation_kit import ASSEMBLED, call, said
+from tests.core.conversation_kit import ASSEMBLED, agent, call, said
 from wonder_server.actors.handlers import Handlers
 from wonder_server.actors.streams import Streams
+from wonder_server.adapters.in_memory.journal import MemoryShards
 from wonder_server.core.commands import Scope
 from wonder_server.core.conversation.inputs import CancelTurn, Woken
 from wonder_server.core.conversation.values import TurnStatus
-from wonder_server.core.definitions.specs import ModelProfile, PinnedTask
+from wonder_server.core.definitions.specs import ModelProfile, PinnedAgent, PinnedTask
 from wonder_server.core.errors import Fault, Reason, error
 from wonder_server.core.model import ModelResult
 from wonder_server.ports.model import Chunk, Finished, TextDelta
@@ -34,9 +35,35 @@ class Tasks:
         self.output: Any = ASSEMBLED
         self.scopes: list[Scope] = []
         self.wait = False
+        self.quick = False
+        """Whether they need not wait."""
+        self.at_once_count = 0
+        self.progress: list[Any] = []
+        self.events: list[tuple[str, str, Mapping[str, Any]]] = []
+        """What is told on the way."""
 
-    async def execute(self, task: PinnedTask, given: Mapping[str, Any], scope: Scope, /) -> Outcome:
+    def at_once(self, task: PinnedTask, given: Mapping[str, Any], scope: Scope, /) -> Outcome | None:
+        if not self.quick:
+            return None
+        self.at_once_count += 1
+        if isinstance(self.output, Exception):
+            raise self.output
+        return Outcome(fault=self.output) if isinstance(self.output, Fault) else Outcome(self.output)
+
+    async def execute(
+        self,
+        task: PinnedTask,
+        given: Mapping[str, Any],
+        scope: Scope,
+        on_progress: Any,
+        on_event: Any,
+        /,
+    ) -> Outcome:
         self.scopes.append(scope)
+        for item in self.progress:
+            on_progress(item)
+        for event in self.events:
+            on_event(*event)
         if self.wait:
             await asyncio.Event().wait()
         if isinstance(self.output, Exception):
@@ -77,6 +104,16 @@ class Memory:
         return {}
 
 
+class Agents:
+    """The agent ``agt_1``, called helper."""
+
+    async def pin_agent(self, ref: str) -> PinnedAgent:
+        await asyncio.sleep(0)
+        if ref not in ("agt_1", "helper"):
+            raise error(Reason.AGENT_NOT_FOUND, "No agent has this id or name.")
+        return agent(extraction=False)
+
+
 class Played(Stage):
     """A stage with real handlers over fake tasks and a fake model."""
 
@@ -84,8 +121,15 @@ class Played(Stage):
         super().__init__()
         self.streams = Streams(1000, 1_000_000)
         self.tasks_done, self.model = Tasks(), Model()
+        self.records = MemoryShards(self.journal)
         self.handlers = Handlers(
-            tasks=self.tasks_done, model=self.model, memory=Memory(), streams=self.streams
+            tasks=self.tasks_done,
+            model=self.model,
+            memory=Memory(),
+            streams=self.streams,
+            agents=Agents(),
+            records=self.records,
+            clock=self.clock,
         )
         self.handlers.attach(self.loop)
 

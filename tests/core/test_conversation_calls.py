@@ -265,9 +265,7 @@ def test_a_full_room_takes_nobody_in() -> None:
 def test_a_delegated_turn_works_in_its_callers_project_one_call_deeper() -> None:
     driven = Driven(begin=False)
     assert driven.state.conversation is not None
-    driven.state.conversation = replace(
-        driven.state.conversation, project_id="proj_9", called_by=Caller(type="workflow", run_id=RUN_ID)
-    )
+    driven.state.conversation = replace(driven.state.conversation, project_id="proj_9", called_by=RUN_ID)
     decisions = driven.step(replace(called(), depth=3))
     (assembly,) = [c for d in decisions for c in CONVERSATION.commands(driven.state, d)]
     assert isinstance(assembly, RunWorkflow)
@@ -283,7 +281,7 @@ def test_a_delegated_turn_works_in_its_callers_project_one_call_deeper() -> None
 def test_a_delegated_turn_that_a_service_waits_for_keeps_its_output() -> None:
     driven = Driven(begin=False)
     assert driven.state.conversation is not None
-    driven.state.conversation = replace(driven.state.conversation, called_by=Caller(user_id="ann"))
+    driven.state.conversation = replace(driven.state.conversation, called_by="ann")
     driven.step(send(extraction=False))
     driven.succeed(ASSEMBLY, ASSEMBLED)
     driven.answer(said("Done."))

@@ -60,7 +60,7 @@ def declined(turn: Turn, agent_name: str, result: ModelResult) -> Fault | None:
 def with_output(state: ConversationState, turn: Turn, said: Decisions) -> Turn:
     """A called turn, about to be completed, with the last message of its agent; ``said`` is what it says
     now."""
-    if turn.parent is None and (state.conversation is None or state.conversation.called_by is None):
+    if turn.parent is None and not (state.conversation and state.conversation.called_by):
         return turn
     messages = [*state.messages[turn.id], *(d.message for d in said if isinstance(d, AppendMessage))]
     texts = [message.content for message in messages if message.role is Role.AGENT]

@@ -134,11 +134,12 @@ def _tool(agent: PinnedAgent, operation: Operation) -> PinnedTool:
 
 def _scope(state: ConversationState, operation: Operation, turn: Turn, agent: PinnedAgent) -> Scope:
     conversation = state.conversation
-    # A delegated turn works in its caller's project, any other in the agent's own.
-    called = conversation is not None and conversation.called_by is not None
-    own = agent.project_ids[0] if agent.project_ids else ""
+    project_id = agent.project_ids[0] if agent.project_ids else ""
+    if conversation is not None and conversation.called_by:
+        # A delegated turn works in its caller's project, any other in the agent's own.
+        project_id = conversation.project_id
     return Scope(
-        project_id=conversation.project_id if conversation is not None and called else own,
+        project_id=project_id,
         agent_id=agent.agent_id,
         conversation_id=turn.conversation_id,
         turn_id=turn.id,

@@ -66,7 +66,8 @@ class Participant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """The room. ``called_by`` is set if it was made for one delegated turn; lists leave such a room out."""
+    """The room. ``called_by`` is set if it was made for one delegated turn: the id of the run, agent or user
+    that called. Lists leave such a room out."""
 
     id: str
     project_id: str
@@ -82,7 +83,7 @@ class Conversation:
     version: int = 1
     created_ms: int = 0
     updated_ms: int = 0
-    called_by: Caller | None = None
+    called_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
