@@ -24,6 +24,7 @@ from wonder_server.adapters.models.routing import RoutedModel
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
 from wonder_server.adapters.sqlite.memories import SqliteMemories
 from wonder_server.adapters.sqlite.shards import SqliteShards
+from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.specs import ModelProfile
@@ -78,6 +79,7 @@ class Wonder:
                 environment=inherited(PASSED_ENVIRONMENT),
             ),
         )
+        self._web = GuardedWeb()
         self._servicers: dict[str, object] = {}
         self._executions: ExecutorServicer | None = None
         self._stores: list[SqliteShards | SqliteCatalog | SqliteMemories] = []
@@ -122,6 +124,8 @@ class Wonder:
                 memory=memory,
                 clock=self._clock,
                 default_profile=self._profile,
+                web=self._web,
+                policies=library,
                 workers=self._workers,
             )
         )
@@ -167,6 +171,7 @@ class Wonder:
         if self._executions is not None:
             await self._executions.close()
         self._workers.close()
+        await self._web.close()
         await self._model.close()
         if self._vectors is not None:
             await self._vectors.close()

@@ -173,6 +173,8 @@ def house() -> House:
         memory=memory,
         clock=clock,
         default_profile=ModelProfile(provider="offline"),
+        web=Nothing(),  # type: ignore[arg-type]
+        policies=Nothing(),  # type: ignore[arg-type]
     )
     servicer = rpc.ExecutorServicer(
         Executor(services, kinds=kinds),

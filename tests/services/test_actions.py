@@ -109,6 +109,8 @@ async def run(
         memory=memory or RememberedCalls(),
         clock=Clock(),
         default_profile=DEFAULT,
+        web=Nothing(),
+        policies=Nothing(),
     )
     result = await ACTIONS[kind].run(ActionCall(input=input, context=context, services=services))
     assert validate(ACTIONS[kind].output_schema, result) == []

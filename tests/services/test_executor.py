@@ -56,6 +56,8 @@ SERVICES = Services(
     memory=Nothing(),
     clock=Clock(),
     default_profile=ModelProfile(provider="offline"),
+    web=Nothing(),
+    policies=Nothing(),
 )
 
 

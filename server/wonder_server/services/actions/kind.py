@@ -13,6 +13,7 @@ from wonder_server.core.frozen import Value
 from wonder_server.core.memory import Draft, Hit, Memory
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.model import Model
+from wonder_server.ports.web import Web
 from wonder_server.services.workers.words import Job
 
 ExecutionContext = Scope
@@ -55,6 +56,8 @@ class Services:
     memory: AgentMemory
     clock: Clock
     default_profile: ModelProfile
+    web: Web
+    policies: Policies
     workers: RemoteWork | None = None
 
 
