@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from wonder_sdk.reply import Events as Events
     from wonder_sdk.reply import Reply as Reply
     from wonder_sdk.resume import Reconnect as Reconnect
+    from wonder_sdk.runs import Run as Run
 
 __version__ = "0.1.0"
 
@@ -51,6 +52,7 @@ _HOMES = {
     "wonder_sdk.record": ("Item", "MessageRestarted", "TextDelta"),
     "wonder_sdk.reply": ("Events", "Reply"),
     "wonder_sdk.resume": ("Reconnect",),
+    "wonder_sdk.runs": ("Run",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
