@@ -106,7 +106,8 @@ class Rules(Faults):
     def expression(self, path: str, source: str, scope: Scope) -> None:
         if not source.strip():
             self.refuse(path, f"{path} must be an expression; for an empty text write '\"\"'.")
-        self.condition(path, source, scope)
+        else:
+            self.condition(path, source, scope)
 
     def inputs(self, path: str, mapping: Mapping[str, str], scope: Scope) -> None:
         """Field -> expression."""
