@@ -481,9 +481,7 @@ async def test_a_worker_that_is_not_heard_of_is_sent_away(pool: Workers, time: T
     assert await asked.result() == {}
 
 
-async def test_a_worker_that_misses_heartbeats_gets_nothing_meanwhile(
-    pool: Workers, time: Time
-) -> None:
+async def test_a_worker_that_misses_heartbeats_gets_nothing_meanwhile(pool: Workers, time: Time) -> None:
     worker = join(pool)
     await time.passes(21)
     await ask(pool)

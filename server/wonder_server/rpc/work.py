@@ -11,8 +11,6 @@ import asyncio
 from dataclasses import replace
 from typing import Any, Final, assert_never
 
-from google.protobuf.message import DecodeError
-
 from wonder.v1 import executor_service_pb2 as pb
 from wonder.v1 import task_pb2
 from wonder_server.core.commands import Scope
@@ -25,6 +23,7 @@ from wonder_server.rpc.names import Names
 from wonder_server.rpc.payload import dict_to_struct, struct_to_dict
 from wonder_server.rpc.stream_words import RECONNECT_AFTER_MS
 from wonder_server.rpc.times import to_timestamp
+from wonder_server.rpc.wire import text_at
 from wonder_server.services.workers import (
     Assigned,
     Cancelled,
@@ -166,16 +165,14 @@ def _obey(workers: Workers, seat: Seat, request: Any) -> None:
 
 
 def _unreadable(workers: Workers, seat: Seat, data: bytes, problem: WonderError) -> None:
-    """A message broke a limit. If it settles something, that has failed; else the stream ends."""
-    try:
-        request = pb.WorkRequest.FromString(data)
-    except DecodeError:
-        raise problem from None
-    item = request.WhichOneof("item")
-    if item not in ("completed", "failed"):
-        raise problem
-    workers.heard(seat)
-    workers.refused(seat, getattr(request, item).lease_id, problem.fault)
+    """A message cannot be read. If it settles something, that has failed; else the stream ends."""
+    for number in (pb.WorkRequest.COMPLETED_FIELD_NUMBER, pb.WorkRequest.FAILED_FIELD_NUMBER):
+        lease_id = text_at(data, number, pb.AssignmentCompleted.LEASE_ID_FIELD_NUMBER)
+        if lease_id:
+            workers.heard(seat)
+            workers.refused(seat, lease_id, problem.fault)
+            return
+    raise problem
 
 
 def _failure(failed: pb.AssignmentFailed) -> Fault:
