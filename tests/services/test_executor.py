@@ -137,6 +137,15 @@ async def test_a_provider_that_says_when_to_come_back_is_listened_to() -> None:
     assert pauses.taken == [5_000, 1_000]
 
 
+async def test_a_pause_that_the_task_will_not_outlive_is_not_taken() -> None:
+    pauses = Pauses()
+    outcome = await executor(kind(Scripted(busy(retry_after_ms=600_000))), pauses=pauses).execute(
+        task(step()), {}, CONTEXT
+    )
+    assert outcome.fault is not None
+    assert (outcome.fault.reason, pauses.taken) == (Reason.MODEL_UNAVAILABLE, [])
+
+
 async def test_an_infrastructure_fault_that_does_not_go_away_fails_the_step() -> None:
     action = Scripted(*(busy() for _ in range(9)))
     outcome = await executor(kind(action)).execute(task(step(action={"max_attempts": 2})), {}, CONTEXT)
@@ -260,7 +269,7 @@ async def test_a_task_that_runs_out_of_time_between_two_tries_knows_what_was_don
         await asyncio.Event().wait()
 
     refused = Scripted(NotBegunError(Reason.TASK_FAILED, "Nobody listens."))
-    limited = task(step(), retry=Retry(timeout_ms=20))
+    limited = task(step(action={"backoff_ms": 1}), retry=Retry(timeout_ms=20))
     one = Executor(SERVICES, kinds={"test": kind(refused, repeatable=False)}, sleep=forever)
     outcome = await one.execute(limited, {}, CONTEXT)
     assert waiting.is_set()

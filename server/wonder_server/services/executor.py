@@ -83,8 +83,8 @@ class Executor:
         run = TaskRun(task, context, self._services.clock, on_progress, on_event)
         limit_ms = task.spec.retry.timeout_ms
         try:
-            async with asyncio.timeout(limit_ms / 1000):
-                ending = await self._drive(run, input)
+            async with asyncio.timeout(limit_ms / 1000) as limit:
+                ending = await self._drive(run, input, limit.when() or 0.0)
         except TimeoutError:
             ending = run.late(limit_ms)
         return run.ended(ending)
@@ -113,8 +113,8 @@ class Executor:
 
     # --- drivers --------------------------------------------------------------------------------
 
-    async def _drive(self, run: TaskRun, input: Mapping[str, Any]) -> Ending:
-        """Do what the task needs until it has ended."""
+    async def _drive(self, run: TaskRun, input: Mapping[str, Any], ends_at: float) -> Ending:
+        """Do what the task needs until it has ended; ``ends_at`` is when it will be stopped."""
         needs, answer = run.needs(input), None
         began = time.perf_counter()
         while True:
@@ -125,14 +125,14 @@ class Executor:
                 return ending
             answer = None
             if isinstance(need, Act):
-                answer = await self._act(run, need)
+                answer = await self._act(run, need, ends_at)
             elif need is not None:
                 await self._sleep(need.delay_ms / 1000)
             if time.perf_counter() - began > LONGEST_STRETCH_S:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
 
-    async def _act(self, run: TaskRun, need: Act) -> Tried:
+    async def _act(self, run: TaskRun, need: Act, ends_at: float) -> Tried:
         """Carry out one action, infrastructure retries included: its outcome, and how often it ran."""
         prepared = self._prepared(run, need)
         if isinstance(prepared, Fault):
@@ -148,7 +148,10 @@ class Executor:
             run.in_doubt = ""
             if not isinstance(outcome, Fault) or not outcome.transient or tries >= need.action.max_attempts:
                 return outcome, tries
-            await self._sleep(max(delay_ms, outcome.retry_after_ms or 0) / 1000)
+            pause_s = max(delay_ms, outcome.retry_after_ms or 0) / 1000
+            if asyncio.get_running_loop().time() + pause_s >= ends_at:
+                return outcome, tries  # the task would be over: this says more than its timeout
+            await self._sleep(pause_s)
             delay_ms *= 2
             tries += 1
 
