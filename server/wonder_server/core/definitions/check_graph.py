@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from wonder_server.core.definitions.branches import (
     MAX_MOVES,
     MAX_OPEN,
     Exploration,
+    Stack,
     State,
     explore,
     joins,
@@ -104,8 +105,10 @@ class _Joining:
         self._ways = ways_of(workflow)
         self._refuse = faults.refuse
         self._found = explore(self._nodes, self._ways, initial_node(workflow))
-        self._before: dict[State, list[State]] = {state: [] for state in self._found.moves}
+        self._stacks: dict[str, list[Stack]] = {node: [] for node in self._nodes}
+        self._before: dict[State, list[State]] = {}
         for state, moves in self._found.moves.items():
+            self._stacks[state[0]].append(state[1])
             for _, there in moves:
                 self._before.setdefault(there, []).append(state)
 
@@ -145,9 +148,9 @@ class _Joining:
 
     def _check_nearest(self, node: Node, fan_in: FanIn) -> None:
         place = f"{self._places[node.id]}.fan_in"
-        nearest = sorted({stack[-1] for at, stack in self._found.moves if at == node.id and stack})
-        reached = any(at == node.id for at, _ in self._found.moves)
-        if reached and not nearest:
+        stacks = self._stacks[node.id]
+        nearest = sorted({stack[-1] for stack in stacks if stack})
+        if stacks and not nearest:
             self._refuse(place, f"No fan-out leads to '{node.id}': there is nothing to join.")
         if (meant := fan_in.fan_out_node_id) and meant not in self._nodes:
             self._refuse(f"{place}.fan_out_node_id", _no_node(meant, self._nodes))
@@ -181,9 +184,8 @@ class _Joining:
 
     def _opened_together(self, fan_out: Node, meet: Node) -> Iterator[list[_Branch]]:
         """The transitions of a fan-out, as they are taken: all at once, or one of them."""
-        # Where a branch can go does not depend on what is open around its fan-out, so any state will do.
-        state = next(state for state in self._found.moves if state[0] == fan_out.id)
-        inside = (*while_running(fan_out, state[1]), fan_out.id)
+        # Where a branch can go does not depend on what is open around its fan-out, so any will do.
+        inside = (*while_running(fan_out, self._stacks[fan_out.id][0]), fan_out.id)
         arriving = self._leading_to((meet.id, inside))
         opened = [
             _Branch(index, transition, (transition.to_node_id, inside) in arriving)
@@ -200,7 +202,7 @@ class _Joining:
         depth = len(goal[1])
         seen, waiting = {goal}, [goal]
         while waiting:
-            fresh: Sequence[State] = [
+            fresh = [
                 state
                 for state in self._before.get(waiting.pop(), ())
                 if state not in seen and state[1][:depth] == goal[1]

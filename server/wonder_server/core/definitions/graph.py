@@ -9,7 +9,7 @@ from functools import lru_cache
 from wonder_server.core.definitions import branches
 from wonder_server.core.definitions.specs import Node, Transition, Workflow
 
-REMEMBERED = 1_024
+REMEMBERED = 256
 """Graphs kept at hand; each keeps its workflow alive."""
 
 
