@@ -299,7 +299,8 @@ def test_where_the_graph_is_broken_the_rest_is_told_without_guessing_what_is_a_b
 def test_fan_outs_may_stand_in_each_other_only_so_deep() -> None:
     def nested(depth: int) -> dict[str, Any]:
         ways = [f"n{number}>n{number + 1}" for number in range(depth)]
-        return flow(" ".join(ways), None, dict.fromkeys(ways, EACH))
+        last = {f"n{depth}": {"input_mapping": {"x": "item"}}}
+        return flow(" ".join(ways), last, dict.fromkeys(ways, EACH))
 
     assert told(nested(16)) == {}
     assert told(nested(17)) == {"transitions[16]": "More than 16 fan-outs are open in each other here."}

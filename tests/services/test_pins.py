@@ -170,6 +170,7 @@ async def test_a_workflow_pinned_to_an_agent_follows_what_becomes_of_it(standard
     assert (await refusal(renamed)).message == "The workflow wonder/std/w calls the agent 'expert'."
     # The newest revision calls nobody; the one before it still names an agent that may go now.
     await standard.definitions.apply("wonder/std", [workflow("w", "t"), task("t")])
+    assert (await standard.pin_workflow("wonder/std/w@1")) == pinned
     await standard.agents.delete("expert")
     assert await reason(standard.pin_workflow("wonder/std/w@1")) is Reason.AGENT_NOT_FOUND
     second = await standard.agents.create(expert)

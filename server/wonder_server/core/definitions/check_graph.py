@@ -198,7 +198,8 @@ class _Joining:
             yield from ([branch] for branch in opened)
 
     def _leading_to(self, goal: State) -> set[State]:
-        """The states of one branch, and of what opens in it, from which its end can be reached."""
+        """The states of one branch, and of what opens in it, from which its end can be reached. More lead
+        there from outside, all by way of the fan-out; they would only take time."""
         depth = len(goal[1])
         seen, waiting = {goal}, [goal]
         while waiting:
