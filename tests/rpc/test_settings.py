@@ -149,5 +149,5 @@ def test_mcp_servers_come_as_json_or_as_tables_of_the_file(tmp_path: Path) -> No
     ],
 )
 def test_what_describes_no_mcp_server_is_refused(given: str) -> None:
-    with pytest.raises(SettingsError, match=r"^mcp_servers: .* wanted|^mcp_servers: .* wants|a server's name"):
+    with pytest.raises(SettingsError, match=r"^mcp_servers: .* (is wanted|wants|name is)"):
         load({}, {"WONDER_MCP_SERVERS": given})
