@@ -20,10 +20,11 @@ from wonder.v1 import executor_service_pb2 as pb
 from wonder.v1.executor_service_pb2_grpc import ExecutorServiceStub
 from wonder_server.core.commands import Scope
 from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.rpc import work as rpc
 from wonder_server.rpc.executor import ExecutorServicer
 from wonder_server.services.actions import ACTIONS
 from wonder_server.services.executor import Executor
-from wonder_server.services.workers import Job, Progress, Workers
+from wonder_server.services.workers import Job, Progress, Registration, WorkerKind, Workers
 from wonder_server.services.workers.seat import MAX_BACKLOG
 
 SERVICE = "wonder.v1.ExecutorService"
@@ -263,6 +264,7 @@ async def test_a_worker_leaves_when_it_is_done(office: Office) -> None:
         assert (await worker.hear("settled")).accepted
         assert await worker.ended() is grpc.StatusCode.OK
         assert await asked == {}
+        await office.until(lambda: not office.pool.kinds())
 
 
 async def test_a_server_that_stops_says_so_and_takes_what_is_still_coming(office: Office) -> None:
@@ -332,23 +334,32 @@ async def test_bytes_that_are_no_message_end_the_stream(office: Office) -> None:
     await office.until(lambda: not office.pool.kinds())
 
 
-async def test_a_flood_of_answers_to_nothing_harms_nobody_else(office: Office) -> None:
-    async with office.worker() as flooding, office.worker() as other:
-        flood = pb.WorkRequest(completed=pb.AssignmentCompleted(lease_id="lease_of_nobody"))
+class Flood:
+    """Answers to nothing, one after the other."""
 
-        async def pour() -> None:
-            for _ in range(5_000):
-                await flooding.call.write(flood)
+    refused = b""
+    read = 0
 
-        pouring = asyncio.create_task(pour())
-        office.ask("op_1")
-        office.ask("op_2")
-        given = await other.hear("assignment")
-        await other.say(completed=pb.AssignmentCompleted(lease_id=given.lease_id))
-        assert (await other.hear("settled")).accepted
-        (seat, _) = office.pool.seats
-        assert len(seat._words) <= MAX_BACKLOG
-        pouring.cancel()
+    async def __anext__(self) -> pb.WorkRequest:
+        self.read += 1
+        if self.read > 5 * MAX_BACKLOG:
+            raise StopAsyncIteration
+        return pb.WorkRequest(completed=pb.AssignmentCompleted(lease_id="lease_of_nobody"))
+
+
+async def test_a_worker_that_floods_and_does_not_read_is_not_read_either() -> None:
+    pool, flood = Workers(Clock()), Flood()
+    seat = pool.join(Registration(name="w", kinds=(WorkerKind(name="ocr"),)))
+    reader = asyncio.create_task(rpc._listen(pool, seat, flood))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    assert flood.read == MAX_BACKLOG
+    for _ in range(7):
+        await seat.take()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert flood.read == MAX_BACKLOG + 7
+    reader.cancel()
+    pool.close()
 
 
 # --- what ends the stream ---------------------------------------------------------------------------
@@ -402,6 +413,8 @@ async def test_a_conflicting_declaration_is_refused_and_the_first_worker_stays(o
         ({"register": registration().register}, "register"),
         ({}, "item"),
         ({"heartbeat": pb.WorkerHeartbeat(lease_ids=["x"] * 10_001)}, "heartbeat.lease_ids"),
+        ({"completed": pb.AssignmentCompleted(lease_id="x" * 101)}, "completed.lease_id"),
+        ({"failed": pb.AssignmentFailed(lease_id="x" * 101)}, "failed.lease_id"),
     ],
 )
 async def test_what_a_worker_may_not_say_ends_its_stream(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -274,6 +275,7 @@ async def test_a_worker_of_a_project_gets_no_other_projects_work(pool: Workers, 
     asked = await ask(pool, "op_other", project="proj_2", timeout_ms=5_000)
     mine = await ask(pool, "op_mine", project="proj_1")
     assert operations(await assigned(worker)) == ["op_mine"]
+    assert await told(join(pool, projects=frozenset({"proj_1", "proj_3"}))) == []
     await time.passes(5)
     assert "that works for this project" in (await asked.fault()).message
     assert await mine.waits()
@@ -391,6 +393,15 @@ async def test_lost_work_waits_for_a_worker_in_front_of_the_line(pool: Workers) 
     pool.gone(worker)
     later = join(pool, IDEMPOTENT, max_concurrency=9)
     assert operations(await assigned(later)) == [f"op_{number}" for number in range(6)]
+
+
+async def test_what_never_went_out_goes_back_to_the_front_of_the_line(pool: Workers) -> None:
+    worker = join(pool, max_concurrency=2)
+    for number in range(4):
+        await ask(pool, f"op_{number}")
+    pool.gone(worker)
+    later = join(pool, max_concurrency=9)
+    assert operations(await assigned(later)) == [f"op_{number}" for number in range(4)]
 
 
 async def test_work_that_kills_its_workers_is_given_up(pool: Workers) -> None:
@@ -659,6 +670,32 @@ async def test_a_server_that_stops_still_takes_results_and_assigns_nothing(pool:
         await busy.take()
     assert await after.waits()
     await after.cancel()
+
+
+async def test_what_has_not_gone_out_when_the_server_stops_stays_here(pool: Workers) -> None:
+    worker = join(pool)
+    asked = await ask(pool, "op_1")
+    pool.drain(1_000)
+    assert await worker.take() == Draining(grace_ms=1_000)
+    with pytest.raises(WonderError):
+        await worker.take()
+    await pool.wait_until_idle()
+    assert await asked.waits()
+    await asked.cancel()
+
+
+async def test_a_server_that_stops_waits_for_all_that_workers_have(pool: Workers) -> None:
+    worker = join(pool, max_concurrency=2)
+    await ask(pool, "op_1")
+    await ask(pool, "op_2")
+    first, second = await assigned(worker)
+    pool.drain(1_000)
+    idle = asyncio.ensure_future(pool.wait_until_idle())
+    pool.completed(worker, first.lease_id, {})
+    await settled()
+    assert not idle.done()
+    pool.completed(worker, second.lease_id, {})
+    await idle
 
 
 async def test_nobody_joins_a_server_that_stops(pool: Workers) -> None:

@@ -18,7 +18,7 @@ from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.logs import logger
 from wonder_server.rpc.calls import Requests
 from wonder_server.rpc.faults import fault_from_proto, fault_to_proto
-from wonder_server.rpc.fields import renamed, required
+from wonder_server.rpc.fields import bounded, renamed, required
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.payload import dict_to_struct, struct_to_dict
 from wonder_server.rpc.stream_words import RECONNECT_AFTER_MS
@@ -42,6 +42,7 @@ from wonder_server.services.workers.registration import MAX_PROJECTS
 _log = logger("rpc")
 
 MAX_LEASES_A_HEARTBEAT: Final = 10_000
+MAX_LEASE_ID: Final = 100
 _MESSAGE_CHARACTERS: Final = 2_000
 _OUTPUT_CHARACTERS: Final = 64 * 1024
 _METADATA_ENTRIES: Final = 16
@@ -154,11 +155,11 @@ def _obey(workers: Workers, seat: Seat, request: Any) -> None:
             workers.extend(seat, lease_ids)
         case "progress":
             workers.progress(seat, request.progress.lease_id, _progress(request.progress.progress))
-        case "completed":
+        case "completed" as item:
             output = struct_to_dict(request.completed.output, "output")
-            workers.completed(seat, request.completed.lease_id, output)
-        case "failed":
-            workers.failed(seat, request.failed.lease_id, _failure(request.failed))
+            workers.completed(seat, _lease_id(request.completed, item), output)
+        case "failed" as item:
+            workers.failed(seat, _lease_id(request.failed, item), _failure(request.failed))
         case "leave":
             workers.leave(seat)
         case item:
@@ -174,11 +175,16 @@ def _unreadable(workers: Workers, seat: Seat, data: bytes, problem: WonderError)
     """A message cannot be read. If it settles something, that has failed; else the stream ends."""
     for number in (pb.WorkRequest.COMPLETED_FIELD_NUMBER, pb.WorkRequest.FAILED_FIELD_NUMBER):
         lease_id = text_at(data, number, pb.AssignmentCompleted.LEASE_ID_FIELD_NUMBER)
-        if lease_id:
+        if lease_id and len(lease_id) <= MAX_LEASE_ID:
             workers.heard(seat)
             workers.refused(seat, lease_id, problem.fault)
             return
     raise problem
+
+
+def _lease_id(settling: pb.AssignmentCompleted | pb.AssignmentFailed, item: str) -> str:
+    # It goes back in the answer, so it may not be of any size.
+    return bounded(settling.lease_id, f"{item}.lease_id", MAX_LEASE_ID)
 
 
 def _failure(failed: pb.AssignmentFailed) -> Fault:
