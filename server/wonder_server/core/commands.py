@@ -51,12 +51,15 @@ class CallModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTask:
-    """Run a task in the executor."""
+    """Run a task in the executor. ``repeatable``: it may simply be done again, so that it need not wait until
+    what led to it is on disk. ``node_id`` says whose task it is, for those who watch a run."""
 
     operation_id: str
     task: PinnedTask
     input: dict[str, Any]
     scope: Scope
+    repeatable: bool = False
+    node_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
