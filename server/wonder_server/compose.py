@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from wonder_server.adapters.models.routing import RoutedModel
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
 from wonder_server.adapters.sqlite.memories import SqliteMemories
 from wonder_server.adapters.sqlite.shards import SqliteShards
+from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.specs import ModelProfile
@@ -37,6 +39,7 @@ from wonder_server.services.executor import Executor
 from wonder_server.services.library import Library
 from wonder_server.services.memory import MemoryService
 from wonder_server.services.memory_operations import MemoryOperations
+from wonder_server.services.workers import Workers
 from wonder_server.settings import Settings, inherited
 
 _log = logger("server")
@@ -67,6 +70,7 @@ class Wonder:
         self._streams = Streams(settings.max_stream_backlog_events, settings.max_stream_backlog_bytes)
         provider_environment = settings.provider_environment()
         self._profile = default_profile(provider_environment)
+        self._workers = Workers(self._clock, lease_ms=settings.worker_lease_seconds * 1_000, reserved=ACTIONS)
         self._model = RoutedModel(
             {"offline": OfflineModel()},
             otherwise=LiteLLMModel(
@@ -75,6 +79,7 @@ class Wonder:
                 environment=inherited(PASSED_ENVIRONMENT),
             ),
         )
+        self._web = GuardedWeb()
         self._servicers: dict[str, object] = {}
         self._executions: ExecutorServicer | None = None
         self._stores: list[SqliteShards | SqliteCatalog | SqliteMemories] = []
@@ -119,6 +124,9 @@ class Wonder:
                 memory=memory,
                 clock=self._clock,
                 default_profile=self._profile,
+                web=self._web,
+                policies=library,
+                workers=self._workers,
             )
         )
         handlers = Handlers(
@@ -126,6 +134,9 @@ class Wonder:
             model=self._model,
             memory=MemoryOperations(memory),
             streams=self._streams,
+            agents=library,
+            records=shards,
+            clock=self._clock,
         )
         loop = Loop(
             (CONVERSATION, RUN),
@@ -142,9 +153,10 @@ class Wonder:
         await self._resume(loop, shards)
 
     async def drain(self, grace_seconds: float) -> None:
-        """Tell readers, stop the work; what was under way stays in the outbox."""
+        """Tell readers and workers, stop the work; what was under way stays in the outbox."""
         self._streams.drain()
-        async with asyncio.timeout(grace_seconds):
+        await self._let_workers_finish(grace_seconds / 2)
+        async with asyncio.timeout(grace_seconds / 2):
             if self._handlers is not None:
                 await self._handlers.stop()
             if self._loop is not None:
@@ -158,6 +170,8 @@ class Wonder:
             await self._loop.stop()
         if self._executions is not None:
             await self._executions.close()
+        self._workers.close()
+        await self._web.close()
         await self._model.close()
         if self._vectors is not None:
             await self._vectors.close()
@@ -165,6 +179,13 @@ class Wonder:
             await store.close()
 
     # --- pieces ---------------------------------------------------------------------------------
+
+    async def _let_workers_finish(self, seconds: float) -> None:
+        """What workers have in hand may come to its end: not all of it may be done again."""
+        self._workers.drain(int(seconds * 1_000))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._workers.wait_until_idle()
 
     def _settle(self, profile: ModelProfile) -> ModelProfile:
         return settled(profile, self._profile)
@@ -207,7 +228,12 @@ class Wonder:
             clock=self._clock,
         )
         self._executions = ExecutorServicer(
-            executor, tasks=library, names=library, conversations=conversations, clock=self._clock
+            executor,
+            tasks=library,
+            names=library,
+            conversations=conversations,
+            clock=self._clock,
+            workers=self._workers,
         )
         self._servicers.update(
             {

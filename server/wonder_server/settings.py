@@ -192,6 +192,11 @@ class Settings:
         "", "WONDER_GEMINI_BASE_URL", TEXT, "Where to reach Gemini's format; empty is the provider's own.",
     )  # fmt: skip
 
+    worker_lease_seconds: int = _setting(
+        30, "WONDER_WORKER_LEASE_SECONDS", _number(1, 3_600),
+        "How long a worker may be silent before its work is lost; three heartbeats fit in.",
+    )  # fmt: skip
+
     drain_seconds: int = _setting(
         10, "WONDER_DRAIN_SECONDS", _number(1, 3_600),
         "From SIGTERM to exit at most, in seconds. Turns in flight are kept for the next start.",

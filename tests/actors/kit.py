@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.core.conversation_kit import NOW, room, send
-from wonder_server.actors.loop import Loop, Outcome
+from wonder_server.actors.actor import Outcome
+from wonder_server.actors.loop import Loop
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.core.commands import CallModel, Command, RunTask, RunWorkflow
 from wonder_server.core.conversation.planner import CONVERSATION

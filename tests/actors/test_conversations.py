@@ -14,7 +14,7 @@ from wonder_server.actors.conversations import Conversations, Saying
 from wonder_server.actors.streams import Streams
 from wonder_server.adapters.in_memory.journal import MemoryShards
 from wonder_server.core.conversation.inputs import ModelAnswered
-from wonder_server.core.conversation.plan import MAX_ACTIVE_TURNS
+from wonder_server.core.conversation.sending import MAX_ACTIVE_TURNS
 from wonder_server.core.conversation.values import Conversation, Participant, TurnStatus
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error

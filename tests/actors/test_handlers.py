@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from tests.actors.kit import ROOM, Stage, rest
-from tests.core.conversation_kit import ASSEMBLED, call, said
+from tests.core.conversation_kit import ASSEMBLED, BUSINESS, RUN_ID, agent, call, said, task, workflow
+from wonder_server.actors import handlers
 from wonder_server.actors.handlers import Handlers
-from wonder_server.actors.streams import Streams
-from wonder_server.core.commands import Scope
+from wonder_server.actors.streams import NodeProgress, Streams
+from wonder_server.adapters.in_memory.journal import MemoryShards
+from wonder_server.core.commands import RunTask, Scope
 from wonder_server.core.conversation.inputs import CancelTurn, Woken
 from wonder_server.core.conversation.values import TurnStatus
-from wonder_server.core.definitions.specs import ModelProfile, PinnedTask
+from wonder_server.core.coordinator.inputs import EventEmitted, NodeFailed, NodeSucceeded
+from wonder_server.core.definitions.specs import ModelProfile, Node, PinnedAgent, PinnedTask, Workflow
 from wonder_server.core.errors import Fault, Reason, error
 from wonder_server.core.model import ModelResult
 from wonder_server.ports.model import Chunk, Finished, TextDelta
@@ -34,9 +38,35 @@ class Tasks:
         self.output: Any = ASSEMBLED
         self.scopes: list[Scope] = []
         self.wait = False
+        self.quick = False
+        """Whether they need not wait."""
+        self.at_once_count = 0
+        self.progress: list[Any] = []
+        self.events: list[tuple[str, str, Mapping[str, Any]]] = []
+        """What is told on the way."""
 
-    async def execute(self, task: PinnedTask, given: Mapping[str, Any], scope: Scope, /) -> Outcome:
+    def at_once(self, task: PinnedTask, given: Mapping[str, Any], scope: Scope, /) -> Outcome | None:
+        if not self.quick:
+            return None
+        self.at_once_count += 1
+        if isinstance(self.output, Exception):
+            raise self.output
+        return Outcome(fault=self.output) if isinstance(self.output, Fault) else Outcome(self.output)
+
+    async def execute(
+        self,
+        task: PinnedTask,
+        given: Mapping[str, Any],
+        scope: Scope,
+        on_progress: Any,
+        on_event: Any,
+        /,
+    ) -> Outcome:
         self.scopes.append(scope)
+        for item in self.progress:
+            on_progress(item)
+        for event in self.events:
+            on_event(*event)
         if self.wait:
             await asyncio.Event().wait()
         if isinstance(self.output, Exception):
@@ -77,6 +107,18 @@ class Memory:
         return {}
 
 
+class Agents:
+    """The agent ``agt_1``, called helper, whose context assembly puts out what its task does."""
+
+    async def pin_agent(self, ref: str) -> PinnedAgent:
+        await asyncio.sleep(0)
+        if ref not in ("agt_1", "helper"):
+            raise error(Reason.AGENT_NOT_FOUND, "No agent has this id or name.")
+        node = Node(id="n", task_id="t", output_mapping={"output.request": "result.request"})
+        assembly = replace(workflow(), spec=Workflow(nodes=(node,), initial_node_id="n"))
+        return replace(agent(extraction=False), assembly=assembly)
+
+
 class Played(Stage):
     """A stage with real handlers over fake tasks and a fake model."""
 
@@ -84,8 +126,15 @@ class Played(Stage):
         super().__init__()
         self.streams = Streams(1000, 1_000_000)
         self.tasks_done, self.model = Tasks(), Model()
+        self.records = MemoryShards(self.journal)
         self.handlers = Handlers(
-            tasks=self.tasks_done, model=self.model, memory=Memory(), streams=self.streams
+            tasks=self.tasks_done,
+            model=self.model,
+            memory=Memory(),
+            streams=self.streams,
+            agents=Agents(),
+            records=self.records,
+            clock=self.clock,
         )
         self.handlers.attach(self.loop)
 
@@ -232,3 +281,80 @@ async def test_after_stop_nothing_is_reported_and_nothing_begun() -> None:
     assert stage.model.closed == stage.model.calls == 1
     assert stage.journal.commits == commits
     assert await stage.journal.unfinished() == [ROOM]
+
+
+# --- tasks on the spot, and what they tell ----------------------------------------------------------
+
+
+def task_of(run_id: str) -> RunTask:
+    return RunTask(
+        operation_id="op_1",
+        task=task(),
+        input={},
+        scope=Scope(key=f"{run_id}/n/1"),
+        node_id="n",
+    )
+
+
+class Told(Played):
+    """A stage that notes down what actors are told instead of telling them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Any] = []
+        self.loop.tell = lambda actor, event, *_: self.told.append((actor, event))  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ({"n": 1}, NodeSucceeded(operation_id="op_1", output={"n": 1})),
+        (BUSINESS, NodeFailed(operation_id="op_1", fault=BUSINESS)),
+    ],
+)
+async def test_a_task_that_need_not_wait_is_answered_on_the_spot(output: Any, told: Any) -> None:
+    stage = Told()
+    stage.tasks_done.quick, stage.tasks_done.output = True, output
+    stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
+    assert stage.told == [(RUN_ID, told)]
+    assert stage.handlers.running == 0
+
+
+async def test_tasks_are_answered_on_the_spot_only_until_others_have_waited_long_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Told()
+    stage.tasks_done.quick = True
+    monkeypatch.setattr(handlers, "LONGEST_STRETCH_S", 0.0)
+    for _ in range(3):
+        stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
+    assert stage.tasks_done.at_once_count == 1
+    await rest()
+    assert len(stage.told) == 2, "the two that came late are one operation"
+    stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
+    assert stage.tasks_done.at_once_count == 2
+
+
+@pytest.mark.usefixtures("_quietly")
+async def test_a_quick_task_that_trips_is_told_without_its_innards() -> None:
+    stage = Told()
+    stage.tasks_done.quick, stage.tasks_done.output = True, ZeroDivisionError("secret")
+    stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
+    ((_, failed),) = stage.told
+    assert failed.fault.reason is Reason.INTERNAL
+    assert "secret" not in failed.fault.message
+
+
+async def test_what_a_runs_task_says_on_the_way_is_told_before_its_end() -> None:
+    stage = Told()
+    watcher, _ = stage.streams.subscribe(RUN_ID, wants_progress=True)
+    stage.tasks_done.progress = ["half"]
+    stage.tasks_done.events = [("k/s", "counted", {"n": 3})]
+    stage.tasks_done.output = {"n": 3}
+    stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
+    await rest()
+    assert stage.told == [
+        (RUN_ID, EventEmitted(operation_id="op_1", key="k/s", name="counted", payload={"n": 3})),
+        (RUN_ID, NodeSucceeded(operation_id="op_1", output={"n": 3})),
+    ]
+    assert list(watcher.take()) == [NodeProgress(node_id="n", execution_id="op_1", item="half")]

@@ -20,6 +20,7 @@ from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.values import OperationKind, TurnStatus
 from wonder_server.core.coordinator.inputs import CancelRun
 from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.core.frozen import replace as changed
 from wonder_server.ports.journal import Request
 
 
@@ -392,7 +393,7 @@ async def test_an_answer_that_was_lost_is_given_again() -> None:
     again.loop.resume([ROOM])
     await rest()
     (repeated,) = again.run_commands()
-    assert repeated == replace(command, fresh=False)
+    assert repeated == changed(command, fresh=False)
     again.start(repeated)
     await rest()
     assert again.tasks() == []
@@ -406,7 +407,7 @@ async def test_a_run_that_cannot_even_start_fails_its_parents_operation() -> Non
     await stage.send()
     (command,) = stage.run_commands()
     broken = replace(command.workflow, spec=replace(command.workflow.spec, nodes=()))
-    stage.start(replace(command, workflow=broken))
+    stage.start(changed(command, workflow=broken))
     await rest()
     (turn,) = stage.state().turns.values()
     assert turn.status is TurnStatus.FAILED
@@ -556,7 +557,7 @@ async def test_a_resumed_run_and_its_parent_find_each_other() -> None:
     again.loop.resume(await journal.unfinished())
     await rest()
     (repeated,), (task,) = again.run_commands(), again.tasks()
-    assert repeated == replace(flow, fresh=False)
+    assert repeated == changed(flow, fresh=False)
     again.start(repeated)
     again.loop.succeeded(flow.run_id, task.operation_id, {"x": 1})
     await rest()

@@ -34,7 +34,7 @@ class World(Stage):
     from within their dispatch."""
 
     def __init__(self, journal: TestJournal | None = None, *, by_hand: str = "", run: Planner = TOY) -> None:
-        super().__init__(journal, run=run)
+        super().__init__(journal, run=run, idle_limit=0)
         self.by_hand = by_hand
         self.effects: Counter[str] = Counter()
         """How often each task was done, by its key."""
@@ -279,6 +279,7 @@ async def test_when_the_joint_first_commit_fails_both_begin_again() -> None:
     world.finish("x")
     await rest()
     assert not world.effects["run_g/h"]
+    assert world.loop.peek("run_g") is None, "it was begun by what is not on disk"
     world.journal.broken_for = ""
     await rest()
     assert world.effects["run_v/x"] == 2

@@ -179,7 +179,9 @@ async def test_one_row_is_got_by_id_with_or_without_its_actor(shards: Shards) ->
 
 async def test_rows_without_a_time_or_number_of_their_own_are_found_too(shards: Shards) -> None:
     run_id = "run_01HF7YAT0000000000000000A1"
-    execution = Execution(id="exec_1", run_id=run_id, ordinal=1, node_id="n", output={"x": "y" * 2000})
+    execution = Execution(
+        id="exec_1", run_id=run_id, ordinal=1, node_id="n", token_id="t", output={"x": "y" * 2000}
+    )
     token = Token(id="tok_1", run_id=run_id, node_id="n", status=TokenStatus.COMPLETED)
     made = commit(
         run_id,

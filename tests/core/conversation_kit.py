@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from wonder_server.core.commands import Parent
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.decisions import Decision
 from wonder_server.core.conversation.planner import CONVERSATION
@@ -124,6 +126,19 @@ def room(room_id: str = ROOM) -> inputs.Create:
 def send(seed: str = "seed", content: str = "hello", **fields: Any) -> inputs.Send:
     chosen = fields.pop("agent", None) or agent(**fields)
     return inputs.Send(seed=seed, agent=chosen, caller=Caller(user_id="ann"), content=content)
+
+
+RUN_ID = "run_01HF7YAT0000000000000000R0"
+
+
+def called(operation_id: str = "op_parent", *, loop_in: bool = False, **fields: Any) -> inputs.Send:
+    """A turn that the operation of a run waits for."""
+    return replace(
+        send(f"seed of {operation_id}", **fields),
+        caller=Caller(type="workflow", run_id=RUN_ID),
+        parent=Parent(actor_id=RUN_ID, operation_id=operation_id),
+        loop_in=loop_in,
+    )
 
 
 def call(name: str, call_id: str = "call_1", arguments: dict[str, Any] | None = None) -> ToolCall:

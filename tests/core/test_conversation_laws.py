@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -17,14 +17,22 @@ from tests.core.conversation_kit import (
     Driven,
     at_once,
     call,
+    called,
     room,
     said,
     send,
 )
 from wonder_server.actors.replay import replay
 from wonder_server.adapters.in_memory.journal import MemoryJournal
+from wonder_server.core.commands import Answer
 from wonder_server.core.conversation import inputs
-from wonder_server.core.conversation.decisions import CompleteTurn, EndTurnByCancel, FailTurn
+from wonder_server.core.conversation.decisions import (
+    AnswerCallAgain,
+    CompleteTurn,
+    EndTurnByCancel,
+    FailTurn,
+    RefuseCall,
+)
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.state import RECENT_TURNS, ConversationState
 from wonder_server.core.conversation.values import OperationKind, TurnStatus
@@ -50,6 +58,7 @@ RESULTS = (
     said("thinking", call("retried"), call("mapped", "c2")),
     said("", call("nothing"), call("broken"), call("find", arguments={"q": 7})),
     said("", call("find"), call("peer"), ToolCall(id="", name="", arguments=None, malformed="{")),
+    replace(said("I will not."), stop_reason="refusal"),
 )
 AGENTS: tuple[dict[str, Any], ...] = (
     {},
@@ -64,7 +73,7 @@ STEPS = st.lists(
     st.tuples(
         st.sampled_from(
             "send answer answer answer succeed succeed succeed fail refuse wake elapse restart cancel "
-            "create reload".split()
+            "create reload call call give_up".split()
         ),
         st.integers(0, 30),
         st.integers(0, 30),
@@ -85,6 +94,8 @@ class Walk:
     events: int = 0
     seen: list[str] = field(default_factory=list)
     ends: dict[str, int] = field(default_factory=dict)
+    awaited: dict[str, int] = field(default_factory=dict)
+    """How often a parent was told how a turn of it ended."""
 
     def step(self, event: inputs.Input) -> None:
         self.now += 1
@@ -107,7 +118,10 @@ class Walk:
             if isinstance(decision, CompleteTurn | FailTurn | EndTurnByCancel):
                 self.ends[decision.turn.id] = self.ends.get(decision.turn.id, 0) + 1
         for decision in decisions:
-            list(CONVERSATION.commands(self.state, decision))
+            for command in CONVERSATION.commands(self.state, decision):
+                if isinstance(command, Answer) and not isinstance(decision, AnswerCallAgain | RefuseCall):
+                    turn_id = (command.fault.metadata if command.fault else command.output)["turn_id"]
+                    self.awaited[turn_id] = self.awaited.get(turn_id, 0) + 1
         if decisions:
             self.entries += 1
             commit.entries.append(Entry(self.entries, self.now, event, decisions))
@@ -122,6 +136,11 @@ class Walk:
             assert operation.turn_id in self.state.works
         assert set(self.state.requests) <= set(self.state.works) == set(self.state.moves)
         assert set(self.ends.values()) <= {1}, "a turn ended twice"
+        assert set(self.awaited.values()) <= {1}, "a parent was told twice"
+        waiting = [turn.parent for turn in self.state.active_turns() if turn.parent is not None]
+        assert len(set(waiting)) == len(waiting), "two turns work for one operation"
+        ended = {t.id for t in self.state.turns.values() if t.parent is not None} & self.ends.keys()
+        assert ended <= self.awaited.keys(), "a parent was not told"
         restored = self.restored()
         assert restored == self.state
         assert list(restored.turns) == list(self.state.turns)
@@ -179,6 +198,10 @@ def input_of(walk: Walk, name: str, which: int, what: int) -> inputs.Input:
         return inputs.CancelTurn(turn_id=turns[which % len(turns)], spoken="so far" if what % 2 else "")
     if name == "create":
         return room()
+    if name == "call":
+        return called(f"op_{which % 3}", loop_in=what % 2 == 1, **AGENTS[what % len(AGENTS)])
+    if name == "give_up":
+        return inputs.CancelCall(operation_id=f"op_{which % 3}", spoken="so far" if what % 2 else "")
     return send(f"seed {walk.now}", **AGENTS[what % len(AGENTS)])
 
 

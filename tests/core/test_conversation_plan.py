@@ -18,6 +18,7 @@ from tests.core.conversation_kit import (
     said,
     send,
 )
+from wonder_server.core import frozen
 from wonder_server.core.commands import RunTask, RunWorkflow, Stop
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.decisions import (
@@ -30,8 +31,8 @@ from wonder_server.core.conversation.decisions import (
     ResumeFromTool,
     RetryOperation,
 )
-from wonder_server.core.conversation.plan import MAX_ACTIVE_TURNS
 from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.sending import MAX_ACTIVE_TURNS
 from wonder_server.core.conversation.values import (
     ConversationStatus,
     OperationKind,
@@ -332,7 +333,7 @@ def test_what_runs_past_its_last_deadline_is_stopped(name: str) -> None:
         driven.wake(kind)
         operation = driven.pending(kind)
         decisions = driven.wake(kind)
-    assert Stop(operation_id=operation.id, run_id=operation.run_id) in list(commands(driven, decisions))
+    assert Stop(operation_id=operation.id, child_id=operation.run_id) in list(commands(driven, decisions))
     assert kinds(decisions)[-2:] == ["ResumeFromTool", "DispatchModel"]
     assert "TIMEOUT" in driven.request()["messages"][-1]["content"]
 
@@ -345,7 +346,7 @@ def test_a_stopped_extraction_is_marked_and_the_turn_released() -> None:
         driven.wake(EXTRACTION)
     operation = driven.pending(EXTRACTION)
     decisions = driven.wake(EXTRACTION)
-    assert Stop(operation_id=operation.id, run_id=operation.run_id) in list(commands(driven, decisions))
+    assert Stop(operation_id=operation.id, child_id=operation.run_id) in list(commands(driven, decisions))
     assert kinds(decisions)[-2:] == ["ExtractionEnded", "ReleaseWork"]
 
 
@@ -505,7 +506,7 @@ def test_a_redispatch_hands_out_what_the_first_dispatch_did() -> None:
     (again,) = commands(driven, driven.step(inputs.Restarted(operation_id=driven.pending(ASSEMBLY).id)))
     assert isinstance(first, RunWorkflow)
     assert first.fresh
-    assert again == replace(first, fresh=False), "only that it may be on disk already"
+    assert again == frozen.replace(first, fresh=False), "only that it may be on disk already"
 
 
 def test_a_retried_model_says_that_it_begins_again() -> None:

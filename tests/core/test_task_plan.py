@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from wonder_server.core import frozen
 from wonder_server.core.definitions.specs import Action, OnFailure, Pin, PinnedTask, Retry, Step, Task
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.task import plan
@@ -74,10 +75,10 @@ def test_retry_starts_the_task_over_with_a_fresh_context_until_its_attempts_are_
     )
     assert isinstance(first, plan.RetryTask)
     assert (first.state, first.delay_ms) == (TaskState(input={"a": 1}, attempt=2), 100)
-    second = plan.record(trying, replace(first.state, position=1), BROKEN)
+    second = plan.record(trying, frozen.replace(first.state, position=1), BROKEN)
     assert isinstance(second, plan.RetryTask)
     assert (second.state.attempt, second.delay_ms) == (3, 200)
-    assert isinstance(plan.record(trying, replace(second.state, position=1), BROKEN), plan.Failed)
+    assert isinstance(plan.record(trying, frozen.replace(second.state, position=1), BROKEN), plan.Failed)
 
 
 def test_continue_goes_on_as_if_the_step_had_not_been() -> None:
@@ -159,5 +160,67 @@ def test_deciding_changes_nothing_and_decides_the_same_again() -> None:
 
 def test_a_task_is_repeatable_if_all_its_actions_are() -> None:
     assert is_repeatable(task(step(), step(action=Action(kind="memory.write"))))
-    assert not is_repeatable(task(step(), step(action=Action(kind="http"))))
+    assert not is_repeatable(task(step(), step(action=Action(kind="mcp"))))
+    assert not is_repeatable(task(step(), step(action=Action(kind="nobody-knows"))))
     assert not is_repeatable(task(Step(id="one", action_id="unresolved")))
+
+
+@pytest.mark.parametrize(
+    ("config", "mapping", "repeatable"),
+    [
+        ({}, {}, True),  # GET
+        ({"method": "PUT"}, {}, True),
+        ({"method": "delete"}, {}, True),
+        ({"method": "POST"}, {}, False),
+        ({"method": "PATCH"}, {}, False),
+        ({"method": 7}, {}, False),
+        # What a mapping makes of the method is not known beforehand.
+        ({"method": "GET"}, {"method": "input.method"}, False),
+        ({"method": "GET"}, {"url": "input.url"}, True),
+    ],
+)
+def test_an_http_request_is_repeatable_by_its_method_if_that_is_fixed(
+    config: dict[str, Any], mapping: dict[str, str], repeatable: bool
+) -> None:
+    asking = step(action=Action(kind="http", config=config), input_mapping=mapping)
+    assert is_repeatable(task(asking)) is repeatable
+
+
+def test_the_word_of_the_action_is_the_last() -> None:
+    assert is_repeatable(task(step(action=Action(kind="mcp", idempotent=True))))
+    assert is_repeatable(task(step(action=Action(kind="http", config={"method": "POST"}, idempotent=True))))
+    assert not is_repeatable(task(step(action=Action(kind="context", idempotent=False))))
+
+
+def test_a_task_does_not_start_over_when_nobody_knows_what_a_step_has_done() -> None:
+    trying = task(step(on_failure=OnFailure.RETRY), retry=Retry(max_attempts=3))
+    unknown = Fault(reason=Reason.OUTCOME_UNKNOWN, message="It may have been done.")
+    failed = plan.record(trying, TaskState(input={}), unknown)
+    assert isinstance(failed, plan.Failed) and failed.fault.reason is Reason.OUTCOME_UNKNOWN
+    going = task(step(on_failure=OnFailure.CONTINUE))
+    assert isinstance(plan.record(going, TaskState(input={}), unknown), plan.Proceed)
+
+
+@pytest.mark.parametrize(
+    ("broken", "field", "column"),
+    [
+        ({"condition": "state.missing > 1"}, "condition", 7),
+        ({"condition": "input.a && state.b"}, "condition", 18),
+        ({"input_mapping": {"a": "1 + state.b"}}, "input_mapping.a", 11),
+        ({"output_mapping": {"output.a": "1 / (input.n - 1)"}}, "output_mapping.output.a", 3),
+    ],
+)
+def test_a_fault_of_an_expression_names_task_step_field_and_column(
+    broken: dict[str, Any], field: str, column: int
+) -> None:
+    wrong = task(step("first"), step("second", **broken))
+    state = TaskState(input={"n": 1, "a": True}, position=1)
+    decision = plan.decide(wrong, state)
+    if isinstance(decision, plan.Run):
+        decision = plan.record(wrong, state, plan.Succeeded(result={}))
+    assert isinstance(decision, plan.Failed)
+    fault = decision.fault
+    assert (fault.reason, fault.field) == (Reason.EXPRESSION_FAILED, f"steps[1].{field}")
+    assert (fault.metadata["task"], fault.metadata["step_id"]) == ("demo/greet@3", "second")
+    assert fault.message.startswith(f"step 'second', {field}: ")
+    assert fault.message.endswith(f"(column {column})")

@@ -59,6 +59,7 @@ class Gate:
         self.runs += 1
         self.contexts.append(call.context)
         self.begun.set()
+        call.progress("waiting", 0.5, "knock\n")
         try:
             await self.opened.wait()
         except asyncio.CancelledError:
@@ -90,6 +91,10 @@ class Recorded:
 
     async def search(self, agent_id: str, query: str, **_: Any) -> list[Any]:
         return []
+
+
+class Nothing:
+    """A service that no task of these tests uses."""
 
 
 class NoModel:
@@ -168,6 +173,8 @@ def house() -> House:
         memory=memory,
         clock=clock,
         default_profile=ModelProfile(provider="offline"),
+        web=Nothing(),  # type: ignore[arg-type]
+        policies=Nothing(),  # type: ignore[arg-type]
     )
     servicer = rpc.ExecutorServicer(
         Executor(services, kinds=kinds),
@@ -255,7 +262,9 @@ async def test_every_attempt_is_in_the_trace(stub: Any) -> None:
 
 async def test_a_task_ends_in_time(stub: Any, house: House) -> None:
     result = (await stub.ExecuteTask(asking("gate", timeout_ms=20))).result
-    assert result.error.reason == errors_pb2.ERROR_REASON_TIMEOUT
+    # A gate may not be opened twice.
+    assert result.error.reason == errors_pb2.ERROR_REASON_OUTCOME_UNKNOWN
+    assert result.error.message.startswith("The task took longer than 20 ms.")
     assert house.gate.cancelled.is_set()
 
 
@@ -303,6 +312,9 @@ async def test_a_stream_shows_each_step_as_it_begins_and_ends_and_then_the_resul
     call = stub.StreamTask(streaming("gate"))
     began = (await call.read()).step
     assert (began.step_id, began.status) == ("wait", task_pb2.STEP_STATUS_RUNNING)
+    waiting = (await call.read()).progress
+    assert waiting.step_id == "wait"
+    assert waiting.progress == task_pb2.Progress(message="waiting", fraction=0.5, output="knock\n")
     house.gate.opened.set()
     ended, result = (await call.read()).step, (await call.read()).result
     assert ended.status == task_pb2.STEP_STATUS_COMPLETED

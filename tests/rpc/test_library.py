@@ -269,9 +269,12 @@ async def test_the_faults_of_a_batch_are_told_with_their_places(service: Any) ->
 
 
 async def test_what_the_server_does_not_carry_out_yet_is_refused(service: Any) -> None:
-    waiting = {"name": "w", "workflow": {"nodes": [{"id": "n", "agent_id": "bot"}]}}
+    later = {"nodes": [{"id": "n", "agent_id": "bot"}], "merge_branch_on_completion": True}
+    waiting = {"name": "w", "workflow": later}
     request = pb.PutDefinitionRequest(library_id="wonder/std", definition=definition(waiting))
-    assert (await refused(service.PutDefinition(request)))[1] == ["definition.workflow.nodes[0].agent_id"]
+    assert (await refused(service.PutDefinition(request)))[1] == [
+        "definition.workflow.merge_branch_on_completion"
+    ]
     agent = library_pb2.Agent(name="bot", persona_id="wonder/std/assistant")
     agent.budget.max_tokens = 5
     answer = await refused(service.CreateAgent(pb.CreateAgentRequest(agent=agent)))

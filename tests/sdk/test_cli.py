@@ -20,7 +20,7 @@ from wonder.v1 import library_pb2 as library
 from wonder.v1 import library_service_pb2 as service
 from wonder.v1 import library_service_pb2_grpc as rpc
 from wonder_sdk import cli
-from wonder_sdk.cli.agent import _aligned
+from wonder_sdk.cli.listing import aligned
 from wonder_sdk.cli.rendering import brief
 from wonder_sdk.cli.terminal import Terminal, printable
 from wonder_server.core.errors import Fault, Reason, WonderError
@@ -326,7 +326,7 @@ def test_without_the_server_serve_says_what_to_install(
 
 
 def test_agents_stand_in_columns() -> None:
-    rows = _aligned([("a", "acme/x", "agt_1"), ("longer", "p", "agt_2")])
+    rows = aligned([("a", "acme/x", "agt_1"), ("longer", "p", "agt_2")])
     assert rows == [("a     ", "acme/x", "agt_1"), ("longer", "p     ", "agt_2")]
 
 

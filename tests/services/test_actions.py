@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -21,6 +21,13 @@ CONTEXT = ExecutionContext(
     agent_id="agt_1", conversation_id="conv_1", turn_id="turn_1", run_id="run_1", key="op_1/n/s"
 )
 DEFAULT = ModelProfile(provider="offline", model="offline-1", format="openai_chat")
+
+
+class Nothing:
+    """A service that no action here may use."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AssertionError(name)
 
 
 class Clock:
@@ -102,6 +109,8 @@ async def run(
         memory=memory or RememberedCalls(),
         clock=Clock(),
         default_profile=DEFAULT,
+        web=Nothing(),
+        policies=Nothing(),
     )
     result = await ACTIONS[kind].run(ActionCall(input=input, context=context, services=services))
     assert validate(ACTIONS[kind].output_schema, result) == []
@@ -237,3 +246,57 @@ async def test_llm_passes_a_model_s_fault_on() -> None:
     with pytest.raises(WonderError) as caught:
         await run("llm", {"request": {}}, model=ScriptedModel(fault=refusal))
     assert caught.value is refusal
+
+
+async def test_sleep_lets_time_pass() -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    assert await run("sleep", {"duration_ms": 5}) == {}
+    assert loop.time() - began >= 0.004
+    assert await run("sleep", {"duration_ms": 0}) == {}
+
+
+async def test_a_sleep_that_its_timeout_would_end_is_refused_at_once() -> None:
+    with pytest.raises(WonderError) as refused:
+        await run("sleep", {"duration_ms": 30_000})
+    assert (refused.value.fault.reason, refused.value.fault.field) == (Reason.INPUT_INVALID, "duration_ms")
+    assert "30000" in refused.value.fault.message
+
+
+@pytest.mark.parametrize("wrong", [{}, {"duration_ms": -1}, {"duration_ms": "5"}, {"duration_ms": 1, "a": 1}])
+def test_a_sleep_has_a_length(wrong: dict[str, Any]) -> None:
+    assert validate(ACTIONS["sleep"].input_schema, wrong)
+
+
+async def emitted(input: dict[str, Any]) -> list[tuple[str, Any]]:
+    events: list[tuple[str, Any]] = []
+    assert validate(ACTIONS["event"].input_schema, input) == []
+    call = ActionCall(
+        input=input,
+        context=CONTEXT,
+        services=Nothing(),
+        emit=lambda name, payload: events.append((name, payload)),
+    )
+    assert await ACTIONS["event"].run(call) == {}
+    return events
+
+
+async def test_an_event_is_told_with_its_payload() -> None:
+    assert await emitted({"name": "order.shipped", "payload": {"n": 1}}) == [("order.shipped", {"n": 1})]
+    assert await emitted({"name": "done"}) == [("done", {})]
+
+
+async def test_an_event_has_a_bound() -> None:
+    with pytest.raises(WonderError) as refused:
+        await emitted({"name": "big", "payload": {"text": "x" * 70_000}})
+    assert (refused.value.fault.reason, refused.value.fault.field) == (
+        Reason.PAYLOAD_TOO_LARGE,
+        "payload.text",
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"name": ""}, {"name": "No Name"}, {"name": "a", "payload": []}, {"name": 1}]
+)
+def test_an_event_has_a_name(wrong: dict[str, Any]) -> None:
+    assert validate(ACTIONS["event"].input_schema, wrong)

@@ -20,8 +20,9 @@ from wonder_server.core.definitions.specs import (
     Task,
 )
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.task.effects import NotBegunError
 from wonder_server.services.actions import ACTIONS, ActionCall, ActionKind, ExecutionContext, Services
-from wonder_server.services.executor import Executor, StepTrace
+from wonder_server.services.executor import Executor, StepProgress, StepTrace
 
 CONTEXT = ExecutionContext(agent_id="agt_1", key="op_1/node")
 
@@ -51,7 +52,12 @@ class Pauses:
 
 
 SERVICES = Services(
-    model=Nothing(), memory=Nothing(), clock=Clock(), default_profile=ModelProfile(provider="offline")
+    model=Nothing(),
+    memory=Nothing(),
+    clock=Clock(),
+    default_profile=ModelProfile(provider="offline"),
+    web=Nothing(),
+    policies=Nothing(),
 )
 
 
@@ -131,6 +137,15 @@ async def test_a_provider_that_says_when_to_come_back_is_listened_to() -> None:
     assert pauses.taken == [5_000, 1_000]
 
 
+async def test_a_pause_that_the_task_will_not_outlive_is_not_taken() -> None:
+    pauses = Pauses()
+    outcome = await executor(kind(Scripted(busy(retry_after_ms=600_000))), pauses=pauses).execute(
+        task(step()), {}, CONTEXT
+    )
+    assert outcome.fault is not None
+    assert (outcome.fault.reason, pauses.taken) == (Reason.MODEL_UNAVAILABLE, [])
+
+
 async def test_an_infrastructure_fault_that_does_not_go_away_fails_the_step() -> None:
     action = Scripted(*(busy() for _ in range(9)))
     outcome = await executor(kind(action)).execute(task(step(action={"max_attempts": 2})), {}, CONTEXT)
@@ -202,11 +217,63 @@ async def test_an_action_that_may_not_be_repeated_is_not_tried_again_after_a_tim
     once = task(step(action={"timeout_ms": 5}))
     outcome = await executor(kind(hang, repeatable=False)).execute(once, {}, CONTEXT)
     assert outcome.fault is not None
-    assert (outcome.fault.reason, outcome.fault.message) == (
-        Reason.TIMEOUT,
-        "The action 'test' took longer than 5 ms.",
-    )
+    assert outcome.fault.reason is Reason.OUTCOME_UNKNOWN
+    assert outcome.fault.message.startswith("The action 'test' took longer than 5 ms.")
     assert outcome.steps[0].tries == 1
+
+
+@pytest.mark.parametrize(
+    ("idempotent", "fault", "reason", "tries"),
+    [
+        (False, busy(), Reason.OUTCOME_UNKNOWN, 1),
+        (None, busy(), Reason.OUTCOME_UNKNOWN, 1),
+        (True, busy(), None, 2),
+        (False, NotBegunError(Reason.TASK_FAILED, "Nobody listens."), None, 2),
+        (False, wrong(), Reason.ASSERTION_FAILED, 1),
+    ],
+    ids=["author says no", "kind says no", "author says yes", "nothing happened", "known to have failed"],
+)
+async def test_what_must_not_be_done_twice_is_tried_again_only_if_nothing_happened(
+    idempotent: bool | None, fault: WonderError, reason: Reason | None, tries: int
+) -> None:
+    action = Scripted(fault)
+    once = task(
+        step(action={"idempotent": idempotent}, on_failure=OnFailure.RETRY), retry=Retry(max_attempts=1)
+    )
+    outcome = await executor(kind(action, repeatable=False)).execute(once, {}, CONTEXT)
+    assert (outcome.fault.reason if outcome.fault else None) is reason
+    assert outcome.steps[0].tries == len(action.calls) == tries
+
+
+async def test_an_author_can_say_that_an_action_must_not_be_repeated() -> None:
+    action = Scripted(busy())
+    once = task(step(action={"idempotent": False}))
+    outcome = await executor(kind(action, repeatable=True)).execute(once, {}, CONTEXT)
+    assert outcome.fault is not None and outcome.fault.reason is Reason.OUTCOME_UNKNOWN
+    assert not outcome.fault.transient and outcome.fault.metadata["step_id"] == "one"
+
+
+async def test_a_task_that_runs_out_of_time_says_if_nobody_knows_what_was_done() -> None:
+    limited = task(step(), retry=Retry(timeout_ms=5))
+    outcome = await executor(kind(hang, repeatable=False)).execute(limited, {}, CONTEXT)
+    assert outcome.fault is not None
+    assert (outcome.fault.reason, outcome.fault.metadata["step_id"]) == (Reason.OUTCOME_UNKNOWN, "one")
+
+
+async def test_a_task_that_runs_out_of_time_between_two_tries_knows_what_was_done() -> None:
+    """Nothing is under way while the executor waits before the second try."""
+    waiting = asyncio.Event()
+
+    async def forever(seconds: float) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    refused = Scripted(NotBegunError(Reason.TASK_FAILED, "Nobody listens."))
+    limited = task(step(action={"backoff_ms": 1}), retry=Retry(timeout_ms=20))
+    one = Executor(SERVICES, kinds={"test": kind(refused, repeatable=False)}, sleep=forever)
+    outcome = await one.execute(limited, {}, CONTEXT)
+    assert waiting.is_set()
+    assert outcome.fault is not None and outcome.fault.reason is Reason.TIMEOUT
 
 
 async def test_the_task_timeout_holds_for_everything_together() -> None:
@@ -265,10 +332,10 @@ async def test_an_unknown_action_kind_is_a_fault() -> None:
 
 
 async def test_progress_tells_when_a_step_begins_and_when_it_is_over() -> None:
-    told: list[StepTrace] = []
+    told: list[StepTrace | StepProgress] = []
     steps = task(step("a", "context"), step("b", "context", condition="false"))
     outcome = await executor().execute(steps, {}, CONTEXT, told.append)
-    assert [(each.step_id, each.status) for each in told] == [
+    assert [(each.step_id, each.status) for each in told if isinstance(each, StepTrace)] == [
         ("a", "running"),
         ("a", "completed"),
         ("b", "skipped"),
@@ -285,3 +352,77 @@ async def test_a_task_that_only_computes_gives_way_to_others() -> None:
     )
     assert outcome.fault is not None
     assert outcome.fault.reason is Reason.TIMEOUT
+
+
+async def test_an_action_tells_how_far_it_is_and_what_happens() -> None:
+    async def talk(call: ActionCall) -> dict[str, Any]:
+        call.progress("half way", 0.5, "line\n")
+        call.emit("found", {"n": 1})
+        return {}
+
+    told: list[StepTrace | StepProgress] = []
+    events: list[tuple[str, str, Any]] = []
+    await executor(kind(talk)).execute(
+        task(step()), {}, CONTEXT, told.append, lambda *event: events.append(event)
+    )
+    assert told[1:-1] == [
+        StepProgress(step_id="one", message="half way", fraction=0.5, output="line\n"),
+        StepProgress(step_id="one", message="event found", output='{"n":1}'),
+    ]
+    assert events == [("op_1/node/one", "found", {"n": 1})]
+
+
+# --- at once ------------------------------------------------------------------------------------
+
+
+QUICK = task(
+    step("a", "context", input_mapping={"x": "input.n + 1"}, output_mapping={"state.x": "result.x"}),
+    step("no", "context", condition="state.x > 5"),
+    step(
+        "b", "assert", input_mapping={"condition": "state.x < 4"}, output_mapping={"output.y": "state.x * 2"}
+    ),
+)
+
+
+@pytest.mark.parametrize("n", [1, 3, "text"], ids=["works", "fails", "cannot be evaluated"])
+async def test_at_once_a_task_ends_as_it_does_otherwise(n: Any) -> None:
+    at_once = executor().at_once(QUICK, {"n": n}, CONTEXT)
+    assert at_once is not None
+    assert at_once == await executor().execute(QUICK, {"n": n}, CONTEXT)
+
+
+async def test_a_task_that_starts_over_without_a_pause_or_with_one_is_left_to_the_loop() -> None:
+    stubborn = task(
+        step(kind="assert", action={"config": {"condition": False}}, on_failure=OnFailure.RETRY),
+        retry=Retry(max_attempts=2, backoff_ms=0),
+    )
+    assert executor().at_once(stubborn, {}, CONTEXT) is None
+
+
+def test_a_task_with_an_action_that_may_wait_is_not_done_at_once_not_even_begun() -> None:
+    counted: list[int] = []
+
+    def count(call: ActionCall) -> dict[str, Any]:
+        counted.append(1)
+        return {}
+
+    waits = task(step("a", "counted"), step("b", "test"))
+    one = executor(kind(hang, name="counted", quick=count), kind(hang))
+    assert one.at_once(waits, {}, CONTEXT) is None
+    assert counted == []
+
+
+def test_a_task_that_takes_too_long_at_once_is_given_up() -> None:
+    heavy = "input.big.map(x, {'a': x, 'b': [x]}).filter(y, y.a > 0).size()"
+    steps = [step(f"s{i}", "context", input_mapping={"n": heavy}) for i in range(100)]
+    assert executor().at_once(task(*steps), {"big": list(range(10_000))}, CONTEXT) is None
+
+
+def test_at_once_a_bad_input_and_an_unknown_kind_are_faults() -> None:
+    strict = task(step("a", "context"), input_schema={"required": ["n"]})
+    refused = executor().at_once(strict, {}, CONTEXT)
+    assert refused is not None and refused.fault is not None
+    assert refused.fault.reason is Reason.INPUT_INVALID
+    unknown = executor().at_once(task(step("a", "teleport")), {}, CONTEXT)
+    assert unknown is not None and unknown.fault is not None
+    assert unknown.fault.reason is Reason.NOT_IMPLEMENTED

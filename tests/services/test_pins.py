@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from tests.services.library_kit import (
     STANDARD,
+    containing,
     keep_agent_tool,
     make,
     persona,
@@ -18,7 +19,7 @@ from tests.services.library_kit import (
     workflow,
 )
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
-from wonder_server.core.definitions.document import parse_draft
+from wonder_server.core.definitions.document import Draft, parse_draft
 from wonder_server.core.definitions.resources import Agent
 from wonder_server.core.definitions.specs import Persona
 from wonder_server.core.errors import Reason
@@ -122,6 +123,59 @@ async def test_a_tool_that_calls_an_agent_is_pinned_to_its_id() -> None:
         Agent(id="", name="expert", project_ids=(), persona=Persona(system_prompt="Hm."))
     )
     assert (await standard.pin_agent("bot")).tools[0].agent_id == expert.id
+
+
+def calling(name: str, agent: str) -> Draft:
+    return parse_draft({"name": name, "workflow": {"nodes": [{"id": "ask", "agent_id": agent}]}})
+
+
+async def test_a_node_that_calls_an_agent_is_pinned_to_its_id(standard: Library) -> None:
+    await standard.definitions.apply("team", [calling("w", "expert"), containing("outer", "w")])
+    missing = await refusal(standard.pin_workflow("team/outer"))
+    assert (missing.reason, missing.metadata) == (Reason.AGENT_NOT_FOUND, {"agent": "expert"})
+    assert missing.message == "There is no agent 'expert', which the node 'ask' of team/w@1 calls."
+    expert = await standard.agents.create(
+        Agent(id="", name="expert", project_ids=(), persona=Persona(system_prompt="Hm."))
+    )
+    outer = await standard.pin_workflow("team/outer")
+    assert (outer.agents, outer.workflows["w"].agents) == ({}, {"expert": expert.id})
+    await standard.definitions.apply("team", [calling("by_id", expert.id)])
+    assert (await standard.pin_workflow("team/by_id")).agents == {expert.id: expert.id}
+
+
+async def test_an_agents_hooks_and_tools_may_call_agents(standard: Library) -> None:
+    tool = {"target_type": "workflow", "target_id": "w"}
+    await standard.definitions.apply(
+        "team",
+        [
+            calling("w", "assistant"),
+            parse_draft({"name": "ask", "description": "Ask.", "tool": tool}),
+            persona(tool_ids=["ask"], memory_extraction_workflow_id="w"),
+        ],
+    )
+    await standard.agents.create(Agent(id="", name="bot", project_ids=(), persona_id="team/helper"))
+    pin = await standard.pin_agent("bot")
+    called = {"assistant": await standard.agent_id("assistant")}
+    assert pin.extraction is not None and pin.extraction.agents == called
+    assert [tool.workflow.agents for tool in pin.tools if tool.workflow] == [called]
+
+
+async def test_a_workflow_pinned_to_an_agent_follows_what_becomes_of_it(standard: Library) -> None:
+    expert = Agent(id="", name="expert", project_ids=(), persona=Persona(system_prompt="Hm."))
+    first = await standard.agents.create(expert)
+    await standard.definitions.put("wonder/std", calling("w", "expert"))
+    pinned = await standard.pin_workflow("wonder/std/w@1")
+    assert await reason(standard.agents.delete("expert")) is Reason.RESOURCE_IN_USE
+    renamed = standard.agents.update("expert", lambda agent: replace(agent, name="other"))
+    assert (await refusal(renamed)).message == "The workflow wonder/std/w calls the agent 'expert'."
+    # The newest revision calls nobody; the one before it still names an agent that may go now.
+    await standard.definitions.apply("wonder/std", [workflow("w", "t"), task("t")])
+    assert (await standard.pin_workflow("wonder/std/w@1")) == pinned
+    await standard.agents.delete("expert")
+    assert await reason(standard.pin_workflow("wonder/std/w@1")) is Reason.AGENT_NOT_FOUND
+    second = await standard.agents.create(expert)
+    again = await standard.pin_workflow("wonder/std/w@1")
+    assert (pinned.agents["expert"], again.agents["expert"]) == (first.id, second.id)
 
 
 @pytest.mark.parametrize("text", ["", "nowhere/x", "wonder/std/recall", "not a reference", "wonder/std/x@9"])

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from wonder_sdk.reply import Events as Events
     from wonder_sdk.reply import Reply as Reply
     from wonder_sdk.resume import Reconnect as Reconnect
+    from wonder_sdk.runs import Run as Run
+    from wonder_sdk.worker import ActionError as ActionError
+    from wonder_sdk.worker import Worker as Worker
+    from wonder_sdk.worker import WorkerContext as WorkerContext
 
 __version__ = "0.1.0"
 
@@ -51,6 +55,8 @@ _HOMES = {
     "wonder_sdk.record": ("Item", "MessageRestarted", "TextDelta"),
     "wonder_sdk.reply": ("Events", "Reply"),
     "wonder_sdk.resume": ("Reconnect",),
+    "wonder_sdk.runs": ("Run",),
+    "wonder_sdk.worker": ("ActionError", "Worker", "WorkerContext"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

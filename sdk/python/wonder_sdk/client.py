@@ -8,16 +8,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from wonder_sdk._proto import stubs
-from wonder_sdk._proto.google import protobuf
 from wonder_sdk._proto.wonder import v1
 from wonder_sdk.channel import DEFAULT_TARGET, Access, TypedChannel
 from wonder_sdk.converse import Chat
 from wonder_sdk.record import Item, Seen
 from wonder_sdk.resume import Reconnect
-from wonder_sdk.watch import RunItem, subscribe, watch_run
+from wonder_sdk.values import to_struct
+from wonder_sdk.watch import subscribe
+from wonder_sdk.workflows import Workflows
 
 
-class Client:
+class Client(Workflows):
     """A connection to a Wonder server, for asyncio; `wonder_sdk.sync.Client` is the same without.
 
     ::
@@ -28,6 +29,9 @@ class Client:
                 async for event in chat.send("Hello!"):
                     if isinstance(event, TextDelta):
                         print(event.text, end="")
+
+    A workflow is run with ``await client.run("acme/flows/release", {"version": "1.2"})``; what else can be
+    done with runs and gates is in `Workflows`, whose methods are a client's too.
 
     ``target`` is ``host:port``. ``token`` goes along with each call. ``tls_root`` (a PEM file or its
     bytes) or ``tls=True`` (the system's roots) encrypts; without either nothing is, which is for this
@@ -98,7 +102,7 @@ class Client:
                     project_id=project,
                     participants=participants,
                     external_ref=external_ref,
-                    metadata=protobuf.Struct.from_dict(metadata) if metadata else None,
+                    metadata=to_struct(metadata or None),
                 ),
                 request_id=request_id,
                 return_existing=bool(external_ref),
@@ -133,15 +137,6 @@ class Client:
         """
         seen = Seen(after_sequence, tail_only=tail_only)
         return subscribe(self.conversations, conversation_id, seen, self._reconnect)
-
-    def watch_run(
-        self, run_id: str, *, after_sequence: int = 0, include_progress: bool = False
-    ) -> AsyncIterator[RunItem]:
-        """Watch a workflow run until it has ended: each event after the cursor once."""
-        request = v1.WatchRunRequest(
-            run_id=run_id, after_sequence=after_sequence, include_progress=include_progress
-        )
-        return watch_run(self.coordinator, request, self._reconnect)
 
     async def health(self, service: str = "", *, timeout: float | None = None) -> str:
         """``SERVING`` or ``NOT_SERVING``, of the server or of one service (``wonder.v1.MemoryService``).

@@ -17,13 +17,13 @@ from typing import Any, Self, TypeAlias
 
 import betterproto2
 
-from wonder_sdk._proto.google import protobuf
 from wonder_sdk._proto.wonder import v1
 from wonder_sdk.errors import CallCancelledError, NotFoundError, UnavailableError, WonderError, from_fault
 from wonder_sdk.mailbox import Mailbox
 from wonder_sdk.record import GapError, Item, Seen, ended_turn
 from wonder_sdk.reply import Events, Reply, quiet_future
 from wonder_sdk.resume import Patience, Reconnect
+from wonder_sdk.values import to_struct
 
 Open: TypeAlias = Callable[[AsyncIterator[v1.ConverseRequest]], Any]
 Watch: TypeAlias = Callable[[int], AsyncIterator[Item | v1.CaughtUp]]
@@ -125,7 +125,7 @@ class Chat:
             agent_id=agent,
             user_id=user,
             reply_to_message_id=reply_to,
-            metadata=protobuf.Struct.from_dict(metadata) if metadata else None,
+            metadata=to_struct(metadata or None),
             request_id=request_id or _new_request_id(),
         )
         taken = self._ask(send.request_id, v1.ConverseRequest(send=send))

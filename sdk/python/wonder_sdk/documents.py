@@ -20,6 +20,7 @@ import betterproto2
 import yaml
 
 from wonder_sdk._proto.google import protobuf
+from wonder_sdk.values import plain
 
 _MAX_DEPTH = 64
 _MAX_INTEGER = 2**53 - 1
@@ -231,26 +232,13 @@ def _plain(value: Any) -> Any:
         case betterproto2.Enum():
             return value.name.lower()
         case protobuf.Struct() | protobuf.Value() | protobuf.ListValue():
-            return _integers(value.to_dict())
+            return plain(value.to_dict())
         case betterproto2.Message():
             return write(value)
         case list():
             return [_plain(each) for each in value]
         case dict():
             return {key: _plain(each) for key, each in value.items()}
-        case _:
-            return value
-
-
-def _integers(value: Any) -> Any:
-    """JSON off the wire, where every number is a double, with whole numbers as such."""
-    match value:
-        case float() if value.is_integer():
-            return int(value)
-        case dict():
-            return {key: _integers(each) for key, each in value.items()}
-        case list():
-            return [_integers(each) for each in value]
         case _:
             return value
 

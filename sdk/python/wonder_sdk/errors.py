@@ -136,7 +136,10 @@ class DeadlineExceededError(WonderError):
 
 
 class UnavailableError(WonderError):
+    """``nobody_there``: no connection was made, so the call has surely had no effect."""
+
     status = grpc.StatusCode.UNAVAILABLE
+    nobody_there = False
 
 
 class UnimplementedError(WonderError):
@@ -216,7 +219,9 @@ def from_rpc(problem: grpc.aio.AioRpcError, target: str = "") -> WonderError:
                 pass
     message = problem.details() or f"The call failed: {problem.code().name}."
     if kind is UnavailableError and message.startswith(_NOBODY_THERE):
-        message = f"no server answers at {target}; start one with: wonder serve"
+        nobody = UnavailableError(f"no server answers at {target}; start one with: wonder serve", **facts)
+        nobody.nobody_there = True
+        return nobody
     return kind(message, **facts)
 
 

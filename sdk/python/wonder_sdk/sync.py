@@ -17,160 +17,46 @@ A KeyboardInterrupt stops the waiting, and nothing else: the chat stays usable.
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from concurrent.futures import Future, wait
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from wonder_sdk import client as asynchronous
-from wonder_sdk import converse, reply
+from wonder_sdk import converse, reply, runs
 from wonder_sdk._proto.wonder import v1
+from wonder_sdk.bridge import Bridge, Items
 from wonder_sdk.record import Item
-from wonder_sdk.watch import RunItem
+from wonder_sdk.workflows import StartOptions
 
 T = TypeVar("T")
-
-_LOOK_UP_SECONDS = 0.5
-# For how long closing waits for the thread; it ends by itself, and with the process.
-_CLOSE_SECONDS = 1.0
+P = ParamSpec("P")
 
 
-class Bridge:
-    """An event loop in a thread of its own."""
+def _awaited(
+    method: Callable[Concatenate[Any, P], Awaitable[T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """The counterpart's coroutine method, as one that waits. ``here`` has ``_there`` beyond ``_bridge``."""
 
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="wonder sdk", daemon=True)
-        self._thread.start()
+    @wraps(method)
+    def call(here: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
+        bridge: Bridge = here._bridge
+        return bridge.run(lambda: method(here._there, *arguments, **options))
 
-    def _serve(self) -> None:
-        # The thread tidies up by itself: whoever closes it may be interrupted while they wait.
-        try:
-            self._loop.run_forever()
-            self._loop.run_until_complete(_cancel_others())
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        finally:
-            self._loop.close()
-
-    def run(self, start: Callable[[], Awaitable[T]]) -> T:
-        """Call ``start`` on the loop, and wait for what it gives. Interrupted, it is cancelled there."""
-
-        async def work() -> T:
-            return await start()
-
-        future = asyncio.run_coroutine_threadsafe(work(), self._loop)
-        try:
-            self.wait(future)
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def post(self, begin: Callable[[], None]) -> None:
-        """Call ``begin`` on the loop, some time soon."""
-        self._loop.call_soon_threadsafe(begin)
-
-    def wait(self, future: Future[Any]) -> None:
-        """Wait until ``future`` is done."""
-        # A signal that comes just before Python begins to wait is only noticed when the wait is over.
-        while not future.done():
-            self.wait_briefly(future, _LOOK_UP_SECONDS)
-
-    def wait_briefly(self, future: Future[Any], seconds: float) -> bool:
-        """Wait until ``future`` is done, so long at most; whether it is."""
-        if not future.done():
-            wait([future], timeout=seconds)
-        return future.done()
-
-    def call(self, make: Callable[[], T]) -> T:
-        """Call ``make``, which does not wait, on the loop."""
-
-        async def work() -> T:
-            return make()
-
-        return self.run(work)
-
-    def close(self) -> None:
-        """Cancel what still runs, and end the thread."""
-        if self._loop.is_closed():
-            return
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_CLOSE_SECONDS)
+    return call
 
 
-async def _cancel_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+def _iterated(
+    method: Callable[Concatenate[Any, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Any, P], Items[T]]:
+    """The counterpart's asynchronous iterator, as one that waits."""
 
+    @wraps(method)
+    def call(here: Any, /, *arguments: P.args, **options: P.kwargs) -> Items[T]:
+        make = partial(method, here._there, *arguments, **options)
+        return Items(here._bridge, here._bridge.call(make))
 
-class _Step(Generic[T]):
-    """One step of an asynchronous iterator, taken once however often it is begun."""
-
-    def __init__(self, items: AsyncIterator[T]) -> None:
-        self.future: Future[T] = Future()
-        self._items = items
-        self._task: asyncio.Task[None] | None = None
-
-    def begin(self) -> None:
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._take())
-
-    def cancel(self) -> None:
-        self.future.cancel()
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _take(self) -> None:
-        try:
-            self.future.set_result(await anext(self._items))
-        except asyncio.CancelledError:
-            self.future.cancel()
-            raise
-        except BaseException as problem:
-            self.future.set_exception(problem)
-
-
-class Items(Generic[T]):
-    """An asynchronous iterator, one step at a time.
-
-    A KeyboardInterrupt loses no item: the step that it meets, wherever it meets it, goes on in the next.
-    """
-
-    def __init__(self, bridge: Bridge, items: AsyncIterator[T]) -> None:
-        self._bridge, self._items = bridge, items
-        self._step: _Step[T] | None = None
-
-    def __iter__(self) -> Iterator[T]:
-        return self
-
-    def ready(self, *, within: float) -> bool:
-        """Wait for the next item, ``within`` seconds at most; whether `next` would not have to."""
-        return self._bridge.wait_briefly(self._begin().future, within)
-
-    def close(self) -> None:
-        """Stop waiting for the next item, which may be lost. Nothing else ends by this."""
-        if self._step is not None:
-            self._bridge.post(self._step.cancel)
-            self._step = None
-
-    def _begin(self) -> _Step[T]:
-        step = self._step = self._step or _Step(self._items)
-        self._bridge.post(step.begin)
-        return step
-
-    def __next__(self) -> T:
-        step = self._begin()
-        self._bridge.wait(step.future)
-        self._step = None
-        try:
-            return step.future.result()
-        except StopAsyncIteration:
-            raise StopIteration from None
+    return call
 
 
 class Reply(Items[Item]):
@@ -242,6 +128,36 @@ class Chat:
         return Items(self._bridge, self._bridge.call(self._chat.events))
 
 
+class Run:
+    """See `wonder_sdk.Run`."""
+
+    def __init__(self, bridge: Bridge, run: runs.Run) -> None:
+        self._bridge, self._there = bridge, run
+
+    def __repr__(self) -> str:
+        return repr(self._there)
+
+    @property
+    def id(self) -> str:
+        return self._there.id
+
+    @property
+    def record(self) -> v1.Run | None:
+        return self._there.record
+
+    @property
+    def has_ended(self) -> bool:
+        return self._there.has_ended
+
+    result = _awaited(runs.Run.result)
+    wait = _awaited(runs.Run.wait)
+    refresh = _awaited(runs.Run.refresh)
+    watch = _iterated(runs.Run.watch)
+    cancel = _awaited(runs.Run.cancel)
+    signal = _awaited(runs.Run.signal)
+    gates = _iterated(runs.Run.gates)
+
+
 class Service:
     """The RPCs of one service, which give their response, or an iterator where the server streams."""
 
@@ -266,19 +182,19 @@ class Client:
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._bridge = Bridge()
         try:
-            self._client = self._bridge.call(lambda: asynchronous.Client(*arguments, **options))
+            self._there = self._bridge.call(lambda: asynchronous.Client(*arguments, **options))
         except BaseException:
             self._bridge.close()
             raise
-        self.conversations = Service(self._bridge, self._client.conversations)
-        self.library = Service(self._bridge, self._client.library)
-        self.coordinator = Service(self._bridge, self._client.coordinator)
-        self.executor = Service(self._bridge, self._client.executor)
-        self.memory = Service(self._bridge, self._client.memory)
+        self.conversations = Service(self._bridge, self._there.conversations)
+        self.library = Service(self._bridge, self._there.library)
+        self.coordinator = Service(self._bridge, self._there.coordinator)
+        self.executor = Service(self._bridge, self._there.executor)
+        self.memory = Service(self._bridge, self._there.memory)
 
     @property
     def target(self) -> str:
-        return self._client.target
+        return self._there.target
 
     def __enter__(self) -> Self:
         return self
@@ -291,22 +207,38 @@ class Client:
     def close(self) -> None:
         """Close the connection and end the thread."""
         try:
-            self._bridge.run(self._client.close)
+            self._bridge.run(self._there.close)
         finally:
             self._bridge.close()
 
-    def create_conversation(self, **options: Any) -> str:
-        return self._bridge.run(lambda: self._client.create_conversation(**options))
-
     def converse(self, conversation_id: str, **options: Any) -> Chat:
-        make = partial(self._client.converse, conversation_id, **options)
+        make = partial(self._there.converse, conversation_id, **options)
         return Chat(self._bridge, self._bridge.call(make))
 
-    def subscribe(self, conversation_id: str, **options: Any) -> Items[Item | v1.CaughtUp]:
-        return Items(self._bridge, self._client.subscribe(conversation_id, **options))
+    def start_run(
+        self, workflow: str, input: Mapping[str, Any] | None = None, **options: Unpack[StartOptions]
+    ) -> Run:
+        start = partial(self._there.start_run, workflow, input, **options)
+        return Run(self._bridge, self._bridge.run(start))
 
-    def watch_run(self, run_id: str, **options: Any) -> Items[RunItem]:
-        return Items(self._bridge, self._client.watch_run(run_id, **options))
+    def attach_run(self, run_id: str) -> Run:
+        return Run(self._bridge, self._there.attach_run(run_id))
 
-    def health(self, service: str = "", *, timeout: float | None = None) -> str:
-        return self._bridge.run(lambda: self._client.health(service, timeout=timeout))
+    def fork_run(self, run_id: str, **options: Any) -> Run:
+        fork = partial(self._there.fork_run, run_id, **options)
+        return Run(self._bridge, self._bridge.run(fork))
+
+    create_conversation = _awaited(asynchronous.Client.create_conversation)
+    subscribe = _iterated(asynchronous.Client.subscribe)
+    run = _awaited(asynchronous.Client.run)
+    get_run = _awaited(asynchronous.Client.get_run)
+    list_runs = _iterated(asynchronous.Client.list_runs)
+    cancel_run = _awaited(asynchronous.Client.cancel_run)
+    signal_run = _awaited(asynchronous.Client.signal_run)
+    watch_run = _iterated(asynchronous.Client.watch_run)
+    list_gates = _iterated(asynchronous.Client.list_gates)
+    find_gate = _awaited(asynchronous.Client.find_gate)
+    approve = _awaited(asynchronous.Client.approve)
+    reject = _awaited(asynchronous.Client.reject)
+    replay_run = _awaited(asynchronous.Client.replay_run)
+    health = _awaited(asynchronous.Client.health)

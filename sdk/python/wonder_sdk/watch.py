@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TypeAlias
 
 import betterproto2
@@ -61,7 +61,7 @@ async def subscribe(
 
 async def watch_run(
     stub: stubs.CoordinatorServiceStub, request: v1.WatchRunRequest, reconnect: Reconnect
-) -> AsyncIterator[RunItem]:
+) -> AsyncGenerator[RunItem, None]:
     """What happens in a run until it has ended; see `Client.watch_run`."""
     patience = Patience(reconnect)
     cursor, attached = request.after_sequence, False

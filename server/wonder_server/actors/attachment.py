@@ -158,13 +158,14 @@ async def attach(
     *,
     after: int,
     tail_only: bool = False,
+    wants_progress: bool = False,
 ) -> Attachment | None:
     """Attach a reader that has seen events up to ``after``; None if there is no such actor.
 
-    Errors: CURSOR_OUT_OF_RANGE.
+    ``wants_progress``: of a run, what its nodes do in their tasks is shown too. Errors: CURSOR_OUT_OF_RANGE.
     """
     # Before the record's end is read, or an event in between would be neither past nor live.
-    subscription, so_far = streams.subscribe(actor_id)
+    subscription, so_far = streams.subscribe(actor_id, wants_progress=wants_progress)
     try:
         head = await records.head(actor_id)
     except BaseException:

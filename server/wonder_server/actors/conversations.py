@@ -14,8 +14,8 @@ from wonder_server.actors.streams import Streams
 from wonder_server.core import ids
 from wonder_server.core.conversation.decisions import AppendMessage, StartTurn
 from wonder_server.core.conversation.inputs import CancelTurn, Create, Send
-from wonder_server.core.conversation.plan import MAX_ACTIVE_TURNS
 from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.sending import MAX_ACTIVE_TURNS
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     Caller,

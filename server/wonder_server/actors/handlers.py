@@ -1,23 +1,28 @@
 """Handlers: they carry out what was decided, after it is on disk, and send back what came of it.
 
-One asyncio task per operation. A command may come twice (after a crash, or for a retry); the operation's
-id is the key that keeps effects single. When the server stops, handlers are cancelled and say nothing:
-their operations are still in the outbox, and the next start hands them out again.
+One asyncio task per operation, except for what need not wait: that is answered on the spot. A command may
+come twice (after a crash, or for a retry); the operation's id is the key that keeps effects single. When the
+server stops, handlers are cancelled and say nothing: their operations are still in the outbox, and the next
+start hands them out again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, assert_never
 
+from wonder_server.actors.calls import Calls
+from wonder_server.actors.conversations import Agents
 from wonder_server.actors.incidents import unexpected
 from wonder_server.actors.loop import Loop
-from wonder_server.actors.streams import Streams
+from wonder_server.actors.streams import NodeProgress, Streams
 from wonder_server.core.commands import (
     Answer,
     ApplyMemory,
+    CallAgent,
     CallModel,
     Command,
     RunTask,
@@ -26,14 +31,20 @@ from wonder_server.core.commands import (
     Stop,
 )
 from wonder_server.core.conversation.inputs import Failed, ModelAnswered
-from wonder_server.core.coordinator.inputs import CancelRun, Start
+from wonder_server.core.coordinator.inputs import CancelRun, EventEmitted, Start
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.ports.clock import Clock
 from wonder_server.ports.model import Finished, Model, TextDelta
+from wonder_server.ports.records import Records
 
 Work = Callable[[], Awaitable[Callable[[], None]]]
 """Does an operation and returns how to report it. Called in the operation's own task, so that one that is
 stopped before it began leaves nothing behind."""
+
+
+LONGEST_STRETCH_S = 0.005
+"""Tasks are answered on the spot for as long as this, before others have a turn."""
 
 
 class TaskOutcome(Protocol):
@@ -49,7 +60,22 @@ class TaskOutcome(Protocol):
 class Tasks(Protocol):
     """What runs tasks: the executor."""
 
-    async def execute(self, task: PinnedTask, input: Mapping[str, Any], context: Scope, /) -> TaskOutcome: ...
+    async def execute(
+        self,
+        task: PinnedTask,
+        input: Mapping[str, Any],
+        context: Scope,
+        on_progress: Callable[[Any], None] | None,
+        on_event: Callable[[str, str, Mapping[str, Any]], None] | None,
+        /,
+    ) -> TaskOutcome:
+        """To its end. ``on_progress`` is told what it does, ``on_event`` key, name and payload of what it
+        emits."""
+        ...
+
+    def at_once(self, task: PinnedTask, input: Mapping[str, Any], context: Scope, /) -> TaskOutcome | None:
+        """Here and now, if it need not wait for anything; None if it has to be executed."""
+        ...
 
 
 class MemoryOperations(Protocol):
@@ -61,18 +87,34 @@ class MemoryOperations(Protocol):
 class Handlers:
     """Carries out commands. Give it the loop with `attach` before the first command."""
 
-    def __init__(self, *, tasks: Tasks, model: Model, memory: MemoryOperations, streams: Streams) -> None:
+    def __init__(
+        self,
+        *,
+        tasks: Tasks,
+        model: Model,
+        memory: MemoryOperations,
+        streams: Streams,
+        agents: Agents,
+        records: Records,
+        clock: Clock,
+    ) -> None:
         self._tasks = tasks
         self._model = model
         self._memory = memory
         self._streams = streams
+        self._agents, self._records, self._clock = agents, records, clock
         self._loop: Loop | None = None
+        self._calls: Calls | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._stretch_began = 0.0
         self._stopping = False
 
     def attach(self, loop: Loop) -> None:
         """Where results go."""
         self._loop = loop
+        self._calls = Calls(
+            loop=loop, records=self._records, streams=self._streams, agents=self._agents, clock=self._clock
+        )
 
     @property
     def running(self) -> int:
@@ -87,11 +129,14 @@ class Handlers:
             case CallModel():
                 self._begin(command.operation_id, actor_id, lambda: self._call_model(actor_id, command))
             case RunTask():
-                self._begin(command.operation_id, actor_id, lambda: self._run_task(actor_id, command))
+                if not self._run_task_at_once(actor_id, command):
+                    self._begin(command.operation_id, actor_id, lambda: self._run_task(actor_id, command))
             case ApplyMemory():
                 self._begin(command.operation_id, actor_id, lambda: self._apply_memory(actor_id, command))
             case RunWorkflow():
                 self._start_run(command)
+            case CallAgent():
+                self._begin(command.operation_id, actor_id, lambda: self._call_agent(command))
             case Stop():
                 self._stop(command)
             case Answer():
@@ -165,12 +210,55 @@ class Handlers:
         return lambda: self._actors.tell(actor_id, answered)
 
     async def _run_task(self, actor_id: str, command: RunTask) -> Callable[[], None]:
-        outcome = await self._tasks.execute(command.task, command.input, command.scope)
-        fault = outcome.fault
-        if fault is not None:
-            return lambda: self._actors.failed(actor_id, command.operation_id, fault)
-        output = outcome.output or {}
-        return lambda: self._actors.succeeded(actor_id, command.operation_id, output)
+        progress = partial(self._show_progress, actor_id, command)
+        emitted = partial(self._emitted, actor_id, command)
+        # Only runs have watchers and a record for what their tasks do and say on the way.
+        told = (progress, emitted) if command.node_id else (None, None)
+        outcome = await self._tasks.execute(command.task, command.input, command.scope, *told)
+        return partial(self._task_ended, actor_id, command, outcome)
+
+    def _run_task_at_once(self, actor_id: str, command: RunTask) -> bool:
+        """Answer on the spot a task that need not wait, unless others have waited long enough already."""
+        now = time.perf_counter()
+        if not self._stretch_began:
+            self._stretch_began = now
+            asyncio.get_running_loop().call_soon(self._end_stretch)
+        elif now - self._stretch_began > LONGEST_STRETCH_S:
+            return False
+        try:
+            outcome = self._tasks.at_once(command.task, command.input, command.scope)
+        except Exception:
+            fault = unexpected("handler_failed", actor=actor_id, operation=command.operation_id)
+            self._actors.failed(actor_id, command.operation_id, fault)
+            return True
+        if outcome is None:
+            return False
+        self._task_ended(actor_id, command, outcome)
+        return True
+
+    def _end_stretch(self) -> None:
+        self._stretch_began = 0.0
+
+    def _task_ended(self, actor_id: str, command: RunTask, outcome: TaskOutcome) -> None:
+        if outcome.fault is not None:
+            self._actors.failed(actor_id, command.operation_id, outcome.fault)
+        else:
+            self._actors.succeeded(actor_id, command.operation_id, outcome.output or {})
+
+    def _show_progress(self, actor_id: str, command: RunTask, item: Any) -> None:
+        shown = NodeProgress(node_id=command.node_id, execution_id=command.operation_id, item=item)
+        self._streams.progress(actor_id, shown)
+
+    def _emitted(
+        self, actor_id: str, command: RunTask, key: str, name: str, payload: Mapping[str, Any]
+    ) -> None:
+        said = EventEmitted(operation_id=command.operation_id, key=key, name=name, payload=dict(payload))
+        self._actors.tell(actor_id, said)
+
+    async def _call_agent(self, command: CallAgent) -> Callable[[], None]:
+        assert self._calls is not None, "attach comes first"
+        await self._calls.begin(command)
+        return lambda: None  # The turn's end answers.
 
     async def _apply_memory(self, actor_id: str, command: ApplyMemory) -> Callable[[], None]:
         output = await self._memory.apply(command.operation, command.scope)
@@ -193,5 +281,7 @@ class Handlers:
         task = self._running.pop(command.operation_id, None)
         if task is not None:
             task.cancel()
-        if command.run_id:
-            self._actors.tell(command.run_id, CancelRun(reason="Nobody waits for it any more."))
+        if command.child_id.startswith("run_"):
+            self._actors.tell(command.child_id, CancelRun(reason="Nobody waits for it any more."))
+        elif command.child_id.startswith("conv_") and self._calls is not None:
+            self._calls.give_up(command.child_id, command.operation_id)

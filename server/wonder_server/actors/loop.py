@@ -38,7 +38,7 @@ from wonder_server.actors.incidents import unexpected
 from wonder_server.actors.salvage import Interrupted, salvage
 from wonder_server.actors.step import step
 from wonder_server.actors.wakes import Wakes
-from wonder_server.core.commands import Answer, Command, Stop
+from wonder_server.core.commands import Answer, Command, RunTask, RunWorkflow, Stop
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.planner import Planner
 from wonder_server.logs import logger
@@ -297,6 +297,12 @@ class Loop:
     def _unwritten(self, parts: list[tuple[Actor, Batch]], problem: WonderError) -> None:
         alone = len(parts) == 1 and len(parts[0][1].taken) == 1
         for actor, batch in parts:
+            if self._actors.get(actor.id) is not actor:
+                # It went with its parent.
+                for envelope in batch.taken:
+                    envelope.tell(problem)
+                self._take_back(actor, batch.begun, problem)
+                continue
             culprit = batch.taken[0] if alone and not problem.fault.transient else None
             self._give_up(actor, batch, problem, culprit)
 
@@ -409,10 +415,9 @@ class Loop:
         if self._actors.get(actor.id) is not actor or self._stopping or not actor.at_rest:
             return
         if actor.planner.pending(actor.state):
-            if actor.planner.parked(actor.state):
-                del self._actors[actor.id]
-            return
-        if actor.planner.kind == "run":
+            if not (actor.on_disk and actor.planner.parked(actor.state)):
+                return
+        elif actor.planner.kind == "run":
             del self._actors[actor.id]
             return
         for leaving in self._idle.add(actor.id, actor.planner.weight(actor.state)):
@@ -434,8 +439,7 @@ class Loop:
         self._wakes.forget(actor.id)
         actor.mailbox.clear()
         actor.batch = actor.broken = None
-        for operation_id in found.stop:
-            self._dispatch(actor.id, Stop(operation_id=operation_id))
+        self._take_back(actor, found.begun, problem)
         for envelope in found.told:
             envelope.tell(problem)
         interrupted = self._interrupted.setdefault(actor.id, Interrupted())
@@ -451,6 +455,26 @@ class Loop:
         self._poke_followers(actor)
         self._rest(actor)
         asyncio.get_running_loop().call_later(RELOAD_AFTER_S, self._reload, actor.id)
+
+    def _take_back(self, actor: Actor, begun: list[Command], problem: WonderError) -> None:
+        """Stop what was begun too early: tasks, and children, of which nothing can be on disk."""
+        for command in begun:
+            if isinstance(command, RunTask):
+                self._dispatch(actor.id, Stop(operation_id=command.operation_id))
+            elif isinstance(command, RunWorkflow):
+                self._interrupted.pop(command.run_id, None)
+                child = self._actors.pop(command.run_id, None)
+                if child is None:
+                    continue
+                self._wakes.forget(child.id)
+                found = salvage(child, None, problem.fault, None)
+                child.mailbox.clear()
+                child.batch = child.broken = None
+                for envelope in [*found.told, *found.left, *found.failing]:
+                    envelope.tell(problem)
+                self._take_back(child, found.begun, problem)
+                self._poke_followers(child)
+                self._rest(child)
 
     def _fail_operation(self, actor: Actor, event: Any, fault: Fault, interrupted: Interrupted) -> None:
         """``event`` cannot be taken, now or ever: let what it was about fail instead."""

@@ -28,23 +28,39 @@ class Verdict:
     difference: Difference | None = None
 
 
+class Replay:
+    """A replay under way: `feed` it a journal from the actor's first entry on, page by page."""
+
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
+        self._state: Any = planner.new_state()
+        self.verdict = Verdict(0)
+
+    def feed(self, entries: Iterable[Entry]) -> bool:
+        """Whether to go on: False once the planner has decided otherwise."""
+        planner, state, steps = self._planner, self._state, self.verdict.steps
+        for entry in entries:
+            steps += 1
+            planned = planner.plan(state, entry.input, entry.at_ms)
+            if planned != entry.decisions:
+                self.verdict = Verdict(
+                    steps,
+                    Difference(
+                        entry.sequence,
+                        type(entry.input).__name__,
+                        tuple(repr(decision) for decision in entry.decisions),
+                        tuple(repr(decision) for decision in planned),
+                    ),
+                )
+                return False
+            for decision in entry.decisions:
+                planner.apply(state, decision)
+        self.verdict = Verdict(steps)
+        return True
+
+
 def replay(planner: Planner, entries: Iterable[Entry]) -> Verdict:
     """Feed a whole journal, from the actor's first entry, to the planner."""
-    state: Any = planner.new_state()
-    steps = 0
-    for entry in entries:
-        steps += 1
-        planned = planner.plan(state, entry.input, entry.at_ms)
-        if planned != entry.decisions:
-            return Verdict(
-                steps,
-                Difference(
-                    entry.sequence,
-                    type(entry.input).__name__,
-                    tuple(repr(decision) for decision in entry.decisions),
-                    tuple(repr(decision) for decision in planned),
-                ),
-            )
-        for decision in entry.decisions:
-            planner.apply(state, decision)
-    return Verdict(steps)
+    whole = Replay(planner)
+    whole.feed(entries)
+    return whole.verdict

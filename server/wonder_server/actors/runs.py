@@ -1,25 +1,36 @@
-"""The ways into workflow runs: what rpc asks of them, in core's values."""
+"""The ways into workflow runs: what rpc asks of them, in core's values.
+
+::
+
+    Runs(…)
+      .lookup     reading them              actors/run_lookup.py
+      .gates      where people decide       actors/gates.py
+      .forks      beginning from another    actors/forks.py
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from wonder_server.actors.attachment import Attachment, attach
 from wonder_server.actors.conversations import Shards
+from wonder_server.actors.forks import Forks
+from wonder_server.actors.gates import Gates
 from wonder_server.actors.loop import Loop
-from wonder_server.actors.requests import Creations, first_answer, request
+from wonder_server.actors.replay import Replay, Verdict
+from wonder_server.actors.requests import first_answer, request
+from wonder_server.actors.run_lookup import RunLookup, RunView, not_found
+from wonder_server.actors.run_starts import Starts
 from wonder_server.actors.streams import Streams
-from wonder_server.core import ids
 from wonder_server.core.commands import Scope
-from wonder_server.core.coordinator.inputs import CancelRun, Start
+from wonder_server.core.coordinator.inputs import CancelRun, ReceiveSignal, Start
 from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.coordinator.values import ContextValue, Execution, Run, Token
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.ports.clock import Clock
-from wonder_server.ports.journal import Entry
-from wonder_server.ports.records import Query, Records
+from wonder_server.ports.journal import Request
+from wonder_server.ports.records import Records
 
 
 class Workflows(Protocol):
@@ -31,19 +42,19 @@ class Workflows(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunView:
-    """A run with where it stands."""
+class Starting:
+    """A run that a client wants: the contract's ``StartRunRequest``. ``timeout_ms`` 0: no other than the
+    workflow's."""
 
-    run: Run
-    state: dict[str, Any]
-    output: dict[str, Any]
-    tokens: tuple[Token, ...]
-    executions: tuple[Execution, ...]
-    head: int
+    workflow: str
+    input: dict[str, Any]
+    scope: Scope
+    metadata: dict[str, Any]
+    timeout_ms: int = 0
 
 
 class Runs:
-    """Start, look up, watch, cancel."""
+    """Start, look up, cancel, signal, watch, replay."""
 
     planner = RUN
 
@@ -59,110 +70,115 @@ class Runs:
     ) -> None:
         self._loop = loop
         self._shards = shards
-        self._records = records
         self._streams = streams
         self._workflows = workflows
         self._clock = clock
-        self._creations = Creations()
+        self.records = records
+        self.lookup = RunLookup(records, shards)
+        self._starts = Starts(loop=loop, shards=shards, streams=streams, lookup=self.lookup, clock=clock)
+        self.gates = Gates(loop=loop, shards=shards, records=records)
+        self.forks = Forks(lookup=self.lookup, workflows=workflows, starts=self._starts)
 
-    async def start(self, reference: str, run_input: dict[str, Any], scope: Scope, request_id: str) -> Run:
-        """Start a run; on disk when this returns.
+    # --- starting -------------------------------------------------------------------------------
+
+    async def start(self, starting: Starting, request_id: str = "", *, wait_ms: int = 0) -> RunView:
+        """Start a run; on disk when this returns. With ``wait_ms`` it returns when the run has ended, or with
+        the run as it stands when they have passed. The run goes on if the caller goes away.
 
         Errors: DEFINITION_NOT_FOUND, INPUT_INVALID, REQUEST_ID_REUSED.
         """
-        workflow = await self._workflows.pin_workflow(reference)
-        asked = request("runs", request_id, workflow=reference, input=run_input, context=repr(scope))
-        now = self._clock.now_ms()
-        if asked is None:
-            shard = ids.spread(str(now) + reference, self._shards.count)
-            return await self._start(ids.actor_id("run", now, shard), workflow, run_input, scope)
-        async with self._creations.one("runs", request_id):
-            shard = ids.spread(request_id, self._shards.count)
-            run_id = ids.actor_id("run", now, shard)
-            before = await self._shards.of(run_id).answered(asked.scope, asked.id)
-            told = first_answer(before, asked)
-            if told is not None:
-                return await self.get(told["run_id"])
-            start = Start(run_id=run_id, workflow=workflow, input=run_input, scope=scope)
-            self._loop.new(run_id)
-            await self._loop.ask(run_id, start, asked)
-            return await self.get(run_id)
+        more = {"metadata": starting.metadata, "timeout": starting.timeout_ms}
+        asked = request(
+            "runs",
+            request_id,
+            workflow=starting.workflow,
+            input=starting.input,
+            context=repr(starting.scope),
+            **{name: value for name, value in more.items() if value},
+        )
 
-    async def _start(
-        self, run_id: str, workflow: PinnedWorkflow, run_input: dict[str, Any], scope: Scope
-    ) -> Run:
-        start = Start(run_id=run_id, workflow=workflow, input=run_input, scope=scope)
-        self._loop.new(run_id)
-        outcome = await self._loop.ask(run_id, start)
-        run: Run = outcome.decisions[0].run
-        return run
+        async def build(run_id: str) -> Start:
+            return await self._input(run_id, starting)
 
-    async def get(self, run_id: str) -> Run:
-        """Errors: RUN_NOT_FOUND."""
-        found = None
-        if ids.is_id("run", run_id):
-            found = await self._records.get("runs", run_id, run_id)
-        if found is None:
-            raise not_found(run_id)
-        run: Run = found
-        return run
+        return await self._starts.begin(starting.workflow, build, asked, wait_ms=wait_ms)
 
-    async def check(self, reference: str, run_input: dict[str, Any]) -> None:
+    async def check(self, starting: Starting) -> None:
         """What `start` would refuse, refused; nothing is started."""
-        workflow = await self._workflows.pin_workflow(reference)
-        start = Start(run_id="run_0", workflow=workflow, input=run_input, scope=Scope())
+        start = await self._input("run_0", starting)
         fault = RUN.refusal(RUN.plan(RUN.new_state(), start, self._clock.now_ms()))
         if fault is not None:
             raise WonderError(fault)
 
-    async def cancel(self, run_id: str, reason: str, etag: str, request_id: str) -> Run:
-        """Stop a run. Errors: RUN_NOT_FOUND, RUN_NOT_ACTIVE, ETAG_MISMATCH."""
-        run = await self.get(run_id)
-        if etag and etag != str(run.version):
-            raise error(Reason.ETAG_MISMATCH, "The run has changed; read it again.", field="etag")
-        asked = request(run_id, request_id, cancel=reason)
-        await self._loop.ask(run_id, CancelRun(reason=reason), asked)
-        return await self.get(run_id)
+    async def workflow(self, reference: str) -> tuple[str, str]:
+        """The id of the workflow that a reference leads to; if it names a revision, that pinned, else "".
 
-    async def entries(self, run_id: str) -> list[Entry]:
-        """The run's whole journal. Errors: RUN_NOT_FOUND."""
-        await self.get(run_id)
-        found: list[Entry] = []
-        while True:
-            after = found[-1].sequence if found else 0
-            page = await self._shards.of(run_id).entries(run_id, RUN, after, 500)
-            found += page
-            if len(page) < 500:
-                return found
+        Errors: DEFINITION_NOT_FOUND.
+        """
+        pin = (await self._workflows.pin_workflow(reference)).pin
+        return pin.definition_id, str(pin) if "@" in reference else ""
 
-    async def view(self, run_id: str) -> RunView:
-        """The run with its tokens, node executions and context. Errors: RUN_NOT_FOUND."""
-        run = await self.get(run_id)
-        entries: list[ContextValue] = await self._all("context", run_id)
-        return RunView(
-            run=run,
-            state={entry.key: entry.value for entry in entries if entry.section == "state"},
-            output={entry.key: entry.value for entry in entries if entry.section == "output"},
-            tokens=tuple(await self._all("tokens", run_id)),
-            executions=tuple(await self._all("executions", run_id)),
-            head=await self._records.head(run_id) or 0,
+    async def _input(self, run_id: str, starting: Starting) -> Start:
+        try:
+            workflow = await self._workflows.pin_workflow(starting.workflow)
+        except WonderError as problem:
+            # As the request calls it.
+            raise WonderError(replace(problem.fault, field=problem.fault.field or "workflow_id")) from None
+        return Start(
+            run_id=run_id,
+            workflow=workflow,
+            input=starting.input,
+            scope=starting.scope,
+            metadata=starting.metadata,
+            timeout_ms=starting.timeout_ms,
         )
 
-    async def attach(self, run_id: str, after: int) -> Attachment:
+    # --- one run --------------------------------------------------------------------------------
+
+    async def cancel(self, run_id: str, reason: str, etag: str, request_id: str) -> RunView:
+        """Stop a run: the run, cancelled. Errors: RUN_NOT_FOUND, RUN_NOT_ACTIVE, ETAG_MISMATCH."""
+        view = await self.lookup.now(run_id)
+        asked = request(run_id, request_id, cancel=reason)
+        if etag and etag != str(view.head.sequence):
+            # Or this is the same call again, and it is the call that has changed the run.
+            if asked is None or not await self._is_answered(run_id, asked):
+                raise error(Reason.ETAG_MISMATCH, "The run has changed; read it again.", field="etag")
+        await self._loop.ask(run_id, CancelRun(reason=reason), asked)
+        return await self.lookup.now(run_id)
+
+    async def _is_answered(self, run_id: str, asked: Request) -> bool:
+        before = await self._shards.of(run_id).answered(asked.scope, asked.id)
+        return first_answer(before, asked) is not None
+
+    async def signal(self, run_id: str, signal: ReceiveSignal, request_id: str) -> int:
+        """Send a signal to a run: the sequence of the event that says so.
+
+        Errors: RUN_NOT_FOUND, RUN_NOT_ACTIVE.
+        """
+        await self.lookup.run(run_id)
+        asked = request(run_id, request_id, signal=signal.name, payload=signal.payload, user=signal.user_id)
+        outcome = await self._loop.ask(run_id, signal, asked)
+        return int(outcome.answer["first_sequence"])
+
+    async def replay(self, run_id: str) -> Verdict:
+        """Whether the planner of today decides as is recorded. Errors: RUN_NOT_FOUND."""
+        replay = Replay(RUN)
+        async for page in self.lookup.journal(run_id):
+            if not replay.feed(page):
+                break
+        return replay.verdict
+
+    async def attach(self, run_id: str, after: int, *, wants_progress: bool = False) -> Attachment:
         """Watch a run. Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE."""
-        if not ids.is_id("run", run_id) or not self._shards.holds(run_id):
-            raise not_found(run_id)
+        self.lookup.check_id(run_id)
         attachment = await attach(
-            run_id, RUN, self._shards.of(run_id), self._records, self._streams, after=after
+            run_id,
+            RUN,
+            self._shards.of(run_id),
+            self.records,
+            self._streams,
+            after=after,
+            wants_progress=wants_progress,
         )
         if attachment is None:
             raise not_found(run_id)
         return attachment
-
-    async def _all(self, table: str, run_id: str) -> list[Any]:
-        query = Query(table=table, actor=run_id, by_ordinal=True, newest_first=False, limit=1000)
-        return await self._records.find(query)
-
-
-def not_found(run_id: str) -> WonderError:
-    return error(Reason.RUN_NOT_FOUND, "No run has this id.", field="run_id", id=run_id[:64])

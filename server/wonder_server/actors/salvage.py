@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wonder_server.actors.actor import Actor, Batch, Envelope
-from wonder_server.core.commands import Answer, RunTask
+from wonder_server.core.commands import Answer, Command
 from wonder_server.core.errors import Fault
 
 
@@ -29,13 +29,13 @@ class Interrupted:
 @dataclass(frozen=True, slots=True)
 class Salvage:
     """What becomes of the inputs: ``left`` are told again, of which the first ``singly`` are written each
-    alone; ``told`` hear of the problem; ``failing`` cannot be taken at all. ``stop`` are operations."""
+    alone; ``told`` hear of the problem; ``failing`` cannot be taken at all. ``begun`` is to be stopped."""
 
     left: list[Envelope]
     told: list[Envelope]
     failing: list[Envelope]
     singly: int
-    stop: list[str]
+    begun: list[Command]
 
 
 def salvage(actor: Actor, failed: Batch | None, fault: Fault, culprit: Envelope | None) -> Salvage:
@@ -46,8 +46,8 @@ def salvage(actor: Actor, failed: Batch | None, fault: Fault, culprit: Envelope 
     comes from, each is tried alone; if there was nothing to write, the actor cannot be loaded and all fail.
     """
     batches = [batch for batch in (failed, actor.batch) if batch is not None]
-    begun = [command for batch in batches for command in batch.begun if not isinstance(command, Answer)]
-    forgotten = {command.operation_id for command in begun}
+    begun = [command for batch in batches for command in batch.begun]
+    forgotten = {command.operation_id for command in begun if not isinstance(command, Answer)}
     taken = [envelope for batch in batches for envelope in batch.taken]
     left: list[Envelope] = []
     told: list[Envelope] = []
@@ -65,4 +65,4 @@ def salvage(actor: Actor, failed: Batch | None, fault: Fault, culprit: Envelope 
         else:
             failing.append(envelope)
     singly = len(left) if failed is not None and not fault.transient and culprit is None else 0
-    return Salvage(left, told, failing, singly, [c.operation_id for c in begun if isinstance(c, RunTask)])
+    return Salvage(left, told, failing, singly, begun)

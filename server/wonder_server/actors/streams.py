@@ -4,6 +4,9 @@ Durable events come here after their commit; pieces of text (deltas) come straig
 and are not part of the record. A subscription is a bounded queue that its reader empties. A slow reader
 first gets its deltas merged; past the bound its subscription is closed, and nobody else notices.
 
+Whoever watches a run may also ask for the progress of its tasks. It is not part of the record either, and is
+what a slow reader misses first.
+
 Whoever subscribes gets the text so far of every message being spoken, so that it can show a half-said
 answer at once. An actor that nobody listens to and that says nothing has no entry here.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 from wonder_server.ports.journal import Event
 
@@ -45,6 +49,16 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeProgress:
+    """What a node of a run does in its task. ``item`` is what the executor says: a step that begins or ends,
+    or how far it is."""
+
+    node_id: str
+    execution_id: str
+    item: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Quiet:
     """Nothing has happened for a while."""
 
@@ -56,7 +70,7 @@ class Closed:
     why: str
 
 
-Item = Event | Delta | Reply | Quiet | Closed
+Item = Event | Delta | Reply | NodeProgress | Quiet | Closed
 
 
 @dataclass(slots=True)
@@ -77,9 +91,19 @@ class _Spoken:
 class Subscription:
     """One reader's queue. `take` empties it; `wait` sleeps until there is something to take."""
 
-    __slots__ = ("_bytes", "_items", "_limit_bytes", "_limit_items", "_loop", "_waiter", "closed")
+    __slots__ = (
+        "_bytes",
+        "_items",
+        "_limit_bytes",
+        "_limit_items",
+        "_loop",
+        "_waiter",
+        "closed",
+        "wants_progress",
+    )
 
-    def __init__(self, limit_items: int, limit_bytes: int) -> None:
+    def __init__(self, limit_items: int, limit_bytes: int, *, wants_progress: bool = False) -> None:
+        self.wants_progress = wants_progress
         self._items: deque[Item] = deque()
         self._bytes = 0
         self._limit_items = limit_items
@@ -113,7 +137,7 @@ class Subscription:
         self._items.append(item)
         self._bytes += _weight(item)
         if len(self._items) > self._limit_items or self._bytes > self._limit_bytes:
-            self.close("slow")
+            self._overfull()
         self._notify()
 
     def close(self, why: str) -> None:
@@ -125,6 +149,16 @@ class Subscription:
             self._items.clear()
         self._items.append(Closed(why))
         self._notify()
+
+    def _overfull(self) -> None:
+        """Past the bound: leave the progress out, and close if that does not help."""
+        kept: deque[Item] = deque(item for item in self._items if not isinstance(item, NodeProgress))
+        if len(kept) == len(self._items):
+            self.close("slow")
+            return
+        self._items, self._bytes = kept, sum(map(_weight, kept))
+        if len(kept) > self._limit_items or self._bytes > self._limit_bytes:
+            self.close("slow")
 
     def _merged(self, delta: Delta) -> bool:
         """Append to the last queued piece of the same message, once the reader lags."""
@@ -160,6 +194,8 @@ def _weight(item: Item) -> int:
     if isinstance(item, Event):
         content = getattr(item.emit.value, "content", "")
         return len(content) + 512
+    if isinstance(item, NodeProgress):
+        return len(getattr(item.item, "output", "")) + 512
     return 0
 
 
@@ -170,11 +206,12 @@ class Streams:
         self._limits = (limit_items, limit_bytes)
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._speaking: dict[str, dict[str, _Spoken]] = {}
+        self._ends: dict[str, list[asyncio.Future[Event | None]]] = {}
         self._draining = False
 
-    def subscribe(self, actor_id: str) -> tuple[Subscription, list[Delta]]:
+    def subscribe(self, actor_id: str, *, wants_progress: bool = False) -> tuple[Subscription, list[Delta]]:
         """A new subscription, and the text so far of what is being spoken now."""
-        subscription = Subscription(*self._limits)
+        subscription = Subscription(*self._limits, wants_progress=wants_progress)
         if self._draining:
             subscription.close("draining")
         self._subscriptions.setdefault(actor_id, []).append(subscription)
@@ -208,6 +245,14 @@ class Streams:
                 self._quiet(actor_id, speaking, event)
             for subscription in tuple(listeners):
                 subscription.push(event)
+        if self._ends and actor_id in self._ends:
+            self._say_end(actor_id, events)
+
+    def progress(self, run_id: str, item: NodeProgress) -> None:
+        """Show what a node of a run does to those who asked for that."""
+        for subscription in self._subscriptions.get(run_id, ()):
+            if subscription.wants_progress:
+                subscription.push(item)
 
     def begin(self, actor_id: str, turn_id: str, message_id: str, attempt: int) -> None:
         """A model starts to speak under ``message_id``; from attempt 2 on, what it said before is void.
@@ -251,6 +296,33 @@ class Streams:
 
     # --- ends -----------------------------------------------------------------------------------
 
+    def end_of(self, run_id: str) -> asyncio.Future[Event | None]:
+        """The event that ends a run, once it is on disk; None if the server goes away before.
+
+        Ask before you look whether it has ended already, and `forget_end` when you no longer wait.
+        """
+        end: asyncio.Future[Event | None] = asyncio.get_running_loop().create_future()
+        if self._draining:
+            end.set_result(None)
+        else:
+            self._ends.setdefault(run_id, []).append(end)
+        return end
+
+    def forget_end(self, run_id: str, end: asyncio.Future[Event | None]) -> None:
+        """Nobody waits for this one any more."""
+        waiting = self._ends.get(run_id)
+        if waiting is not None and end in waiting:
+            waiting.remove(end)
+            if not waiting:
+                del self._ends[run_id]
+
+    def _say_end(self, run_id: str, events: list[Event]) -> None:
+        for event in events:
+            if event.emit.kind == "run_ended":
+                for end in self._ends.pop(run_id, ()):
+                    if not end.done():
+                        end.set_result(event)
+
     def close(self, actor_id: str, why: str) -> None:
         """End every subscription to one actor."""
         for subscription in self._subscriptions.get(actor_id, ()):
@@ -262,3 +334,8 @@ class Streams:
         for listeners in self._subscriptions.values():
             for subscription in listeners:
                 subscription.close("draining")
+        for waiting in self._ends.values():
+            for end in waiting:
+                if not end.done():
+                    end.set_result(None)
+        self._ends.clear()

@@ -7,16 +7,16 @@ every effect.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from wonder_server.core.definitions.specs import ModelProfile, PinnedTask, PinnedWorkflow
 from wonder_server.core.errors import Fault
+from wonder_server.core.frozen import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """In whose name something runs. ``agent_id`` decides whose memory is touched (feature E5)."""
+class Scope(Value, frozen=True, kw_only=True):
+    """In whose name something runs. ``agent_id`` decides whose memory is touched (feature E5); ``depth``
+    counts the calls of agents that led to it."""
 
     project_id: str = ""
     agent_id: str = ""
@@ -24,18 +24,17 @@ class Scope:
     turn_id: str = ""
     run_id: str = ""
     key: str = ""
+    depth: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parent:
+class Parent(Value, frozen=True, kw_only=True):
     """Who waits for a run: the actor and its operation."""
 
     actor_id: str
     operation_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallModel:
+class CallModel(Value, frozen=True, kw_only=True):
     """Call a model and stream its answer under ``message_id``.
 
     ``dispatches`` above 1 means that it may have begun to speak before: clients are told to start over.
@@ -49,8 +48,7 @@ class CallModel:
     request: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunTask:
+class RunTask(Value, frozen=True, kw_only=True):
     """Run a task in the executor. ``repeatable``: it may simply be done again, so that it need not wait until
     what led to it is on disk. ``node_id`` says whose task it is, for those who watch a run."""
 
@@ -62,8 +60,25 @@ class RunTask:
     node_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunWorkflow:
+class CallAgent(Value, frozen=True, kw_only=True):
+    """Give an agent one turn with explicit input, for ``parent`` (features C8 to C10).
+
+    ``mode`` is ``delegate``: in the conversation ``conversation_id``, which is its own and new; or
+    ``loop_in``: in the conversation of ``scope``, which the agent joins. ``dispatches`` above 1: it may have
+    been called before.
+    """
+
+    operation_id: str
+    agent_id: str
+    mode: str
+    conversation_id: str
+    input: dict[str, Any]
+    scope: Scope
+    parent: Parent
+    dispatches: int = 1
+
+
+class RunWorkflow(Value, frozen=True, kw_only=True):
     """Start a run as a child. ``volatile``: it need not be recorded before it ends or waits, since all
     it does until then may simply be done again. ``fresh``: it is handed out for the first time, so that it
     cannot have been recorded."""
@@ -78,8 +93,7 @@ class RunWorkflow:
     fresh: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyMemory:
+class ApplyMemory(Value, frozen=True, kw_only=True):
     """Carry out one memory operation that an extraction returned."""
 
     operation_id: str
@@ -87,16 +101,15 @@ class ApplyMemory:
     scope: Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """Stop what is running for an operation; nobody waits for its result any more."""
+class Stop(Value, frozen=True, kw_only=True):
+    """Stop what is running for an operation; nobody waits for its result any more. ``child_id`` is the run
+    or the conversation that carries it out, if one does."""
 
     operation_id: str
-    run_id: str = ""
+    child_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Value, frozen=True, kw_only=True):
     """Tell the parent of a run how it ended. Exactly one of ``output`` and ``fault`` counts."""
 
     parent: Parent
@@ -105,4 +118,4 @@ class Answer:
     fault: Fault | None = None
 
 
-Command = CallModel | RunTask | RunWorkflow | ApplyMemory | Stop | Answer
+Command = CallModel | RunTask | RunWorkflow | CallAgent | ApplyMemory | Stop | Answer

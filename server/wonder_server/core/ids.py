@@ -15,6 +15,8 @@ import os
 import re
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+_SHIFTS = range(120, -1, -10)
 _MASK_80 = (1 << 80) - 1
 _PATTERN = re.compile(r"([a-z]{2,5})_([0-7][0-9A-HJKMNP-TV-Z]{25})\Z")
 
@@ -24,7 +26,7 @@ MAX_SHARDS = len(_ALPHABET)
 def encode(now_ms: int, entropy: int) -> str:
     """26 characters for a time in milliseconds since 1970 and 80 bits of entropy."""
     value = (now_ms << 80) | (entropy & _MASK_80)
-    return "".join(_ALPHABET[(value >> shift) & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[(value >> shift) & 1023] for shift in _SHIFTS])
 
 
 def random_id(prefix: str, now_ms: int) -> str:
@@ -56,6 +58,12 @@ def is_id(prefix: str, value: str) -> bool:
     """Whether ``value`` is a well-formed id with this prefix."""
     match = _PATTERN.match(value)
     return match is not None and match[1] == prefix
+
+
+def derived(prefix: str, key: str, at_ms: int, parent: str) -> str:
+    """The id of whatever ``key`` names, in the shard of ``parent``: asked again, the same."""
+    digest = hashlib.blake2b(key.encode(), digest_size=10).digest()
+    return f"{prefix}_{encode(at_ms, int.from_bytes(digest, 'big'))}"[:-1] + parent[-1]
 
 
 class Minter:

@@ -6,12 +6,12 @@ in one transaction and knows nothing of what they mean.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Put:
+
+class Put(msgspec.Struct, frozen=True):
     """Write a row whole. ``live`` rows make up the working set that an actor is restored from; ``alias`` is
     a second name that it is found by."""
 
@@ -26,16 +26,14 @@ class Put:
     created_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True):
     """Remove a row."""
 
     table: str
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(msgspec.Struct, frozen=True):
     """An event of the record, for clients.
 
     ``name`` is the documents' own name (``turn.failed``); ``kind`` and ``value`` are the payload: which
@@ -51,3 +49,12 @@ class Emit:
 
 
 Change = Put | Delete | Emit
+
+
+def field_at(value: Any, path: str) -> Any:
+    """The field of a row's value at ``path`` (``scope.project_id``); "" if an object on the way is None."""
+    for name in path.split("."):
+        if value is None:
+            return ""
+        value = getattr(value, name)
+    return value

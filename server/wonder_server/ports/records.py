@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,19 +14,26 @@ from wonder_server.ports.journal import Event
 class Query:
     """Which rows of one table, in which order.
 
-    Empty filters do not filter. ``fields`` compares fields of the value itself (name, wanted); ``members``
-    asks that a list in it has an entry with this id (list, id). ``after`` is the (order column, id) of the
-    last row of the page before; the order is by ``ordinal`` within an actor or by creation time across all.
+    Empty filters do not filter. ``fields`` compares fields of the value itself (path, wanted); what lies in
+    an object that is not there counts as empty. ``members`` asks that a list in it has an entry with this id
+    (list, id); ``allowed`` that a list of texts in it has this one, or nothing at all (list, text).
+    ``beside`` is an id in whose shard the row must lie. ``start_ms`` and ``end_ms`` bound when it was made,
+    the latter exclusive, 0 for open. ``after`` is the (order column, id) of the last row of the page before;
+    the order is by ``ordinal`` within an actor or by creation time across all.
     """
 
     table: str
     id: str = ""
     actor: str = ""
+    beside: str = ""
     parent: str = ""
     alias: str = ""
     statuses: tuple[str, ...] = ()
     fields: tuple[tuple[str, str], ...] = ()
     members: tuple[tuple[str, str], ...] = ()
+    allowed: tuple[tuple[str, str], ...] = ()
+    start_ms: int = 0
+    end_ms: int = 0
     by_ordinal: bool = False
     newest_first: bool = True
     after: tuple[int, str] | None = None
@@ -51,11 +59,38 @@ class EventQuery:
     limit: int = 50
 
 
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where an actor's record ends: its last event's sequence and time; its highest node execution's ordinal,
+    which for a conversation is 0."""
+
+    sequence: int
+    at_ms: int
+    executions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Rows of one actor, those of each query by itself, and its head at the same moment."""
+
+    head: Head
+    rows: list[list[Any]]
+
+
 class Records(Protocol):
     """Queries over every shard."""
 
     async def head(self, actor_id: str) -> int | None:
         """Sequence of an actor's last event; None if there is no such actor."""
+        ...
+
+    async def heads(self, actors: Sequence[str]) -> dict[str, Head]:
+        """Where the records of these actors end; those that there are not are left out."""
+        ...
+
+    async def snapshot(self, actor: str, queries: Sequence[Query]) -> Snapshot | None:
+        """What these queries find of one actor, nothing having been written in between; None if there is no
+        such actor."""
         ...
 
     async def get(self, table: str, row_id: str, actor: str = "") -> Any | None:

@@ -144,15 +144,22 @@ class Entrance:
 
 class Requests(AsyncIterator[Message]):
     """The requests of a client stream, decoded one by one. A class rather than a generator, so that
-    it can be read on after it raised `WonderError` for a request that is wrong."""
+    it can be read on after it raised `WonderError` for a request that is wrong; ``refused`` is what
+    that one consisted of."""
 
     def __init__(self, received: AsyncIterator[bytes], decode: Callable[[bytes], Message]) -> None:
         self._received = received
         self._decode = decode
+        self.refused = b""
 
     async def __anext__(self) -> Message:
         # `aiter` only now: a stream that nobody reads must not leave a generator that nobody awaits.
-        return self._decode(await anext(aiter(self._received)))
+        data = await anext(aiter(self._received))
+        try:
+            return self._decode(data)
+        except WonderError:
+            self.refused = data
+            raise
 
 
 def snake_case(name: str) -> str:

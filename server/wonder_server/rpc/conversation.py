@@ -104,6 +104,8 @@ class ConversationServicer:
             parent=project_id,
             members=tuple(members),
             statuses=statuses,
+            # Not those that were made for one delegated turn.
+            fields=(("called_by", ""),),
             after=_after(wanted, scope),
             limit=limit + 1,
         )

@@ -67,7 +67,8 @@ def conversation(value: Conversation, head: int, active: Sequence[str] = ()) -> 
 
 def participant(person: Participant) -> conversation_pb2.Participant:
     message = conversation_pb2.Participant(
-        origin=conversation_pb2.PARTICIPANT_ORIGIN_CREATED,
+        origin=enum(conversation_pb2.ParticipantOrigin, "PARTICIPANT_ORIGIN", person.origin),
+        added_by=_caller(person.added_by) if person.added_by is not None else None,
         join_time=to_timestamp(person.joined_ms),
     )
     if person.type == "agent":
@@ -159,6 +160,8 @@ def turn(value: Turn, operations: Sequence[Operation] = ()) -> conversation_pb2.
         complete_time=to_timestamp(value.completed_ms),
     )
     message.input.string_value = value.input
+    if value.output is not None:
+        message.output.string_value = value.output
     if value.metadata:
         message.metadata.CopyFrom(dict_to_struct(value.metadata))
     if value.fault is not None:

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.attachment import Attachment, CaughtUp
-from wonder_server.actors.streams import Closed, Delta, Item, Quiet, Reply
+from wonder_server.actors.streams import Closed, Delta, Item, NodeProgress, Quiet, Reply
 from wonder_server.ports.journal import Event
 from wonder_server.rpc import conversation_codec as codec
 from wonder_server.rpc.stream_words import draining, heartbeat, slow_reader
@@ -54,6 +54,8 @@ def _words(attachment: Attachment, item: Item | CaughtUp) -> Iterator[bytes]:
             yield item.wire
         case CaughtUp():
             yield _encode(caught_up=pb.CaughtUp(sequence=item.sequence))
+        case NodeProgress():
+            pass  # Only of runs.
         case Quiet():
             yield _encode(heartbeat=heartbeat(attachment.sequence))
         case Closed():

@@ -2,69 +2,121 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from typing import Any
 
-from wonder.v1 import conversation_service_pb2, task_pb2
 from wonder.v1 import coordinator_service_pb2 as pb
-from wonder_server.actors.attachment import Attachment, CaughtUp
-from wonder_server.actors.replay import replay
+from wonder_server.actors.run_lookup import RunView
 from wonder_server.actors.runs import Runs
-from wonder_server.actors.streams import Closed, Quiet
-from wonder_server.core.commands import Scope
 from wonder_server.core.errors import Reason, error
-from wonder_server.ports.journal import Event
 from wonder_server.rpc import run_codec as codec
+from wonder_server.rpc.fields import bounded
 from wonder_server.rpc.names import Names
-from wonder_server.rpc.payload import json_to_value, struct_to_dict
-from wonder_server.rpc.stream_words import draining, heartbeat, slow_reader
+from wonder_server.rpc.pages import encoded_page
+from wonder_server.rpc.payload import json_to_value
+from wonder_server.rpc.run_requests import (
+    RunRequests,
+    after_of,
+    decision_of,
+    forking_of,
+    signal_of,
+    wait_of,
+    words_of,
+)
+from wonder_server.rpc.run_stream import said
+from wonder_server.services.paging import PageRequest
+
+MAX_SHOWN = 20_000
+"""Characters of a decision that a replay shows."""
 
 
 class CoordinatorServicer:
-    """See ``coordinator_service.proto``. RPCs that are not here answer NOT_IMPLEMENTED."""
+    """See ``coordinator_service.proto``."""
 
     def __init__(self, runs: Runs, names: Names) -> None:
         self._runs = runs
-        self._names = names
+        self._requests = RunRequests(runs, names)
+
+    # --- starting -------------------------------------------------------------------------------
 
     async def start_run(self, request: pb.StartRunRequest, _context: Any) -> pb.StartRunResponse:
-        if not request.workflow_id:
-            raise error(Reason.FIELD_INVALID, "Name the workflow.", field="workflow_id")
-        if request.timeout_ms:
-            raise error(
-                Reason.NOT_IMPLEMENTED, "Timeouts of runs are not implemented yet.", field="timeout_ms"
-            )
-        if request.HasField("metadata"):
-            raise error(Reason.NOT_IMPLEMENTED, "Metadata of runs is not implemented yet.", field="metadata")
-        scope = await self._scope(request.context)
-        run_input = struct_to_dict(request.input, "input")
+        wait_ms = wait_of(request)
+        starting = await self._requests.starting(request)
         if request.validate_only:
-            await self._runs.check(request.workflow_id, run_input)
+            await self._runs.check(starting)
             return pb.StartRunResponse()
-        run = await self._runs.start(request.workflow_id, run_input, scope, request.request_id)
-        return pb.StartRunResponse(run=codec.run(run))
+        view = await self._runs.start(starting, request.request_id, wait_ms=wait_ms)
+        return pb.StartRunResponse(run=codec.run(view))
+
+    async def fork_run(self, request: pb.ForkRunRequest, _context: Any) -> pb.ForkRunResponse:
+        view = await self._runs.forks.fork(forking_of(request), request.request_id)
+        return pb.ForkRunResponse(run=codec.run(view))
+
+    # --- looking --------------------------------------------------------------------------------
 
     async def get_run(self, request: pb.GetRunRequest, _context: Any) -> pb.GetRunResponse:
-        view = await self._runs.view(request.run_id)
-        return pb.GetRunResponse(run=codec.run(view.run, view))
+        lookup = self._runs.lookup
+        view = await lookup.whole(request.run_id)
+        message = codec.run(view)
+        page = view.details.executions if view.details is not None else []
+        while page and codec.add_executions(message, page):
+            page = await lookup.executions(request.run_id, page[-1].ordinal)
+        return pb.GetRunResponse(run=message)
 
-    async def cancel_run(self, request: pb.CancelRunRequest, _context: Any) -> pb.CancelRunResponse:
-        run = await self._runs.cancel(request.run_id, request.reason, request.etag, request.request_id)
-        return pb.CancelRunResponse(run=codec.run(run))
+    async def list_runs(self, request: pb.ListRunsRequest, _context: Any) -> pb.ListRunsResponse:
+        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        query = await self._requests.listed(request)
+        scope, limit = ["runs", repr(query)], wanted.limit()
+        query = dataclasses.replace(query, after=after_of(wanted, scope), limit=limit + 1)
+        found = await self._runs.lookup.views(query)
+        runs, token = encoded_page(found, limit, scope, _place, codec.run)
+        return pb.ListRunsResponse(runs=runs, next_page_token=token)
 
     async def watch_run(self, request: pb.WatchRunRequest, _context: Any) -> AsyncIterator[bytes]:
         if request.after_sequence < 0:
             raise error(Reason.FIELD_INVALID, "A sequence is not negative.", field="after_sequence")
-        attachment = await self._runs.attach(request.run_id, request.after_sequence)
+        attachment = await self._runs.attach(
+            request.run_id, request.after_sequence, wants_progress=request.include_progress
+        )
         try:
-            async for word in _said(attachment, await self._has_ended(request.run_id)):
+            # Not before: an end in between would be missed.
+            view = await self._runs.lookup.now(request.run_id)
+            async for word in said(attachment, view.head.sequence if view.has_ended else 0):
                 yield word
         finally:
             attachment.close()
 
+    # --- steering -------------------------------------------------------------------------------
+
+    async def cancel_run(self, request: pb.CancelRunRequest, _context: Any) -> pb.CancelRunResponse:
+        reason = words_of(request.reason, "reason")
+        view = await self._runs.cancel(
+            request.run_id, reason, bounded(request.etag, "etag"), request.request_id
+        )
+        return pb.CancelRunResponse(run=codec.run(view))
+
+    async def signal_run(self, request: pb.SignalRunRequest, _context: Any) -> pb.SignalRunResponse:
+        sequence = await self._runs.signal(request.run_id, signal_of(request), request.request_id)
+        return pb.SignalRunResponse(sequence=sequence)
+
+    async def list_gates(self, request: pb.ListGatesRequest, _context: Any) -> pb.ListGatesResponse:
+        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        query = await self._requests.gates(request)
+        scope, limit = ["gates", repr(query)], wanted.limit()
+        query = dataclasses.replace(query, after=after_of(wanted, scope), limit=limit + 1)
+        found = await self._runs.gates.find(query)
+        gates, token = encoded_page(found, limit, scope, lambda gate: [gate.created_ms, gate.id], codec.gate)
+        return pb.ListGatesResponse(gates=gates, next_page_token=token)
+
+    async def resolve_gate(self, request: pb.ResolveGateRequest, _context: Any) -> pb.ResolveGateResponse:
+        gate = await self._runs.gates.resolve(decision_of(request), request.request_id)
+        return pb.ResolveGateResponse(gate=codec.gate(gate))
+
+    # --- proving --------------------------------------------------------------------------------
+
     async def replay_run(self, request: pb.ReplayRunRequest, _context: Any) -> pb.ReplayRunResponse:
-        entries = await self._runs.entries(request.run_id)
-        verdict = replay(self._runs.planner, entries)
+        verdict = await self._runs.replay(request.run_id)
         answer = pb.ReplayRunResponse(identical=verdict.difference is None, step_count=verdict.steps)
         if verdict.difference is not None:
             found = verdict.difference
@@ -72,49 +124,9 @@ class CoordinatorServicer:
             answer.first_difference.input = found.input
             for side, decided in (("recorded", found.recorded), ("planned", found.planned)):
                 listed = getattr(answer.first_difference, side)
-                listed.values.extend(json_to_value(text) for text in decided)
+                listed.values.extend(json_to_value(text[:MAX_SHOWN]) for text in decided)
         return answer
 
-    async def _has_ended(self, run_id: str) -> bool:
-        return (await self._runs.get(run_id)).completed_ms > 0
 
-    async def _scope(self, context: task_pb2.ExecutionContext) -> Scope:
-        agent_id = await self._names.agent_id(context.agent_id) if context.agent_id else ""
-        for field in ("conversation_id", "turn_id", "run_id", "branch"):
-            if getattr(context, field):
-                raise error(
-                    Reason.NOT_IMPLEMENTED,
-                    f"`{field}` is not implemented yet.",
-                    field=f"context.{field}",
-                )
-        return Scope(project_id=await self._names.project_id(context.project_id), agent_id=agent_id)
-
-
-async def _said(attachment: Attachment, ended: bool) -> AsyncIterator[bytes]:
-    """Everything that a watcher is sent, encoded, up to the last word. Raises SLOW_READER."""
-    async for item in attachment.items():
-        if isinstance(item, Event):
-            if item.wire is None:
-                item.wire = pb.WatchRunResponse(event=codec.event(item)).SerializeToString()
-            yield item.wire
-            if item.emit.kind == "run_ended":
-                yield _end(attachment, conversation_service_pb2.END_REASON_COMPLETED)
-                return
-        elif isinstance(item, CaughtUp):
-            if ended:
-                # The client has seen the end already; there is nothing to wait for.
-                yield _end(attachment, conversation_service_pb2.END_REASON_COMPLETED)
-                return
-        elif isinstance(item, Quiet):
-            alive = heartbeat(attachment.sequence)
-            yield pb.WatchRunResponse(heartbeat=alive).SerializeToString()
-        elif isinstance(item, Closed):
-            if item.why == "slow":
-                raise slow_reader(attachment.sequence)
-            yield pb.WatchRunResponse(draining=draining("runs")).SerializeToString()
-            yield _end(attachment, conversation_service_pb2.END_REASON_DRAINING)
-
-
-def _end(attachment: Attachment, reason: Any) -> bytes:
-    end = conversation_service_pb2.End(reason=reason, last_sequence=attachment.sequence)
-    return pb.WatchRunResponse(end=end).SerializeToString()
+def _place(view: RunView) -> list[Any]:
+    return [view.run.created_ms, view.run.id]

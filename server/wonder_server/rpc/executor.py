@@ -1,4 +1,4 @@
-"""``wonder.v1.ExecutorService``: tasks on demand (document 5; features H1, H2, H3).
+"""``wonder.v1.ExecutorService``: tasks on demand (document 5; features H1 to H4).
 
 ::
 
@@ -6,7 +6,7 @@
 
 An execution without a ``request_id`` belongs to its caller: when the caller goes away it is cancelled.
 With one it runs to its end, so that whoever asks again finds its result; `Recent` bounds how many are
-kept. Work, the stream of remote workers, is not there yet.
+kept. Work, the stream of remote workers, is in `rpc.work`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,25 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.ids import is_id, random_id
 from wonder_server.core.task import plan
 from wonder_server.ports.clock import Clock
+from wonder_server.rpc.calls import Requests
 from wonder_server.rpc.executions import Execution
 from wonder_server.rpc.fields import bounded, refuse_given, renamed, required
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import Recent, once_of
 from wonder_server.rpc.payload import struct_to_dict
-from wonder_server.rpc.task_codec import kind_to_proto, result_to_proto, step_to_proto, within
+from wonder_server.rpc.task_codec import (
+    kind_to_proto,
+    remote_kind_to_proto,
+    result_to_proto,
+    told_to_proto,
+    within,
+)
+from wonder_server.rpc.work import work
 from wonder_server.services.actions import ACTIONS, ActionKind, ExecutionContext
 from wonder_server.services.catalog_writes import Once
 from wonder_server.services.executor import Executor, Progress
 from wonder_server.services.paging import PageRequest, page
+from wonder_server.services.workers import Workers
 
 _IN_CONTEXT: Final = {
     "": "context",
@@ -77,13 +86,15 @@ class ExecutorServicer:
         conversations: Conversations,
         clock: Clock,
         kinds: Mapping[str, ActionKind] = ACTIONS,
+        workers: Workers | None = None,
     ) -> None:
         self._executor = executor
         self._tasks = tasks
         self._names = names
         self._conversations = conversations
         self._clock = clock
-        self._kinds = [kinds[name] for name in sorted(kinds)]
+        self._kinds = list(kinds.values())
+        self._workers = workers
         self._recent = Recent[Execution]()
         self._running: set[Execution] = set()
 
@@ -102,8 +113,8 @@ class ExecutorServicer:
     ) -> AsyncIterator[pb.StreamTaskResponse]:
         execution = await self._execution(request)
         try:
-            async for step in execution.steps():
-                yield pb.StreamTaskResponse(step=step_to_proto(step))
+            async for told in execution.steps():
+                yield told_to_proto(told)
             yield pb.StreamTaskResponse(result=await execution.result())
         finally:
             execution.leave()
@@ -114,16 +125,19 @@ class ExecutorServicer:
         asked = PageRequest(size=request.page_size, token=request.page_token)
         scope = ["action_kinds"]
         after, limit = asked.cursor(scope, ""), asked.limit()
-        found = page(
-            [kind for kind in self._kinds if kind.name > after][: limit + 1],
-            limit,
-            scope,
-            lambda kind: kind.name,
-        )
-        return pb.ListActionKindsResponse(
-            action_kinds=[kind_to_proto(kind) for kind in found.items],
-            next_page_token=found.next_page_token,
-        )
+        kinds = sorted((kind for kind in self.kinds() if kind.name > after), key=lambda kind: kind.name)
+        found = page(kinds[: limit + 1], limit, scope, lambda kind: kind.name)
+        return pb.ListActionKindsResponse(action_kinds=found.items, next_page_token=found.next_page_token)
+
+    def kinds(self) -> list[task_pb2.ActionKind]:
+        """The action kinds that steps can use now, in no particular order."""
+        remote = self._workers.kinds() if self._workers is not None else []
+        return [*map(kind_to_proto, self._kinds), *map(remote_kind_to_proto, remote)]
+
+    async def work(self, requests: Requests, context: Any) -> None:
+        if self._workers is None:
+            raise error(Reason.NOT_IMPLEMENTED, "This server takes no workers.", method="Work")
+        await work(self._workers, self._names, requests, context)
 
     async def close(self) -> None:
         """Cancel what still runs, and wait until it has stopped."""

@@ -1,38 +1,48 @@
-"""Workflow runs, tokens, node executions and their events as the contract says them."""
+"""Workflow runs, tokens, node executions, gates and their events as the contract says them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from wonder.v1 import run_pb2, task_pb2
-from wonder_server.actors.runs import RunView
+from wonder.v1 import coordinator_service_pb2, run_pb2, task_pb2
+from wonder_server.actors.run_lookup import RunView
+from wonder_server.actors.streams import NodeProgress
 from wonder_server.core.commands import Scope
-from wonder_server.core.coordinator.values import Execution, Run, Token
+from wonder_server.core.coordinator.values import Emitted, Execution, Gate, GateStatus, Run, Signal, Token
 from wonder_server.ports.journal import Event
+from wonder_server.ports.records import Head
 from wonder_server.rpc.conversation_codec import enum
 from wonder_server.rpc.faults import fault_to_proto
+from wonder_server.rpc.pages import PAGE_BYTES
 from wonder_server.rpc.payload import dict_to_struct, json_to_value
+from wonder_server.rpc.task_codec import told_to_proto
 from wonder_server.rpc.times import to_timestamp
 
+MAX_EXECUTIONS: Final = 500
 
-def run(value: Run, view: RunView | None = None) -> run_pb2.Run:
-    """A run; with ``view``, where it stands as well."""
-    workflow, _, revision = value.workflow_ref.rpartition("@")
+
+def run(view: RunView) -> run_pb2.Run:
+    """A run; with what the view has of its details, all but the node executions (see `add_executions`)."""
+    value, head, details = view.run, view.head, view.details
     message = run_pb2.Run(
         id=value.id,
         workflow=value.workflow_ref,
         workflow_id=value.workflow_id,
-        workflow_revision=int(revision) if workflow else 0,
+        workflow_revision=_revision(value.workflow_ref),
         context=_context(value.scope),
         status=enum(run_pb2.RunStatus, "RUN_STATUS", value.status.value),
         input=dict_to_struct(value.input),
         output=dict_to_struct(value.output),
-        node_execution_count=value.executions,
+        node_execution_count=view.executions,
+        last_sequence=head.sequence,
+        metadata=dict_to_struct(value.metadata),
+        forked_from_run_id=value.forked_from,
+        deadline=to_timestamp(value.deadline_ms),
         create_time=to_timestamp(value.created_ms),
-        update_time=to_timestamp(value.completed_ms or value.created_ms),
+        update_time=to_timestamp(max(value.updated_ms, value.completed_ms, value.created_ms, head.at_ms)),
         complete_time=to_timestamp(value.completed_ms),
-        etag=str(value.version),
+        etag=str(head.sequence),
     )
     if value.fault is not None:
         message.error.CopyFrom(fault_to_proto(value.fault))
@@ -42,12 +52,36 @@ def run(value: Run, view: RunView | None = None) -> run_pb2.Run:
             message.parent.run_id = value.parent.actor_id
         else:
             message.parent.turn_id = value.scope.turn_id
-    if view is not None:
-        message.state.CopyFrom(dict_to_struct(view.state))
-        message.tokens.extend(token(item) for item in view.tokens)
-        message.node_executions.extend(execution(item) for item in view.executions)
-        message.last_sequence = view.head
+    if details is not None:
+        message.state.CopyFrom(dict_to_struct(details.state))
+        message.tokens.extend(map(token, details.tokens))
+        message.pending_gates.extend(map(gate, details.gates))
+        if details.parent_node_id:
+            message.parent.node_id = details.parent_node_id
     return message
+
+
+def add_executions(message: run_pb2.Run, newest_first: Sequence[Execution]) -> bool:
+    """Put older node executions before those that a run has. Whether there is room for more: there are at
+    most `MAX_EXECUTIONS`, and fewer where a client could not take the answer."""
+    room, found = PAGE_BYTES - message.ByteSize(), list(message.node_executions)
+    older: list[run_pb2.NodeExecution] = []
+    is_full = False
+    for value in newest_first:
+        encoded = execution(value)
+        room -= encoded.ByteSize() + 8
+        is_full = room < 0 or len(found) + len(older) == MAX_EXECUTIONS
+        if is_full:
+            break
+        older.append(encoded)
+    del message.node_executions[:]
+    message.node_executions.extend([*reversed(older), *found])
+    return not is_full
+
+
+def _revision(workflow_ref: str) -> int:
+    name, _, revision = workflow_ref.rpartition("@")
+    return int(revision) if name else 0
 
 
 def _context(scope: Scope) -> task_pb2.ExecutionContext:
@@ -64,6 +98,12 @@ def token(value: Token) -> run_pb2.Token:
         id=value.id,
         node_id=value.node_id,
         status=enum(run_pb2.TokenStatus, "TOKEN_STATUS", value.status.value),
+        parent_token_id=value.parent_id,
+        fan_out_node_id=value.fan_out_node_id,
+        branch_index=value.branch_index,
+        branch_count=value.branch_count,
+        branch=value.branch,
+        waits_for_id=value.waits_for_id,
         create_time=to_timestamp(value.created_ms),
         update_time=to_timestamp(value.updated_ms),
     )
@@ -75,8 +115,12 @@ def execution(value: Execution) -> run_pb2.NodeExecution:
         run_id=value.run_id,
         ordinal=value.ordinal,
         node_id=value.node_id,
-        status=enum(run_pb2.NodeExecutionStatus, "NODE_EXECUTION_STATUS", value.status),
-        attempts=1,
+        token_id=value.token_id,
+        status=enum(run_pb2.NodeExecutionStatus, "NODE_EXECUTION_STATUS", value.status.value),
+        input=dict_to_struct(value.input),
+        attempts=value.attempts,
+        target=value.target,
+        carried_out_by=value.carried_out_by,
         create_time=to_timestamp(value.started_ms),
         complete_time=to_timestamp(value.completed_ms),
     )
@@ -87,14 +131,55 @@ def execution(value: Execution) -> run_pb2.NodeExecution:
     return message
 
 
-_PAYLOADS: dict[str, Callable[[Any], Any]] = {
-    "run_started": run,
-    "run_ended": run,
+def gate(value: Gate) -> run_pb2.Gate:
+    message = run_pb2.Gate(
+        id=value.id,
+        run_id=value.run_id,
+        node_id=value.node_id,
+        project_id=value.project_id,
+        workflow=value.workflow_ref,
+        prompt=value.prompt,
+        shown=dict_to_struct(value.shown),
+        shown_hash=value.shown_hash,
+        user_ids=value.user_ids,
+        status=enum(run_pb2.GateStatus, "GATE_STATUS", value.status.value),
+        create_time=to_timestamp(value.created_ms),
+        expire_time=to_timestamp(value.expires_ms),
+    )
+    if value.answer_schema:
+        message.answer_schema.CopyFrom(dict_to_struct(value.answer_schema))
+    if value.status is not GateStatus.PENDING:
+        message.resolution.CopyFrom(_resolution(value))
+    return message
+
+
+def _resolution(value: Gate) -> run_pb2.GateResolution:
+    return run_pb2.GateResolution(
+        user_id=value.user_id,
+        resolve_time=to_timestamp(value.resolved_ms),
+        answer=dict_to_struct(value.answer) if value.answer is not None else None,
+        comment=value.comment,
+    )
+
+
+def signal(value: Signal) -> run_pb2.Signal:
+    return run_pb2.Signal(name=value.name, payload=json_to_value(value.payload), user_id=value.user_id)
+
+
+def _emitted(value: Emitted) -> run_pb2.EmittedEvent:
+    return run_pb2.EmittedEvent(name=value.name, payload=dict_to_struct(value.payload), node_id=value.node_id)
+
+
+_PAYLOADS: Final[dict[str, Callable[[Any], Any]]] = {
     "token_moved": token,
     "node_started": execution,
     "node_completed": execution,
     "node_failed": execution,
     "node_cancelled": execution,
+    "gate_opened": gate,
+    "gate_resolved": gate,
+    "signal_received": signal,
+    "event_emitted": _emitted,
 }
 
 
@@ -107,5 +192,22 @@ def event(happened: Event) -> run_pb2.RunEvent:
         create_time=to_timestamp(happened.at_ms),
         name=emit.name,
     )
-    getattr(encoded, emit.kind).CopyFrom(_PAYLOADS[emit.kind](emit.value))
+    if isinstance(emit.value, Run):
+        payload = run(RunView(emit.value, Head(happened.sequence, happened.at_ms)))
+    else:
+        payload = _PAYLOADS[emit.kind](emit.value)
+    getattr(encoded, emit.kind).CopyFrom(payload)
     return encoded
+
+
+def progress(value: NodeProgress) -> coordinator_service_pb2.NodeProgress:
+    """What a node does in its task."""
+    message = coordinator_service_pb2.NodeProgress(
+        node_id=value.node_id, node_execution_id=value.execution_id
+    )
+    told = told_to_proto(value.item)
+    if told.HasField("step"):
+        message.step.CopyFrom(told.step)
+    else:
+        message.progress.CopyFrom(told.progress.progress)
+    return message

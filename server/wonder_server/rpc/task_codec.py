@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from wonder.v1 import task_pb2
+from wonder.v1 import executor_service_pb2, task_pb2
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Reason, error
 from wonder_server.rpc.faults import fault_to_proto
 from wonder_server.rpc.payload import dict_to_struct
 from wonder_server.rpc.times import to_timestamp
 from wonder_server.services.actions import ActionKind
-from wonder_server.services.executor import StepTrace, TaskOutcome
+from wonder_server.services.executor import StepProgress, StepTrace, TaskOutcome
+from wonder_server.services.workers import RemoteKind
 
 _STATUS: Final = {
     "running": task_pb2.STEP_STATUS_RUNNING,
@@ -33,6 +34,16 @@ def step_to_proto(step: StepTrace) -> task_pb2.StepTrace:
         start_time=to_timestamp(step.started_ms),
         duration_ms=step.duration_ms,
         action_kind=step.kind,
+    )
+
+
+def told_to_proto(told: StepTrace | StepProgress) -> executor_service_pb2.StreamTaskResponse:
+    """What a stream says of a running task."""
+    if isinstance(told, StepTrace):
+        return executor_service_pb2.StreamTaskResponse(step=step_to_proto(told))
+    progress = task_pb2.Progress(message=told.message, fraction=told.fraction, output=told.output)
+    return executor_service_pb2.StreamTaskResponse(
+        progress=executor_service_pb2.StepProgress(step_id=told.step_id, progress=progress)
     )
 
 
@@ -67,5 +78,21 @@ def kind_to_proto(kind: ActionKind) -> task_pb2.ActionKind:
         output_schema=dict_to_struct(kind.output_schema),
         idempotent=kind.repeatable,
         requires_commit=not kind.repeatable,
+        available=True,
+    )
+
+
+def remote_kind_to_proto(remote: RemoteKind) -> task_pb2.ActionKind:
+    """An action kind of connected workers; steps use it by the kind ``worker``."""
+    kind = remote.kind
+    return task_pb2.ActionKind(
+        name=kind.name,
+        description=kind.description,
+        input_schema=dict_to_struct(kind.input_schema),
+        output_schema=dict_to_struct(kind.output_schema),
+        idempotent=kind.idempotent,
+        requires_commit=True,
+        remote=True,
+        worker_count=remote.workers,
         available=True,
     )

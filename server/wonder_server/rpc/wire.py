@@ -36,6 +36,15 @@ def explain(data: bytes, descriptor: Descriptor) -> WonderError:
     return error(Reason.MALFORMED_REQUEST, "The request's bytes are not a message of this method.")
 
 
+def text_at(data: bytes, *path: int) -> str:
+    """The text at a path of field numbers, whatever is wrong with the rest of the message; empty if there
+    is none."""
+    try:
+        return _Walk(data).find(0, len(data), path).decode()
+    except (_Unreadable, UnicodeDecodeError):
+        return ""
+
+
 class _Unreadable(Exception):
     """The bytes are not protobuf, or there are too many fields to look at."""
 
@@ -60,6 +69,17 @@ class _Walk:
             if field is not None and wire == _BYTES:
                 self._content(start, at, field, _path(path, field, seen[number], descriptor), depth)
             seen[number] += 1
+
+    def find(self, at: int, end: int, path: tuple[int, ...]) -> bytes:
+        while at < end:
+            self._budget -= 1
+            if self._budget < 0:
+                raise _Unreadable
+            key, at = self._varint(at, end)
+            start, at = self._skip(at, end, key & 7)
+            if key == path[0] << 3 | _BYTES:
+                return self.find(start, at, path[1:]) if path[1:] else self._data[start:at]
+        return b""
 
     def _content(self, start: int, end: int, field: FieldDescriptor, path: str, depth: int) -> None:
         if field.message_type is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from wonder_server.core.definitions.references import Reference, agent_target, mentions
+from wonder_server.core.definitions.references import Reference, agent_mentions, mentions
 from wonder_server.core.definitions.resources import Agent, Definition, Library
 from wonder_server.core.definitions.shelf import Shelf, leads_to
 from wonder_server.core.definitions.specs import Kind, Spec
@@ -18,13 +18,18 @@ ALL: Final = 1_000_000
 _READ_ONE_BY_ONE: Final = 8
 
 
-async def complete(shelf: Shelf, catalog: Definitions, starts: Iterable[tuple[Spec, str]]) -> None:
+async def complete(shelf: Shelf, catalog: Definitions, starts: Iterable[tuple[Spec, str]]) -> set[str]:
     """Put on the shelf all that the given specs lead to, directly or not. Each comes with the library
-    that its references start from. What leads nowhere is noted as such."""
+    that its references start from. What leads nowhere is noted as such.
+
+    The answer is the ids and names of the agents that any of them calls.
+    """
+    called: set[str] = set()
     waiting = list(starts)
     walked: set[tuple[str, int]] = set()
     while waiting:
         spec, library = waiting.pop()
+        called.update(agent for _, agent in agent_mentions(spec))
         for reference in list(shelf.unknown(spec, library)):
             shelf.put(reference, await catalog.definition(reference))
         for mention in mentions(spec):
@@ -32,6 +37,7 @@ async def complete(shelf: Shelf, catalog: Definitions, starts: Iterable[tuple[Sp
             if found is not None and (found.id, found.revision) not in walked:
                 walked.add((found.id, found.revision))
                 waiting.append((found.spec, found.library))
+    return called
 
 
 async def heads(
@@ -70,13 +76,13 @@ async def refuse_if_used(
 
 
 async def refuse_if_called(catalog: Catalog, *keys: str) -> None:
-    """RESOURCE_IN_USE if a tool calls the agent of one of these keys (its id, its name)."""
-    for definition in await catalog.definitions(DefinitionQuery(kinds=(Kind.TOOL,), limit=ALL)):
-        if (target := agent_target(definition.spec)) in keys:
-            raise error(
-                Reason.RESOURCE_IN_USE,
-                f"The tool {definition.library}/{definition.name} calls the agent '{target}'.",
-            )
+    """RESOURCE_IN_USE if a tool or a workflow calls the agent of one of these keys (its id, its name)."""
+    kinds = (Kind.TOOL, Kind.WORKFLOW)
+    for definition in await catalog.definitions(DefinitionQuery(kinds=kinds, limit=ALL)):
+        user = f"{definition.kind} {definition.library}/{definition.name}"
+        for _, agent in agent_mentions(definition.spec):
+            if agent in keys:
+                raise error(Reason.RESOURCE_IN_USE, f"The {user} calls the agent '{agent}'.")
 
 
 def agent_references(agent: Agent) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wonder_server.core.definitions.pins import Settle
-from wonder_server.core.definitions.resources import DEFAULT_PROJECT
+from wonder_server.core.definitions.resources import DEFAULT_PROJECT, NetworkPolicy
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTask, PinnedWorkflow
 from wonder_server.ports.catalog import Catalog
 from wonder_server.ports.clock import Clock
@@ -56,6 +56,10 @@ class Library:
     async def project_id(self, key: str) -> str:
         """The same for a project; empty is the project ``default``. Errors: PROJECT_NOT_FOUND."""
         return (await self.projects.project(key or DEFAULT_PROJECT)).id
+
+    async def network_policy(self, project_id: str) -> NetworkPolicy:
+        """What the work of a project may reach; empty is the project ``default``. PROJECT_NOT_FOUND."""
+        return (await self.projects.project(project_id or DEFAULT_PROJECT)).network or NetworkPolicy()
 
     async def pin_workflow(self, ref: str, *, library: str | None = None) -> PinnedWorkflow:
         """See `Pins.workflow`."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from wonder_server.core.definitions import pins
-from wonder_server.core.definitions.references import agent_target, parse_reference
+from wonder_server.core.definitions.references import parse_reference
 from wonder_server.core.definitions.resources import Agent, Definition
 from wonder_server.core.definitions.shelf import Shelf
 from wonder_server.core.definitions.specs import (
@@ -50,17 +50,16 @@ class Pins:
         return await self._pin(("agent", key, ""), lambda: self._resolve_agent(key))
 
     async def workflow(self, text: str, *, library: str = "") -> PinnedWorkflow:
-        """The workflow that a reference (seen from ``library``) leads to. DEFINITION_NOT_FOUND."""
-        return await self._pin(
-            ("workflow", text, library),
-            lambda: self._resolve(text, library, Kind.WORKFLOW, pins.pin_workflow),
-        )
+        """The workflow that a reference (seen from ``library``) leads to.
+
+        DEFINITION_NOT_FOUND; AGENT_NOT_FOUND if a node of it, or of one inside, calls an agent that is not
+        there.
+        """
+        return await self._pin(("workflow", text, library), lambda: self._resolve_workflow(text, library))
 
     async def task(self, text: str, *, library: str = "") -> PinnedTask:
         """The task that a reference (seen from ``library``) leads to. DEFINITION_NOT_FOUND."""
-        return await self._pin(
-            ("task", text, library), lambda: self._resolve(text, library, Kind.TASK, pins.pin_task)
-        )
+        return await self._pin(("task", text, library), lambda: self._resolve_task(text, library))
 
     async def _pin(self, key: tuple[str, str, str], resolve: Callable[[], Awaitable[P]]) -> P:
         known: P | None = self._known.get(key)
@@ -78,13 +77,19 @@ class Pins:
         if any(isinstance(change.resource, Definition) for change in changes):
             self._known.clear()
         elif any(isinstance(change.resource, Agent) and not _is_new(change) for change in changes):
-            self._known = {key: pin for key, pin in self._known.items() if key[0] != "agent"}
+            self._known = {key: pin for key, pin in self._known.items() if key[0] == "task"}
 
-    async def _resolve(self, text: str, library: str, kind: Kind, pin: Callable[[Definition, Shelf], P]) -> P:
-        definition = await self._definition(text, library, kind)
+    async def _resolve_workflow(self, text: str, library: str) -> PinnedWorkflow:
+        definition = await self._definition(text, library, Kind.WORKFLOW)
+        shelf = Shelf()
+        called = await complete(shelf, self._catalog, [(definition.spec, definition.library)])
+        return pins.pin_workflow(definition, shelf, await self._agents(called))
+
+    async def _resolve_task(self, text: str, library: str) -> PinnedTask:
+        definition = await self._definition(text, library, Kind.TASK)
         shelf = Shelf()
         await complete(shelf, self._catalog, [(definition.spec, definition.library)])
-        return pin(definition, shelf)
+        return pins.pin_task(definition, shelf)
 
     async def _definition(self, text: str, library: str, kind: Kind) -> Definition:
         reference = parse_reference(text)
@@ -99,8 +104,7 @@ class Pins:
             raise error(Reason.AGENT_NOT_FOUND, f"There is no agent '{key}'.")
         persona, library, reference = await self._persona(agent)
         shelf = Shelf()
-        await complete(shelf, self._catalog, [(persona, library)])
-        called = await self._called(persona, library, shelf)
+        called = await self._agents(await complete(shelf, self._catalog, [(persona, library)]))
         pinned = pins.pin_agent(agent, persona, library, shelf, called, self._settle)
         return replace(pinned, persona_ref=reference)
 
@@ -113,17 +117,12 @@ class Pins:
         assert isinstance(definition.spec, Persona)
         return pins.with_defaults(definition.spec), definition.library, str(definition.pin)
 
-    async def _called(self, persona: Persona, library: str, shelf: Shelf) -> dict[str, str]:
-        """The ids of the agents that the persona's tools call, by what the tools call them."""
-        called: dict[str, str] = {}
-        for text in persona.tool_ids:
-            tool = shelf.find(text, library)
-            target = agent_target(tool.spec) if tool else ""
-            if target and (agent := await self._catalog.agent(target)):
-                called[target] = agent.id
-        return called
+    async def _agents(self, called: Iterable[str]) -> dict[str, str]:
+        """The ids of those of the named agents that there are, by what they are called."""
+        found = [(key, await self._catalog.agent(key)) for key in called]
+        return {key: agent.id for key, agent in found if agent is not None}
 
 
 def _is_new(change: Change) -> bool:
-    """What is new cannot be part of a pin; a changed agent may be the target of others' tools."""
+    """What is new cannot be part of a pin; a changed agent may be called by others' tools and nodes."""
     return isinstance(change, Put) and change.resource.version == 1

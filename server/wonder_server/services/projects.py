@@ -11,6 +11,7 @@ from wonder_server.core.definitions.references import NAME_RULE, is_definition_n
 from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Project
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.ids import random_id
+from wonder_server.core.network import check_policy
 from wonder_server.ports.catalog import Catalog, Drop, Put
 from wonder_server.services.agents import check_metadata
 from wonder_server.services.catalog_writes import CatalogWrites, Done, Once, Planned, check_etag
@@ -135,6 +136,9 @@ def _check(project: Project) -> None:
         if not repository.url:
             raise error(Reason.FIELD_INVALID, "Say where the repository is.", field=f"{place}.url")
         seen.add(repository.name)
+    if project.network is not None and (wrong := check_policy(project.network)) is not None:
+        field, problem = wrong
+        raise error(Reason.FIELD_INVALID, problem, field=f"project.network.{field}")
     check_metadata(project.metadata, "project.metadata")
 
 

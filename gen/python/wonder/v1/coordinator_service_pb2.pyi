@@ -25,7 +25,7 @@ GATE_DECISION_APPROVE: GateDecision
 GATE_DECISION_REJECT: GateDecision
 
 class StartRunRequest(_message.Message):
-    __slots__ = ("workflow_id", "input", "context", "metadata", "timeout_ms", "request_id", "validate_only")
+    __slots__ = ("workflow_id", "input", "context", "metadata", "timeout_ms", "request_id", "validate_only", "wait_ms")
     WORKFLOW_ID_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class StartRunRequest(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     workflow_id: str
     input: _struct_pb2.Struct
     context: _task_pb2.ExecutionContext
@@ -40,7 +41,8 @@ class StartRunRequest(_message.Message):
     timeout_ms: int
     request_id: str
     validate_only: bool
-    def __init__(self, workflow_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., context: _Optional[_Union[_task_pb2.ExecutionContext, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., timeout_ms: _Optional[int] = ..., request_id: _Optional[str] = ..., validate_only: _Optional[bool] = ...) -> None: ...
+    wait_ms: int
+    def __init__(self, workflow_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., context: _Optional[_Union[_task_pb2.ExecutionContext, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., timeout_ms: _Optional[int] = ..., request_id: _Optional[str] = ..., validate_only: _Optional[bool] = ..., wait_ms: _Optional[int] = ...) -> None: ...
 
 class StartRunResponse(_message.Message):
     __slots__ = ("run",)

@@ -390,7 +390,7 @@ class WorkflowSpec(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., transitions: _Optional[_Iterable[_Union[Transition, _Mapping]]] = ..., initial_node_id: _Optional[str] = ..., input_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., output_mapping: _Optional[_Mapping[str, str]] = ..., timeout_ms: _Optional[int] = ..., state_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., merge_branch_on_completion: _Optional[bool] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("id", "task_id", "workflow_id", "agent_id", "human_gate", "input_mapping", "output_mapping", "timeout_ms", "description", "invocation_mode", "retry", "fan_out", "fan_in")
+    __slots__ = ("id", "task_id", "workflow_id", "agent_id", "human_gate", "wait", "input_mapping", "output_mapping", "timeout_ms", "description", "invocation_mode", "retry", "fan_out", "fan_in")
     class InputMappingEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -410,6 +410,7 @@ class Node(_message.Message):
     WORKFLOW_ID_FIELD_NUMBER: _ClassVar[int]
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     HUMAN_GATE_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
     INPUT_MAPPING_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_MAPPING_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -423,6 +424,7 @@ class Node(_message.Message):
     workflow_id: str
     agent_id: str
     human_gate: HumanGate
+    wait: Wait
     input_mapping: _containers.ScalarMap[str, str]
     output_mapping: _containers.ScalarMap[str, str]
     timeout_ms: int
@@ -431,7 +433,7 @@ class Node(_message.Message):
     retry: RetryPolicy
     fan_out: bool
     fan_in: FanIn
-    def __init__(self, id: _Optional[str] = ..., task_id: _Optional[str] = ..., workflow_id: _Optional[str] = ..., agent_id: _Optional[str] = ..., human_gate: _Optional[_Union[HumanGate, _Mapping]] = ..., input_mapping: _Optional[_Mapping[str, str]] = ..., output_mapping: _Optional[_Mapping[str, str]] = ..., timeout_ms: _Optional[int] = ..., description: _Optional[str] = ..., invocation_mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., fan_out: _Optional[bool] = ..., fan_in: _Optional[_Union[FanIn, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., task_id: _Optional[str] = ..., workflow_id: _Optional[str] = ..., agent_id: _Optional[str] = ..., human_gate: _Optional[_Union[HumanGate, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., input_mapping: _Optional[_Mapping[str, str]] = ..., output_mapping: _Optional[_Mapping[str, str]] = ..., timeout_ms: _Optional[int] = ..., description: _Optional[str] = ..., invocation_mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., fan_out: _Optional[bool] = ..., fan_in: _Optional[_Union[FanIn, _Mapping]] = ...) -> None: ...
 
 class Transition(_message.Message):
     __slots__ = ("from_node_id", "to_node_id", "condition", "priority", "for_each", "loop_limit")
@@ -484,6 +486,14 @@ class Merge(_message.Message):
     target: str
     strategy: MergeStrategy
     def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., strategy: _Optional[_Union[MergeStrategy, str]] = ...) -> None: ...
+
+class Wait(_message.Message):
+    __slots__ = ("signal", "duration_ms")
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    signal: str
+    duration_ms: int
+    def __init__(self, signal: _Optional[str] = ..., duration_ms: _Optional[int] = ...) -> None: ...
 
 class HumanGate(_message.Message):
     __slots__ = ("prompt", "answer_schema", "user_ids", "expire_after_ms", "on_expire")

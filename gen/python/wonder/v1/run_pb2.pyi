@@ -35,6 +35,8 @@ class TokenStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TOKEN_STATUS_COMPLETED: _ClassVar[TokenStatus]
     TOKEN_STATUS_FAILED: _ClassVar[TokenStatus]
     TOKEN_STATUS_CANCELLED: _ClassVar[TokenStatus]
+    TOKEN_STATUS_WAITING_FOR_SIGNAL: _ClassVar[TokenStatus]
+    TOKEN_STATUS_FORKED: _ClassVar[TokenStatus]
 
 class NodeExecutionStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -68,6 +70,8 @@ TOKEN_STATUS_WAITING_FOR_SIBLINGS: TokenStatus
 TOKEN_STATUS_COMPLETED: TokenStatus
 TOKEN_STATUS_FAILED: TokenStatus
 TOKEN_STATUS_CANCELLED: TokenStatus
+TOKEN_STATUS_WAITING_FOR_SIGNAL: TokenStatus
+TOKEN_STATUS_FORKED: TokenStatus
 NODE_EXECUTION_STATUS_UNSPECIFIED: NodeExecutionStatus
 NODE_EXECUTION_STATUS_RUNNING: NodeExecutionStatus
 NODE_EXECUTION_STATUS_COMPLETED: NodeExecutionStatus
@@ -143,7 +147,7 @@ class RunParent(_message.Message):
     def __init__(self, turn_id: _Optional[str] = ..., run_id: _Optional[str] = ..., operation_id: _Optional[str] = ..., node_id: _Optional[str] = ...) -> None: ...
 
 class Token(_message.Message):
-    __slots__ = ("id", "node_id", "status", "parent_token_id", "fan_out_node_id", "branch_index", "branch_count", "waits_for_id", "create_time", "update_time")
+    __slots__ = ("id", "node_id", "status", "parent_token_id", "fan_out_node_id", "branch_index", "branch_count", "branch", "waits_for_id", "create_time", "update_time")
     ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -151,6 +155,7 @@ class Token(_message.Message):
     FAN_OUT_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     BRANCH_INDEX_FIELD_NUMBER: _ClassVar[int]
     BRANCH_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
     WAITS_FOR_ID_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     UPDATE_TIME_FIELD_NUMBER: _ClassVar[int]
@@ -161,10 +166,11 @@ class Token(_message.Message):
     fan_out_node_id: str
     branch_index: int
     branch_count: int
+    branch: str
     waits_for_id: str
     create_time: _timestamp_pb2.Timestamp
     update_time: _timestamp_pb2.Timestamp
-    def __init__(self, id: _Optional[str] = ..., node_id: _Optional[str] = ..., status: _Optional[_Union[TokenStatus, str]] = ..., parent_token_id: _Optional[str] = ..., fan_out_node_id: _Optional[str] = ..., branch_index: _Optional[int] = ..., branch_count: _Optional[int] = ..., waits_for_id: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., node_id: _Optional[str] = ..., status: _Optional[_Union[TokenStatus, str]] = ..., parent_token_id: _Optional[str] = ..., fan_out_node_id: _Optional[str] = ..., branch_index: _Optional[int] = ..., branch_count: _Optional[int] = ..., branch: _Optional[str] = ..., waits_for_id: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class NodeExecution(_message.Message):
     __slots__ = ("id", "run_id", "ordinal", "node_id", "token_id", "status", "input", "output", "error", "attempts", "target", "carried_out_by", "create_time", "complete_time")

@@ -267,8 +267,9 @@ class CoordinatorServiceStub:
                 v1.StartRunResponse.FromString,
             )
         )
-        """Starts a run; does not wait for its end. DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND,
-        AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, LIMIT_EXCEEDED, SERVER_DRAINING.
+        """Starts a run; waits for its end only if it is told to, with `wait_ms`. DEFINITION_NOT_FOUND,
+        INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, LIMIT_EXCEEDED,
+        SERVER_DRAINING.
         """
         self.get_run: grpc.aio.UnaryUnaryMultiCallable[v1.GetRunRequest, v1.GetRunResponse] = (
             channel.unary_unary(

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 
-from wonder_sdk.cli import agent, apply, chat, events, export, health, version
+from wonder_sdk.cli import agent, apply, chat, events, export, gates, health, run, runs, version, workflow
 
 GROUP = "wonder.commands"
 
@@ -25,6 +25,7 @@ begin here:
   wonder serve                       start a server in this folder (from the package wonder-server)
   wonder chat                        talk to its agent
   wonder chat -m "Good morning!"     one message, one answer; good for scripts
+  wonder run acme/flows/release      run a workflow, and see its graph move
   wonder apply -f my-library         save a folder of definitions; shows what changes first
   wonder COMMAND --help              more about each, with examples
 
@@ -66,7 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=version.ShowVersion, help="show what is installed here")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in (chat, agent, apply, export, events, health, version):
+    for command in (chat, run, runs, gates, workflow, agent, apply, export, events, health, version):
         command.register(subparsers)
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli import connection
+from wonder_sdk.cli import connection, listing
 from wonder_sdk.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     connection.add_flags(create)
     create.set_defaults(run=connection.connected(run_create))
-    listing = verbs.add_parser("list", help="list the agents", description="List the agents of the server.")
-    connection.add_flags(listing)
-    listing.set_defaults(run=connection.connected(run_list))
+    lists = verbs.add_parser("list", help="list the agents", description="List the agents of the server.")
+    connection.add_flags(lists)
+    lists.set_defaults(run=connection.connected(run_list))
 
 
 def run_create(arguments: argparse.Namespace, client: sync.Client) -> int:
@@ -75,14 +75,5 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
         token = page.next_page_token
         if not token:
             break
-    if terminal.is_interactive:
-        rows = _aligned(rows)
-    for row in rows:
-        terminal.line(("  " if terminal.is_interactive else "\t").join(row))
+    listing.show(terminal, rows)
     return 0
-
-
-def _aligned(rows: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    names = max((len(name) for name, _, _ in rows), default=0)
-    personas = max((len(persona) for _, persona, _ in rows), default=0)
-    return [(name.ljust(names), persona.ljust(personas), identity) for name, persona, identity in rows]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import betterproto2
+
     from wonder_sdk import WonderError, sync
 
 _TLS = "if it runs with TLS, set WONDER_CA (or --tls); if it runs without, leave them out"
@@ -16,23 +19,27 @@ _TLS = "if it runs with TLS, set WONDER_CA (or --tls); if it runs without, leave
 Command = Callable[[argparse.Namespace, "sync.Client"], int]
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add ``--server`` and its like."""
+def add_flags(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
+    """Add ``--server`` and its like. ``inherited``: what is left out is as the command before says."""
+    now = os.environ.get("WONDER_SERVER") or "127.0.0.1:50051"
     group = parser.add_argument_group("server")
     group.add_argument(
         "--server",
         metavar="HOST:PORT",
-        default=os.environ.get("WONDER_SERVER") or "127.0.0.1:50051",
-        help="address of the server (now: %(default)s) [WONDER_SERVER]",
+        default=argparse.SUPPRESS if inherited else now,
+        help=f"address of the server (now: {now.replace('%', '%%')}) [WONDER_SERVER]",
     )
     group.add_argument(
         "--ca",
         metavar="FILE",
-        default=os.environ.get("WONDER_CA") or None,
+        default=argparse.SUPPRESS if inherited else os.environ.get("WONDER_CA") or None,
         help="PEM file of the authority that vouches for the server; turns on encryption [WONDER_CA]",
     )
     group.add_argument(
-        "--tls", action="store_true", help="encrypt, and trust the authorities that this machine trusts"
+        "--tls",
+        action="store_true",
+        default=argparse.SUPPRESS if inherited else False,
+        help="encrypt, and trust the authorities that this machine trusts",
     )
 
 
@@ -60,6 +67,33 @@ def connected(command: Command) -> Callable[[argparse.Namespace], int]:
         return 1
 
     return run
+
+
+def as_json(message: betterproto2.Message) -> str:
+    """A whole message of the contract as one line of JSON, with its names as the contract has them."""
+    import betterproto2
+
+    return json.dumps(message.to_dict(casing=betterproto2.Casing.SNAKE), ensure_ascii=False)
+
+
+def seconds(text: str) -> float:
+    """The value of a flag: more than nothing, and less than thirty years."""
+    value = float(text)
+    if not 0.001 <= value <= 10**9:
+        raise ValueError
+    return value
+
+
+def count(text: str) -> int:
+    """The value of a flag: a sequence, an ordinal, how many."""
+    value = int(text)
+    if not 0 <= value < 2**31:
+        raise ValueError
+    return value
+
+
+# What argparse calls a value that is refused.
+seconds.__name__, count.__name__ = "number of seconds", "number"
 
 
 def explain(problem: WonderError, server: str) -> str:

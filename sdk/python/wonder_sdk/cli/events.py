@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from wonder_sdk.cli import connection
@@ -51,14 +50,8 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
         if isinstance(item, v1.CaughtUp) and not arguments.follow:
             break
         if isinstance(item, v1.Event):
-            terminal.line(_json(item) if arguments.json else _line(item))
+            terminal.line(connection.as_json(item) if arguments.json else _line(item))
     return 0
-
-
-def _json(event: v1.Event) -> str:
-    import betterproto2
-
-    return json.dumps(event.to_dict(casing=betterproto2.Casing.SNAKE), ensure_ascii=False)
 
 
 def _line(event: v1.Event) -> str:

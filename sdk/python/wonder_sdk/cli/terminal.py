@@ -17,7 +17,7 @@ class Terminal:
     def __init__(self, out: TextIO | None = None) -> None:
         self.out = out or sys.stdout
         self.is_interactive = self.out.isatty()
-        self._styled = (
+        self.is_styled = (
             self.is_interactive and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         )
         self._at_line_start = True
@@ -27,7 +27,7 @@ class Terminal:
         return shutil.get_terminal_size((100, 24)).columns
 
     def style(self, text: str, style: str) -> str:
-        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if self._styled and text else text
+        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if self.is_styled and text else text
 
     def write(self, text: str, style: str = "") -> None:
         """Print as it is, at once. Text is cleaned of control characters: it may come from anywhere."""
@@ -37,6 +37,12 @@ class Terminal:
         self.out.write(self.style(clean, style) if style else clean)
         self.out.flush()
         self._at_line_start = clean.endswith("\n")
+
+    def raw(self, text: str) -> None:
+        """Print what this program has made itself, escape sequences and all, at once."""
+        self.out.write(text)
+        self.out.flush()
+        self._at_line_start = True
 
     def line(self, text: str = "", style: str = "") -> None:
         """Print a line of its own."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from operator import attrgetter, gt, lt
+from dataclasses import dataclass, field, replace
+from operator import gt, lt
 from typing import Any
 
 from wonder_server.core.planner import Planner
-from wonder_server.core.records import Delete, Put
+from wonder_server.core.records import Delete, Put, field_at
 from wonder_server.ports.journal import Answered, Commit, Entry, Event, Loaded
-from wonder_server.ports.records import EventQuery, Query
+from wonder_server.ports.records import EventQuery, Head, Query, Snapshot
 
 Rows = dict[str, Put]
 
@@ -28,6 +28,12 @@ class _Written:
 
     def table(self, name: str) -> Rows:
         return self.rows.get(name, {})
+
+    @property
+    def head(self) -> Head:
+        ordinals = [put.ordinal for put in self.table("executions").values()]
+        at_ms = self.events[-1].at_ms if self.events else 0
+        return Head(len(self.events), at_ms, max(ordinals, default=0))
 
 
 class MemoryJournal:
@@ -140,6 +146,16 @@ class MemoryShards:
         actor = self.journal.written.get(actor_id)
         return None if actor is None else len(actor.events)
 
+    async def heads(self, actors: Sequence[str]) -> dict[str, Head]:
+        written = self.journal.written
+        return {actor: written[actor].head for actor in actors if actor in written}
+
+    async def snapshot(self, actor: str, queries: Sequence[Query]) -> Snapshot | None:
+        written = self.journal.written.get(actor)
+        if written is None:
+            return None
+        return Snapshot(written.head, [await self.find(replace(query, actor=actor)) for query in queries])
+
     async def get(self, table: str, row_id: str, actor: str = "") -> Any | None:
         found = await self.find(Query(table=table, id=row_id, actor=actor, limit=1))
         return found[0] if found else None
@@ -209,11 +225,13 @@ def _matches(put: Put, query: Query) -> bool:
     return (
         all(wanted in ("", given) for wanted, given in named)
         and (not query.statuses or put.status in query.statuses)
-        and all(attrgetter(path)(put.value) == wanted for path, wanted in query.fields)
+        and query.start_ms <= put.created_ms
+        and (not query.end_ms or put.created_ms < query.end_ms)
+        and all(field_at(put.value, path) == wanted for path, wanted in query.fields)
         and all(
-            any(member.id == wanted for member in attrgetter(path)(put.value))
-            for path, wanted in query.members
+            any(member.id == wanted for member in field_at(put.value, path)) for path, wanted in query.members
         )
+        and all(wanted in (field_at(put.value, path) or (wanted,)) for path, wanted in query.allowed)
     )
 
 

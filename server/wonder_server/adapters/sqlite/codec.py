@@ -39,7 +39,9 @@ _FIELDS: dict[Any, tuple[str, ...]] = {}
 def _names(cls: Any) -> tuple[str, ...]:
     known = _FIELDS.get(cls)
     if known is None:
-        known = _FIELDS[cls] = tuple(field.name for field in fields(cls))
+        # What is no dataclass is a msgspec.Struct.
+        known = getattr(cls, "__struct_fields__", None) or tuple(field.name for field in fields(cls))
+        _FIELDS[cls] = known
     return known
 
 

@@ -10,15 +10,18 @@ from typing import Any, Final
 
 from wonder_server.adapters.sqlite.codec import Folder, build, decode, names, unfold
 from wonder_server.adapters.sqlite.database import Database
-from wonder_server.adapters.sqlite.shard_queries import EVENT_COLUMNS, events_sql, rows_sql
+from wonder_server.adapters.sqlite.shard_queries import EVENT_COLUMNS, events_sql, heads_sql, rows_sql
 from wonder_server.adapters.sqlite.shard_schema import FOLDED_TABLES, MIGRATIONS
 from wonder_server.adapters.sqlite.shard_writes import Pin, Writes
 from wonder_server.core.planner import Planner, Reload
 from wonder_server.core.records import Emit
 from wonder_server.ports.journal import Answered, Commit, Entry, Event, Loaded
-from wonder_server.ports.records import EventQuery, Query
+from wonder_server.ports.records import EventQuery, Head, Query, Snapshot
 
 _STORED_LIMIT: Final = 20_000
+
+Placed = tuple[tuple[int, str], Any]
+"""A row's place in the order that was asked for, and its value."""
 
 
 class SqliteShard:
@@ -133,16 +136,23 @@ class SqliteShard:
 
         return await self.database.read(read)
 
-    async def query(self, query: Query, row_type: type) -> list[tuple[tuple[int, str], Any]]:
-        """The rows that ``query`` asks for, of this shard, each with its place in the order."""
-        sql, values = rows_sql(query)
+    async def heads(self, actors: Sequence[str]) -> dict[str, Head]:
+        """Where the records of these actors, all of this shard, end."""
+        return await self.database.read(lambda connection: _heads(connection, actors))
 
-        def read(connection: sqlite3.Connection) -> list[tuple[tuple[int, str], Any]]:
-            rows = connection.execute(sql, values).fetchall()
-            return [
-                ((order, row_id), _value(query.table, data, _Parts(connection, actor), row_type))
-                for actor, row_id, order, data in rows
-            ]
+    async def query(self, query: Query, row_type: type) -> list[Placed]:
+        """The rows that ``query`` asks for, of this shard, each with its place in the order."""
+        return await self.database.read(lambda connection: _rows(connection, query, row_type))
+
+    async def snapshot(self, actor: str, queries: Sequence[tuple[Query, type]]) -> Snapshot | None:
+        """What the queries find of one actor, each with the class of its rows; see `Records.snapshot`."""
+
+        def read(connection: sqlite3.Connection) -> Snapshot | None:
+            head = _heads(connection, [actor]).get(actor)
+            if head is None:
+                return None
+            found = [_rows(connection, query, row_type) for query, row_type in queries]
+            return Snapshot(head, [[value for _, value in rows] for rows in found])
 
         return await self.database.read(read)
 
@@ -166,6 +176,23 @@ class SqliteShard:
 
 
 # --- reading ----------------------------------------------------------------------------------------
+
+
+def _heads(connection: sqlite3.Connection, actors: Sequence[str]) -> dict[str, Head]:
+    sql, values = heads_sql(actors)
+    return {row[0]: Head(*row[1:]) for row in connection.execute(sql, values).fetchall()}
+
+
+def _rows(connection: sqlite3.Connection, query: Query, row_type: type) -> list[Placed]:
+    sql, values = rows_sql(query)
+    parts: dict[str, _Parts] = {}
+    found = []
+    for actor, row_id, order, data in connection.execute(sql, values).fetchall():
+        part = parts.get(actor)
+        if part is None:
+            part = parts[actor] = _Parts(connection, actor)
+        found.append(((order, row_id), _value(query.table, data, part, row_type)))
+    return found
 
 
 class _Parts:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
+from wonder_server.adapters.sqlite.shard_schema import COLUMNS, OPEN
 from wonder_server.core.planner import Planner
 from wonder_server.ports.records import EventQuery, Query
 
@@ -16,14 +18,37 @@ def rows_sql(query: Query) -> tuple[str, list[Any]]:
     for column in ("id", "actor", "parent", "alias"):
         where.equals(column, getattr(query, column))
     where.among("status", query.statuses)
+    still_open = OPEN.get(query.table, ())
+    is_open = bool(query.statuses) and set(query.statuses) <= set(still_open)
+    if is_open:
+        # In the words of the index, or it is not used.
+        where.add(f"status IN ({', '.join(map(repr, still_open))})")
+    columns = COLUMNS.get(query.table, {})
     for path, wanted in query.fields:
-        where.add("json_extract(data, ?) = ?", f"$.{path}", wanted)
+        if path in columns and wanted and not is_open:
+            where.equals(columns[path], wanted)
+        elif path in columns:
+            # With a plus, so that no index is used: of few rows, or of nearly all.
+            where.add(f"+{columns[path]} = ?", wanted)
+        else:
+            where.add("coalesce(json_extract(data, ?), '') = ?", f"$.{path}", wanted)
     for path, wanted in query.members:
         where.add(
             "EXISTS (SELECT 1 FROM json_each(data, ?) WHERE json_extract(value, '$.id') = ?)",
             f"$.{path}",
             wanted,
         )
+    for path, wanted in query.allowed:
+        where.add(
+            "(json_array_length(data, ?) = 0 OR EXISTS (SELECT 1 FROM json_each(data, ?) WHERE value = ?))",
+            f"$.{path}",
+            f"$.{path}",
+            wanted,
+        )
+    if query.start_ms:
+        where.add("created_ms >= ?", query.start_ms)
+    if query.end_ms:
+        where.add("created_ms < ?", query.end_ms)
     order = "ordinal" if query.by_ordinal else "created_ms"
     if query.after is not None:
         where.add(f"({order}, id) {'<' if query.newest_first else '>'} (?, ?)", *query.after)
@@ -63,6 +88,17 @@ def events_sql(planner: Planner, query: EventQuery) -> tuple[str, list[Any]]:
     return sql, [*where.values, query.limit]
 
 
+def heads_sql(actors: Sequence[str]) -> tuple[str, list[Any]]:
+    """The statement for the heads of some actors: id, sequence, time, executions."""
+    sql = (
+        "SELECT id, event_head,"
+        " coalesce((SELECT at_ms FROM events WHERE actor = actors.id AND sequence = event_head), 0),"
+        " coalesce((SELECT max(ordinal) FROM executions WHERE actor = actors.id), 0)"
+        f" FROM actors WHERE id IN ({', '.join('?' * len(actors))})"
+    )
+    return sql, list(actors)
+
+
 class _Where:
     """Conditions joined by AND, with their values in order."""
 
@@ -79,7 +115,8 @@ class _Where:
 
     def equals(self, column: str, wanted: str) -> None:
         if wanted:
-            self.add(f"{column} = ?", wanted)
+            # The second half is for indexes of what is not empty: SQLite does not see it in the first.
+            self.add(f"{column} = ? AND {column} <> ''", wanted)
 
     def among(self, column: str, wanted: tuple[str, ...]) -> None:
         if wanted:

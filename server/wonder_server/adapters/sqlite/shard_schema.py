@@ -2,12 +2,16 @@
 
 Every table of rows has the same columns, so that one statement writes them all: who it belongs to, what it
 hangs on (``parent``), what else it is called (``alias``), where it stands (``ordinal``, ``created_ms``),
-and the value itself as JSON.
+and the value itself as JSON. What else rows are filtered by has a column of its own (`COLUMNS`).
+
+Migrations are never changed once they were released: a data folder has applied those before.
 """
 
 from __future__ import annotations
 
-ROW_TABLES = (
+from typing import Final
+
+_FIRST_TABLES = (
     "conversations",
     "turns",
     "messages",
@@ -20,9 +24,28 @@ ROW_TABLES = (
     "executions",
     "context",
 )
+_TABLES_OF_WORKFLOWS = ("forks", "gates", "signals")
 
-FOLDED_TABLES = frozenset({"works", "requests", "operations", "runs", "executions", "context"})
+ROW_TABLES: Final = (*_FIRST_TABLES, *_TABLES_OF_WORKFLOWS)
+
+FOLDED_TABLES: Final = frozenset(
+    {"works", "requests", "operations", "runs", "executions", "context", "forks", "signals"}
+)
 """Tables whose large pieces are stored as parts (see `codec`)."""
+
+COLUMNS: Final[dict[str, dict[str, str]]] = {
+    "runs": {
+        "scope.project_id": "project_id",
+        "workflow_id": "workflow_id",
+        "workflow_ref": "workflow_ref",
+        "parent.actor_id": "parent_actor",
+    }
+}
+"""Columns beside those that all tables have, by the path of their value in the row's value. They are written
+when the row is first written, and never change."""
+
+OPEN: Final[dict[str, tuple[str, ...]]] = {"runs": ("running", "waiting"), "gates": ("pending",)}
+"""Of tables where few rows of many are still open: the statuses of those. They have an index of their own."""
 
 _ROWS = """
 CREATE TABLE {table} (
@@ -109,9 +132,41 @@ CREATE TABLE parts (
 ) WITHOUT ROWID;
 """
 
+_OF_SCOPE = """coalesce(
+    json_extract(data, '$.scope.{field}'),
+    (SELECT json_extract(parts.data, '$.{field}') FROM actors JOIN parts ON parts.root = actors.root
+     WHERE actors.id = runs.actor AND parts.hash = json_extract(runs.data, '$.scope."$"')),
+    '')"""
+"""A field of a run's scope, wherever it lies: a large scope is a part."""
+
+_WORKFLOWS = f"""
+ALTER TABLE runs ADD COLUMN project_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN workflow_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN workflow_ref TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN parent_actor TEXT NOT NULL DEFAULT '';
+
+UPDATE runs SET
+    project_id = {_OF_SCOPE.format(field="project_id")},
+    workflow_id = coalesce(json_extract(data, '$.workflow_id'), ''),
+    workflow_ref = coalesce(json_extract(data, '$.workflow_ref'), ''),
+    parent_actor = coalesce(json_extract(data, '$.parent.actor_id'), '');
+
+CREATE INDEX runs_by_project ON runs (project_id, created_ms, id);
+CREATE INDEX runs_by_workflow ON runs (workflow_id, created_ms, id);
+CREATE INDEX runs_by_conversation ON runs (parent, created_ms, id) WHERE parent <> '';
+CREATE INDEX runs_by_parent ON runs (parent_actor, created_ms, id) WHERE parent_actor <> '';
+CREATE INDEX runs_open ON runs (created_ms, id) WHERE status IN ('running', 'waiting');
+CREATE INDEX gates_by_id ON gates (id);
+CREATE INDEX gates_by_time ON gates (created_ms, id);
+CREATE INDEX gates_open ON gates (created_ms, id) WHERE status IN ('pending');
+"""
+
+
+def _rows(tables: tuple[str, ...]) -> str:
+    return "".join(_ROWS.format(table=table) for table in tables)
+
+
 MIGRATIONS: tuple[tuple[str, str], ...] = (
-    (
-        "0001_shard",
-        "".join(_ROWS.format(table=table) for table in ROW_TABLES) + _INDEXES + _REST,
-    ),
+    ("0001_shard", _rows(_FIRST_TABLES) + _INDEXES + _REST),
+    ("0002_workflows", _rows(_TABLES_OF_WORKFLOWS) + _WORKFLOWS),
 )

@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from wonder_server.adapters.sqlite.codec import Folder, Folding, encode
-from wonder_server.adapters.sqlite.shard_schema import FOLDED_TABLES, ROW_TABLES
-from wonder_server.core.records import Delete, Put
+from wonder_server.adapters.sqlite.shard_schema import COLUMNS, FOLDED_TABLES, ROW_TABLES
+from wonder_server.core.records import Delete, Put, field_at
 from wonder_server.ports.journal import Commit
 
 Pin = tuple[str, str]
@@ -31,10 +31,11 @@ class _Insert:
     tail: str = ""
 
 
+_COLUMNS: Final = ("actor", "id", "parent", "ordinal", "status", "alias", "live", "created_ms", "data")
 _PUT: Final = {
     table: _Insert(
-        f"INSERT INTO {table} (actor, id, parent, ordinal, status, alias, live, created_ms, data)",
-        9,
+        f"INSERT INTO {table} ({', '.join((*_COLUMNS, *COLUMNS.get(table, {}).values()))})",
+        len(_COLUMNS) + len(COLUMNS.get(table, {})),
         "ON CONFLICT (actor, id) DO UPDATE SET parent = excluded.parent, ordinal = excluded.ordinal,"
         " status = excluded.status, alias = excluded.alias, live = excluded.live, data = excluded.data",
     )
@@ -135,7 +136,9 @@ def _events(commit: Commit, folding: Folding) -> Iterator[tuple[Any, ...]]:
 
 def _columns(put: Put, folding: Folding) -> tuple[Any, ...]:
     data = folding.text(put.value) if put.table in FOLDED_TABLES else encode(put.value).decode()
-    return (put.id, put.parent, put.ordinal, put.status, put.alias, int(put.live), put.created_ms, data)
+    row = (put.id, put.parent, put.ordinal, put.status, put.alias, int(put.live), put.created_ms, data)
+    columns = COLUMNS.get(put.table)
+    return row if columns is None else (*row, *(field_at(put.value, path) for path in columns))
 
 
 def _insert(connection: sqlite3.Connection, insert: _Insert, rows: Sequence[tuple[Any, ...]]) -> None:

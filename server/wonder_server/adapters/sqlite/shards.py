@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -15,7 +16,7 @@ from wonder_server.core import ids
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.planner import Planner
 from wonder_server.ports.journal import Event
-from wonder_server.ports.records import EventQuery, Query
+from wonder_server.ports.records import EventQuery, Head, Query, Snapshot
 
 _MADE = "COUNT"
 
@@ -78,6 +79,20 @@ class SqliteShards:
     async def head(self, actor_id: str) -> int | None:
         return await self.of(actor_id).head(actor_id) if self.holds(actor_id) else None
 
+    async def heads(self, actors: Sequence[str]) -> dict[str, Head]:
+        by_shard: dict[SqliteShard, list[str]] = {}
+        for actor in actors:
+            if self.holds(actor):
+                by_shard.setdefault(self.of(actor), []).append(actor)
+        found = await asyncio.gather(*(shard.heads(its) for shard, its in by_shard.items()))
+        return {actor: head for heads in found for actor, head in heads.items()}
+
+    async def snapshot(self, actor: str, queries: Sequence[Query]) -> Snapshot | None:
+        if not self.holds(actor):
+            return None
+        asked = [(replace(query, actor=actor), self._row_types[query.table]) for query in queries]
+        return await self.of(actor).snapshot(actor, asked)
+
     async def get(self, table: str, row_id: str, actor: str = "") -> Any | None:
         rows = await self.find(Query(table=table, id=row_id, actor=actor, limit=1))
         return rows[0] if rows else None
@@ -85,8 +100,9 @@ class SqliteShards:
     async def find(self, query: Query) -> list[Any]:
         row_type = self._row_types[query.table]
         shards = self._shards
-        if query.actor:
-            shards = [self.of(query.actor)] if self.holds(query.actor) else []
+        place = query.actor or query.beside
+        if place:
+            shards = [self.of(place)] if self.holds(place) else []
         found = await asyncio.gather(*(shard.query(query, row_type) for shard in shards))
         merged = heapq.merge(*found, key=itemgetter(0), reverse=query.newest_first)
         return [value for _, value in islice(merged, query.limit)]

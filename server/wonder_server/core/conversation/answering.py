@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from wonder_server.core.conversation import tools
+from wonder_server.core.conversation.calls import declined, with_output
 from wonder_server.core.conversation.decisions import (
     AppendMessage,
     CompleteTurn,
@@ -108,7 +109,10 @@ def model_answered(
     move = replace(move, completed_ms=now)
     recorded = RecordMove(turn=turn, move=move, operation_id=operation.id)
     if not result.tool_calls:
-        return (recorded, *said, *_complete(turn, agent, ids, now))
+        refusal = declined(turn, agent.name, result)
+        if refusal is not None:
+            return (recorded, *said, *fail_turn(turn, refusal, now))
+        return (recorded, *said, *_complete(with_output(state, turn, said), agent, ids, now))
     fault = Fault(
         reason=Reason.MAX_MOVES_REACHED,
         message=f"The turn used all of its {limit} moves without an answer.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from wonder_server.core.commands import Parent
 from wonder_server.core.conversation.values import (
     Conversation,
     HookOutcome,
@@ -31,7 +32,7 @@ class StartConversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddParticipant:
-    """Someone joins the room: a user who speaks for the first time."""
+    """Someone joins the room: a user who speaks for the first time, an agent that is looped in."""
 
     conversation: Conversation
     participant: Participant
@@ -189,6 +190,21 @@ class ReleaseWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerCallAgain:
+    """The turn that a parent asks for had ended already; its answer may have been lost."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefuseCall:
+    """A call is not acceptable now; its parent is told, for nobody else waits."""
+
+    parent: Parent
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse:
     """The input is not acceptable now. Nothing changes; the caller is told."""
 
@@ -219,5 +235,7 @@ Decision = (
     | MemoryWritten
     | ExtractionEnded
     | ReleaseWork
+    | AnswerCallAgain
+    | RefuseCall
     | Refuse
 )

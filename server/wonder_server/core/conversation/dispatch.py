@@ -6,9 +6,10 @@ Derived from the working set, so that a restart hands out exactly what the first
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
+from typing import Any, assert_never
 
 from wonder_server.core.commands import (
+    Answer,
     ApplyMemory,
     CallModel,
     Command,
@@ -18,20 +19,26 @@ from wonder_server.core.commands import (
     Scope,
     Stop,
 )
+from wonder_server.core.conversation.calls import answer
 from wonder_server.core.conversation.decisions import (
+    AnswerCallAgain,
     CancelOperation,
+    CompleteTurn,
     Decision,
     DispatchModel,
     DispatchTask,
     DispatchWorkflow,
+    EndTurnByCancel,
+    FailTurn,
     Redispatch,
+    RefuseCall,
     RetryOperation,
     WriteMemory,
 )
 from wonder_server.core.conversation.hooks import assembly_input, extraction_input
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Operation, OperationKind, Turn
-from wonder_server.core.definitions.specs import PinnedAgent, PinnedTool
+from wonder_server.core.definitions.specs import PinnedAgent, PinnedTool, PinnedWorkflow
 
 
 def commands(state: ConversationState, decision: Decision) -> Iterator[Command]:
@@ -42,9 +49,15 @@ def commands(state: ConversationState, decision: Decision) -> Iterator[Command]:
             if decision.operation.id in state.operations:
                 yield _command(state, decision.operation)
         case CancelOperation():
-            yield Stop(operation_id=decision.operation.id, run_id=decision.operation.run_id)
+            yield Stop(operation_id=decision.operation.id, child_id=decision.operation.run_id)
         case RetryOperation():
-            yield Stop(operation_id=decision.operation.id, run_id=decision.run_id)
+            yield Stop(operation_id=decision.operation.id, child_id=decision.run_id)
+        case CompleteTurn() | FailTurn() | EndTurnByCancel() | AnswerCallAgain():
+            # Memory extraction, which may still be to come, is not the caller's to wait for.
+            if decision.turn.parent is not None:
+                yield answer(decision.turn, decision.turn.parent)
+        case RefuseCall():
+            yield Answer(parent=decision.parent, run_id="", output={}, fault=decision.fault)
         case _:
             return
 
@@ -54,9 +67,10 @@ def _command(state: ConversationState, operation: Operation) -> Command:
     agent = work.agent
     match operation.kind:
         case OperationKind.ASSEMBLY:
-            return _hook(operation, turn, agent, assembly_input(state, turn, agent))
+            return _hook(state, operation, agent.assembly, assembly_input(state, turn, agent))
         case OperationKind.EXTRACTION:
-            return _hook(operation, turn, agent, extraction_input(state, turn, agent))
+            assert agent.extraction is not None, "extraction is dispatched only where the persona has one"
+            return _hook(state, operation, agent.extraction, extraction_input(state, turn, agent))
         case OperationKind.MODEL:
             return CallModel(
                 operation_id=operation.id,
@@ -73,7 +87,7 @@ def _command(state: ConversationState, operation: Operation) -> Command:
                 operation_id=operation.id,
                 task=task,
                 input=operation.input,
-                scope=_scope(operation, turn, agent),
+                scope=_scope(state, operation, turn, agent),
             )
         case OperationKind.WORKFLOW:
             workflow = _tool(agent, operation).workflow
@@ -83,7 +97,7 @@ def _command(state: ConversationState, operation: Operation) -> Command:
                 run_id=operation.run_id,
                 workflow=workflow,
                 input=operation.input,
-                scope=_scope(operation, turn, agent),
+                scope=_scope(state, operation, turn, agent),
                 parent=Parent(actor_id=turn.conversation_id, operation_id=operation.id),
                 volatile=False,
                 fresh=operation.dispatches == 1,
@@ -92,21 +106,22 @@ def _command(state: ConversationState, operation: Operation) -> Command:
             return ApplyMemory(
                 operation_id=operation.id,
                 operation=operation.input,
-                scope=_scope(operation, turn, agent),
+                scope=_scope(state, operation, turn, agent),
             )
         case _:
             assert_never(operation.kind)
 
 
-def _hook(operation: Operation, turn: Turn, agent: PinnedAgent, run_input: dict[str, object]) -> RunWorkflow:
-    workflow = agent.assembly if operation.kind is OperationKind.ASSEMBLY else agent.extraction
-    assert workflow is not None, "extraction is dispatched only where the persona has one"
+def _hook(
+    state: ConversationState, operation: Operation, workflow: PinnedWorkflow, run_input: dict[str, Any]
+) -> RunWorkflow:
+    turn = state.turns[operation.turn_id]
     return RunWorkflow(
         operation_id=operation.id,
         run_id=operation.run_id,
         workflow=workflow,
         input=run_input,
-        scope=_scope(operation, turn, agent),
+        scope=_scope(state, operation, turn, state.works[turn.id].agent),
         parent=Parent(actor_id=turn.conversation_id, operation_id=operation.id),
         volatile=True,
         fresh=operation.dispatches == 1,
@@ -117,12 +132,18 @@ def _tool(agent: PinnedAgent, operation: Operation) -> PinnedTool:
     return next(tool for tool in agent.tools if tool.spec.name == operation.tool_name)
 
 
-def _scope(operation: Operation, turn: Turn, agent: PinnedAgent) -> Scope:
+def _scope(state: ConversationState, operation: Operation, turn: Turn, agent: PinnedAgent) -> Scope:
+    conversation = state.conversation
+    project_id = agent.project_ids[0] if agent.project_ids else ""
+    if conversation is not None and conversation.called_by:
+        # A delegated turn works in its caller's project, any other in the agent's own.
+        project_id = conversation.project_id
     return Scope(
-        project_id=agent.project_ids[0] if agent.project_ids else "",
+        project_id=project_id,
         agent_id=agent.agent_id,
         conversation_id=turn.conversation_id,
         turn_id=turn.id,
         run_id=operation.run_id,
         key=operation.id,
+        depth=turn.depth,
     )

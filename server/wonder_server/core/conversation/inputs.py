@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from wonder_server.core.commands import Parent
 from wonder_server.core.conversation.values import Caller, Conversation
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
@@ -23,7 +24,11 @@ class Create:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """A message for an agent: starts a turn. ``seed`` is where the turn's ids come from."""
+    """A message for an agent: starts a turn. ``seed`` is where the turn's ids come from.
+
+    A ``parent`` waits for the turn's end, and is answered even if there will be no turn. ``loop_in``: the
+    agent takes part from now on, if it does not yet. ``depth``: see `Turn`.
+    """
 
     seed: str
     agent: PinnedAgent
@@ -31,6 +36,9 @@ class Send:
     content: str
     reply_to_message_id: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
+    parent: Parent | None = None
+    loop_in: bool = False
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +46,14 @@ class CancelTurn:
     """Stop a turn. ``spoken`` is what its streaming message had said when the cancel arrived."""
 
     turn_id: str
+    spoken: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelCall:
+    """The parent's operation no longer waits for the turn that it started: stop that. ``spoken`` as above."""
+
+    operation_id: str
     spoken: str = ""
 
 
@@ -84,4 +100,4 @@ class Restarted:
     operation_id: str
 
 
-Input = Create | Send | CancelTurn | ModelAnswered | Succeeded | Failed | Woken | Restarted
+Input = Create | Send | CancelTurn | CancelCall | ModelAnswered | Succeeded | Failed | Woken | Restarted

@@ -28,25 +28,22 @@ from typing import assert_never
 
 from wonder_server.core.conversation import tools
 from wonder_server.core.conversation.answering import call_model, model_answered, tool_ended
+from wonder_server.core.conversation.calls import called_turn
 from wonder_server.core.conversation.decisions import (
-    AddParticipant,
     AppendMessage,
     AssemblyFailed,
     CancelOperation,
     ContextAssembled,
     Decision,
-    DispatchWorkflow,
     EndTurnByCancel,
-    MarkWaiting,
     Redispatch,
-    Refuse,
     ReleaseWork,
     RetryOperation,
     StartConversation,
-    StartTurn,
 )
 from wonder_server.core.conversation.extraction import extracted, extraction_failed, memory_written
 from wonder_server.core.conversation.inputs import (
+    CancelCall,
     CancelTurn,
     Create,
     Failed,
@@ -62,32 +59,22 @@ from wonder_server.core.conversation.pieces import (
     again,
     agent_message,
     fail_turn,
-    hook,
     is_run,
     linked,
     outcome_of,
 )
+from wonder_server.core.conversation.sending import refuse, send
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
-    Caller,
-    Conversation,
-    ConversationStatus,
-    Message,
     Operation,
     OperationKind,
     OperationStatus,
-    Participant,
-    Role,
     ToolResult,
     Turn,
     TurnStatus,
-    Work,
 )
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.ids import Minter
-
-MAX_ACTIVE_TURNS = 64
-"""Turns that one conversation may have active at once."""
 
 
 def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
@@ -96,9 +83,12 @@ def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
         case Create():
             return _create(state, event)
         case Send():
-            return _send(state, event, now_ms)
+            return send(state, event, now_ms)
         case CancelTurn():
             return _cancel(state, event, now_ms)
+        case CancelCall():
+            turn = called_turn(state, event.operation_id)
+            return () if turn is None else _cancel_call(state, turn, event, now_ms)
         case ModelAnswered():
             operation = state.operations.get(event.operation_id)
             if operation is None or operation.kind is not OperationKind.MODEL:
@@ -129,59 +119,8 @@ def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
 
 def _create(state: ConversationState, event: Create) -> Decisions:
     if state.conversation is not None:
-        return _refuse(Reason.ALREADY_EXISTS, "This conversation already exists.")
+        return refuse(Reason.ALREADY_EXISTS, "This conversation already exists.")
     return (StartConversation(conversation=event.conversation),)
-
-
-def _send(state: ConversationState, event: Send, now: int) -> Decisions:
-    conversation = state.conversation
-    if conversation is None:
-        return _refuse(Reason.CONVERSATION_NOT_FOUND, "No conversation has this id.")
-    if conversation.status not in (ConversationStatus.ACTIVE, ConversationStatus.WAITING):
-        return _refuse(
-            Reason.CONVERSATION_NOT_ACTIVE,
-            f"The conversation is {conversation.status.value}; reopen it before you send to it.",
-        )
-    if len(state.active_turns()) >= MAX_ACTIVE_TURNS:
-        return _refuse(
-            Reason.LIMIT_EXCEEDED,
-            f"The conversation already has {MAX_ACTIVE_TURNS} active turns; wait for one to end.",
-        )
-    ids = Minter(event.seed, now)
-    agent = event.agent
-    turn = Turn(
-        id=ids.new("turn"),
-        conversation_id=conversation.id,
-        ordinal=conversation.turn_count + 1,
-        caller=event.caller,
-        agent_id=agent.agent_id,
-        agent_name=agent.name,
-        persona=agent.persona_ref,
-        input=event.content,
-        reply_to_message_id=event.reply_to_message_id,
-        metadata=event.metadata,
-        context_assembly_run_id=ids.child("run", conversation.id),
-        created_ms=now,
-    )
-    message = Message(
-        id=ids.new("msg"),
-        conversation_id=conversation.id,
-        turn_id=turn.id,
-        ordinal=conversation.message_count + 1,
-        role=Role.USER,
-        author=event.caller.user_id or event.caller.agent_id or event.caller.run_id,
-        content=event.content,
-        reply_to_message_id=event.reply_to_message_id,
-        created_ms=now,
-    )
-    assembly = hook(ids.new("op"), turn, OperationKind.ASSEMBLY, turn.context_assembly_run_id, now)
-    return (
-        *_join(conversation, event.caller, now),
-        StartTurn(turn=turn, work=Work(turn_id=turn.id, agent=agent)),
-        AppendMessage(message=message),
-        DispatchWorkflow(operation=assembly),
-        MarkWaiting(turn_id=turn.id, operation_id=assembly.id),
-    )
 
 
 def _half_said(
@@ -194,32 +133,29 @@ def _half_said(
     return (AppendMessage(message=message),)
 
 
-def _join(conversation: Conversation, caller: Caller, now: int) -> Decisions:
-    """A user who speaks for the first time takes part from now on."""
-    known = {person.id for person in conversation.participants if person.type == "user"}
-    if caller.type != "user" or not caller.user_id or caller.user_id in known:
-        return ()
-    person = Participant(type="user", id=caller.user_id, joined_ms=now)
-    joined = replace(conversation, participants=(*conversation.participants, person))
-    return (AddParticipant(conversation=joined, participant=person),)
-
-
 def _cancel(state: ConversationState, event: CancelTurn, now: int) -> Decisions:
     turn = state.turns.get(event.turn_id)
     if turn is None:
-        return _refuse(Reason.TURN_NOT_FOUND, "No turn of this conversation has this id.")
+        return refuse(Reason.TURN_NOT_FOUND, "No turn of this conversation has this id.")
     if turn.status is not TurnStatus.ACTIVE:
-        return _refuse(Reason.TURN_NOT_ACTIVE, f"The turn is already {turn.status.value}; nothing to cancel.")
+        return refuse(Reason.TURN_NOT_ACTIVE, f"The turn is already {turn.status.value}; nothing to cancel.")
+    fault = Fault(reason=Reason.CANCELLED, message="The turn was cancelled.")
+    return _end_by_cancel(state, turn, fault, event.spoken, now)
+
+
+def _cancel_call(state: ConversationState, turn: Turn, event: CancelCall, now: int) -> Decisions:
+    if turn.status is not TurnStatus.ACTIVE:
+        return ()
+    fault = Fault(reason=Reason.CANCELLED, message="Nobody waits for the turn any more.")
+    return _end_by_cancel(state, replace(turn, parent=None), fault, event.spoken, now)
+
+
+def _end_by_cancel(state: ConversationState, turn: Turn, fault: Fault, spoken: str, now: int) -> Decisions:
     decisions: list[Decision] = [CancelOperation(operation=op) for op in state.pending(turn.id)]
     for operation in state.pending(turn.id):
-        decisions.extend(_half_said(state, operation, turn, event.spoken, now))
-    fault = Fault(reason=Reason.CANCELLED, message="The turn was cancelled.")
+        decisions.extend(_half_said(state, operation, turn, spoken, now))
     ended = replace(turn, status=TurnStatus.CANCELLED, fault=fault, completed_ms=now)
     return (*decisions, EndTurnByCancel(turn=ended), ReleaseWork(turn_id=turn.id))
-
-
-def _refuse(reason: Reason, message: str) -> Decisions:
-    return (Refuse(fault=Fault(reason=reason, message=message)),)
 
 
 # --- results ----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from wonder_server.core.conversation.decisions import (
     AddParticipant,
+    AnswerCallAgain,
     AppendMessage,
     AssemblyFailed,
     CancelOperation,
@@ -25,6 +26,7 @@ from wonder_server.core.conversation.decisions import (
     RecordMove,
     Redispatch,
     Refuse,
+    RefuseCall,
     ReleaseWork,
     ResumeFromTool,
     RetryOperation,
@@ -106,7 +108,7 @@ def record(state: ConversationState, decision: Decision) -> Iterator[Change]:
         case ReleaseWork():
             yield Delete("works", decision.turn_id)
             yield Delete("requests", decision.turn_id)
-        case MarkWaiting() | Refuse():
+        case MarkWaiting() | AnswerCallAgain() | RefuseCall() | Refuse():
             return
         case _:
             assert_never(decision)
@@ -140,6 +142,8 @@ def _turn(turn: Turn) -> Put:
         parent=turn.conversation_id,
         ordinal=turn.ordinal,
         status=turn.status.value,
+        # A parent that asks again finds its turn by this.
+        alias=turn.parent.operation_id if turn.parent is not None else "",
         created_ms=turn.created_ms,
     )
 

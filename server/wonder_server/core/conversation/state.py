@@ -11,6 +11,7 @@ from typing import assert_never
 
 from wonder_server.core.conversation.decisions import (
     AddParticipant,
+    AnswerCallAgain,
     AppendMessage,
     AssemblyFailed,
     CancelOperation,
@@ -29,6 +30,7 @@ from wonder_server.core.conversation.decisions import (
     RecordMove,
     Redispatch,
     Refuse,
+    RefuseCall,
     ReleaseWork,
     ResumeFromTool,
     RetryOperation,
@@ -122,7 +124,7 @@ class ConversationState:
                 self.requests.pop(decision.turn_id, None)
                 self.moves.pop(decision.turn_id, None)
                 self._forget_old_turns()
-            case MarkWaiting() | LimitReached() | Refuse():
+            case MarkWaiting() | LimitReached() | AnswerCallAgain() | RefuseCall() | Refuse():
                 pass
             case _:
                 assert_never(decision)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from wonder_server.core.commands import Parent
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
 from wonder_server.core.model import ToolCall, Usage
@@ -49,17 +50,24 @@ class ToolErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participant:
-    """A user or an agent in the room. ``type`` is ``user`` or ``agent``."""
+    """A user or an agent in the room. ``type`` is ``user`` or ``agent``.
+
+    ``origin`` is ``created`` (there from the beginning), ``added`` or ``looped_in``; ``added_by`` is who did
+    that, if somebody else did.
+    """
 
     type: str
     id: str
     name: str = ""
     joined_ms: int = 0
+    origin: str = "created"
+    added_by: Caller | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """The room."""
+    """The room. ``called_by`` is set if it was made for one delegated turn: the id of the run, agent or user
+    that called. Lists leave such a room out."""
 
     id: str
     project_id: str
@@ -75,6 +83,7 @@ class Conversation:
     version: int = 1
     created_ms: int = 0
     updated_ms: int = 0
+    called_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +99,11 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One unit of agent work: an input, what the agent did with it, how it ended."""
+    """One unit of agent work: an input, what the agent did with it, how it ended.
+
+    ``parent`` is who waits for it, if an actor does; ``depth`` counts the calls from agent to agent that led
+    to it; ``output`` is what a delegated turn gave to its caller.
+    """
 
     id: str
     conversation_id: str
@@ -113,6 +126,9 @@ class Turn:
     output_tokens: int = 0
     created_ms: int = 0
     completed_ms: int = 0
+    parent: Parent | None = None
+    depth: int = 0
+    output: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,83 +2,153 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wonder_server.core.commands import Parent
 from wonder_server.core.coordinator.values import (
     ContextValue,
+    Emitted,
     Execution,
-    NodeOperation,
+    Fork,
+    Gate,
+    Operation,
     Pinned,
     Run,
+    Signal,
     Token,
 )
 from wonder_server.core.errors import Fault
+from wonder_server.core.frozen import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartRun:
+class StartRun(Value, frozen=True, kw_only=True):
     run: Run
     pinned: Pinned
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveToken:
-    """The token stands at a node now, or has ended there."""
+class SetRun(Value, frozen=True, kw_only=True):
+    """The run waits now, or works again."""
+
+    run: Run
+
+
+class MoveToken(Value, frozen=True, kw_only=True):
+    """The token was made, stands elsewhere or otherwise, or has ended."""
 
     token: Token
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchNode:
+class CountBranches(Value, frozen=True, kw_only=True):
+    """A forked token counts its branches anew; nobody outside has to know."""
+
+    token: Token
+
+
+class OpenFork(Value, frozen=True, kw_only=True):
+    """The token's branches begin."""
+
+    fork: Fork
+
+
+class CloseFork(Value, frozen=True, kw_only=True):
+    """They have met, or all of them are over."""
+
+    token_id: str
+
+
+class DispatchNode(Value, frozen=True, kw_only=True):
     """Hand the node's target out."""
 
     execution: Execution
-    operation: NodeOperation
+    operation: Operation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordExecution:
+class RecordExecution(Value, frozen=True, kw_only=True):
     """A node has ended; its operation leaves the outbox."""
 
     execution: Execution
-    operation_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetContext:
+class KeepExecution(Value, frozen=True, kw_only=True):
+    """A fork takes over a node execution that had ended."""
+
+    execution: Execution
+
+
+class SetContext(Value, frozen=True, kw_only=True):
     value: ContextValue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedispatchNode:
-    operation: NodeOperation
+class RetryNode(Value, frozen=True, kw_only=True):
+    """The node's attempt failed; the next one comes when its backoff is over."""
+
+    execution: Execution
+    operation: Operation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopNode:
-    """Nobody waits for this node any more."""
+class RedispatchNode(Value, frozen=True, kw_only=True):
+    """Hand an operation out again: after its backoff, or after a restart of the server."""
 
-    operation: NodeOperation
+    operation: Operation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndRun:
+class StopNode(Value, frozen=True, kw_only=True):
+    """Nobody waits for this operation any more."""
+
+    operation: Operation
+
+
+class SetTimer(Value, frozen=True, kw_only=True):
+    """Wake me when it is time: for the whole run, or for a fan-in."""
+
+    operation: Operation
+
+
+class ClearTimer(Value, frozen=True, kw_only=True):
+    operation_id: str
+
+
+class OpenGate(Value, frozen=True, kw_only=True):
+    gate: Gate
+
+
+class CloseGate(Value, frozen=True, kw_only=True):
+    """Somebody resolved it, it expired, or the run ended before."""
+
+    gate: Gate
+
+
+class RecordSignal(Value, frozen=True, kw_only=True):
+    """A signal arrived."""
+
+    signal: Signal
+
+
+class TakeSignal(Value, frozen=True, kw_only=True):
+    """A node that waits for it goes on."""
+
+    signal: Signal
+
+
+class RecordEvent(Value, frozen=True, kw_only=True):
+    """An ``event`` action said something."""
+
+    emitted: Emitted
+    operation: Operation
+
+
+class EndRun(Value, frozen=True, kw_only=True):
     """The run completed, failed or was cancelled; its parent, if it has one, is told."""
 
     run: Run
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerAgain:
+class AnswerAgain(Value, frozen=True, kw_only=True):
     """The run had ended already when it was started again; its answer may have been lost."""
 
     run: Run
     parent: Parent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefuseRun:
+class RefuseRun(Value, frozen=True, kw_only=True):
     """The input is not acceptable now. Nothing changes; the caller is told."""
 
     fault: Fault
@@ -86,12 +156,25 @@ class RefuseRun:
 
 Decision = (
     StartRun
+    | SetRun
     | MoveToken
+    | CountBranches
+    | OpenFork
+    | CloseFork
     | DispatchNode
     | RecordExecution
+    | KeepExecution
     | SetContext
+    | RetryNode
     | RedispatchNode
     | StopNode
+    | SetTimer
+    | ClearTimer
+    | OpenGate
+    | CloseGate
+    | RecordSignal
+    | TakeSignal
+    | RecordEvent
     | EndRun
     | AnswerAgain
     | RefuseRun

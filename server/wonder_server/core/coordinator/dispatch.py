@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from wonder_server.core.commands import Answer, Command, Parent, RunTask, RunWorkflow, Stop
+from wonder_server.core.commands import Answer, CallAgent, Command, Parent, RunTask, RunWorkflow, Stop
 from wonder_server.core.coordinator.decisions import (
     AnswerAgain,
     Decision,
@@ -15,17 +14,22 @@ from wonder_server.core.coordinator.decisions import (
     StopNode,
 )
 from wonder_server.core.coordinator.state import RunState
-from wonder_server.core.coordinator.values import NodeOperation, Run
+from wonder_server.core.coordinator.values import Operation, OperationKind, Run
+from wonder_server.core.definitions.graph import graph_of
+from wonder_server.core.frozen import replace
 
 
 def commands(state: RunState, decision: Decision) -> Iterator[Command]:
     """What is to be carried out once ``decision`` is on disk."""
     match decision:
         case DispatchNode() | RedispatchNode():
-            if decision.operation.id in state.operations:
-                yield _command(state, decision.operation)
+            operation = state.operations.get(decision.operation.id)
+            if operation is not None and not operation.backing_off:
+                yield from _command(state, operation)
         case StopNode():
-            yield Stop(operation_id=decision.operation.id, run_id=decision.operation.child_run_id)
+            operation = decision.operation
+            if operation.kind is not OperationKind.GATE:
+                yield Stop(operation_id=operation.id, child_id=operation.child_id)
         case EndRun():
             if decision.run.parent is not None:
                 yield _answer(decision.run, decision.run.parent)
@@ -35,29 +39,48 @@ def commands(state: RunState, decision: Decision) -> Iterator[Command]:
             return
 
 
-def _command(state: RunState, operation: NodeOperation) -> Command:
+def _command(state: RunState, operation: Operation) -> Iterator[Command]:
     run, pinned = state.run, state.pinned
     assert run is not None and pinned is not None, "only a started run dispatches"
-    node = next(node for node in pinned.workflow.spec.nodes if node.id == operation.node_id)
-    # Not the operation's id: a volatile run that starts over after a crash must come to the same keys.
-    scope = replace(run.scope, key=f"{run.id}/{node.id}/{operation.ordinal}")
-    if node.task_id:
-        return RunTask(
-            operation_id=operation.id,
-            task=pinned.workflow.tasks[node.task_id],
-            input=operation.input,
-            scope=scope,
-        )
-    return RunWorkflow(
-        operation_id=operation.id,
-        run_id=operation.child_run_id,
-        workflow=pinned.workflow.workflows[node.workflow_id],
-        input=operation.input,
-        scope=scope,
-        parent=Parent(actor_id=run.id, operation_id=operation.id),
-        volatile=True,
-        fresh=operation.dispatches == 1,
-    )
+    workflow = pinned.workflow
+    node = graph_of(workflow.spec).nodes[operation.node_id]
+    node_input = state.executions[operation.id].input
+    scope = replace(run.scope, key=operation.key)
+    parent = Parent(actor_id=run.id, operation_id=operation.id)
+    match operation.kind:
+        case OperationKind.TASK:
+            yield RunTask(
+                operation_id=operation.id,
+                task=workflow.tasks[node.task_id],
+                input=node_input,
+                scope=scope,
+                repeatable=operation.repeatable,
+                node_id=node.id,
+            )
+        case OperationKind.SUBWORKFLOW:
+            yield RunWorkflow(
+                operation_id=operation.id,
+                run_id=operation.child_id,
+                workflow=workflow.workflows[node.workflow_id],
+                input=node_input,
+                scope=scope,
+                parent=parent,
+                volatile=True,
+                fresh=operation.dispatches == 1,
+            )
+        case OperationKind.AGENT:
+            yield CallAgent(
+                operation_id=operation.id,
+                agent_id=workflow.agents.get(node.agent_id, node.agent_id),
+                mode=node.invocation_mode,
+                conversation_id=operation.child_id,
+                input=node_input,
+                scope=scope,
+                parent=parent,
+                dispatches=operation.dispatches,
+            )
+        case _:
+            return  # A person, a signal or the time ends it.
 
 
 def _answer(run: Run, parent: Parent) -> Answer:

@@ -1,69 +1,82 @@
 """The planner of workflow runs: how tokens move over the graph (document 5).
 
-The theory. A *token* stands at a node. Standing at a node means that the node's target (a task or a
-sub-workflow) is dispatched: there is exactly one operation for it in the outbox. When the result comes,
-the node's output mapping writes the run's context, and the token takes the first transition, by ascending
-priority, whose condition holds; where none holds it has arrived, and the run is complete.
+The theory. A *token* is a place in the graph that a run has reached. It begins at the first node; at each
+node the node's target is carried out, and its result written into the run's context; then the token takes
+the first transition, by ascending priority, whose condition holds, and ends where none does. The run ends
+with its last token.
 
-==========================  =================================================================
-token                       means
-==========================  =================================================================
-waiting_for_task            the node's task is with the executor
-waiting_for_subworkflow     the node's sub-workflow runs as a child
-completed                   it arrived: no transition led on
-failed, cancelled           it ended where the run did
-==========================  =================================================================
+A node that *fans out* takes every transition that holds, and a transition *for each* item of a list is
+taken once for every item. Each of these branches is a token of its own, a child of the one that fanned out,
+with values of its own (``branch``, ``item``, ``index``). So tokens form a tree, whose leaves do the work:
 
-Laws (``tests/core/test_coordinator_plan.py``): same state, input and time, same decisions; `plan` never
-raises; a running run has at least one operation in its outbox; a result of an operation that is not in the
-outbox changes nothing, so a node's result is recorded once however often it is delivered (feature G7).
+========================  ===================================================================================
+token                     means
+========================  ===================================================================================
+pending                   its node's attempt failed; the next one comes when the backoff is over
+waiting_for_task          the executor runs its node's task
+waiting_for_subworkflow   its node's workflow runs as a child
+waiting_for_agent         an agent works on a turn for its node
+waiting_for_human         a person has to answer at its node's gate
+waiting_for_signal        its node waits for a signal, or for a time
+waiting_for_siblings      it stands at the fan-in where its branches meet
+forked                    its branches are under way; it goes on where they meet, or ends when they all have
+completed                 it ended, or was joined with others
+failed, cancelled         it, or what is around it, could not go on; nobody needed it any more
+========================  ===================================================================================
+
+How branches meet, and what their failures mean, is told in ``branches.py``; what nodes do in ``nodes.py``.
+
+Laws (``tests/core/test_coordinator_laws.py``, with generated graphs): same state, input and time, same
+decisions; `plan` never raises; no token is lost or doubled (each live one is the root or has a live parent
+that is forked; a forked one has live children or a fan-in to come); every live leaf has an operation in the
+outbox or stands at a fan-in that waits for others, so that a run which has not ended always waits for
+something that can happen; a result of an operation that is not in the outbox changes nothing, so that a
+node's result is recorded once however often it is delivered (feature G7).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, assert_never
+from typing import assert_never
 
-from wonder_server.core import expressions, schemas
-from wonder_server.core.coordinator.decisions import (
-    AnswerAgain,
-    Decision,
-    DispatchNode,
-    EndRun,
-    MoveToken,
-    RecordExecution,
-    RedispatchNode,
-    RefuseRun,
-    SetContext,
-    StartRun,
-    StopNode,
-)
+from wonder_server.core import schemas
+from wonder_server.core.commands import Parent
+from wonder_server.core.coordinator import branches, gates, nodes
+from wonder_server.core.coordinator.decisions import AnswerAgain, RecordEvent, RefuseRun, StartRun
+from wonder_server.core.coordinator.draft import ROOT, Decisions, Draft
+from wonder_server.core.coordinator.forks import take_over
 from wonder_server.core.coordinator.inputs import (
     CancelRun,
+    EventEmitted,
     Input,
     NodeFailed,
     NodeRestarted,
     NodeSucceeded,
     NodeWoken,
+    ReceiveSignal,
+    ResolveGate,
     Start,
+    StartFork,
 )
 from wonder_server.core.coordinator.state import RunState
 from wonder_server.core.coordinator.values import (
-    ContextValue,
-    Execution,
-    NodeOperation,
+    Emitted,
+    Operation,
+    OperationKind,
     Pinned,
     Run,
     RunStatus,
+    Signal,
     Token,
-    TokenStatus,
 )
-from wonder_server.core.definitions.specs import Node, PinnedWorkflow
+from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason
-from wonder_server.core.ids import Minter
-from wonder_server.core.task.repeatable import is_repeatable
+from wonder_server.core.frozen import replace
 
-Decisions = tuple[Decision, ...]
+MAX_SIGNALS = 100
+"""Names of signals that one run remembers."""
+
+MAX_EVENTS_OF_A_NODE = 1_000
+"""Events that one execution of a node may emit; more of them are dropped."""
 
 
 def plan(state: RunState, event: Input, now_ms: int) -> Decisions:
@@ -71,24 +84,89 @@ def plan(state: RunState, event: Input, now_ms: int) -> Decisions:
     match event:
         case Start():
             return _start(state, event, now_ms)
-        case NodeSucceeded():
-            operation = state.operations.get(event.operation_id)
-            if operation is None:
-                return ()
-            return _succeeded(state, operation, event, now_ms)
-        case NodeFailed():
-            operation = state.operations.get(event.operation_id)
-            return () if operation is None else _failed(state, operation, event.fault, now_ms)
-        case NodeWoken():
-            operation = state.operations.get(event.operation_id)
-            return () if operation is None else _woken(state, operation, now_ms)
-        case NodeRestarted():
-            operation = state.operations.get(event.operation_id)
-            return () if operation is None else _restarted(state, operation, now_ms)
+        case StartFork():
+            return _start_fork(state, event, now_ms)
         case CancelRun():
             return _cancel(state, event, now_ms)
+        case ReceiveSignal():
+            return _hear(state, event, now_ms)
+        case ResolveGate():
+            return _resolve(state, event, now_ms)
+        case NodeSucceeded() | NodeFailed() | NodeWoken() | NodeRestarted() | EventEmitted():
+            run, pinned = state.run, state.pinned
+            operation = state.operations.get(event.operation_id)
+            if operation is None or run is None or pinned is None:
+                return ()
+            draft = Draft(state, run, pinned, f"{operation.id}/{operation.dispatches}", now_ms)
+            _told(draft, operation, event)
+            return _to_the_end(draft)
         case _:
             assert_never(event)
+
+
+def _to_the_end(draft: Draft) -> Decisions:
+    """Plan what is on the agenda, in its order, until nothing is left that can be decided now."""
+    while draft.agenda and not draft.over:
+        step = draft.agenda.popleft()
+        match step.what:
+            case "come":
+                branches.come(draft, step.token, step.node_id)
+            case "begin":
+                nodes.begin(draft, step.token, step.node_id)
+            case "settle":
+                branches.settle(draft, step.token.id)
+    return draft.finish()
+
+
+def _told(
+    draft: Draft,
+    operation: Operation,
+    event: NodeSucceeded | NodeFailed | NodeWoken | NodeRestarted | EventEmitted,
+) -> None:
+    """Something about an operation of the outbox."""
+    match event:
+        case NodeSucceeded() if _is_current(operation, event.run_id):
+            nodes.succeeded(draft, operation, event.output)
+        case NodeFailed() if _is_current(operation, event.run_id):
+            nodes.failed(draft, operation, event.fault)
+        case NodeSucceeded() | NodeFailed():
+            pass
+        case NodeWoken():
+            _woken(draft, operation)
+        case NodeRestarted():
+            if operation.node_id:
+                nodes.restarted(draft, operation)
+        case EventEmitted():
+            _emitted(draft, operation, event)
+        case _:
+            assert_never(event)
+
+
+def _is_current(operation: Operation, child_id: str) -> bool:
+    """Whether a result is of the attempt that the node waits for."""
+    return not operation.backing_off and child_id in ("", operation.child_id)
+
+
+def _woken(draft: Draft, operation: Operation) -> None:
+    if operation.node_id:
+        nodes.woken(draft, operation)
+    elif draft.now < operation.until_ms:
+        return
+    elif operation.kind is OperationKind.JOIN_TIMER:
+        branches.late(draft, operation.token_id)
+    else:
+        seconds = (operation.until_ms - draft.run.created_ms) / 1000
+        message = f"The run did not end within {seconds:g} s."
+        branches.fail(draft, draft.token(ROOT), Fault(reason=Reason.TIMEOUT, message=message))
+
+
+def _emitted(draft: Draft, operation: Operation, event: EventEmitted) -> None:
+    """An event that a task repeats, because it was tried or handed out again, is recorded once."""
+    if event.key in operation.emitted or len(operation.emitted) >= MAX_EVENTS_OF_A_NODE:
+        return
+    noted = replace(operation, emitted=(*operation.emitted, event.key))
+    said = Emitted(name=event.name, payload=event.payload, node_id=operation.node_id)
+    draft.decided.append(RecordEvent(emitted=said, operation=noted))
 
 
 # --- beginning and end ------------------------------------------------------------------------------
@@ -96,12 +174,10 @@ def plan(state: RunState, event: Input, now_ms: int) -> Decisions:
 
 def _start(state: RunState, event: Start, now: int) -> Decisions:
     if state.run is not None:
-        ended = state.run.status not in (RunStatus.RUNNING, RunStatus.WAITING)
-        if ended and event.parent is not None:
-            return (AnswerAgain(run=state.run, parent=event.parent),)
-        return ()
+        return _again(state.run, event.parent)
     workflow = event.workflow
-    problems = schemas.validate(workflow.spec.input_schema, event.input)
+    schema = workflow.spec.input_schema
+    problems = schemas.validate(schema, event.input) if schema else []
     fault = Fault(
         reason=Reason.INPUT_INVALID,
         message=f"The input does not match the workflow's schema: {'; '.join(problems[:5])}",
@@ -109,6 +185,7 @@ def _start(state: RunState, event: Start, now: int) -> Decisions:
     )
     if problems and event.parent is None:
         return (RefuseRun(fault=fault),)
+    limits = [limit for limit in (workflow.spec.timeout_ms, event.timeout_ms) if limit]
     run = Run(
         id=event.run_id,
         workflow_ref=str(workflow.pin),
@@ -117,237 +194,127 @@ def _start(state: RunState, event: Start, now: int) -> Decisions:
         parent=event.parent,
         volatile=event.volatile,
         input=event.input,
+        metadata=event.metadata,
+        deadline_ms=now + min(limits) if limits else 0,
         created_ms=now,
+        updated_ms=now,
     )
-    started = StartRun(run=run, pinned=Pinned(run_id=run.id, workflow=workflow))
+    draft = _begun(state, run, workflow, now)
     if problems:
-        return (started, EndRun(run=_ended(run, RunStatus.FAILED, now, fault)))
-    ids = Minter(event.run_id, now)
+        draft.end(RunStatus.FAILED, fault=fault)
+        return _to_the_end(draft)
     first = workflow.spec.initial_node_id or workflow.spec.nodes[0].id
-    token = Token(
-        id=ids.new("tok"),
-        run_id=run.id,
-        node_id=first,
-        status=TokenStatus.WAITING_FOR_TASK,
-        created_ms=now,
+    branches.go(draft, Token(id=ROOT, run_id=run.id, node_id=first, created_ms=now), first)
+    return _to_the_end(draft)
+
+
+def _begun(state: RunState, run: Run, workflow: PinnedWorkflow, now: int) -> Draft:
+    pinned = Pinned(run_id=run.id, workflow=workflow)
+    draft = Draft(state, run, pinned, run.id, now)
+    draft.decided.append(StartRun(run=run, pinned=pinned))
+    if run.deadline_ms:
+        draft.set_timer(OperationKind.RUN_TIMER, None, run.deadline_ms)
+    return draft
+
+
+def _again(run: Run, parent: Parent | None) -> Decisions:
+    """A run is started once. Who asks again, after a crash, is told how it ended, if it has."""
+    if parent is not None and run.completed_ms:
+        return (AnswerAgain(run=run, parent=parent),)
+    return ()
+
+
+def _start_fork(state: RunState, event: StartFork, now: int) -> Decisions:
+    if state.run is not None:
+        return ()
+    unknown = sorted(
+        {token.node_id for token in event.past.tokens} - {node.id for node in event.workflow.spec.nodes}
     )
-    scope = {"input": event.input, "state": {}, "output": {}}
-    return (started, *_enter(run, workflow, token, first, scope, ids, now))
+    if unknown:
+        message = f"The run stands at `{unknown[0]}`, which {event.workflow.pin} does not have."
+        return _refuse(Reason.INPUT_INVALID, message, "workflow_revision")
+    schema = event.workflow.spec.input_schema
+    problems = schemas.validate(schema, event.input) if schema else []
+    if problems:
+        message = f"The input does not match the workflow's schema: {'; '.join(problems[:5])}"
+        return _refuse(Reason.INPUT_INVALID, message, "input")
+    if not any(not execution.completed_ms for execution in event.past.executions):
+        return _refuse(Reason.INPUT_INVALID, "The run had ended there: nothing could go on.", "point")
+    limit = event.workflow.spec.timeout_ms
+    run = Run(
+        id=event.run_id,
+        workflow_ref=str(event.workflow.pin),
+        workflow_id=event.workflow.pin.definition_id,
+        scope=replace(event.scope, run_id=event.run_id),
+        input=event.input,
+        metadata=event.metadata,
+        forked_from=event.past.run_id,
+        deadline_ms=now + limit if limit else 0,
+        created_ms=now,
+        updated_ms=now,
+    )
+    draft = _begun(state, run, event.workflow, now)
+    take_over(draft, event.past)
+    return _to_the_end(draft)
 
 
 def _cancel(state: RunState, event: CancelRun, now: int) -> Decisions:
-    run = state.run
-    if run is None:
-        return (RefuseRun(fault=Fault(reason=Reason.RUN_NOT_FOUND, message="No run has this id.")),)
-    if run.status not in (RunStatus.RUNNING, RunStatus.WAITING):
-        message = f"The run is already {run.status.value}; nothing to cancel."
-        return (RefuseRun(fault=Fault(reason=Reason.RUN_NOT_ACTIVE, message=message)),)
-    fault = Fault(reason=Reason.CANCELLED, message=event.reason or "The run was cancelled.")
-    return (
-        *(StopNode(operation=operation) for operation in state.operations.values()),
-        *_end_executions(state, "cancelled", now),
-        *_end_tokens(state, TokenStatus.CANCELLED, now),
-        EndRun(run=_ended(run, RunStatus.CANCELLED, now, fault)),
-    )
-
-
-def _complete(run: Run, workflow: PinnedWorkflow, scope: dict[str, Any], now: int) -> Run:
-    try:
-        output = (
-            expressions.evaluate_mapping(workflow.spec.output_mapping, scope)
-            if workflow.spec.output_mapping
-            else scope["output"]
-        )
-    except expressions.ExpressionError as problem:
-        return _ended(run, RunStatus.FAILED, now, _expression(str(problem), "output_mapping"))
-    problems = schemas.validate(workflow.spec.output_schema, output)
-    if problems:
-        message = f"The run's output does not match its schema: {'; '.join(problems[:5])}"
-        fault = Fault(reason=Reason.RUN_FAILED, message=message)
-        return _ended(run, RunStatus.FAILED, now, fault)
-    return _ended(replace(run, output=output), RunStatus.COMPLETED, now)
-
-
-def _ended(run: Run, status: RunStatus, now: int, fault: Fault | None = None) -> Run:
-    return replace(run, status=status, fault=fault, completed_ms=now)
-
-
-def _end_executions(state: RunState, status: str, now: int) -> Decisions:
-    return tuple(
-        RecordExecution(
-            execution=replace(state.executions[operation.execution_id], status=status, completed_ms=now),
-            operation_id=operation.id,
-        )
-        for operation in state.operations.values()
-    )
-
-
-def _end_tokens(state: RunState, status: TokenStatus, now: int) -> Decisions:
-    return tuple(
-        MoveToken(token=replace(token, status=status, updated_ms=now)) for token in state.tokens.values()
-    )
-
-
-# --- nodes ------------------------------------------------------------------------------------------
-
-
-def _enter(
-    run: Run,
-    workflow: PinnedWorkflow,
-    token: Token,
-    node_id: str,
-    scope: dict[str, Any],
-    ids: Minter,
-    now: int,
-) -> Decisions:
-    """Put the token at a node and hand the node's target out."""
-    node = _node(workflow, node_id)
-    status = TokenStatus.WAITING_FOR_TASK if node.task_id else TokenStatus.WAITING_FOR_SUBWORKFLOW
-    token = replace(token, node_id=node_id, status=status, updated_ms=now)
-    try:
-        node_input = (
-            expressions.evaluate_mapping(node.input_mapping, scope) if node.input_mapping else scope["input"]
-        )
-    except expressions.ExpressionError as problem:
-        fault = _expression(str(problem), "input_mapping", node_id)
-        failed = replace(token, status=TokenStatus.FAILED)
-        return (MoveToken(token=failed), EndRun(run=_ended(run, RunStatus.FAILED, now, fault)))
-    execution = Execution(
-        id=ids.new("exec"),
-        run_id=run.id,
-        ordinal=run.executions + 1,
-        node_id=node_id,
-        started_ms=now,
-    )
-    operation = NodeOperation(
-        id=ids.new("op"),
-        token_id=token.id,
-        execution_id=execution.id,
-        node_id=node_id,
-        run_id=run.id,
-        ordinal=execution.ordinal,
-        input=node_input,
-        child_run_id="" if node.task_id else ids.child("run", run.id),
-        timeout_ms=node.timeout_ms,
-        wake_ms=now + node.timeout_ms if node.timeout_ms else 0,
-        repeatable=not node.task_id or is_repeatable(workflow.tasks[node.task_id]),
-        created_ms=now,
-    )
-    return (MoveToken(token=token), DispatchNode(execution=execution, operation=operation))
-
-
-def _succeeded(state: RunState, operation: NodeOperation, event: NodeSucceeded, now: int) -> Decisions:
     run, pinned = state.run, state.pinned
-    if run is None or pinned is None:
-        return ()
-    node = _node(pinned.workflow, operation.node_id)
-    execution = replace(
-        state.executions[operation.execution_id],
-        status="completed",
-        output=event.output,
-        completed_ms=now,
-    )
-    recorded = RecordExecution(execution=execution, operation_id=operation.id)
-    scope = state.context()
-    try:
-        scope, written = _map_output(run.id, node, scope, event.output)
-        target = _next_node(pinned.workflow, node.id, scope)
-    except expressions.ExpressionError as problem:
-        fault = _expression(str(problem), "", node.id)
-        return (recorded, *_fail_run(state, run, fault, now))
-    if target == "":
-        arrived = replace(state.tokens[operation.token_id], status=TokenStatus.COMPLETED, updated_ms=now)
-        done = _complete(run, pinned.workflow, scope, now)
-        return (recorded, *written, MoveToken(token=arrived), EndRun(run=done))
-    ids = Minter(operation.id, now)
-    token = state.tokens[operation.token_id]
-    entered = _enter(run, pinned.workflow, token, target, scope, ids, now)
-    return (recorded, *written, *entered)
-
-
-def _map_output(
-    run_id: str, node: Node, scope: dict[str, Any], result: Any
-) -> tuple[dict[str, Any], list[SetContext]]:
-    """The context after a node's output mapping, and the entries that changed."""
-    mapping = node.output_mapping or {f"state.{node.id}": "result"}
-    seen = {**scope, "result": result}
-    changed: dict[tuple[str, str], None] = {}
-    for target, source in mapping.items():
-        value = expressions.evaluate(source, seen)
-        scope = expressions.assign(scope, target, value)
-        section, key = target.split(".")[:2]
-        changed[section, key] = None
-    return scope, [
-        SetContext(value=ContextValue(run_id=run_id, section=section, key=key, value=scope[section][key]))
-        for section, key in changed
-    ]
-
-
-def _next_node(workflow: PinnedWorkflow, node_id: str, scope: dict[str, Any]) -> str:
-    """Where the token goes: a node's id, or "" if no transition holds and it has arrived."""
-    ways = [way for way in workflow.spec.transitions if way.from_node_id == node_id]
-    for way in sorted(ways, key=lambda way: way.priority):
-        if not way.condition or expressions.evaluate(way.condition, scope) is True:
-            return way.to_node_id
-    return ""
-
-
-def _failed(state: RunState, operation: NodeOperation, fault: Fault, now: int) -> Decisions:
-    run = state.run
     if run is None:
-        return ()
-    execution = replace(
-        state.executions[operation.execution_id], status="failed", fault=fault, completed_ms=now
+        return _refuse(Reason.RUN_NOT_FOUND, "No run has this id.", "run_id")
+    if pinned is None:
+        message = f"The run is already {run.status.value}; nothing to cancel."
+        return _refuse(Reason.RUN_NOT_ACTIVE, message, "run_id")
+    draft = Draft(state, run, pinned, f"{run.id}/cancel", now)
+    branches.cancel(draft, draft.token(ROOT))
+    fault = Fault(reason=Reason.CANCELLED, message=event.reason or "The run was cancelled.")
+    draft.end(RunStatus.CANCELLED, fault=fault)
+    return _to_the_end(draft)
+
+
+# --- people -----------------------------------------------------------------------------------------
+
+
+def _hear(state: RunState, event: ReceiveSignal, now: int) -> Decisions:
+    run, pinned = state.run, state.pinned
+    if run is None:
+        return _refuse(Reason.RUN_NOT_FOUND, "No run has this id.", "run_id")
+    if pinned is None:
+        message = f"The run is already {run.status.value}; nobody would hear the signal."
+        return _refuse(Reason.RUN_NOT_ACTIVE, message, "run_id")
+    if event.name not in state.signals and len(state.signals) >= MAX_SIGNALS:
+        message = f"A run remembers signals of at most {MAX_SIGNALS} names."
+        return _refuse(Reason.LIMIT_EXCEEDED, message, "signal.name")
+    heard = state.signals.get(event.name)
+    number = heard.number + 1 if heard is not None else 1
+    signal = Signal(
+        run_id=run.id,
+        name=event.name,
+        payload=event.payload,
+        user_id=event.user_id,
+        number=number,
+        received_ms=now,
     )
-    told = replace(fault, metadata={**fault.metadata, "node": operation.node_id})
-    return (
-        RecordExecution(execution=execution, operation_id=operation.id),
-        *_fail_run(state, run, told, now),
-    )
+    draft = Draft(state, run, pinned, f"{run.id}/signal/{event.name}/{number}", now)
+    draft.hear(signal)
+    for operation in draft.waiting_for(event.name):
+        nodes.hear(draft, operation, signal)
+    return _to_the_end(draft)
 
 
-def _fail_run(state: RunState, run: Run, fault: Fault, now: int) -> Decisions:
-    return (
-        *_end_tokens(state, TokenStatus.FAILED, now),
-        EndRun(run=_ended(run, RunStatus.FAILED, now, fault)),
-    )
+def _resolve(state: RunState, event: ResolveGate, now: int) -> Decisions:
+    run, pinned = state.run, state.pinned
+    gate = state.gates.get(event.gate_id)
+    fault = gates.refusal(gate, event)
+    if fault is not None:
+        return (RefuseRun(fault=fault),)
+    operation = state.operations.get(gate.operation_id) if gate is not None else None
+    if run is None or pinned is None or gate is None or operation is None:
+        return _refuse(Reason.GATE_RESOLVED, "The gate is not open any more.", "gate_id")
+    draft = Draft(state, run, pinned, operation.id, now)
+    nodes.succeeded(draft, operation, gates.resolve(draft, gate, event))
+    return _to_the_end(draft)
 
 
-def _woken(state: RunState, operation: NodeOperation, now: int) -> Decisions:
-    if not operation.wake_ms or now < operation.wake_ms:
-        return ()
-    seconds = operation.timeout_ms / 1000
-    fault = Fault(reason=Reason.TIMEOUT, message=f"No result within {seconds:g} s.", transient=True)
-    return (StopNode(operation=operation), *_failed(state, operation, fault, now))
-
-
-def _restarted(state: RunState, operation: NodeOperation, now: int) -> Decisions:
-    if operation.repeatable:
-        again = replace(
-            operation,
-            dispatches=operation.dispatches + 1,
-            wake_ms=now + operation.timeout_ms if operation.timeout_ms else 0,
-        )
-        return (RedispatchNode(operation=again),)
-    fault = Fault(
-        reason=Reason.OUTCOME_UNKNOWN,
-        message="The server stopped while this ran; whether it took effect is unknown.",
-    )
-    return _failed(state, operation, fault, now)
-
-
-# --- pieces -----------------------------------------------------------------------------------------
-
-
-def _node(workflow: PinnedWorkflow, node_id: str) -> Node:
-    return next(node for node in workflow.spec.nodes if node.id == node_id)
-
-
-def _expression(problem: str, field: str, node_id: str = "") -> Fault:
-    place = f"node `{node_id}`" if node_id else "the workflow"
-    return Fault(
-        reason=Reason.EXPRESSION_FAILED,
-        message=f"An expression of {place} failed: {problem}",
-        field=field,
-        metadata={"node": node_id} if node_id else {},
-    )
+def _refuse(reason: Reason, message: str, field: str) -> Decisions:
+    return (RefuseRun(fault=Fault(reason=reason, message=message, field=field)),)

@@ -10,6 +10,7 @@ from wonder_server.core.coordinator.dispatch import commands
 from wonder_server.core.coordinator.plan import plan
 from wonder_server.core.coordinator.record import record
 from wonder_server.core.coordinator.state import RunState
+from wonder_server.core.coordinator.values import OperationKind
 from wonder_server.core.errors import Fault
 from wonder_server.core.planner import Planner, Reload, Rows
 
@@ -17,19 +18,7 @@ from wonder_server.core.planner import Planner, Reload, Rows
 def restore(rows: Rows) -> RunState:
     """The working set of a run, from its rows."""
     state = RunState()
-    for run in rows["runs"]:
-        state.run = run
-    for pinned in rows["works"]:
-        state.pinned = pinned
-    for entry in rows["context"]:
-        section = state.state if entry.section == "state" else state.output
-        section[entry.key] = entry.value
-    for token in rows["tokens"]:
-        state.tokens[token.id] = token
-    for execution in rows["executions"]:
-        state.executions[execution.id] = execution
-    for operation in rows["operations"]:
-        state.operations[operation.id] = operation
+    state.restore(rows)
     return state
 
 
@@ -46,19 +35,29 @@ def refusal(decided: Sequence[decisions.Decision]) -> Fault | None:
 
 
 def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:
-    """The id that a repeated start or cancel is answered with again."""
+    """The id that a repeated request is answered with again."""
     for decision in decided:
+        if isinstance(decision, decisions.CloseGate):
+            return {"gate_id": decision.gate.id}
         if isinstance(decision, decisions.StartRun | decisions.EndRun):
             return {"run_id": decision.run.id}
     return {}
 
 
+_OUTSIDE = frozenset({OperationKind.AGENT, OperationKind.GATE, OperationKind.WAIT})
+
+
 def must_commit(state: RunState, decided: Sequence[decisions.Decision]) -> bool:
-    """A volatile run is written when it hands out what may not be done twice; else with its answer."""
+    """A volatile run is written when it hands out what may not be done twice, or waits for somebody outside;
+    else with its answer."""
     if state.run is None or not state.run.volatile:
         return True
     return any(
-        isinstance(decision, decisions.DispatchNode) and not decision.operation.repeatable
+        isinstance(decision, decisions.RetryNode)
+        or (
+            isinstance(decision, decisions.DispatchNode)
+            and (not decision.operation.repeatable or decision.operation.kind in _OUTSIDE)
+        )
         for decision in decided
     )
 
@@ -67,7 +66,11 @@ RUN = Planner(
     kind="run",
     prefix="run",
     root=root,
-    reload=Reload(live=("runs", "works", "context", "tokens", "executions", "operations")),
+    reload=Reload(
+        live=("runs", "works", "context", "tokens", "forks", "executions", "operations", "gates", "signals"),
+        recent=(("executions", 1),),
+        children=(("context", "tokens"),),
+    ),
     new_state=RunState,
     restore=restore,
     plan=plan,
@@ -80,9 +83,11 @@ RUN = Planner(
     weight=lambda state: 0,  # a run that has ended does not stay
     answer=answer,
     succeeded=lambda operation_id, output, run_id: inputs.NodeSucceeded(
-        operation_id=operation_id, output=output
+        operation_id=operation_id, output=output, run_id=run_id
     ),
-    failed=lambda operation_id, fault, run_id: inputs.NodeFailed(operation_id=operation_id, fault=fault),
+    failed=lambda operation_id, fault, run_id: inputs.NodeFailed(
+        operation_id=operation_id, fault=fault, run_id=run_id
+    ),
     woken=lambda operation_id: inputs.NodeWoken(operation_id=operation_id),
     restarted=lambda operation_id: inputs.NodeRestarted(operation_id=operation_id),
     row_types={
@@ -90,8 +95,11 @@ RUN = Planner(
         "works": values.Pinned,
         "context": values.ContextValue,
         "tokens": values.Token,
+        "forks": values.Fork,
         "executions": values.Execution,
-        "operations": values.NodeOperation,
+        "operations": values.Operation,
+        "gates": values.Gate,
+        "signals": values.Signal,
     },
     event_types={
         "run_started": values.Run,
@@ -101,6 +109,10 @@ RUN = Planner(
         "node_completed": values.Execution,
         "node_failed": values.Execution,
         "node_cancelled": values.Execution,
+        "gate_opened": values.Gate,
+        "gate_resolved": values.Gate,
+        "signal_received": values.Signal,
+        "event_emitted": values.Emitted,
     },
     inputs=get_args(inputs.Input),
     decisions=get_args(decisions.Decision),

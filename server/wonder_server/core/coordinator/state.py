@@ -1,84 +1,194 @@
-"""The working set of one run: what its planner sees, and how decisions change it."""
+"""The working set of one run: what its planner sees, and how decisions change it.
+
+Only what has not ended is here; the rest is in the store. So a step costs the same whether it is a run's
+first or its ten thousandth.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from wonder_server.core.coordinator.decisions import (
     AnswerAgain,
+    ClearTimer,
+    CloseFork,
+    CloseGate,
+    CountBranches,
     Decision,
     DispatchNode,
     EndRun,
+    KeepExecution,
     MoveToken,
+    OpenFork,
+    OpenGate,
+    RecordEvent,
     RecordExecution,
+    RecordSignal,
     RedispatchNode,
     RefuseRun,
+    RetryNode,
     SetContext,
+    SetRun,
+    SetTimer,
     StartRun,
     StopNode,
+    TakeSignal,
 )
 from wonder_server.core.coordinator.values import (
+    ENDED_TOKEN,
+    ContextValue,
     Execution,
-    NodeOperation,
+    Fork,
+    Gate,
+    Operation,
     Pinned,
     Run,
+    Signal,
     Token,
     TokenStatus,
 )
+from wonder_server.core.planner import Rows
 
-_ENDED = (TokenStatus.COMPLETED, TokenStatus.FAILED, TokenStatus.CANCELLED)
+BUSY = frozenset({TokenStatus.WAITING_FOR_TASK, TokenStatus.WAITING_FOR_SUBWORKFLOW})
+"""What tokens do while a run is ``running``; what else they wait for may take long."""
 
 
 @dataclass(slots=True)
 class RunState:
-    """``run`` is None until it starts. Ended tokens and executions are in the store only."""
+    """``run`` is None until it starts.
+
+    ``children`` are the live tokens of each forked one, ``arrived`` those of them that stand at the fan-in,
+    in the order in which they came. ``operation_of`` finds the operation that a token waits for. ``branches``
+    are the values that branches have written. ``ordinal`` is the number of the newest node execution,
+    ``busy`` how many tokens keep the run from waiting.
+    """
 
     run: Run | None = None
     pinned: Pinned | None = None
     state: dict[str, Any] = field(default_factory=dict)
     output: dict[str, Any] = field(default_factory=dict)
+    branches: dict[str, dict[str, Any]] = field(default_factory=dict)
+    signals: dict[str, Signal] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
+    children: dict[str, dict[str, None]] = field(default_factory=dict)
+    arrived: dict[str, list[str]] = field(default_factory=dict)
+    forks: dict[str, Fork] = field(default_factory=dict)
     executions: dict[str, Execution] = field(default_factory=dict)
-    operations: dict[str, NodeOperation] = field(default_factory=dict)
-
-    def context(self) -> dict[str, Any]:
-        """What expressions see: ``input``, ``state`` and ``output``."""
-        run_input = self.run.input if self.run is not None else {}
-        return {"input": run_input, "state": self.state, "output": self.output}
+    operations: dict[str, Operation] = field(default_factory=dict)
+    operation_of: dict[str, str] = field(default_factory=dict)
+    gates: dict[str, Gate] = field(default_factory=dict)
+    ordinal: int = 0
+    busy: int = 0
 
     def apply(self, decision: Decision) -> None:
         """Change the working set as ``decision`` says."""
         match decision:
-            case StartRun():
-                self.run, self.pinned = decision.run, decision.pinned
-            case MoveToken():
-                if decision.token.status in _ENDED:
-                    self.tokens.pop(decision.token.id, None)
-                else:
-                    self.tokens[decision.token.id] = decision.token
+            case MoveToken() | CountBranches():
+                self._token(decision.token)
             case DispatchNode():
-                self.executions[decision.execution.id] = decision.execution
-                self.operations[decision.operation.id] = decision.operation
-                if self.run is not None:
-                    self.run = _counted(self.run, decision.execution)
+                self._execution(decision.execution)
+                self._operation(decision.operation)
             case RecordExecution():
                 self.executions.pop(decision.execution.id, None)
-                self.operations.pop(decision.operation_id, None)
+                self._forget(decision.execution.id)
             case SetContext():
-                section = self.state if decision.value.section == "state" else self.output
-                section[decision.value.key] = decision.value.value
-            case RedispatchNode():
-                self.operations[decision.operation.id] = decision.operation
+                self._context(decision.value)
+            case RetryNode():
+                self._execution(decision.execution)
+                self._operation(decision.operation)
+            case RedispatchNode() | SetTimer() | RecordEvent():
+                self._operation(decision.operation)
             case StopNode():
-                self.operations.pop(decision.operation.id, None)
+                self._forget(decision.operation.id)
+            case ClearTimer():
+                self._forget(decision.operation_id)
+            case OpenFork():
+                self.forks[decision.fork.token_id] = decision.fork
+            case CloseFork():
+                self.forks.pop(decision.token_id, None)
+                self.arrived.pop(decision.token_id, None)
+                self.children.pop(decision.token_id, None)
+            case OpenGate():
+                self.gates[decision.gate.id] = decision.gate
+            case CloseGate():
+                self.gates.pop(decision.gate.id, None)
+            case RecordSignal() | TakeSignal():
+                self.signals[decision.signal.name] = decision.signal
+            case StartRun():
+                self.run, self.pinned = decision.run, decision.pinned
+            case SetRun():
+                self.run = decision.run
             case EndRun():
                 self.run, self.pinned = decision.run, None
+            case KeepExecution():
+                self.ordinal = max(self.ordinal, decision.execution.ordinal)
             case AnswerAgain() | RefuseRun():
                 pass
             case _:
                 assert_never(decision)
 
+    # --- the same, for rows that are loaded -------------------------------------------------------
 
-def _counted(run: Run, execution: Execution) -> Run:
-    return replace(run, executions=execution.ordinal)
+    def restore(self, rows: Rows) -> None:
+        """Become what the rows of a working set say."""
+        self.run = next(iter(rows["runs"]), None)
+        self.pinned = next(iter(rows["works"]), None)
+        for token in rows["tokens"]:
+            self._token(token)
+        for siblings in self.arrived.values():
+            siblings.sort(key=lambda each: self.tokens[each].arrival)
+        for entry in rows["context"]:
+            self._context(entry)
+        for execution in rows["executions"]:  # all that run, and the newest
+            self._execution(execution)
+        for operation in rows["operations"]:
+            self._operation(operation)
+        self.forks = {fork.token_id: fork for fork in rows["forks"]}
+        self.gates = {gate.id: gate for gate in rows["gates"]}
+        self.signals = {signal.name: signal for signal in rows["signals"]}
+
+    # --- pieces -----------------------------------------------------------------------------------
+
+    def _token(self, token: Token) -> None:
+        before = self.tokens.get(token.id)
+        if before is not None:
+            self.busy -= before.status in BUSY
+        if token.status in ENDED_TOKEN:
+            self.tokens.pop(token.id, None)
+            self.branches.pop(token.id, None)
+            if token.parent_id in self.children:
+                self.children[token.parent_id].pop(token.id, None)
+            if before is not None and before.arrival and token.parent_id in self.arrived:
+                self.arrived[token.parent_id].remove(token.id)
+            return
+        self.tokens[token.id] = token
+        self.busy += token.status in BUSY
+        if before is None and token.parent_id:
+            self.children.setdefault(token.parent_id, {})[token.id] = None
+        if token.arrival and (before is None or not before.arrival):
+            self.arrived.setdefault(token.parent_id, []).append(token.id)
+
+    def _execution(self, execution: Execution) -> None:
+        self.ordinal = max(self.ordinal, execution.ordinal)
+        if not execution.completed_ms:
+            self.executions[execution.id] = execution
+
+    def _operation(self, operation: Operation) -> None:
+        self.operations[operation.id] = operation
+        if operation.node_id:
+            self.operation_of[operation.token_id] = operation.id
+
+    def _forget(self, operation_id: str) -> None:
+        operation = self.operations.pop(operation_id, None)
+        if operation is not None and self.operation_of.get(operation.token_id) == operation_id:
+            del self.operation_of[operation.token_id]
+
+    def _context(self, entry: ContextValue) -> None:
+        match entry.section:
+            case "state":
+                self.state[entry.key] = entry.value
+            case "output":
+                self.output[entry.key] = entry.value
+            case _:
+                self.branches.setdefault(entry.token_id, {})[entry.key] = entry.value

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
 
-from wonder_server.core.definitions.faults import Faults, join
-from wonder_server.core.definitions.graph import check_graph
+from wonder_server.core.definitions.check_rules import MAX_ATTEMPTS, MAX_TIMEOUT_MS, Rules, Scope
+from wonder_server.core.definitions.check_workflow import CONTEXT, INVOCATION_MODES, check_workflow
+from wonder_server.core.definitions.faults import join
 from wonder_server.core.definitions.parse import canonical, to_json
 from wonder_server.core.definitions.specs import (
     Action,
     ModelProfile,
-    Node,
     Persona,
-    Retry,
     Spec,
     Step,
     Task,
@@ -27,38 +25,25 @@ from wonder_server.core.definitions.specs import (
 )
 from wonder_server.core.definitions.surroundings import Surroundings, check_references
 from wonder_server.core.errors import Fault
-from wonder_server.core.expressions import check as check_expression
 from wonder_server.core.likeness import did_you_mean
-from wonder_server.core.schemas import check_schema
+from wonder_server.core.schemas import validate
 
 MAX_SPEC_BYTES = 1 << 20
-MAX_TEXT_CHARACTERS = 65_536
-MAX_NODES = 500
-MAX_TRANSITIONS = 2_000
 MAX_STEPS = 100
 MAX_TOOLS = 128
 MAX_INSTRUCTIONS = 100
-MAX_MAPPING_ENTRIES = 100
 MAX_RECENT_TURNS = 200
-MAX_ATTEMPTS = 10
-MAX_TIMEOUT_MS = 24 * 3600 * 1000
 
 TARGET_TYPES = ("task", "workflow")
-INVOCATION_MODES = ("delegate", "loop_in")
 FORMATS = ("openai_chat", "anthropic_messages")
 FORMATS_LATER = ("openai_responses", "gemini")
-ACTIONS_LATER = re.compile(r"(?:http|shell|mcp|sleep|event|worker|artifact|repo)(?:\..+)?\Z")
+ACTIONS_LATER = re.compile(r"(?:shell|artifact|repo)(?:\..+)?\Z")
 """What the contract knows and this server does not carry out yet."""
 
 PROVIDERS_WITHOUT_MODEL = ("auto", "offline")
 FORBIDDEN_PARAMETERS = ("api_base", "base_url", "api_key", "stream")
 """Where requests go, with whose key and whether they stream is the operator's and the platform's."""
 
-CONTEXT = ("input", "state", "output")
-RESULT_CONTEXT = (*CONTEXT, "result")
-
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
-_NODE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
 
@@ -81,12 +66,12 @@ def check_spec(spec: Spec, library: str, surroundings: Surroundings) -> tuple[Fa
         case Task():
             check.task(spec)
         case Workflow():
-            check.workflow(spec)
+            check_workflow(spec, check)
     check_references(spec, library, surroundings, check)
     return check.found()
 
 
-class _Check(Faults):
+class _Check(Rules):
     """One run over one definition."""
 
     def __init__(self, library: str, surroundings: Surroundings) -> None:
@@ -138,11 +123,11 @@ class _Check(Faults):
             self.refuse(
                 "input_schema.type", "A model calls a tool with an object: the type must be 'object'."
             )
-        self.target(tool)
-        self.inputs("input_mapping", tool.input_mapping, ("input",))
+        self.tool_target(tool)
+        self.inputs("input_mapping", tool.input_mapping, Scope(("input",)))
         self.retry("retry", tool.retry)
 
-    def target(self, tool: Tool) -> None:
+    def tool_target(self, tool: Tool) -> None:
         if not tool.target_id:
             self.refuse("target_id", "Say what the tool runs: a task or a workflow.")
         if tool.target_type == "agent":
@@ -181,6 +166,7 @@ class _Check(Faults):
         self.number(join(path, "max_attempts"), action.max_attempts, 1, MAX_ATTEMPTS)
         self.number(join(path, "backoff_ms"), action.backoff_ms, 0, MAX_TIMEOUT_MS)
         self.known_inputs(join(path, "config"), action, action.config)
+        self.config(join(path, "config"), action)
 
     def task(self, task: Task) -> None:
         self.schema("input_schema", task.input_schema)
@@ -196,9 +182,10 @@ class _Check(Faults):
             self.refuse(f"{path}.action", "A step runs one action: set either action_id or action.")
         if step.action is not None:
             self.action(step.action, f"{path}.action")
-        self.expression(f"{path}.condition", step.condition, CONTEXT)
-        self.inputs(f"{path}.input_mapping", step.input_mapping, CONTEXT)
-        self.outputs(f"{path}.output_mapping", step.output_mapping)
+        scope = Scope(CONTEXT, f"step '{step.id}'")
+        self.condition(f"{path}.condition", step.condition, scope)
+        self.inputs(f"{path}.input_mapping", step.input_mapping, scope)
+        self.outputs(f"{path}.output_mapping", step.output_mapping, scope.after())
         self.action_inputs(step, path)
 
     def action_inputs(self, step: Step, path: str) -> None:
@@ -225,31 +212,14 @@ class _Check(Faults):
             takes = ", ".join(sorted(known)) or "nothing"
             self.refuse(join(path, name), f"'{action.kind}' takes no '{name}'; it takes: {takes}.")
 
-    def workflow(self, workflow: Workflow) -> None:
-        self.schema("input_schema", workflow.input_schema)
-        self.schema("output_schema", workflow.output_schema)
-        self.number("timeout_ms", workflow.timeout_ms, 0, MAX_TIMEOUT_MS)
-        self.inputs("output_mapping", workflow.output_mapping, CONTEXT)
-        self.count("nodes", workflow.nodes, MAX_NODES, least=1)
-        self.count("transitions", workflow.transitions, MAX_TRANSITIONS)
-        if len(workflow.nodes) > MAX_NODES or len(workflow.transitions) > MAX_TRANSITIONS:
-            return  # what is too large to be taken is not looked at any closer
-        self.unique("nodes", [node.id for node in workflow.nodes])
-        for index, node in enumerate(workflow.nodes):
-            self.node(node, f"nodes[{index}]")
-        for index, transition in enumerate(workflow.transitions):
-            self.expression(f"transitions[{index}].condition", transition.condition, CONTEXT)
-        if workflow.nodes:
-            check_graph(workflow, self)
-
-    def node(self, node: Node, path: str) -> None:
-        if (node.task_id == "") == (node.workflow_id == ""):
-            self.refuse(path, "A node runs one thing: set either task_id or workflow_id.")
-        self.inputs(f"{path}.input_mapping", node.input_mapping, CONTEXT)
-        self.outputs(f"{path}.output_mapping", node.output_mapping)
-        self.number(f"{path}.timeout_ms", node.timeout_ms, 0, MAX_TIMEOUT_MS)
-
-    # --- small rules ------------------------------------------------------------------------------
+    def config(self, path: str, action: Action) -> None:
+        """Settings that do not fit the kind's schema; what a step adds is not known before it runs."""
+        schema = self._around.actions[action.kind]
+        for name, value in action.config.items():
+            if name in schema.get("properties", {}):
+                part = {key: schema[key] for key in ("$defs", "properties") if key in schema}
+                for sentence in validate(part, {name: value}):
+                    self.refuse(join(path, name), sentence)
 
     def action_kind(self, path: str, kind: str) -> bool:
         if kind in self._around.actions:
@@ -267,67 +237,3 @@ class _Check(Faults):
         family = pattern.removesuffix("*")
         if family == pattern or not any(kind.startswith(family) for kind in self._around.actions):
             self.action_kind(path, pattern)
-
-    def text(self, path: str, text: str) -> None:
-        if not text.strip():
-            self.refuse(path, f"{path} must not be empty.")
-        elif len(text) > MAX_TEXT_CHARACTERS:
-            self.refuse(path, f"{path} is longer than {MAX_TEXT_CHARACTERS} characters.")
-
-    def number(self, path: str, value: int, least: int, most: int) -> None:
-        if not least <= value <= most:
-            self.refuse(path, f"{path} must be from {least} to {most}, not {value}.")
-
-    def count(self, path: str, items: Collection[Any], most: int, *, least: int = 0) -> None:
-        if len(items) < least:
-            self.refuse(path, f"{path} needs at least {least}.")
-        elif len(items) > most:
-            self.refuse(path, f"{path} has {len(items)} entries; at most {most} are taken.")
-
-    def choice(self, path: str, value: str, choices: tuple[str, ...]) -> None:
-        if value not in choices:
-            self.refuse(path, f"{path} must be one of: {', '.join(filter(None, choices))}.")
-
-    def unique(self, path: str, ids: list[str]) -> None:
-        seen: set[str] = set()
-        for index, identifier in enumerate(ids):
-            if not _NODE_ID.match(identifier):
-                self.refuse(f"{path}[{index}].id", "An id is 1 to 64 letters, digits, '_' or '-'.")
-            elif identifier in seen:
-                self.refuse(f"{path}[{index}].id", f"The id '{identifier}' is taken by an earlier one.")
-            seen.add(identifier)
-
-    def retry(self, path: str, retry: Retry) -> None:
-        self.number(f"{path}.max_attempts", retry.max_attempts, 1, MAX_ATTEMPTS)
-        self.number(f"{path}.backoff_ms", retry.backoff_ms, 0, MAX_TIMEOUT_MS)
-        self.number(f"{path}.timeout_ms", retry.timeout_ms, 1, MAX_TIMEOUT_MS)
-
-    def expression(self, path: str, source: str, roots: Collection[str]) -> None:
-        """An empty condition holds always; every other one must be an expression over ``roots``."""
-        if source and (fault := check_expression(source, roots)):
-            line = f"line {fault.line}, " if fault.line > 1 else ""
-            self.refuse(path, f"In the expression, {line}column {fault.column}: {fault.message}")
-
-    def inputs(self, path: str, mapping: Mapping[str, str], roots: Collection[str]) -> None:
-        self.count(path, mapping, MAX_MAPPING_ENTRIES)
-        for target, source in mapping.items():
-            if not _IDENTIFIER.match(target):
-                self.refuse(join(path, target), f"'{target}' is no field name: letters, digits and '_'.")
-            self.mapped(join(path, target), source, roots)
-
-    def outputs(self, path: str, mapping: Mapping[str, str]) -> None:
-        self.count(path, mapping, MAX_MAPPING_ENTRIES)
-        for target, source in mapping.items():
-            root, *fields = target.split(".")
-            if root not in ("state", "output") or not fields or not all(map(_IDENTIFIER.match, fields)):
-                self.refuse(join(path, target), f"'{target}' cannot be set: map to state.… or output.… .")
-            self.mapped(join(path, target), source, RESULT_CONTEXT)
-
-    def mapped(self, path: str, source: str, roots: Collection[str]) -> None:
-        if not source.strip():
-            self.refuse(path, f"{path} must be an expression; for an empty text write '\"\"'.")
-        self.expression(path, source, roots)
-
-    def schema(self, path: str, schema: Mapping[str, Any]) -> None:
-        if schema and (fault := check_schema(schema)):
-            self.refuse(join(path, fault.path), fault.message)

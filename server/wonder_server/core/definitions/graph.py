@@ -2,47 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
-from wonder_server.core.definitions.faults import Faults
-from wonder_server.core.definitions.specs import Workflow
-from wonder_server.core.likeness import did_you_mean
+from wonder_server.core.definitions import branches
+from wonder_server.core.definitions.specs import Node, Transition, Workflow
+
+REMEMBERED = 256
+"""Graphs kept at hand; each keeps its workflow alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A workflow as running it needs it.
+
+    ``nodes``: by id. ``ways``: by node, its transitions in the order in which they are tried (by
+    priority, then as written), each with its index in the spec. ``joins``: by node that fans out, the node
+    with ``fan_in`` where its branches meet; absent if they do not.
+    """
+
+    nodes: Mapping[str, Node]
+    ways: Mapping[str, tuple[tuple[int, Transition], ...]]
+    joins: Mapping[str, str]
+
+
+def graph_of(workflow: Workflow) -> Graph:
+    """The graph of a workflow that may be saved. Cheap to ask for again: kept by its identity.
+
+    Never raises: of what should not have been saved, transitions that lead nowhere are left out.
+    """
+    return _graph(_Same(workflow))
+
+
+class _Same:
+    """A workflow as a key: the same object, not an equal one (which would be costly to find out)."""
+
+    __slots__ = ("workflow",)
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.workflow = workflow
+
+    def __hash__(self) -> int:
+        return id(self.workflow)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.workflow is self.workflow
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _graph(same: _Same) -> Graph:
+    workflow = same.workflow
+    nodes = {node.id: node for node in workflow.nodes}
+    ways = ways_of(workflow)
+    joins: dict[str, tuple[str, ...]] = {}
+    if nodes and (start := initial_node(workflow)) in nodes:
+        joins = branches.joins(nodes, branches.explore(nodes, ways, start))
+    return Graph(nodes, ways, {node: meets[0] for node, meets in joins.items()})
+
+
+def ways_of(workflow: Workflow) -> dict[str, tuple[tuple[int, Transition], ...]]:
+    """See `Graph.ways`."""
+    ways: dict[str, list[tuple[int, Transition]]] = {node.id: [] for node in workflow.nodes}
+    for index, transition in enumerate(workflow.transitions):
+        if transition.from_node_id in ways and transition.to_node_id in ways:
+            ways[transition.from_node_id].append((index, transition))
+    return {node: tuple(sorted(way, key=lambda entry: entry[1].priority)) for node, way in ways.items()}
 
 
 def initial_node(workflow: Workflow) -> str:
     """The id of the node a run starts with: the named one, or else the first."""
     return workflow.initial_node_id or workflow.nodes[0].id
-
-
-def check_graph(workflow: Workflow, faults: Faults) -> None:
-    """Refuse unknown ends of transitions, a wrong beginning, unreachable nodes and cycles."""
-    ids = {node.id for node in workflow.nodes}
-    edges: dict[str, list[str]] = {node: [] for node in ids}
-    broken = False
-    for index, transition in enumerate(workflow.transitions):
-        for field, end in (("from_node_id", transition.from_node_id), ("to_node_id", transition.to_node_id)):
-            if end not in ids:
-                broken = True
-                faults.refuse(f"transitions[{index}].{field}", _no_node(end, ids))
-        if transition.from_node_id in ids and transition.to_node_id in ids:
-            edges[transition.from_node_id].append(transition.to_node_id)
-    if cycle := find_cycle(edges):
-        faults.refuse("transitions", f"The nodes run in a circle: {' -> '.join(cycle)}.")
-        return
-    start = initial_node(workflow)
-    if start not in ids:
-        faults.refuse("initial_node_id", _no_node(start, ids))
-        return
-    if broken:  # What cannot be reached now may well be once the transition is mended.
-        return
-    reached = set(walk(start, edges))
-    for index, node in enumerate(workflow.nodes):
-        if node.id not in reached:
-            faults.refuse(f"nodes[{index}].id", f"Nothing leads to node '{node.id}' from '{start}'.")
-
-
-def _no_node(name: str, ids: Collection[str]) -> str:
-    return f"There is no node '{name}' in this workflow{did_you_mean(name, ids)}."
 
 
 def walk(start: str, edges: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -60,17 +90,18 @@ def find_cycle(edges: Mapping[str, Sequence[str]]) -> list[str]:
     """One circle of the graph, first and last node the same; empty if there is none."""
     done: set[str] = set()
     for root in sorted(edges):
-        path: list[str] = []
-        branches = [iter((root,))]
-        while branches:
-            node = next(branches[-1], None)
+        path: dict[str, None] = {}  # in order, and quick to look into
+        forks = [iter((root,))]
+        while forks:
+            node = next(forks[-1], None)
             if node is None:
-                branches.pop()
+                forks.pop()
                 if path:
-                    done.add(path.pop())
+                    done.add(path.popitem()[0])
             elif node in path:
-                return [*path[path.index(node) :], node]
+                before = list(path)
+                return [*before[before.index(node) :], node]
             elif node not in done:
-                path.append(node)
-                branches.append(iter(edges.get(node, ())))
+                path[node] = None
+                forks.append(iter(edges.get(node, ())))
     return []

@@ -24,12 +24,10 @@ from wonder_server.core.definitions.specs import (
     Constraints,
     Kind,
     ModelProfile,
-    Node,
     Persona,
     Spec,
     Task,
     Tool,
-    Transition,
     Workflow,
 )
 from wonder_server.core.errors import WonderError
@@ -49,10 +47,7 @@ _KINDS = {spec_type: kind for kind, spec_type in SPEC_TYPES.items()}
 LATER: dict[type[Any], frozenset[str]] = {
     Persona: frozenset({"context_window", "retention"}),
     Constraints: frozenset({"max_delegation_depth"}),
-    Action: frozenset({"idempotent"}),
-    Workflow: frozenset({"state_schema", "merge_branch_on_completion"}),
-    Node: frozenset({"agent_id", "human_gate", "invocation_mode", "retry", "fan_out", "fan_in"}),
-    Transition: frozenset({"for_each", "loop_limit"}),
+    Workflow: frozenset({"merge_branch_on_completion"}),
 }
 """Fields of the contract that this server does not carry out yet. Taking them in silence would be a lie."""
 

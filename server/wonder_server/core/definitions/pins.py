@@ -1,7 +1,9 @@
 """Specs to pins: every reference resolved, so that running work never sees a change (feature A1).
 
-All functions are pure and take what they need from a `Shelf` that holds the whole closure. They raise
-DEFINITION_NOT_FOUND for a reference that leads nowhere, which checked definitions do not have.
+All functions are pure and take what they need from a `Shelf` that holds the whole closure, and from
+``agents``, which maps what tools and nodes call agents (id or name) to their ids. They raise
+DEFINITION_NOT_FOUND for a reference that leads nowhere, which checked definitions do not have, and
+AGENT_NOT_FOUND for an agent that is not there.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from wonder_server.core.definitions.graph import initial_node
-from wonder_server.core.definitions.references import NO_EXTRACTION, agent_target
+from wonder_server.core.definitions.references import NO_EXTRACTION
 from wonder_server.core.definitions.resources import STANDARD_LIBRARY, Agent, Definition
 from wonder_server.core.definitions.shelf import Shelf
 from wonder_server.core.definitions.specs import (
@@ -68,8 +70,10 @@ MAX_DEPTH = 64
 a change of an inner one does not look at those around it."""
 
 
-def pin_workflow(definition: Definition, shelf: Shelf, depth: int = 1) -> PinnedWorkflow:
-    """A workflow with its tasks and sub-workflows, and its first node named.
+def pin_workflow(
+    definition: Definition, shelf: Shelf, agents: Mapping[str, str], depth: int = 1
+) -> PinnedWorkflow:
+    """A workflow with its tasks, sub-workflows and agents, and its first node named.
 
     Errors: DEFINITION_INVALID where workflows stand in each other too deep, or for ever.
     """
@@ -91,31 +95,31 @@ def pin_workflow(definition: Definition, shelf: Shelf, depth: int = 1) -> Pinned
         },
         workflows={
             node.workflow_id: pin_workflow(
-                find(shelf, node.workflow_id, library, Kind.WORKFLOW), shelf, depth + 1
+                find(shelf, node.workflow_id, library, Kind.WORKFLOW), shelf, agents, depth + 1
             )
             for node in workflow.nodes
             if node.workflow_id
+        },
+        agents={
+            node.agent_id: find_agent(agents, node.agent_id, f"node '{node.id}' of {definition.pin}")
+            for node in workflow.nodes
+            if node.agent_id
         },
     )
 
 
 def pin_tool(definition: Definition, shelf: Shelf, agents: Mapping[str, str]) -> PinnedTool:
-    """A tool with its target. ``agents`` maps what tools call agents (id or name) to their ids."""
+    """A tool with its target."""
     tool = definition.spec
     assert isinstance(tool, Tool)
-    if target := agent_target(tool):
-        if target not in agents:
-            raise error(
-                Reason.AGENT_NOT_FOUND,
-                f"There is no agent '{target}', which the tool '{tool.name}' calls.",
-                agent=target,
-            )
-        return PinnedTool(pin=definition.pin, spec=tool, agent_id=agents[target])
+    if tool.target_type == "agent":
+        agent_id = find_agent(agents, tool.target_id, f"tool '{tool.name}'")
+        return PinnedTool(pin=definition.pin, spec=tool, agent_id=agent_id)
     if tool.target_type == "task":
         task = find(shelf, tool.target_id, definition.library, Kind.TASK)
         return PinnedTool(pin=definition.pin, spec=tool, task=pin_task(task, shelf))
     workflow = find(shelf, tool.target_id, definition.library, Kind.WORKFLOW)
-    return PinnedTool(pin=definition.pin, spec=tool, workflow=pin_workflow(workflow, shelf))
+    return PinnedTool(pin=definition.pin, spec=tool, workflow=pin_workflow(workflow, shelf, agents))
 
 
 def pin_agent(
@@ -127,7 +131,7 @@ def pin_agent(
     extraction: PinnedWorkflow | None = None
     if persona.memory_extraction_workflow_id != NO_EXTRACTION:
         found = find(shelf, persona.memory_extraction_workflow_id, library, Kind.WORKFLOW)
-        extraction = pin_workflow(found, shelf)
+        extraction = pin_workflow(found, shelf, agents)
     assembly = find(shelf, persona.context_assembly_workflow_id, library, Kind.WORKFLOW)
     return PinnedAgent(
         agent_id=agent.id,
@@ -138,7 +142,7 @@ def pin_agent(
         tools=tuple(
             pin_tool(find(shelf, tool, library, Kind.TOOL), shelf, agents) for tool in persona.tool_ids
         ),
-        assembly=pin_workflow(assembly, shelf),
+        assembly=pin_workflow(assembly, shelf, agents),
         extraction=extraction,
     )
 
@@ -149,3 +153,12 @@ def find(shelf: Shelf, text: str, library: str, kind: Kind) -> Definition:
     if definition is None or definition.kind is not kind:
         raise error(Reason.DEFINITION_NOT_FOUND, f"There is no {kind.replace('_', ' ')} '{text}'.")
     return definition
+
+
+def find_agent(agents: Mapping[str, str], key: str, caller: str) -> str:
+    """The id of the agent that ``caller`` (in words) calls by its id or name. AGENT_NOT_FOUND."""
+    if key not in agents:
+        raise error(
+            Reason.AGENT_NOT_FOUND, f"There is no agent '{key}', which the {caller} calls.", agent=key
+        )
+    return agents[key]

@@ -90,7 +90,7 @@ class Mention:
 
 
 def mentions(spec: Spec) -> Iterator[Mention]:
-    """Every definition that ``spec`` names. (A tool's agent is no definition: see `agent_target`.)"""
+    """Every definition that ``spec`` names; for agents see `agent_mentions`."""
     match spec:
         case Persona():
             yield from _persona_mentions(spec)
@@ -112,9 +112,18 @@ def mentions(spec: Spec) -> Iterator[Mention]:
             pass
 
 
-def agent_target(spec: Spec) -> str:
-    """The id or name of the agent that a tool is bound to; empty for everything else."""
-    return spec.target_id if isinstance(spec, Tool) and spec.target_type == "agent" else ""
+def agent_mentions(spec: Spec) -> Iterator[tuple[str, str]]:
+    """Every agent that ``spec`` calls, by id or name, each after its place. An agent is no definition and
+    need not exist when one that calls it is saved."""
+    match spec:
+        case Tool(target_type="agent"):
+            yield "target_id", spec.target_id
+        case Workflow():
+            for index, node in enumerate(spec.nodes):
+                if node.agent_id:
+                    yield f"nodes[{index}].agent_id", node.agent_id
+        case _:
+            pass
 
 
 def _persona_mentions(persona: Persona) -> Iterator[Mention]:

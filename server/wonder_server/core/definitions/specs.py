@@ -34,6 +34,39 @@ class OnFailure(StrEnum):
     CONTINUE = "continue"
 
 
+class FanInMode(StrEnum):
+    """When a fan-in is satisfied."""
+
+    ALL = "all"
+    ANY = "any"
+    M_OF_N = "m_of_n"
+
+
+class FanInTimeout(StrEnum):
+    """What a fan-in does when branches are late."""
+
+    FAIL = "fail"
+    PROCEED = "proceed"
+
+
+class MergeStrategy(StrEnum):
+    """How the values of branches are joined."""
+
+    COLLECT = "collect"
+    APPEND = "append"
+    MERGE_OBJECT = "merge_object"
+    KEYED_BY_BRANCH = "keyed_by_branch"
+    LAST_WINS = "last_wins"
+
+
+class GateExpiry(StrEnum):
+    """What happens at a gate that nobody has answered in time."""
+
+    FAIL = "fail"
+    APPROVE = "approve"
+    REJECT = "reject"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
     """How often and how patiently something is tried again."""
@@ -109,13 +142,17 @@ class ModelProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """An atomic operation: a built-in kind with fixed settings (document 5, ActionDef)."""
+    """An atomic operation: a built-in kind with fixed settings (document 5, ActionDef).
+
+    ``idempotent``: doing it twice is as good as doing it once; None for what the kind declares.
+    """
 
     kind: str
     config: dict[str, Any] = field(default_factory=dict)
     timeout_ms: int = 30_000
     max_attempts: int = 3
     backoff_ms: int = 100
+    idempotent: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,36 +185,97 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HumanGate:
+    """A person who must approve, reject or answer. ``on_expire`` counts if ``expire_after_ms`` is set."""
+
+    prompt: str = ""
+    answer_schema: dict[str, Any] = field(default_factory=dict)
+    user_ids: tuple[str, ...] = ()
+    expire_after_ms: int = 0
+    on_expire: GateExpiry = GateExpiry.FAIL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """A pause: until the signal comes or the time is over, whichever is first; 0 and empty for not."""
+
+    signal: str = ""
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """How one value of each arrived branch becomes one value: ``source`` is CEL over ``branch``, ``item``
+    and ``index``; ``target`` is ``state.x``, ``output.x`` or, in an outer branch, ``branch.x``."""
+
+    source: str
+    target: str
+    strategy: MergeStrategy = MergeStrategy.COLLECT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FanIn:
+    """Where the branches of a fan-out meet. ``timeout_ms`` counts from the first arrival."""
+
+    mode: FanInMode = FanInMode.ALL
+    count: int = 0
+    timeout_ms: int = 0
+    on_timeout: FanInTimeout = FanInTimeout.FAIL
+    merges: tuple[Merge, ...] = ()
+    fan_out_node_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One point of a workflow graph: exactly one target.
 
-    ``input_mapping``: target input field -> CEL over ``input``, ``state``, ``output``.
-    ``output_mapping``: ``state.x`` or ``output.x`` -> CEL that also sees ``result``.
+    ``input_mapping``: target input field -> CEL over ``input``, ``state``, ``output``, ``signals``, and in a
+    branch ``branch``, ``item``, ``index``. ``output_mapping``: ``state.x``, ``output.x`` or ``branch.x`` ->
+    CEL that also sees ``result``. ``timeout_ms`` bounds all attempts together, ``retry.timeout_ms`` each.
     """
 
     id: str
     task_id: str = ""
     workflow_id: str = ""
+    agent_id: str = ""
+    human_gate: HumanGate | None = None
+    wait: Wait | None = None
     input_mapping: dict[str, str] = field(default_factory=dict)
     output_mapping: dict[str, str] = field(default_factory=dict)
     timeout_ms: int = 0
     description: str = ""
+    invocation_mode: str = "delegate"
+    retry: Retry | None = None
+    fan_out: bool = False
+    fan_in: FanIn | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForEach:
+    """A fan-out over the list that ``items`` gives; at most ``max_concurrency`` branches at once, 0: all."""
+
+    items: str
+    max_concurrency: int = 0
+    max_items: int = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """An edge. Of a node's transitions the first, by ascending priority, whose condition holds is taken."""
+    """An edge. Of a node's transitions the first, by ascending priority, whose condition holds is taken; all
+    of those if the node fans out. ``loop_limit``: how often a branch may take it; 0 outside of cycles."""
 
     from_node_id: str
     to_node_id: str
     condition: str = ""
     priority: int = 0
+    for_each: ForEach | None = None
+    loop_limit: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workflow:
-    """A graph of nodes. A token that finds no transition to take ends the run; the run's output
-    is ``output`` of its context, or what ``output_mapping`` (field -> CEL) makes of it. An empty
+    """A graph of nodes. A token that finds no transition to take ends there, the run with its last token;
+    its output is ``output`` of its context, or what ``output_mapping`` (field -> CEL) makes of it. An empty
     ``initial_node_id`` means the first node; a pinned workflow always names it."""
 
     nodes: tuple[Node, ...]
@@ -187,6 +285,7 @@ class Workflow:
     output_schema: dict[str, Any] = field(default_factory=dict)
     output_mapping: dict[str, str] = field(default_factory=dict)
     timeout_ms: int = 0
+    state_schema: dict[str, Any] = field(default_factory=dict)
 
 
 Spec = Persona | Tool | Workflow | Task | Action | ModelProfile
@@ -218,12 +317,13 @@ class PinnedTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedWorkflow:
-    """A workflow with everything its nodes refer to, by the reference its nodes use."""
+    """A workflow with everything its nodes refer to, by the reference its nodes use; of agents, the ids."""
 
     pin: Pin
     spec: Workflow
     tasks: dict[str, PinnedTask] = field(default_factory=dict)
     workflows: dict[str, PinnedWorkflow] = field(default_factory=dict)
+    agents: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

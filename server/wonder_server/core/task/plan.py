@@ -21,7 +21,7 @@ A step fails when its action fails, when one of its expressions does, or when it
 Then its ``on_failure`` decides: ``abort`` fails the task; ``retry`` starts it over while
 ``retry.max_attempts`` allows, and else fails it; ``continue`` goes on as if the step had not been. An
 output that does not match the task's schema is a wrong output like any other: the task is retried while
-it may be, then fails.
+it may be, then fails. OUTCOME_UNKNOWN is never retried: the task would do again what must not be done twice.
 
 These retries are about wrong outputs and visible here. Infrastructure errors were retried before, by
 the executor, and are not seen here unless nothing helped.
@@ -32,21 +32,21 @@ Pure, and never raises: same task, state and outcome, same decision.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace as changed
 from typing import Any, assert_never
 
 from wonder_server.core import expressions, payloads, schemas
 from wonder_server.core.definitions.specs import Action, OnFailure, PinnedTask, Step
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.frozen import Value, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskState:
+class TaskState(Value, frozen=True, kw_only=True):
     """Where a task stands: its context, the next step, and which attempt this is (from 1)."""
 
     input: Mapping[str, Any]
-    state: Mapping[str, Any] = field(default_factory=dict)
-    output: Mapping[str, Any] = field(default_factory=dict)
+    state: Mapping[str, Any] = {}
+    output: Mapping[str, Any] = {}
     position: int = 0
     attempt: int = 1
 
@@ -55,15 +55,13 @@ class TaskState:
         return {"input": self.input, "state": self.state, "output": self.output}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skip:
+class Skip(Value, frozen=True, kw_only=True):
     """The step's condition does not hold."""
 
     state: TaskState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Value, frozen=True, kw_only=True):
     """Carry out ``action`` for ``step``, which is the task's step number ``position``.
 
     ``input`` is the action's config with the step's input over it."""
@@ -74,16 +72,14 @@ class Run:
     input: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proceed:
+class Proceed(Value, frozen=True, kw_only=True):
     """The step is over. ``fault`` is set if it failed and its task goes on all the same."""
 
     state: TaskState
     fault: Fault | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryTask:
+class RetryTask(Value, frozen=True, kw_only=True):
     """Start over with ``state``, after ``delay_ms``, because of ``fault``."""
 
     state: TaskState
@@ -91,22 +87,19 @@ class RetryTask:
     delay_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(Value, frozen=True, kw_only=True):
     """The task's output."""
 
     output: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(Value, frozen=True, kw_only=True):
     """Why the task has no output."""
 
     fault: Fault
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Succeeded:
+class Succeeded(Value, frozen=True, kw_only=True):
     """An action's result, fed back to `record`; a failed action's outcome is its `Fault`."""
 
     result: Any
@@ -196,6 +189,8 @@ def _after_failure(task: PinnedTask, state: TaskState, step: Step, fault: Fault)
     match step.on_failure:
         case OnFailure.ABORT:
             return Failed(fault=fault)
+        case OnFailure.RETRY if fault.reason is Reason.OUTCOME_UNKNOWN:
+            return Failed(fault=fault)
         case OnFailure.RETRY:
             return _start_over(task, state, fault)
         case OnFailure.CONTINUE:
@@ -241,4 +236,4 @@ def _fault(
 def _named(task: PinnedTask, fault: Fault, step: Step | None = None) -> Fault:
     """The fault, saying in which task and step it happened."""
     place = {"task": str(task.pin)} | ({"step_id": step.id} if step is not None else {})
-    return replace(fault, metadata={**place, **fault.metadata})
+    return changed(fault, metadata={**place, **fault.metadata})

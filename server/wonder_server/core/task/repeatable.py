@@ -1,17 +1,43 @@
-"""Which action kinds may simply be run again after a crash (feature I4).
+"""Which actions may simply be run again when nobody knows whether they were done (feature I4).
 
-A kind is repeatable if it has no effect outside, or if its effect is written under an idempotency key,
-so that doing it twice is doing it once. What is not listed here is not repeatable: unknown kinds are
-never guessed about. A test holds this against what each action declares.
+An action is repeatable if it has no effect outside, or if its effect is written under an idempotency
+key, so that doing it twice is doing it once. Three words count, the first that is spoken:
+
+    the action's ``idempotent``   its author knows best
+    the rule of its kind          an `http` request by its method, if its settings fix it
+    the table of kinds            what is not listed is not repeatable: nothing is ever guessed
+
+A test holds the table against what each kind declares.
 """
 
 from __future__ import annotations
 
-from wonder_server.core.definitions.specs import PinnedTask
+from typing import Final
 
-REPEATABLE_KINDS = frozenset({"assert", "context", "llm", "memory.read", "memory.search", "memory.write"})
+from wonder_server.core.definitions.specs import Action, PinnedTask, Step
+
+REPEATABLE_KINDS: Final = frozenset(
+    {"assert", "context", "event", "llm", "memory.read", "memory.search", "memory.write", "sleep"}
+)
+
+REPEATABLE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+"""Those that RFC 9110 calls idempotent."""
+
+DEFAULT_METHOD: Final = "GET"
+"""Of an `http` request that names none."""
 
 
 def is_repeatable(task: PinnedTask) -> bool:
     """Whether every action of the task is repeatable, so that the whole task is."""
-    return all(step.action is not None and step.action.kind in REPEATABLE_KINDS for step in task.spec.steps)
+    return all(step.action is not None and may_repeat(step, step.action) for step in task.spec.steps)
+
+
+def may_repeat(step: Step, action: Action) -> bool:
+    """Whether ``action``, which is the step's, may be run again."""
+    if action.idempotent is not None:
+        return action.idempotent
+    if action.kind == "http":
+        method = action.config.get("method", DEFAULT_METHOD)
+        fixed = "method" not in step.input_mapping
+        return fixed and isinstance(method, str) and method.upper() in REPEATABLE_METHODS
+    return action.kind in REPEATABLE_KINDS

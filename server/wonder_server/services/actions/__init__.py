@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from wonder_server.services.actions.assertion import ASSERT
 from wonder_server.services.actions.context import CONTEXT
+from wonder_server.services.actions.event import EVENT
+from wonder_server.services.actions.http import HTTP
 from wonder_server.services.actions.kind import (
     ActionCall,
     ActionKind,
@@ -15,6 +17,8 @@ from wonder_server.services.actions.llm import LLM
 from wonder_server.services.actions.memory_read import MEMORY_READ
 from wonder_server.services.actions.memory_search import MEMORY_SEARCH
 from wonder_server.services.actions.memory_write import MEMORY_WRITE
+from wonder_server.services.actions.sleep import SLEEP
+from wonder_server.services.actions.worker import WORKER
 
 __all__ = ["ACTIONS", "ActionCall", "ActionKind", "AgentMemory", "ExecutionContext", "Services"]
 
@@ -23,9 +27,13 @@ ACTIONS: dict[str, ActionKind] = {
     for kind in (
         ASSERT,
         CONTEXT,
+        EVENT,
+        HTTP,
         LLM,
         MEMORY_READ,
         MEMORY_SEARCH,
         MEMORY_WRITE,
+        SLEEP,
+        WORKER,
     )
 }

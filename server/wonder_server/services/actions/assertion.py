@@ -8,10 +8,14 @@ from wonder_server.core.errors import Reason, error
 from wonder_server.services.actions.kind import ActionCall, ActionKind
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+def _hold(call: ActionCall) -> dict[str, Any]:
     if call.input["condition"] is not True:
         raise error(Reason.ASSERTION_FAILED, call.input.get("message") or "An assertion does not hold.")
     return {}
+
+
+async def _run(call: ActionCall) -> dict[str, Any]:
+    return _hold(call)
 
 
 ASSERT = ActionKind(
@@ -29,4 +33,5 @@ ASSERT = ActionKind(
     output_schema={"type": "object"},
     repeatable=True,
     run=_run,
+    quick=_hold,
 )

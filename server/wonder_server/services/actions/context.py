@@ -11,8 +11,12 @@ from typing import Any
 from wonder_server.services.actions.kind import ActionCall, ActionKind
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+def _computed(call: ActionCall) -> dict[str, Any]:
     return dict(call.input)
+
+
+async def _run(call: ActionCall) -> dict[str, Any]:
+    return _computed(call)
 
 
 CONTEXT = ActionKind(
@@ -22,4 +26,5 @@ CONTEXT = ActionKind(
     output_schema={"type": "object"},
     repeatable=True,
     run=_run,
+    quick=_computed,
 )

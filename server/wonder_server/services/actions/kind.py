@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from wonder_server.core.commands import Scope
+from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.frozen import Value
 from wonder_server.core.memory import Draft, Hit, Memory
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.model import Model
+from wonder_server.ports.web import Web
+from wonder_server.services.workers.words import Job
 
 ExecutionContext = Scope
 """In whose name a task runs. Its ``key`` is the idempotency key of the whole task (operation id and
@@ -29,26 +33,63 @@ class AgentMemory(Protocol):
     ) -> list[Hit]: ...
 
 
+class Policies(Protocol):
+    """What projects allow."""
+
+    async def network_policy(self, project_id: str) -> NetworkPolicy:
+        """What a project's work may reach; empty is the project ``default``. PROJECT_NOT_FOUND."""
+        ...
+
+
+class RemoteWork(Protocol):
+    """What actions need of the pool of remote workers, whose docstrings hold."""
+
+    async def perform(self, job: Job) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What actions work with. ``default_profile`` is the operator's model, never ``auto``."""
+    """What actions work with. ``default_profile`` is the operator's model, never ``auto``. Without
+    ``workers`` there is no remote work."""
 
     model: Model
     memory: AgentMemory
     clock: Clock
     default_profile: ModelProfile
+    web: Web
+    policies: Policies
+    workers: RemoteWork | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionCall:
+class Told(Protocol):
+    """Takes how far an action is: for people, never part of a record."""
+
+    def __call__(self, message: str = "", fraction: float | None = None, output: str = "") -> None: ...
+
+
+Emit = Callable[[str, Mapping[str, Any]], None]
+"""Takes an event's name and payload."""
+
+
+def _unheard(*_: Any, **__: Any) -> None:
+    """Where nobody listens."""
+
+
+class ActionCall(Value, frozen=True, kw_only=True):
     """One call of an action.
 
     ``input`` is the action's config with the step's input over it, and fits the kind's schema.
+    ``timeout_ms`` is what the action has for each try. ``repeatable``: it may be run again when nobody
+    knows whether it was done; `core.task.effects` says how an action that may not reports what it knows.
     """
 
     input: Mapping[str, Any]
     context: ExecutionContext
     services: Services
+    timeout_ms: int = 30_000
+    repeatable: bool = False
+    progress: Told = _unheard
+    emit: Emit = _unheard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +100,8 @@ class ActionKind:
     executor. It lets itself be cancelled at any await. ``repeatable``: it may simply be run again
     after a crash (feature I4); say so in ``core/task/repeatable.py`` too. ``least_backoff_ms``: what
     it waits at least before its first retry. ``keeps_time``: it enforces a timeout of its own, and
-    the executor does not apply the action's.
+    the executor does not apply the action's. ``quick`` does the same as ``run`` without ever waiting
+    and without any effect; set where that is possible.
     """
 
     name: str
@@ -70,3 +112,4 @@ class ActionKind:
     run: Callable[[ActionCall], Awaitable[Any]]
     least_backoff_ms: int = 0
     keeps_time: bool = False
+    quick: Callable[[ActionCall], Any] | None = None

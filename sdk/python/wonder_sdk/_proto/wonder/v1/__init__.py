@@ -274,6 +274,7 @@ __all__ = (
     "Usage",
     "UserCaller",
     "UserParticipant",
+    "Wait",
     "WatchRunRequest",
     "WatchRunResponse",
     "WorkDraining",
@@ -1098,7 +1099,7 @@ class FanInMode(betterproto2.Enum):
 
     ALL = 1
     """
-    When all branches have arrived.
+    When all branches have arrived, or ended on their way without having failed; at least one has to arrive.
     """
 
     ANY = 2
@@ -2114,6 +2115,16 @@ class TokenStatus(betterproto2.Enum):
     The run or its branch was cancelled.
     """
 
+    WAITING_FOR_SIGNAL = 10
+    """
+    Its node waits for a signal or a time.
+    """
+
+    FORKED = 11
+    """
+    It has fanned out: it goes on where its branches meet, or ends when the last of them has ended.
+    """
+
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
@@ -2127,6 +2138,8 @@ class TokenStatus(betterproto2.Enum):
             7: "TOKEN_STATUS_COMPLETED",
             8: "TOKEN_STATUS_FAILED",
             9: "TOKEN_STATUS_CANCELLED",
+            10: "TOKEN_STATUS_WAITING_FOR_SIGNAL",
+            11: "TOKEN_STATUS_FORKED",
         }
 
     @classmethod
@@ -2142,6 +2155,8 @@ class TokenStatus(betterproto2.Enum):
             "TOKEN_STATUS_COMPLETED": 7,
             "TOKEN_STATUS_FAILED": 8,
             "TOKEN_STATUS_CANCELLED": 9,
+            "TOKEN_STATUS_WAITING_FOR_SIGNAL": 10,
+            "TOKEN_STATUS_FORKED": 11,
         }
 
 
@@ -4920,7 +4935,11 @@ default_message_pool.register_message("wonder.v1", "ExportDefinitionsResponse", 
 @dataclass(eq=False, repr=False)
 class FanIn(betterproto2.Message):
     """
-    Where the branches of a fan-out meet again.
+    Where the branches of a fan-out meet again: those of the nearest fan-out that has not been joined. All its branches
+    must meet at one node. A token that comes here from no fan-out goes straight on.
+
+    A branch that fails fails whatever is around it, its run in the end; but where branches meet in mode ANY or M_OF_N
+    it only counts as one that does not come, as long as enough others still can.
     """
 
     mode: "FanInMode" = betterproto2.field(1, betterproto2.TYPE_ENUM, default_factory=lambda: FanInMode(0))
@@ -4952,7 +4971,7 @@ class FanIn(betterproto2.Message):
 
     fan_out_node_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Id of the node whose fan-out is joined. Empty: the nearest one.
+    Id of the node whose fan-out is joined, as a check: it has to be the nearest one. Empty: whichever that is.
     """
 
 
@@ -6827,7 +6846,8 @@ class Merge(betterproto2.Message):
 
     target: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Where it is kept: `state.x` or `output.x`. Required.
+    Where it is kept: `state.x` or `output.x`; where fan-outs stand in each other also `branch.x`, of the outer branch.
+    Required.
     """
 
     strategy: "MergeStrategy" = betterproto2.field(
@@ -7323,14 +7343,19 @@ class Node(betterproto2.Message):
     A person who must approve, reject or answer.
     """
 
+    wait: "Wait | None" = betterproto2.field(14, betterproto2.TYPE_MESSAGE, optional=True, group="target")
+    """
+    A pause, until a signal or for a time.
+    """
+
     input_mapping: "dict[str, str]" = betterproto2.field(
         6,
         betterproto2.TYPE_MAP,
         map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING),
     )
     """
-    Fields of the target's input, as expressions over `input`, `state` and `output`; in a branch of a fan-out
-    also over `branch`, `item` and `index`.
+    Fields of the target's input, as expressions over `input`, `state`, `output` and `signals`; in a branch of a
+    fan-out also over `branch`, `item` and `index`.
     """
 
     output_mapping: "dict[str, str]" = betterproto2.field(
@@ -7444,12 +7469,12 @@ class NodeExecution(betterproto2.Message):
 
     target: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
     """
-    The target: a pinned task or workflow, an agent's id, or `gate`.
+    The target: a pinned task or workflow, an agent's id, `gate` or `wait`.
     """
 
     carried_out_by: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
     """
-    Run, turn or gate that carried it out; empty for a task.
+    Run, conversation or gate that carried it out; empty for a task.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
@@ -9051,6 +9076,12 @@ class StartRunRequest(betterproto2.Message):
     Only check reference and input.
     """
 
+    wait_ms: "int" = betterproto2.field(8, betterproto2.TYPE_INT64)
+    """
+    Milliseconds to wait for the run's end before answering, at most 300,000. 0: answer as soon as it is on disk. The
+    run goes on if they pass or the caller goes away; a call that is made again with its `request_id` waits again.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "StartRunRequest", StartRunRequest)
 
@@ -9063,7 +9094,7 @@ class StartRunResponse(betterproto2.Message):
 
     run: "Run | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The run, started.
+    The run, started; ended, if the call waited for that and it has.
     """
 
 
@@ -9535,9 +9566,14 @@ class Token(betterproto2.Message):
     How many branches the fan-out made; 0 for the first token.
     """
 
+    branch: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
+    """
+    Name of the branch: the first node of it or the item's index; empty for the first token.
+    """
+
     waits_for_id: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
     """
-    Run, turn or gate that it waits for; empty if none.
+    Run, conversation or gate that it waits for; empty if none.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
@@ -9832,7 +9868,7 @@ class Transition(betterproto2.Message):
 
     condition: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Over `input`, `state` and `output`, in a branch also `branch`, `item` and `index`. Empty: true.
+    Over `input`, `state`, `output` and `signals`, in a branch also `branch`, `item` and `index`. Empty: true.
     """
 
     priority: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
@@ -9847,7 +9883,8 @@ class Transition(betterproto2.Message):
 
     loop_limit: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
     """
-    How often it may be taken in one run; at the limit it no longer holds. 0: it must not be part of a cycle.
+    How often it may be taken in one run, in each branch of a fan-out counted anew; at the limit it no longer holds.
+    0: it must not be the only way round a cycle.
     """
 
 
@@ -10245,6 +10282,28 @@ class UserParticipant(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "UserParticipant", UserParticipant)
+
+
+@dataclass(eq=False, repr=False)
+class Wait(betterproto2.Message):
+    """
+    A pause that costs nothing and survives restarts. It ends with the signal or with the time, whichever comes first; at
+    least one is set. A signal that came before the token did, and that no other node took, ends it at once. The node's
+    result is {received: whether the signal came, payload: what it carried}.
+    """
+
+    signal: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Name of the signal, as SignalRun sends it.
+    """
+
+    duration_ms: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    Milliseconds. 0: for as long as the signal takes.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "Wait", Wait)
 
 
 @dataclass(eq=False, repr=False)

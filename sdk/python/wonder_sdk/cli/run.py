@@ -1,0 +1,215 @@
+"""``wonder run``: start a workflow, and see its graph move."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from wonder_sdk.cli import connection, json_input
+from wonder_sdk.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from wonder_sdk import sync
+    from wonder_sdk.bridge import Items
+    from wonder_sdk.cli.run_lines import RunLines
+    from wonder_sdk.cli.run_picture import Picture
+    from wonder_sdk.cli.run_table import RunTable
+    from wonder_sdk.watch import RunItem
+
+_EXAMPLES = """\
+examples:
+  wonder run acme/flows/release --input '{"version": "1.2"}'
+      start it, see its nodes move, and get its output as JSON
+  wonder run acme/flows/release --set version=1.2 --set dry_run=true
+      the same without braces; values that are JSON are taken as such
+  wonder run acme/flows/release -i @input.json | jq .notes
+      input from a file (or `-`: piped in); stdout has the output and nothing else
+  wonder run acme/flows/release@3 --project shop --agent assistant --timeout 600
+      that revision, in a project, with an agent's memory, for ten minutes at most
+  wonder run acme/flows/release --detach
+      start it, print its id, and leave
+  wonder run --watch run_01J9...
+      see a run from its beginning, ended or not; with --after 42 what came after its event 42
+
+Ctrl-C leaves; the run goes on (with --cancel-on-interrupt it is cancelled). More: wonder runs, wonder gates.
+
+exit codes: 0 it completed, 1 it failed or was cancelled, 2 the command line makes no sense, 130 interrupted
+"""
+_TICK_SECONDS = 0.1
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "run",
+        help="run a workflow, and see its graph move",
+        description="Start a run of a workflow and show what happens, or watch one that is there already.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "workflow", nargs="?", metavar="WORKFLOW", help="library/name, maybe @REVISION; or id"
+    )
+    parser.add_argument(
+        "-i", "--input", metavar="JSON", help="its input: JSON, @FILE, or - for what is piped in"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="one field of its input; repeatable"
+    )
+    parser.add_argument("--project", default="", metavar="NAME", help="project (default: default)")
+    parser.add_argument("--agent", default="", metavar="NAME", help="agent whose memories it may use")
+    parser.add_argument(
+        "--timeout", type=connection.seconds, default=0.0, metavar="SECONDS", help="how long it may take"
+    )
+    parser.add_argument(
+        "--request-id", default="", metavar="ID", help="started again with the same one, it is the same run"
+    )
+    parser.add_argument("--watch", metavar="RUN", help="start nothing; show this run")
+    parser.add_argument(
+        "--after", type=connection.count, default=0, metavar="N", help="only events after sequence N"
+    )
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("-d", "--detach", action="store_true", help="print the run's id and leave")
+    shape.add_argument("--json", action="store_true", help="print events on stdout, one JSON object per line")
+    shape.add_argument("-q", "--quiet", action="store_true", help="show no progress, only the output")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="lines, also with inputs, outputs and the steps of tasks"
+    )
+    parser.add_argument(
+        "--cancel-on-interrupt", action="store_true", help="Ctrl-C cancels the run instead of leaving it"
+    )
+    connection.add_flags(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if bool(arguments.workflow) == bool(arguments.watch):
+        print("wonder: which workflow is to be run, or with --watch: which run shown?", file=sys.stderr)
+        return 2
+    if arguments.watch and (arguments.input or arguments.set or arguments.detach):
+        print("wonder: --watch starts nothing, so there is no input and nothing to detach", file=sys.stderr)
+        return 2
+    try:
+        given = json_input.read_object(arguments.input, "--input", arguments.set)
+    except ValueError as problem:
+        print(f"wonder: {problem}", file=sys.stderr)
+        return 2
+    return connection.connected(lambda said, client: _start(said, client, given))(arguments)
+
+
+def _start(arguments: argparse.Namespace, client: sync.Client, given: dict[str, Any] | None) -> int:
+    if arguments.watch:
+        return _Watching(arguments, client, arguments.watch).to_the_end()
+    run = client.start_run(
+        arguments.workflow,
+        given,
+        project=arguments.project,
+        agent=arguments.agent,
+        timeout=arguments.timeout,
+        request_id=arguments.request_id,
+    )
+    if arguments.detach:
+        print(run.id)
+        return 0
+    return _Watching(arguments, client, run.id).to_the_end()
+
+
+class _Watching:
+    """One run before somebody's eyes."""
+
+    def __init__(self, arguments: argparse.Namespace, client: sync.Client, run_id: str) -> None:
+        from wonder_sdk.cli.run_picture import Picture
+
+        self._arguments, self._client, self._run_id = arguments, client, run_id
+        self._notes = Terminal(sys.stderr)
+        self._picture = Picture()
+        self._cursor = arguments.after
+        self._view = self._choose_view(self._picture)
+
+    def to_the_end(self) -> int:
+        """Show it until it has ended or somebody interrupts; the exit code."""
+        interrupts = 0
+        items = self._client.watch_run(
+            self._run_id, after_sequence=self._arguments.after, include_progress=True
+        )
+        while True:
+            try:
+                if interrupts == 1:
+                    self._cancel()
+                self._show(items)
+                break
+            except KeyboardInterrupt:
+                interrupts += 1
+                if interrupts > 1 or not self._arguments.cancel_on_interrupt:
+                    return self._leave(items)
+        if self._view is not None:
+            self._view.close()
+        return self._end(130 if interrupts else 0)
+
+    def _show(self, items: Items[RunItem]) -> None:
+        """Show what comes. Interrupted, it may be called again for the rest."""
+        from wonder_sdk import v1
+
+        while True:
+            while not items.ready(within=_TICK_SECONDS):
+                if self._view is not None:
+                    self._view.tick()
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            self._picture.take(item)
+            if isinstance(item, v1.RunEvent):
+                self._cursor = item.sequence
+                if self._arguments.json:
+                    print(connection.as_json(item), flush=True)
+            if self._view is not None:
+                self._view.show(item)
+
+    def _cancel(self) -> None:
+        from wonder_sdk import FailedPreconditionError
+
+        try:
+            self._client.cancel_run(self._run_id, "It was interrupted at the command line.")
+        except FailedPreconditionError:
+            pass  # it has ended, and its last events say how
+
+    def _choose_view(self, picture: Picture) -> RunLines | RunTable | None:
+        from wonder_sdk.cli.run_lines import RunLines
+        from wonder_sdk.cli.run_table import RunTable
+
+        if self._arguments.json or self._arguments.quiet:
+            return None
+        if self._notes.is_styled and not self._arguments.verbose:
+            return RunTable(self._notes, picture)
+        return RunLines(self._notes, picture, details=self._arguments.verbose)
+
+    def _leave(self, items: Items[RunItem]) -> int:
+        """Interrupted: say how to come back."""
+        items.close()
+        self._notes.line()
+        self._notes.line(f"{self._run_id} goes on")
+        self._notes.line(f"  see it:     wonder run --watch {self._run_id}", "dim")
+        self._notes.line(f"  cancel it:  wonder runs cancel {self._run_id}", "dim")
+        return 130
+
+    def _end(self, code: int) -> int:
+        """The output, or in one line why there is none."""
+        from wonder_sdk import v1
+        from wonder_sdk.cli.run_lines import ending
+        from wonder_sdk.values import from_struct
+
+        run = self._picture.run
+        is_silent = run.status is v1.RunStatus.COMPLETED and run.output is None
+        if is_silent or not self._picture.has_ended:  # what was watched began after its end
+            run = self._client.get_run(self._run_id)
+        if run.status is not v1.RunStatus.COMPLETED:
+            if self._view is None and not self._arguments.json:
+                text, style = ending(run, self._picture.executions)
+                self._notes.line(f"wonder: {self._run_id} {text}", style)
+            return code or 1
+        if not self._arguments.json:
+            indent = 2 if sys.stdout.isatty() else None
+            print(json.dumps(from_struct(run.output), ensure_ascii=False, indent=indent))
+        return code

@@ -1,0 +1,168 @@
+"""A run as lines, one for each thing that happens: for pipes, files, and terminals without colours."""
+
+from __future__ import annotations
+
+from wonder_sdk import v1
+from wonder_sdk.cli.rendering import brief
+from wonder_sdk.cli.run_picture import WAITS, Picture, Status, duration, label, seconds
+from wonder_sdk.cli.terminal import Terminal
+from wonder_sdk.values import from_struct, from_value
+from wonder_sdk.watch import RunItem
+
+
+class RunLines:
+    """Prints what happens. With ``details`` also inputs, outputs and the steps inside of tasks."""
+
+    def __init__(self, terminal: Terminal, picture: Picture, *, details: bool = False) -> None:
+        self._terminal, self._picture, self._details = terminal, picture, details
+
+    def tick(self) -> None:
+        """Time has passed; lines do not change by that."""
+
+    def close(self) -> None:
+        """The run has ended, or is no longer watched; the last line stands already."""
+
+    def show(self, item: RunItem) -> None:
+        """Print an item that the picture has taken."""
+        if isinstance(item, v1.NodeProgress):
+            if self._details:
+                self._progress(item)
+            return
+        said = happening(self._picture, item, details=self._details)
+        if said is not None:
+            text, style = said
+            at = seconds(self._picture.run.create_time, item.create_time)
+            self._terminal.line(f"{clock(at):>9}  {text}", style)
+
+    def _progress(self, progress: v1.NodeProgress) -> None:
+        what = ""
+        if progress.step is not None:
+            what = f"{progress.step.step_id} {progress.step.status.name.lower()}"
+        elif progress.progress is not None:
+            what = progress.progress.message
+        if what:
+            self._terminal.line(f"{'':>9}    · {progress.node_id}: {what}", "dim")
+
+
+def happening(picture: Picture, event: v1.RunEvent, *, details: bool = False) -> tuple[str, str] | None:
+    """What to say about an event, and in which style; None for nothing."""
+    match event:
+        case v1.RunEvent(run_started=v1.Run() as run):
+            given = f"  {flat(brief(from_struct(run.input)))}" if details and run.input else ""
+            forked = f", forked from {run.forked_from_run_id}" if run.forked_from_run_id else ""
+            return f"{run.workflow}  {run.id}{forked}{given}", "bold"
+        case v1.RunEvent(run_ended=v1.Run() as run):
+            return ending(run, picture.executions)
+        case v1.RunEvent(token_moved=v1.Token() as token):
+            return _token(picture, token)
+        case v1.RunEvent(node_started=v1.NodeExecution() as execution):
+            given = f"  {flat(brief(from_struct(execution.input)))}" if details and execution.input else ""
+            return _of(picture, execution, "→", f"  {execution.target}{given}"), "dim"
+        case v1.RunEvent(node_completed=v1.NodeExecution() as execution):
+            given = f"  {flat(brief(from_value(execution.output)))}" if details and execution.output else ""
+            return _of(picture, execution, "✓", f"  {_took(execution)}{given}"), "green"
+        case v1.RunEvent(node_failed=v1.NodeExecution() as execution):
+            return _failed(picture, execution)
+        case v1.RunEvent(node_cancelled=v1.NodeExecution() as execution):
+            return _of(picture, execution, "○", "  cancelled"), "dim"
+        case v1.RunEvent(gate_opened=v1.Gate() as gate):
+            return f"? {gate.node_id}  {gate_question(gate)}\n{'':>13}{gate_command(gate)}", "yellow"
+        case v1.RunEvent(gate_resolved=v1.Gate() as gate):
+            return f"? {gate.node_id}  {gate_answer(gate)}", "yellow"
+        case v1.RunEvent(signal_received=v1.Signal() as signal):
+            return f"! signal {signal.name}{_carried(from_value(signal.payload))}", "cyan"
+        case v1.RunEvent(event_emitted=v1.EmittedEvent() as emitted):
+            said = _carried(from_struct(emitted.payload))
+            return f"! {emitted.node_id} says {emitted.name}{said}", "cyan"
+        case _:
+            return None
+
+
+def ending(run: v1.Run, executions: int) -> tuple[str, str]:
+    """One line on how a run ended, and its style."""
+    took = duration(seconds(run.create_time, run.complete_time))
+    count = max(executions, run.node_execution_count)
+    facts = f"{took} · {count:,} node{'' if count == 1 else 's'}"
+    if run.status is v1.RunStatus.COMPLETED:
+        return f"completed · {facts}", "green"
+    fault = run.error
+    reason = f" ({fault.reason.name})" if fault and fault.reason and fault.reason.name else ""
+    why = f": {flat(fault.message)}{reason}" if fault and fault.message else ""
+    word = (run.status.name or "ended").lower()
+    return f"{word} · {facts}{why}", "yellow" if run.status is v1.RunStatus.CANCELLED else "red"
+
+
+def gate_question(gate: v1.Gate) -> str:
+    """What a gate asks, and what it shows, in one line."""
+    shown = brief(from_struct(gate.shown))
+    return "  ".join(flat(part) for part in (gate.prompt, shown) if part)
+
+
+def gate_command(gate: v1.Gate) -> str:
+    """What to type to answer a gate."""
+    takes_answer = gate.answer_schema is not None and gate.answer_schema.fields
+    answer = " --answer '{…}'" if takes_answer else ""
+    return f"wonder gates approve {gate.id}{answer}    (or: reject)"
+
+
+def gate_answer(gate: v1.Gate) -> str:
+    """How a gate was resolved, by whom, in one line."""
+    word = (gate.status.name or "resolved").lower()
+    resolution = gate.resolution
+    if resolution is None:
+        return word
+    who = f" by {resolution.user_id}" if resolution.user_id else ""
+    comment = f": {flat(resolution.comment)}" if resolution.comment else ""
+    return f"{word}{who}{comment}"
+
+
+def clock(value: float) -> str:
+    """Seconds since the run began: ``12.345``, from an hour on ``1:02:03``."""
+    if value < 3600:
+        return f"{value:.3f}"
+    return f"{int(value // 3600)}:{int(value % 3600 // 60):02}:{int(value % 60):02}"
+
+
+def flat(text: str) -> str:
+    """Text on one line."""
+    return " ".join(text.split())
+
+
+def _token(picture: Picture, token: v1.Token) -> tuple[str, str] | None:
+    path = picture.path(token.id)
+    if token.status is Status.WAITING_FOR_SIBLINGS:
+        branch = f"{'/'.join(path)} is here, " if path else ""
+        here = f"{branch}{picture.arrived(token)} of {token.branch_count}"
+        return f"{_indent(path[:-1])}⋯ {token.node_id}  {here}", "dim"
+    if token.waits_for_id and token.status in WAITS and token.status is not Status.WAITING_FOR_HUMAN:
+        what = f"{WAITS[token.status]}: {token.waits_for_id}"
+        return f"{_indent(path)}⋯ {token.node_id}{label(path, token.node_id)}  {what}", "dim"
+    if token.status is Status.WAITING_FOR_SIGNAL:
+        return f"{_indent(path)}⋯ {token.node_id}{label(path, token.node_id)}  {WAITS[token.status]}", "dim"
+    return None
+
+
+def _failed(picture: Picture, execution: v1.NodeExecution) -> tuple[str, str]:
+    fault = execution.error
+    why = flat(fault.message) if fault else "no reason was given"
+    if execution.status is v1.NodeExecutionStatus.RUNNING:
+        return _of(picture, execution, "↻", f"  attempt {execution.attempts} failed: {why}"), "yellow"
+    attempts = f", {execution.attempts} attempts" if execution.attempts > 1 else ""
+    return _of(picture, execution, "✗", f"  {_took(execution)}{attempts}: {why}"), "red"
+
+
+def _of(picture: Picture, execution: v1.NodeExecution, mark: str, rest: str) -> str:
+    row = picture.row_of(execution)
+    return f"{_indent(row.depth)}{mark} {row.name}{rest}".rstrip()
+
+
+def _took(execution: v1.NodeExecution) -> str:
+    return duration(seconds(execution.create_time, execution.complete_time))
+
+
+def _carried(payload: object) -> str:
+    return f"  {flat(brief(payload))}" if payload not in (None, {}) else ""
+
+
+def _indent(depth: int | list[str]) -> str:
+    return "  " * (depth if isinstance(depth, int) else len(depth))

@@ -1,0 +1,222 @@
+"""What a run looks like from outside: its events, folded into rows. Pure, without a terminal.
+
+One row for each node execution, in the order of the graph: what a branch does stands below the node that
+fanned out, branch by branch, not in the order in which it happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from wonder_sdk import v1
+from wonder_sdk.runs import ENDED
+from wonder_sdk.watch import RunItem
+
+Status = v1.TokenStatus
+
+WAITS = {
+    Status.WAITING_FOR_SUBWORKFLOW: "a run works on it",
+    Status.WAITING_FOR_AGENT: "an agent works on it",
+    Status.WAITING_FOR_HUMAN: "waits for a person",
+    Status.WAITING_FOR_SIGNAL: "waits for a signal or a time",
+}
+"""What a node may wait for that takes long; every other only works."""
+
+
+@dataclass
+class Row:
+    """A node execution. ``depth`` is how many fan-outs it stands in, ``label`` which branch that is."""
+
+    execution: v1.NodeExecution
+    depth: int
+    label: str
+    waits: str = ""
+    doing: str = ""
+    fault: v1.Fault | None = None
+    """Why the attempt before this one failed."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.execution.status is v1.NodeExecutionStatus.RUNNING
+
+    @property
+    def name(self) -> str:
+        return f"{self.execution.node_id}{self.label}"
+
+
+@dataclass
+class _Branch:
+    """A token, with what stands in it: its rows, and its branches by the row after which they began."""
+
+    token: v1.Token
+    rows: list[Row] = field(default_factory=list)
+    branches: dict[int, list[_Branch]] = field(default_factory=dict)
+
+
+@dataclass
+class Picture:
+    """A run as its events have told so far. ``cursor`` is the sequence of the last one."""
+
+    run: v1.Run = field(default_factory=v1.Run)
+    cursor: int = 0
+    gates: dict[str, v1.Gate] = field(default_factory=dict)
+    """Those that wait for an answer, by id."""
+
+    def __post_init__(self) -> None:
+        self._branches: dict[str, _Branch] = {}
+        self._rows: dict[str, Row] = {}
+        self._roots: list[_Branch] = []
+        self._arrived: dict[tuple[str, str], tuple[int, int]] = {}
+
+    @classmethod
+    def of(cls, run: v1.Run) -> Picture:
+        """What GetRun tells, as a picture: the newest of its tokens and executions."""
+        picture = cls(run, run.last_sequence, {gate.id: gate for gate in run.pending_gates})
+        for token in sorted(run.tokens, key=lambda token: token.id.count(".")):
+            picture._token(token)
+        for execution in run.node_executions:
+            picture._execution(execution)
+        return picture
+
+    @property
+    def has_ended(self) -> bool:
+        return self.run.status in ENDED
+
+    @property
+    def executions(self) -> int:
+        """How many nodes were executed so far, each execution counted."""
+        return len(self._rows)
+
+    def take(self, item: RunItem) -> None:
+        """Draw one more event in."""
+        if isinstance(item, v1.NodeProgress):
+            self._progress(item)
+            return
+        self.cursor = item.sequence
+        match item:
+            case v1.RunEvent(run_started=v1.Run() as run) | v1.RunEvent(run_ended=v1.Run() as run):
+                self.run = run
+            case v1.RunEvent(token_moved=v1.Token() as token):
+                self._token(token)
+            case (
+                v1.RunEvent(node_started=v1.NodeExecution() as execution)
+                | v1.RunEvent(node_completed=v1.NodeExecution() as execution)
+                | v1.RunEvent(node_failed=v1.NodeExecution() as execution)
+                | v1.RunEvent(node_cancelled=v1.NodeExecution() as execution)
+            ):
+                self._execution(execution)
+            case v1.RunEvent(gate_opened=v1.Gate() as gate):
+                self.gates[gate.id] = gate
+            case v1.RunEvent(gate_resolved=v1.Gate() as gate):
+                self.gates.pop(gate.id, None)
+            case _:
+                pass
+
+    def rows(self) -> Iterator[Row]:
+        """All rows, in the order of the graph."""
+        for root in self._roots:
+            yield from _below(root)
+
+    def row_of(self, execution: v1.NodeExecution) -> Row:
+        """The row of an execution that was taken."""
+        return self._rows[execution.id]
+
+    def path(self, token_id: str) -> list[str]:
+        """The branches that a token stands in, from the outermost inward, by name."""
+        names: list[str] = []
+        branch = self._branches.get(token_id)
+        while branch is not None and branch.token.branch_count:
+            names.append(branch.token.branch or str(branch.token.branch_index))
+            branch = self._branches.get(branch.token.parent_token_id)
+        return names[::-1]
+
+    def arrived(self, token: v1.Token) -> int:
+        """How many of a token's siblings, it included, wait where it waits for the others."""
+        return self._arrived[token.parent_token_id, token.node_id][0]
+
+    def meetings(self) -> list[tuple[str, int, int]]:
+        """Where branches wait for each other now: node, how many are there, of how many."""
+        return [(node_id, here, all_) for (_, node_id), (here, all_) in self._arrived.items() if here]
+
+    def _token(self, token: v1.Token) -> None:
+        branch = self._branches.get(token.id)
+        if branch is None:
+            self._branch(token)
+        else:
+            self._count(branch.token, -1)
+            branch.token = token
+            if branch.rows and branch.rows[-1].is_open:
+                branch.rows[-1].waits = WAITS.get(token.status, "")
+        self._count(token, +1)
+
+    def _count(self, token: v1.Token, step: int) -> None:
+        if token.status is Status.WAITING_FOR_SIBLINGS:
+            place = token.parent_token_id, token.node_id
+            self._arrived[place] = self._arrived.get(place, (0, 0))[0] + step, token.branch_count
+
+    def _branch(self, token: v1.Token) -> _Branch:
+        branch = self._branches[token.id] = _Branch(token)
+        parent = self._branches.get(token.parent_token_id) if token.parent_token_id else None
+        if parent is None:
+            self._roots.append(branch)
+        else:
+            siblings = parent.branches.setdefault(len(parent.rows), [])
+            siblings.append(branch)
+        return branch
+
+    def _execution(self, execution: v1.NodeExecution) -> None:
+        row = self._rows.get(execution.id)
+        if row is None:
+            path = self.path(execution.token_id)
+            row = self._rows[execution.id] = Row(execution, len(path), label(path, execution.node_id))
+            branch = self._branches.get(execution.token_id)
+            if branch is None:
+                branch = self._branch(v1.Token(id=execution.token_id))
+            branch.rows.append(row)
+            row.waits = WAITS.get(branch.token.status, "")
+        elif execution.error is not None:
+            row.fault = execution.error
+        row.execution = execution
+        if not row.is_open:
+            row.waits = row.doing = ""
+
+    def _progress(self, progress: v1.NodeProgress) -> None:
+        row = self._rows.get(progress.node_execution_id)
+        if row is None or not row.is_open:
+            return
+        if progress.step is not None and progress.step.status is v1.StepStatus.RUNNING:
+            row.doing = progress.step.step_id
+        elif progress.progress is not None and progress.progress.message:
+            row.doing = progress.progress.message
+
+
+def label(path: list[str], node_id: str) -> str:
+    """``[lint]`` or ``[3/lint]``: the branch, unless the node's own name says it."""
+    names = path[:-1] if path and path[-1] == node_id else path
+    return f"[{'/'.join(names)}]" if names else ""
+
+
+def seconds(begin: datetime | None, end: datetime | None) -> float:
+    """From one time to another; 0 where one is not known or the clock went back."""
+    return max(0.0, (end - begin).total_seconds()) if begin and end else 0.0
+
+
+def duration(value: float) -> str:
+    """Seconds, for people: ``29 ms``, ``1.2 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 60:
+        return f"{value:.1f} s"
+    if value < 3600:
+        return f"{int(value // 60)} min {int(value % 60):02} s"
+    return f"{int(value // 3600)} h {int(value % 3600 // 60):02} min"
+
+
+def _below(branch: _Branch) -> Iterator[Row]:
+    for position in range(len(branch.rows) + 1):
+        if position:
+            yield branch.rows[position - 1]
+        for each in sorted(branch.branches.get(position, ()), key=lambda each: each.token.branch_index):
+            yield from _below(each)

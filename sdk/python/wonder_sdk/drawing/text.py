@@ -1,0 +1,174 @@
+"""A workflow as text, for a terminal.
+
+What follows stands below; what branches off is set in, until the ways meet again::
+
+    [split]            task split_work
+    ╞═ each of input.parts, 4 at once
+    │  [work]          task do_part · 3 attempts
+    ▼
+    [gather]           task gather · after all branches
+    ├─ if state.score < 8, at most 3 times ↺ [split]
+    ├─ if state.good
+    │  [publish]       task publish
+    └─ else
+       [drop]          task drop
+
+``├─`` are ways of which the first that fits is taken, ``╞═`` ways that are all taken, by a token each. ``↺``
+leads back, ``→`` to a node that is drawn elsewhere, ``↓`` on below. ``■``: the token ends here.
+"""
+
+from __future__ import annotations
+
+from wonder_sdk.drawing.graph import Edge, Graph, Node, meetings
+
+_SHAPES = {
+    "task": "[{}]",
+    "workflow": "[[{}]]",
+    "agent": "({})",
+    "gate": "<{}>",
+    "wait": "~{}~",
+    "missing": "?{}?",
+}
+# The second column begins here at the latest; longer lines push it.
+_MOST_LEFT = 44
+
+
+def draw(graph: Graph) -> str:
+    """The drawing, as lines."""
+    title = f"{graph.title}  {graph.description}".rstrip()
+    return "\n".join([title, "", *_Drawing(graph).lines()]) + "\n"
+
+
+class _Drawing:
+    """Lines are added as (left column, right column), and aligned when all are there."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._joins = meetings(graph)
+        self._reach = _reach(graph)
+        self._drawn: set[str] = set()
+        self._lines: list[tuple[str, str]] = []
+
+    def lines(self) -> list[str]:
+        self._walk(self._graph.initial, "", "", None, frozenset())
+        lost = [node for node in self._graph.nodes.values() if node.id not in self._drawn]
+        if lost:
+            self._lines += [("", ""), ("never reached:", "")]
+            self._lines += [(f"  {_name(node)}", _says(node)) for node in lost]
+        width = max(
+            (len(left) for left, right in self._lines if right and len(left) <= _MOST_LEFT), default=0
+        )
+        return [f"{left:<{width}}  {right}".rstrip() for left, right in self._lines]
+
+    def _walk(self, node_id: str, first: str, prefix: str, join: str | None, stops: frozenset[str]) -> None:
+        """Draw from a node on until the ways meet in ``join``, which is drawn elsewhere, as ``stops`` are.
+
+        ``first`` stands before the first line, ``prefix`` before all others.
+        """
+        here: str | None = node_id
+        while here is not None and here != join:
+            if here in self._drawn or here in stops:
+                self._lines.append((f"{first}→ {_name(self._graph.nodes[here])}", ""))
+                return
+            self._drawn.add(here)
+            ways = self._graph.ways[here]
+            node = self._graph.nodes[here]
+            end = "" if ways else " · ■"
+            self._lines.append((first + _name(node), _says(node) + end))
+            first = prefix
+            here = self._follow(here, ways, prefix, join, stops)
+
+    def _follow(
+        self, here: str, ways: list[Edge], prefix: str, join: str | None, stops: frozenset[str]
+    ) -> str | None:
+        """Draw what leaves a node; the node to go on with at this level, if there is one."""
+        if not ways:
+            return None
+        may_end = here in self._graph.may_end
+        only = ways[0]
+        if len(ways) == 1 and not only.is_back and not only.is_parallel:
+            label = f" {only.label}{', else ■' if may_end else ''}" if only.label else ""
+            if only.target != join:
+                self._lines.append((f"{prefix}│{label}", ""))
+            elif label:
+                self._lines.append((f"{prefix}│{label} → {self._called(only.target)}", ""))
+            return only.target
+        meeting = self._joins[here]
+        if meeting is None or meeting == join:
+            onward = self._spine(ways, join, stops)
+            inner, barred = join, stops | ({onward} if onward else set())
+        else:
+            onward, inner, barred = meeting, meeting, stops | ({join} if join else set())
+        self._branches(ways, prefix, inner, barred, onward, may_end=may_end)
+        if onward is not None:
+            self._lines.append((f"{prefix}▼", ""))
+        return onward
+
+    def _branches(
+        self,
+        ways: list[Edge],
+        prefix: str,
+        join: str | None,
+        stops: frozenset[str],
+        onward: str | None,
+        *,
+        may_end: bool,
+    ) -> None:
+        ends_here = may_end and not any(edge.is_parallel for edge in ways)
+        for position, edge in enumerate(ways):
+            is_last = onward is None and not ends_here and position == len(ways) - 1
+            line, below = (
+                ("╘═" if is_last else "╞═") if edge.is_parallel else ("└─" if is_last else "├─"),
+                ("   " if is_last else "│  "),
+            )
+            label = f" {edge.label}" if edge.label else ""
+            if edge.is_back:
+                self._lines.append((f"{prefix}{line}{label} ↺ {self._called(edge.target)}", ""))
+            elif edge.target == onward:
+                self._lines.append((f"{prefix}{line}{label} ↓", ""))
+            elif edge.target in stops or edge.target in self._drawn or edge.target == join:
+                self._lines.append((f"{prefix}{line}{label} → {self._called(edge.target)}", ""))
+            elif label:
+                self._lines.append((f"{prefix}{line}{label}", ""))
+                self._walk(edge.target, prefix + below, prefix + below, join, stops)
+            else:
+                self._walk(edge.target, f"{prefix}{line} ", prefix + below, join, stops)
+        if ends_here:
+            self._lines.append((f"{prefix}{'├─' if onward else '└─'} else ■", ""))
+
+    def _spine(self, ways: list[Edge], join: str | None, stops: frozenset[str]) -> str | None:
+        """Of ways that meet nowhere, the one that goes on at this level: the longest, if one is."""
+        if any(edge.is_parallel for edge in ways):
+            return None
+        lengths = {
+            edge.target: self._reach[edge.target]
+            for edge in ways
+            if not edge.is_back and edge.target not in self._drawn | stops and edge.target != join
+        }
+        if not lengths:
+            return None
+        longest = max(lengths.values())
+        found = [target for target, length in lengths.items() if length == longest]
+        return found[-1] if (longest > 1 and len(found) == 1) or len(lengths) == 1 else None
+
+    def _called(self, node_id: str) -> str:
+        return _name(self._graph.nodes[node_id])
+
+
+def _reach(graph: Graph) -> dict[str, int]:
+    """How many nodes come on the longest way from each node, it included."""
+    reach: dict[str, int] = {}
+    for node_id in reversed(graph.order()):
+        reach[node_id] = 1 + max((reach[each] for each in graph.forward(node_id)), default=0)
+    return reach
+
+
+def _name(node: Node) -> str:
+    return _SHAPES[node.kind].format(node.id)
+
+
+def _says(node: Node) -> str:
+    target = " ".join(part for part in (node.kind, node.target) if part)
+    if node.kind == "missing":
+        target = "there is no such node"
+    return " · ".join(part for part in (target, node.fan_in, *node.notes) if part)

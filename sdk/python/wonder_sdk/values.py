@@ -1,0 +1,41 @@
+"""JSON as the contract carries it (`Struct`, `Value`), and as Python has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wonder_sdk._proto.google import protobuf
+
+
+def to_struct(value: Mapping[str, Any] | None) -> protobuf.Struct | None:
+    """A mapping for the wire; None stays None. Raises ValueError for what JSON does not have."""
+    return None if value is None else protobuf.Struct.from_dict(value)
+
+
+def to_value(value: Any) -> protobuf.Value:
+    """Anything that JSON has, for the wire. Raises ValueError for what it does not have."""
+    return protobuf.Value.from_dict(value)
+
+
+def from_struct(value: protobuf.Struct | None) -> dict[str, Any]:
+    """An object off the wire; one that is not there is empty."""
+    return {} if value is None else plain(value.to_dict())
+
+
+def from_value(value: protobuf.Value | None) -> Any:
+    """A value off the wire; one that is not there is None."""
+    return None if value is None else plain(value.to_dict())
+
+
+def plain(value: Any) -> Any:
+    """JSON off the wire, where every number is a double, with whole numbers as such."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {key: plain(each) for key, each in value.items()}
+        case list():
+            return [plain(each) for each in value]
+        case _:
+            return value

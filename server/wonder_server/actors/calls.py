@@ -1,0 +1,144 @@
+"""Agents called by the nodes of runs: one turn each, whose end the run is told (features C8 to C10).
+
+``delegate``: a conversation is made for this one turn, with the agent alone in it, so that it sees nothing
+but its input. ``loop_in``: the agent joins the conversation that the run belongs to, and answers to all.
+
+A call may be handed out twice. The conversation is the same then, and knows by the parent's operation whether
+it has begun the turn already; turns too old for it to have at hand are looked up here.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from wonder_server.actors.conversations import MAX_CONTENT_BYTES, Agents
+from wonder_server.actors.loop import Loop
+from wonder_server.actors.streams import Streams
+from wonder_server.core import ids
+from wonder_server.core.commands import CallAgent
+from wonder_server.core.conversation.calls import MAX_DEPTH, answer, called_turn, stands
+from wonder_server.core.conversation.inputs import CancelCall, Create, Send
+from wonder_server.core.conversation.state import ConversationState
+from wonder_server.core.conversation.values import Caller, Conversation, Participant, Turn, TurnStatus
+from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.errors import Reason, error
+from wonder_server.ports.clock import Clock
+from wonder_server.ports.records import Query, Records
+
+
+class Calls:
+    """Begins and stops the turns that runs wait for."""
+
+    def __init__(
+        self, *, loop: Loop, records: Records, streams: Streams, agents: Agents, clock: Clock
+    ) -> None:
+        self._loop = loop
+        self._records = records
+        self._streams = streams
+        self._agents = agents
+        self._clock = clock
+
+    async def begin(self, command: CallAgent) -> None:
+        """Begin the turn, or see that it has begun. Its end is told to the command's parent.
+
+        Errors: LIMIT_EXCEEDED (too deep), AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, INPUT_INVALID,
+        PAYLOAD_TOO_LARGE. What the conversation itself refuses, it tells the parent.
+        """
+        if command.dispatches > 1 and await self._begun_before(command):
+            return
+        if command.scope.depth >= MAX_DEPTH:
+            raise error(
+                Reason.LIMIT_EXCEEDED,
+                f"Agents called agents {MAX_DEPTH} deep already; no further call is made.",
+                limit=str(MAX_DEPTH),
+            )
+        content = content_of(command.input)
+        agent = await self._agents.pin_agent(command.agent_id)
+        caller = Caller(type="workflow", run_id=command.parent.actor_id)
+        if command.mode == "loop_in":
+            await self._room(command.conversation_id)
+        else:
+            self._open(command, agent)
+        send = Send(
+            seed=ids.random_id("seed", self._clock.now_ms()),
+            agent=agent,
+            caller=caller,
+            content=content,
+            parent=command.parent,
+            loop_in=command.mode == "loop_in",
+            depth=command.scope.depth + 1,
+        )
+        self._loop.tell(command.conversation_id, send)
+
+    def give_up(self, conversation_id: str, operation_id: str) -> None:
+        """Nobody waits for the operation any more: stop its turn, if it has begun and not ended."""
+        state = self._loop.peek(conversation_id)
+        turn = called_turn(state, operation_id) if isinstance(state, ConversationState) else None
+        spoken = self._streams.spoken(conversation_id, turn.id) if turn is not None else ""
+        self._loop.tell(conversation_id, CancelCall(operation_id=operation_id, spoken=spoken))
+
+    def _open(self, command: CallAgent, agent: PinnedAgent) -> None:
+        """Make the conversation of a delegated turn, unless it is there. Told together with the turn, so that
+        both take one commit."""
+        now = self._clock.now_ms()
+        own = agent.project_ids[0] if agent.project_ids else ""
+        member = Participant(type="agent", id=agent.agent_id, name=agent.name, joined_ms=now)
+        conversation = Conversation(
+            id=command.conversation_id,
+            project_id=command.scope.project_id or own,
+            participants=(member,),
+            created_ms=now,
+            updated_ms=now,
+            called_by=command.parent.actor_id,
+        )
+        if command.dispatches == 1:
+            self._loop.new(conversation.id)
+        self._loop.tell(conversation.id, Create(conversation=conversation))
+
+    async def _room(self, conversation_id: str) -> None:
+        known = ids.is_id("conv", conversation_id) and await self._records.get(
+            "conversations", conversation_id, conversation_id
+        )
+        if not known:
+            raise error(
+                Reason.CONVERSATION_NOT_FOUND,
+                "The run's conversation, which the agent was to join, does not exist.",
+                id=conversation_id[:64],
+            )
+
+    async def _begun_before(self, command: CallAgent) -> bool:
+        """Whether the turn has begun; if it has ended, its parent is told again."""
+        query = Query(
+            table="turns",
+            actor=command.conversation_id,
+            alias=command.parent.operation_id,
+            by_ordinal=True,
+            limit=1,
+        )
+        found: list[Turn] = await self._records.find(query)
+        if not found or not stands(found[0]):
+            return False
+        parent, told = command.parent, answer(found[0], command.parent)
+        if told.fault is not None:
+            self._loop.failed(parent.actor_id, parent.operation_id, told.fault)
+        elif found[0].status is not TurnStatus.ACTIVE:
+            self._loop.succeeded(parent.actor_id, parent.operation_id, told.output)
+        return True
+
+
+def content_of(given: Any) -> str:
+    """The message that an agent is sent for its input: a text, alone or as the only field of an object, as it
+    is; anything else as JSON. Errors: INPUT_INVALID, PAYLOAD_TOO_LARGE."""
+    (only,) = given.values() if isinstance(given, dict) and len(given) == 1 else (given,)
+    content = only if isinstance(only, str) else json.dumps(given, ensure_ascii=False)
+    if given == {} or not content.strip():
+        raise error(Reason.INPUT_INVALID, "The agent is asked nothing: its input is empty.", field="input")
+    if len(content.encode("utf-8", "replace")) > MAX_CONTENT_BYTES:
+        raise error(
+            Reason.PAYLOAD_TOO_LARGE,
+            f"An agent's input has at most {MAX_CONTENT_BYTES} bytes; put longer text into a document.",
+            field="input",
+            limit=str(MAX_CONTENT_BYTES),
+        )
+    return content

@@ -1,0 +1,284 @@
+"""Forks: a new run that takes over another's record up to a chosen point and goes on from there (feature G9).
+
+The record is played again from its beginning: each entry's recorded decisions, not what today's planner would
+decide, change a fresh working set and write rows, as they did then. The rows at the point are the past that
+the new run begins with. A point lies between two entries, for what one entry decides happens at once: an
+event stands for the end of its entry, a node execution for the end of the entry that dispatched it, so that
+it runs again, as does whatever else was under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import msgspec
+
+from wonder_server.actors.requests import request
+from wonder_server.actors.run_lookup import ENDED, RunLookup, RunView
+from wonder_server.actors.run_starts import Starts
+from wonder_server.core.coordinator.inputs import Past, StartFork
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.coordinator.values import (
+    ContextValue,
+    Execution,
+    ExecutionStatus,
+    Fork,
+    Pinned,
+    Run,
+    Signal,
+    Token,
+)
+from wonder_server.core.definitions.specs import PinnedWorkflow
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.records import Delete, Emit, Put
+from wonder_server.ports.journal import Entry
+
+KEPT_EXECUTIONS = 2_000
+KEPT_BYTES = 8 << 20
+"""Of node executions that had ended a fork takes over the newest, at most so many, of so many bytes in all:
+they are history, which nothing in a workflow can refer to."""
+
+
+class Workflows(Protocol):
+    """What is needed of the library: workflows, by reference."""
+
+    async def pin_workflow(self, reference: str) -> PinnedWorkflow:
+        """Errors: DEFINITION_NOT_FOUND."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forking:
+    """What a client wants: the contract's ``ForkRunRequest``.
+
+    Of ``after_sequence`` and ``before_execution``, an ordinal, the other is 0. None and revision 0: the same.
+    """
+
+    run_id: str
+    after_sequence: int = 0
+    before_execution: int = 0
+    input: dict[str, Any] | None = None
+    state: dict[str, Any] | None = None
+    revision: int = 0
+
+    @property
+    def field(self) -> str:
+        """The field of the request that says from where."""
+        return "before_node_execution" if self.before_execution else "after_sequence"
+
+
+class Forks:
+    """Forks runs."""
+
+    def __init__(self, *, lookup: RunLookup, workflows: Workflows, starts: Starts) -> None:
+        self._lookup = lookup
+        self._workflows = workflows
+        self._starts = starts
+
+    async def fork(self, wanted: Forking, request_id: str) -> RunView:
+        """The new run, on disk.
+
+        Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, INPUT_INVALID, DEFINITION_NOT_FOUND, REQUEST_ID_REUSED.
+        """
+        asked = request(
+            "runs",
+            request_id,
+            fork=wanted.run_id,
+            after=wanted.after_sequence,
+            before=wanted.before_execution,
+            input=wanted.input,
+            state=wanted.state,
+            revision=wanted.revision,
+        )
+
+        async def build(run_id: str) -> StartFork:
+            return await self._input(run_id, wanted)
+
+        return await self._starts.begin(wanted.run_id, build, asked)
+
+    async def _input(self, run_id: str, wanted: Forking) -> StartFork:
+        rewound = await self._rewind(wanted)
+        run, workflow = rewound.run, rewound.pinned.workflow
+        if wanted.revision:
+            workflow = await self._revision(run, wanted.revision)
+            _check_nodes(workflow, rewound)
+        return StartFork(
+            run_id=run_id,
+            workflow=workflow,
+            input=run.input if wanted.input is None else wanted.input,
+            scope=replace(run.scope, run_id="", key=""),
+            past=rewound.past(run_id, wanted.state),
+            metadata=run.metadata,
+        )
+
+    async def _rewind(self, wanted: Forking) -> _Rewound:
+        """The record up to the point."""
+        head, rewound = (await self._lookup.now(wanted.run_id)).head, _Rewound()
+        last = head.executions if wanted.before_execution else head.sequence
+        if max(wanted.before_execution, wanted.after_sequence) > last:
+            raise _out_of_range(wanted, f"The run's record has no such point yet; its last is {last}.")
+        async for page in self._lookup.journal(wanted.run_id):
+            for entry in page:
+                rewound.step(entry)
+                if 0 < wanted.after_sequence <= rewound.events:
+                    _check_open(rewound, wanted)
+                    return rewound
+                if 0 < wanted.before_execution <= rewound.ordinal:
+                    _check_runs(rewound, wanted)
+                    return rewound
+        raise AssertionError("the record ends before its head")
+
+    async def _revision(self, run: Run, revision: int) -> PinnedWorkflow:
+        try:
+            return await self._workflows.pin_workflow(f"{run.workflow_id}@{revision}")
+        except WonderError as problem:
+            if problem.fault.reason is not Reason.DEFINITION_NOT_FOUND:
+                raise
+            raise error(
+                Reason.DEFINITION_NOT_FOUND,
+                f"The workflow has no revision {revision}.",
+                field="workflow_revision",
+            ) from None
+
+
+@dataclass(slots=True)
+class _Rewound:
+    """A run's rows as they stood after the entries that `step` was given."""
+
+    events: int = 0
+    ordinal: int = 0
+    """The highest of its node executions."""
+    _state: Any = field(default_factory=RUN.new_state)
+    _rows: dict[str, dict[str, Put]] = field(default_factory=lambda: {table: {} for table in RUN.row_types})
+
+    @property
+    def run(self) -> Run:
+        (put,) = self._rows["runs"].values()
+        run: Run = put.value
+        return run
+
+    @property
+    def pinned(self) -> Pinned:
+        (put,) = self._rows["works"].values()
+        pinned: Pinned = put.value
+        return pinned
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        return tuple(self._values("tokens"))
+
+    @property
+    def forks(self) -> tuple[Fork, ...]:
+        return tuple(self._values("forks"))
+
+    @property
+    def executions(self) -> Iterator[Execution]:
+        return (put.value for put in self._rows["executions"].values())
+
+    def step(self, entry: Entry) -> None:
+        """Do what the entry decided."""
+        for decision in entry.decisions:
+            RUN.apply(self._state, decision)
+            for change in RUN.record(self._state, decision):
+                if isinstance(change, Emit):
+                    self.events += 1
+                elif isinstance(change, Delete):
+                    self._rows[change.table].pop(change.id, None)
+                else:
+                    self._put(change)
+        if len(self._rows["executions"]) > 2 * KEPT_EXECUTIONS:
+            self._rows["executions"] = {put.id: put for put in self._kept()}
+
+    def past(self, run_id: str, state: dict[str, Any] | None) -> Past:
+        """What a run of this id takes over; ``state``, if there is one, in the place of the run's."""
+        branches = {"", *self._rows["tokens"]}
+        context: list[ContextValue] = [
+            entry for entry in self._values("context") if entry.token_id in branches
+        ]
+        if state is not None:
+            context = [entry for entry in context if entry.section != "state"]
+            context += [
+                ContextValue(run_id=run_id, section="state", key=key, value=value)
+                for key, value in state.items()
+            ]
+        signals: tuple[Signal, ...] = tuple(self._values("signals"))
+        return Past(
+            run_id=self.run.id,
+            tokens=self.tokens,
+            forks=self.forks,
+            executions=tuple(put.value for put in self._kept()),
+            context=tuple(context),
+            signals=signals,
+        )
+
+    def _put(self, put: Put) -> None:
+        rows = self._rows[put.table]
+        if put.table == "executions":
+            self.ordinal = max(self.ordinal, put.ordinal)
+        elif not put.live and put.table not in ("runs", "context"):
+            rows.pop(put.id, None)
+            return
+        rows[put.id] = put
+
+    def _kept(self) -> list[Put]:
+        """The executions that are taken over: those that run, and the newest that have ended."""
+        kept: list[Put] = []
+        count, room = KEPT_EXECUTIONS, KEPT_BYTES
+        for put in sorted(self._rows["executions"].values(), key=lambda put: -put.ordinal):
+            if put.value.status is not ExecutionStatus.RUNNING:
+                count, room = count - 1, room - len(msgspec.json.encode(put.value))
+                if count < 0 or room < 0:
+                    continue
+            kept.append(put)
+        return kept[::-1]
+
+    def _values(self, table: str) -> Iterator[Any]:
+        return (put.value for put in self._rows[table].values())
+
+
+def _check_open(rewound: _Rewound, wanted: Forking) -> None:
+    """Refuse a point at which nothing was left to do."""
+    if rewound.run.status in ENDED:
+        raise error(
+            Reason.INPUT_INVALID,
+            f"At event {wanted.after_sequence} the run was over; choose an earlier one, or a node execution "
+            f"with `before_node_execution`: the last is {rewound.ordinal}.",
+            field="after_sequence",
+        )
+
+
+def _check_runs(rewound: _Rewound, wanted: Forking) -> None:
+    """Refuse an execution that was never under way between two entries."""
+    for execution in rewound.executions:
+        if execution.ordinal == wanted.before_execution:
+            if execution.status is ExecutionStatus.RUNNING:
+                return
+            break
+    raise _out_of_range(
+        wanted,
+        f"The node execution {wanted.before_execution} had ended when this run's record has it first; "
+        "choose another, or an event with `after_sequence`.",
+    )
+
+
+def _check_nodes(workflow: PinnedWorkflow, rewound: _Rewound) -> None:
+    """The nodes at which tokens stand, and where branches are still to begin, must be there."""
+    there = {node.id for node in workflow.spec.nodes}
+    needed = {token.node_id: None for token in rewound.tokens}
+    for fork in rewound.forks:
+        needed.update(dict.fromkeys((fork.node_id, *(start.node_id for start in fork.branches))))
+    missing = [node_id for node_id in needed if node_id not in there]
+    if missing:
+        raise error(
+            Reason.INPUT_INVALID,
+            f"{workflow.pin} has no node `{missing[0]}`, where the run stood: choose another revision or "
+            "another point.",
+            field="workflow_revision",
+            node=missing[0],
+        )
+
+
+def _out_of_range(wanted: Forking, sentence: str) -> WonderError:
+    return error(Reason.CURSOR_OUT_OF_RANGE, sentence, field=wanted.field)

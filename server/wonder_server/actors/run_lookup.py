@@ -1,0 +1,167 @@
+"""Runs as they are looked up: rows of the record, with the place where it ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from wonder_server.actors.conversations import Shards
+from wonder_server.core import ids
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.coordinator.values import (
+    ENDED_TOKEN,
+    ContextValue,
+    Execution,
+    Gate,
+    GateStatus,
+    Run,
+    RunStatus,
+    Token,
+    TokenStatus,
+)
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.ports.journal import Entry
+from wonder_server.ports.records import Head, Query, Records
+
+ENDED = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
+EXECUTIONS_PAGE = 50
+ENTRIES_PAGE = 100
+
+_NEWEST_ENDED_TOKENS = 100
+_ENOUGH = 10_000
+"""More rows than there are of what is read whole: live tokens, entries of the state, gates."""
+
+_ENDED_TOKENS = tuple(status.value for status in TokenStatus if status in ENDED_TOKEN)
+_LIVE_TOKENS = tuple(status.value for status in TokenStatus if status not in ENDED_TOKEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """Where a run stands: its state; its live tokens and the newest that have ended; its newest node
+    executions, newest first; the gates that wait; the node of the run that waits for it, if one does."""
+
+    state: dict[str, Any]
+    tokens: list[Token]
+    executions: list[Execution]
+    gates: list[Gate]
+    parent_node_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run, how far its record goes, and if it was asked for, where it stands."""
+
+    run: Run
+    head: Head
+    details: Details | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.run.status in ENDED
+
+    @property
+    def executions(self) -> int:
+        """How many node executions there were; a run itself knows only when it has ended."""
+        return max(self.run.executions, self.head.executions)
+
+
+class RunLookup:
+    """Reads runs. All of it raises RUN_NOT_FOUND for what is no id of one."""
+
+    def __init__(self, records: Records, shards: Shards) -> None:
+        self.records = records
+        self._shards = shards
+
+    async def run(self, run_id: str) -> Run:
+        """The run alone."""
+        self.check_id(run_id)
+        found: Run | None = await self.records.get("runs", run_id, run_id)
+        if found is None:
+            raise not_found(run_id)
+        return found
+
+    async def now(self, run_id: str) -> RunView:
+        """The run, and how far its record goes."""
+        self.check_id(run_id)
+        found = await self.records.snapshot(run_id, [_itself(run_id)])
+        if found is None or not found.rows[0]:
+            raise not_found(run_id)
+        return RunView(found.rows[0][0], found.head)
+
+    async def whole(self, run_id: str) -> RunView:
+        """The run with its details, all of one moment."""
+        self.check_id(run_id)
+        found = await self.records.snapshot(
+            run_id,
+            [
+                _itself(run_id),
+                Query(table="tokens", statuses=_LIVE_TOKENS, newest_first=False, limit=_ENOUGH),
+                Query(table="tokens", statuses=_ENDED_TOKENS, limit=_NEWEST_ENDED_TOKENS),
+                _executions(run_id, 0),
+                Query(table="gates", statuses=(GateStatus.PENDING,), newest_first=False, limit=_ENOUGH),
+                Query(table="context", fields=(("section", "state"),), limit=_ENOUGH),
+            ],
+        )
+        if found is None or not found.rows[0]:
+            raise not_found(run_id)
+        (run,), live, ended, executions, gates, context = found.rows
+        entries: list[ContextValue] = context
+        details = Details(
+            state={entry.key: entry.value for entry in sorted(entries, key=lambda entry: entry.key)},
+            tokens=[*live, *reversed(ended)],
+            executions=executions,
+            gates=gates,
+            parent_node_id=await self._parent_node(run),
+        )
+        return RunView(run, found.head, details)
+
+    async def executions(self, run_id: str, before: int) -> list[Execution]:
+        """The next page of node executions, newest first, those with an ordinal below ``before``."""
+        return await self.records.find(_executions(run_id, before))
+
+    async def views(self, query: Query) -> list[RunView]:
+        """The runs that ``query`` finds, each with how far its record goes."""
+        runs: list[Run] = await self.records.find(query)
+        heads = await self.records.heads([run.id for run in runs]) if runs else {}
+        return [RunView(run, heads.get(run.id, Head(0, 0))) for run in runs]
+
+    async def journal(self, run_id: str) -> AsyncIterator[list[Entry]]:
+        """The run's journal, page by page: others get their turn in between."""
+        await self.run(run_id)
+        journal, after = self._shards.of(run_id), 0
+        while page := await journal.entries(run_id, RUN, after, ENTRIES_PAGE):
+            yield page
+            after = page[-1].sequence
+
+    async def _parent_node(self, run: Run) -> str:
+        """An operation of a run has the id of the node execution that it is."""
+        if run.parent is None or not run.parent.actor_id.startswith("run_"):
+            return ""
+        found: Execution | None = await self.records.get(
+            "executions", run.parent.operation_id, run.parent.actor_id
+        )
+        return "" if found is None else found.node_id
+
+    def check_id(self, run_id: str) -> None:
+        """Refuse what cannot be the id of a run of this folder."""
+        if not ids.is_id("run", run_id) or not self._shards.holds(run_id):
+            raise not_found(run_id)
+
+
+def not_found(run_id: str, field: str = "run_id") -> WonderError:
+    return error(Reason.RUN_NOT_FOUND, "No run has this id.", field=field, id=run_id[:64])
+
+
+def _itself(run_id: str) -> Query:
+    return Query(table="runs", id=run_id, limit=1)
+
+
+def _executions(run_id: str, before: int) -> Query:
+    return Query(
+        table="executions",
+        actor=run_id,
+        by_ordinal=True,
+        after=(before, "") if before else None,
+        limit=EXECUTIONS_PAGE,
+    )

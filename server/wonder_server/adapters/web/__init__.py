@@ -1,0 +1,1 @@
+"""HTTP for what definitions ask: only where a project may reach."""

@@ -1,0 +1,86 @@
+"""Turns that somebody waits for: an agent called by the node of a run (features C8 to C10).
+
+A call is told to its conversation as a ``Send`` with a parent. When the turn ends the parent is answered,
+once what led to the end is on disk; if that answer is lost, the parent asks again and is told the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from wonder_server.core.commands import Answer, Parent
+from wonder_server.core.conversation.decisions import AnswerCallAgain, AppendMessage
+from wonder_server.core.conversation.inputs import Send
+from wonder_server.core.conversation.pieces import Decisions
+from wonder_server.core.conversation.state import ConversationState
+from wonder_server.core.conversation.values import Role, Turn, TurnStatus
+from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.model import ModelResult
+
+MAX_DEPTH = 5
+"""How often an agent's turn may lead to another agent's: the default of the contract's
+``max_delegation_depth``."""
+
+
+def called_turn(state: ConversationState, operation_id: str) -> Turn | None:
+    """The newest turn at hand that a parent's operation started and waits for."""
+    for turn in reversed(state.turns.values()):
+        if turn.parent is not None and turn.parent.operation_id == operation_id:
+            return turn
+    return None
+
+
+def stands(turn: Turn) -> bool:
+    """Whether ``turn`` is what its parent gets, now or at its end. One that failed for want of
+    infrastructure is not: its parent tries again."""
+    return turn.fault is None or not turn.fault.transient
+
+
+def asked_again(state: ConversationState, event: Send) -> Decisions | None:
+    """What is decided if ``event`` has started its turn already; None if it is to start one now."""
+    turn = called_turn(state, event.parent.operation_id) if event.parent is not None else None
+    if turn is None or not stands(turn):
+        return None
+    return () if turn.status is TurnStatus.ACTIVE else (AnswerCallAgain(turn=turn),)
+
+
+def declined(turn: Turn, agent_name: str, result: ModelResult) -> Fault | None:
+    """The fault of a called turn whose model refused to do what it was asked."""
+    if turn.parent is None or result.stop_reason != "refusal":
+        return None
+    said = f": {result.text[:500]}" if result.text else "."
+    return Fault(
+        reason=Reason.MODEL_FAILED,
+        message=f"The agent `{agent_name}` declined{said}",
+        metadata={"declined": "true"},
+    )
+
+
+def with_output(state: ConversationState, turn: Turn, said: Decisions) -> Turn:
+    """A called turn, about to be completed, with the last message of its agent; ``said`` is what it says
+    now."""
+    if turn.parent is None and not (state.conversation and state.conversation.called_by):
+        return turn
+    messages = [*state.messages[turn.id], *(d.message for d in said if isinstance(d, AppendMessage))]
+    texts = [message.content for message in messages if message.role is Role.AGENT]
+    return replace(turn, output=texts[-1] if texts else "")
+
+
+def answer(turn: Turn, parent: Parent) -> Answer:
+    """How ``turn`` ended, for who waits for it: ``{text, agent_id, conversation_id, turn_id, usage}``, or
+    its fault, which names the same ids."""
+    where = {"agent_id": turn.agent_id, "conversation_id": turn.conversation_id, "turn_id": turn.id}
+    if turn.fault is not None:
+        fault = replace(turn.fault, metadata={**turn.fault.metadata, **where})
+        return Answer(parent=parent, run_id=turn.conversation_id, output={}, fault=fault)
+    output: dict[str, Any] = {
+        "text": turn.output or "",
+        **where,
+        "usage": {
+            "input_tokens": turn.input_tokens,
+            "output_tokens": turn.output_tokens,
+            "model_calls": turn.moves,
+        },
+    }
+    return Answer(parent=parent, run_id=turn.conversation_id, output=output)

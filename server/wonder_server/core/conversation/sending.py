@@ -1,0 +1,149 @@
+"""The start of a turn: a message for an agent, from a person or from whoever calls the agent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wonder_server.core.conversation.calls import asked_again
+from wonder_server.core.conversation.decisions import (
+    AddParticipant,
+    AppendMessage,
+    DispatchWorkflow,
+    MarkWaiting,
+    Refuse,
+    RefuseCall,
+    StartTurn,
+)
+from wonder_server.core.conversation.inputs import Send
+from wonder_server.core.conversation.pieces import Decisions, hook
+from wonder_server.core.conversation.state import ConversationState
+from wonder_server.core.conversation.values import (
+    Conversation,
+    ConversationStatus,
+    Message,
+    OperationKind,
+    Participant,
+    Role,
+    Turn,
+    Work,
+)
+from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.ids import Minter
+
+MAX_ACTIVE_TURNS = 64
+"""Turns that one conversation may have active at once."""
+
+MAX_PARTICIPANTS = 100
+"""Users and agents that may take part in one conversation."""
+
+
+def send(state: ConversationState, event: Send, now: int) -> Decisions:
+    """Start the turn, or say why not; a call that has started it before gets what came of that."""
+    answered = asked_again(state, event)
+    if answered is not None:
+        return answered
+    conversation = state.conversation
+    unfit = _unfit(state, event)
+    if unfit is not None:
+        return (
+            Refuse(fault=unfit) if event.parent is None else RefuseCall(parent=event.parent, fault=unfit),
+        )
+    assert conversation is not None, "a conversation that is not there is unfit"
+    ids = Minter(event.seed, now)
+    turn = _turn(conversation, event, ids, now)
+    message = Message(
+        id=ids.new("msg"),
+        conversation_id=conversation.id,
+        turn_id=turn.id,
+        ordinal=conversation.message_count + 1,
+        role=Role.USER,
+        author=event.caller.user_id or event.caller.agent_id or event.caller.run_id,
+        content=event.content,
+        reply_to_message_id=event.reply_to_message_id,
+        created_ms=now,
+    )
+    assembly = hook(ids.new("op"), turn, OperationKind.ASSEMBLY, turn.context_assembly_run_id, now)
+    return (
+        *_join(conversation, event, now),
+        StartTurn(turn=turn, work=Work(turn_id=turn.id, agent=event.agent)),
+        AppendMessage(message=message),
+        DispatchWorkflow(operation=assembly),
+        MarkWaiting(turn_id=turn.id, operation_id=assembly.id),
+    )
+
+
+def refuse(reason: Reason, message: str) -> Decisions:
+    """Nothing changes; the caller is told."""
+    return (Refuse(fault=Fault(reason=reason, message=message)),)
+
+
+def _turn(conversation: Conversation, event: Send, ids: Minter, now: int) -> Turn:
+    agent = event.agent
+    return Turn(
+        id=ids.new("turn"),
+        conversation_id=conversation.id,
+        ordinal=conversation.turn_count + 1,
+        caller=event.caller,
+        agent_id=agent.agent_id,
+        agent_name=agent.name,
+        persona=agent.persona_ref,
+        input=event.content,
+        reply_to_message_id=event.reply_to_message_id,
+        metadata=event.metadata,
+        context_assembly_run_id=ids.child("run", conversation.id),
+        created_ms=now,
+        parent=event.parent,
+        depth=event.depth,
+    )
+
+
+def _unfit(state: ConversationState, event: Send) -> Fault | None:
+    """Why no turn can start now."""
+    conversation = state.conversation
+    if conversation is None:
+        return Fault(reason=Reason.CONVERSATION_NOT_FOUND, message="No conversation has this id.")
+    if conversation.status not in (ConversationStatus.ACTIVE, ConversationStatus.WAITING):
+        return Fault(
+            reason=Reason.CONVERSATION_NOT_ACTIVE,
+            message=f"The conversation is {conversation.status.value}; reopen it before you send to it.",
+        )
+    if len(state.active_turns()) >= MAX_ACTIVE_TURNS:
+        return Fault(
+            reason=Reason.LIMIT_EXCEEDED,
+            message=f"The conversation already has {MAX_ACTIVE_TURNS} active turns; wait for one to end.",
+        )
+    newcomer = _newcomer(conversation, event, 0)
+    if newcomer is not None and event.loop_in and len(conversation.participants) >= MAX_PARTICIPANTS:
+        return Fault(
+            reason=Reason.LIMIT_EXCEEDED,
+            message=f"The conversation already has {MAX_PARTICIPANTS} participants; remove one.",
+        )
+    return None
+
+
+def _join(conversation: Conversation, event: Send, now: int) -> Decisions:
+    newcomer = _newcomer(conversation, event, now)
+    if newcomer is None:
+        return ()
+    joined = replace(conversation, participants=(*conversation.participants, newcomer))
+    return (AddParticipant(conversation=joined, participant=newcomer),)
+
+
+def _newcomer(conversation: Conversation, event: Send, now: int) -> Participant | None:
+    """Who takes part from now on: an agent that is looped in, or a user who speaks for the first time."""
+    known = {(person.type, person.id) for person in conversation.participants}
+    caller, agent = event.caller, event.agent
+    if event.loop_in:
+        person = Participant(
+            type="agent",
+            id=agent.agent_id,
+            name=agent.name,
+            joined_ms=now,
+            origin="looped_in",
+            added_by=caller,
+        )
+    elif caller.type == "user" and caller.user_id:
+        person = Participant(type="user", id=caller.user_id, joined_ms=now, origin="added")
+    else:
+        return None
+    return None if (person.type, person.id) in known else person

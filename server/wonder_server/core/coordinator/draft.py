@@ -1,0 +1,380 @@
+"""What one input leads to, while it is being planned.
+
+The working set is only read. What is decided goes to `Draft.decided`, and reads through the draft see it at
+once: a token that moved, a value that was written, a branch that ended. Going on somewhere is put on an
+agenda rather than called, so that a thousand branches that meet at once need no deep recursion, and their
+order is that of the branches.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Literal, NamedTuple
+
+from wonder_server.core import expressions
+from wonder_server.core.coordinator.decisions import (
+    ClearTimer,
+    CloseFork,
+    CloseGate,
+    CountBranches,
+    Decision,
+    DispatchNode,
+    EndRun,
+    KeepExecution,
+    MoveToken,
+    OpenFork,
+    OpenGate,
+    RecordExecution,
+    RecordSignal,
+    RedispatchNode,
+    RetryNode,
+    SetContext,
+    SetRun,
+    SetTimer,
+    StopNode,
+    TakeSignal,
+)
+from wonder_server.core.coordinator.state import BUSY, RunState
+from wonder_server.core.coordinator.values import (
+    ENDED_TOKEN,
+    ContextValue,
+    Execution,
+    ExecutionStatus,
+    Fork,
+    Gate,
+    GateStatus,
+    Operation,
+    OperationKind,
+    Pinned,
+    Run,
+    RunStatus,
+    Signal,
+    Token,
+    TokenStatus,
+)
+from wonder_server.core.definitions.graph import Graph, graph_of
+from wonder_server.core.definitions.specs import PinnedWorkflow
+from wonder_server.core.errors import Fault
+from wonder_server.core.frozen import replace
+from wonder_server.core.ids import Minter
+
+ROOT = "t"
+"""Id of a run's first token. A branch's is its parent's, the hop at which that fanned out, its index."""
+
+Decisions = tuple[Decision, ...]
+
+
+class Step(NamedTuple):
+    """Something that is still to be planned about a token.
+
+    ``come``: it comes to a node, which may be where its branches meet. ``begin``: the node begins.
+    ``settle``: something happened to a branch of its fan-out.
+    """
+
+    what: Literal["come", "begin", "settle"]
+    token: Token
+    node_id: str = ""
+
+
+class Draft:
+    """The decisions about one input to a run that has started."""
+
+    def __init__(self, state: RunState, run: Run, pinned: Pinned, seed: str, now: int) -> None:
+        self.run = run
+        self.workflow: PinnedWorkflow = pinned.workflow
+        self.graph: Graph = graph_of(pinned.workflow.spec)
+        self.now = now
+        self.ids = Minter(seed, now)
+        self.ordinal = state.ordinal
+        self.decided: list[Decision] = []
+        self.over = False
+        """The run has ended; nothing goes on."""
+        self._was = state
+        self._busy = state.busy
+        self._tokens: dict[str, Token] = {}
+        self._born: dict[str, list[str]] = {}
+        self._arrived: dict[str, list[str]] = {}
+        self._forks: dict[str, Fork | None] = {}
+        self._operations: dict[str, Operation | None] = {}
+        self._operation_of: dict[str, str] = {}
+        self._executions: dict[str, Execution] = {}
+        self._gates: dict[str, Gate | None] = {}
+        self._signals = state.signals
+        self._context = {"state": state.state, "output": state.output}
+        self._branches: dict[str, dict[str, Any]] = {}
+        self.agenda: deque[Step] = deque()
+
+    def finish(self) -> Decisions:
+        """Everything that was decided."""
+        if not self.over:
+            status = RunStatus.RUNNING if self._busy else RunStatus.WAITING
+            if status is not self.run.status:
+                self.run = replace(self.run, status=status, updated_ms=self.now)
+                self.decided.append(SetRun(run=self.run))
+        return tuple(self.decided)
+
+    # --- tokens -----------------------------------------------------------------------------------
+
+    def token(self, token_id: str) -> Token:
+        return self._tokens.get(token_id) or self._was.tokens[token_id]
+
+    def is_live(self, token_id: str) -> bool:
+        token = self._tokens.get(token_id) or self._was.tokens.get(token_id)
+        return token is not None and token.status not in ENDED_TOKEN
+
+    def move(self, token: Token, status: TokenStatus, **changes: Any) -> Token:
+        """The token stands otherwise now."""
+        moved = replace(token, status=status, updated_ms=self.now, **changes)
+        before = self._tokens.get(token.id) or self._was.tokens.get(token.id)
+        self._busy += (status in BUSY) - (before is not None and before.status in BUSY)
+        self._tokens[token.id] = moved
+        self.decided.append(MoveToken(token=moved))
+        return moved
+
+    def born(self, token: Token) -> None:
+        """A branch is there; where it stands is decided when its turn comes, in this same step."""
+        self._tokens[token.id] = token
+        self._born.setdefault(token.parent_id, []).append(token.id)
+
+    @property
+    def live_tokens(self) -> int:
+        """At how many places the run is."""
+        return len(self._was.tokens) + sum(map(len, self._born.values()))
+
+    def count(self, token: Token) -> Token:
+        """Note what a forked token has counted."""
+        self._tokens[token.id] = token
+        self.decided.append(CountBranches(token=token))
+        return token
+
+    def children(self, token_id: str) -> list[Token]:
+        """The live branches of a token, in their order."""
+        known = [*self._was.children.get(token_id, ()), *self._born.get(token_id, ())]
+        live = (self.token(each) for each in known if self.is_live(each))
+        return sorted(live, key=lambda each: each.branch_index)
+
+    def arrived(self, token_id: str) -> list[str]:
+        """The branches that stand at the fan-in, in the order in which they came."""
+        return self._arrived.get(token_id) or self._was.arrived.get(token_id, [])
+
+    def arrive(self, token: Token, node_id: str) -> None:
+        """The token stands at the fan-in and waits for its siblings."""
+        siblings = [*self.arrived(token.parent_id), token.id]
+        self._arrived[token.parent_id] = siblings
+        self.move(
+            token,
+            TokenStatus.WAITING_FOR_SIBLINGS,
+            node_id=node_id,
+            arrival=len(siblings),
+            waits_for_id="",
+        )
+
+    def stand(self, token: Token) -> None:
+        """A token that was taken over stands at the fan-in where it stood."""
+        siblings = [*self.arrived(token.parent_id), token.id]
+        self._arrived[token.parent_id] = sorted(siblings, key=lambda each: self.token(each).arrival)
+        self.move(token, TokenStatus.WAITING_FOR_SIBLINGS)
+
+    # --- fan-outs ---------------------------------------------------------------------------------
+
+    def fork(self, token_id: str) -> Fork | None:
+        """The open fan-out of a token."""
+        if token_id in self._forks:
+            return self._forks[token_id]
+        return self._was.forks.get(token_id)
+
+    def open(self, fork: Fork) -> None:
+        self._forks[fork.token_id] = fork
+        self._arrived[fork.token_id] = []
+        self.decided.append(OpenFork(fork=fork))
+
+    def close(self, token_id: str) -> None:
+        """The fan-out is over, and with it its timer."""
+        for operation in self.timers(token_id):
+            self._operations[operation.id] = None
+            self.decided.append(ClearTimer(operation_id=operation.id))
+        self._forks[token_id] = None
+        self.decided.append(CloseFork(token_id=token_id))
+
+    def timers(self, token_id: str) -> list[Operation]:
+        """The timer of a token's fan-out, if it runs; with an empty id, that of the run."""
+        timer_id = timer(self.run.id, self.token(token_id) if token_id else None)
+        operation = self.operation(timer_id)
+        return [] if operation is None else [operation]
+
+    def set_timer(self, kind: OperationKind, token: Token | None, until_ms: int) -> None:
+        operation = Operation(
+            id=timer(self.run.id, token),
+            run_id=self.run.id,
+            kind=kind,
+            token_id=token.id if token else "",
+            until_ms=until_ms,
+            created_ms=self.now,
+        )
+        self._operations[operation.id] = operation
+        self.decided.append(SetTimer(operation=operation))
+
+    # --- what nodes wait for ----------------------------------------------------------------------
+
+    def operation(self, operation_id: str) -> Operation | None:
+        if operation_id in self._operations:
+            return self._operations[operation_id]
+        return self._was.operations.get(operation_id)
+
+    def operation_of(self, token: Token) -> Operation | None:
+        """What the token's node waits for."""
+        known = self._operation_of.get(token.id) or self._was.operation_of.get(token.id, "")
+        return self.operation(known)
+
+    def execution(self, operation: Operation) -> Execution:
+        return self._executions.get(operation.id) or self._was.executions[operation.id]
+
+    def gate_of(self, operation: Operation) -> Gate | None:
+        """The open gate that an operation waits at."""
+        gate_id = operation.child_id
+        return self._gates[gate_id] if gate_id in self._gates else self._was.gates.get(gate_id)
+
+    def waiting_for(self, signal: str) -> list[Operation]:
+        """The operations of nodes that wait for a signal, in an order that no restart changes."""
+        found = [
+            each
+            for each in self._was.operations.values()
+            if each.kind is OperationKind.WAIT
+            and (wait := self.graph.nodes[each.node_id].wait) is not None
+            and wait.signal == signal
+        ]
+        return sorted(found, key=lambda each: (each.created_ms, each.key))
+
+    def dispatch(self, execution: Execution, operation: Operation) -> None:
+        self.ordinal = execution.ordinal
+        self._executions[operation.id] = execution
+        self._operations[operation.id] = operation
+        self._operation_of[operation.token_id] = operation.id
+        self.decided.append(DispatchNode(execution=execution, operation=operation))
+
+    def retry(self, execution: Execution, operation: Operation) -> None:
+        self._executions[operation.id] = execution
+        self._operations[operation.id] = operation
+        self.decided.append(RetryNode(execution=execution, operation=operation))
+
+    def redispatch(self, operation: Operation) -> None:
+        self._operations[operation.id] = operation
+        self.decided.append(RedispatchNode(operation=operation))
+
+    def stop(self, operation: Operation) -> None:
+        """Nobody waits for what carries the operation out; its execution is still to be recorded."""
+        self.decided.append(StopNode(operation=operation))
+
+    def record(
+        self, operation: Operation, status: ExecutionStatus, output: Any = None, fault: Fault | None = None
+    ) -> None:
+        """The node's execution has ended; its operation leaves the outbox."""
+        execution = replace(
+            self.execution(operation), status=status, output=output, fault=fault, completed_ms=self.now
+        )
+        self._operations[operation.id] = None
+        self.decided.append(RecordExecution(execution=execution))
+
+    def keep(self, kept: KeepExecution) -> None:
+        """Take over an execution of another run."""
+        self.ordinal = max(self.ordinal, kept.execution.ordinal)
+        self.decided.append(kept)
+
+    def open_gate(self, gate: Gate) -> None:
+        self._gates[gate.id] = gate
+        self.decided.append(OpenGate(gate=gate))
+
+    def close_gate(self, gate: Gate, status: GateStatus, **resolution: Any) -> Gate:
+        closed = replace(gate, status=status, resolved_ms=self.now, **resolution)
+        self._gates[gate.id] = None
+        self.decided.append(CloseGate(gate=closed))
+        return closed
+
+    # --- context ----------------------------------------------------------------------------------
+
+    def scope(self, token: Token | None) -> dict[str, Any]:
+        """What expressions see where the token is."""
+        scope: dict[str, Any] = {
+            "input": self.run.input,
+            "state": self._context["state"],
+            "output": self._context["output"],
+            "signals": {name: signal.payload for name, signal in self._signals.items()},
+        }
+        if token is not None and token.parent_id:
+            scope.update(self.branch_scope(token))
+        return scope
+
+    def branch_scope(self, token: Token) -> dict[str, Any]:
+        """What expressions see of a branch."""
+        fork = self.fork(token.parent_id)
+        start = fork.branches[token.branch_index] if fork is not None else None
+        return {
+            "branch": self._values(token.id),
+            "item": start.item if start is not None else None,
+            "index": token.branch_index,
+        }
+
+    def write(self, token: Token | None, target: str, value: Any) -> None:
+        """Put ``value`` at ``state.x``, ``output.x`` or ``branch.x``."""
+        section, key = target.split(".")[:2]
+        if section == "branch" and token is not None:
+            within: dict[str, Any] = {"branch": self._values(token.id)}
+            self._branches[token.id] = expressions.assign(within, target, value)["branch"]
+            whole, token_id = self._branches[token.id][key], token.id
+        else:
+            self._context = expressions.assign(self._context, target, value)
+            whole, token_id = self._context[section][key], ""
+        entry = ContextValue(run_id=self.run.id, section=section, key=key, value=whole, token_id=token_id)
+        self.decided.append(SetContext(value=entry))
+
+    @property
+    def state_values(self) -> dict[str, Any]:
+        return self._context["state"]
+
+    @property
+    def output_values(self) -> dict[str, Any]:
+        return self._context["output"]
+
+    def _values(self, token_id: str) -> dict[str, Any]:
+        known = self._branches.get(token_id)
+        return self._was.branches.get(token_id, {}) if known is None else known
+
+    # --- signals ----------------------------------------------------------------------------------
+
+    def signal(self, name: str) -> Signal | None:
+        return self._signals.get(name)
+
+    def hear(self, signal: Signal) -> None:
+        self._signals = {**self._signals, signal.name: signal}
+        self.decided.append(RecordSignal(signal=signal))
+
+    def take(self, signal: Signal) -> None:
+        """A node that waits for the signal goes on."""
+        taken = replace(signal, taken=True)
+        self._signals = {**self._signals, signal.name: taken}
+        self.decided.append(TakeSignal(signal=taken))
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def end(
+        self, status: RunStatus, output: dict[str, Any] | None = None, fault: Fault | None = None
+    ) -> None:
+        """The run is over."""
+        for operation in self.timers(""):
+            self.decided.append(ClearTimer(operation_id=operation.id))
+        self.run = replace(
+            self.run,
+            status=status,
+            output=output or {},
+            fault=fault,
+            executions=self.ordinal,
+            updated_ms=self.now,
+            completed_ms=self.now,
+        )
+        self.decided.append(EndRun(run=self.run))
+        self.over = True
+
+
+def timer(run_id: str, token: Token | None) -> str:
+    """The id of a timer: of the run, or of the fan-out that a token is in."""
+    return f"{run_id}/timer" if token is None else f"{run_id}/{token.id}/{token.hops}/timer"

@@ -1,0 +1,103 @@
+"""Human gates: a run waits for a person (features G5). An answer counts once, and for what was shown."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from wonder_server.core import schemas
+from wonder_server.core.coordinator.draft import Draft
+from wonder_server.core.coordinator.inputs import ResolveGate
+from wonder_server.core.coordinator.values import Gate, GateStatus, Operation
+from wonder_server.core.definitions.specs import GateExpiry, HumanGate, Node
+from wonder_server.core.errors import Fault, Reason
+
+
+def open_gate(draft: Draft, operation: Operation, node: Node, shown: dict[str, Any]) -> None:
+    """Ask. The node's input is what the person is shown."""
+    gate = node.human_gate or HumanGate()
+    draft.open_gate(
+        Gate(
+            id=operation.child_id,
+            run_id=draft.run.id,
+            operation_id=operation.id,
+            node_id=node.id,
+            project_id=draft.run.scope.project_id,
+            workflow_ref=str(draft.workflow.pin),
+            prompt=gate.prompt,
+            shown=shown,
+            shown_hash=shown_hash(gate.prompt, shown),
+            answer_schema=gate.answer_schema,
+            user_ids=gate.user_ids,
+            created_ms=draft.now,
+            expires_ms=operation.until_ms,
+        )
+    )
+
+
+def shown_hash(prompt: str, shown: dict[str, Any]) -> str:
+    """SHA-256 of what a person is asked and shown, in hexadecimal."""
+    text = json.dumps([prompt, shown], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def refusal(gate: Gate | None, event: ResolveGate) -> Fault | None:
+    """Why an answer is not taken."""
+    if gate is None:
+        return Fault(reason=Reason.GATE_RESOLVED, message="The gate is not open any more.", field="gate_id")
+    if event.shown_hash != gate.shown_hash:
+        return Fault(
+            reason=Reason.GATE_RESOLVED,
+            message="This answer is for something else than the gate shows now; read the gate again.",
+            field="shown_hash",
+        )
+    if gate.user_ids and event.user_id not in gate.user_ids:
+        return Fault(
+            reason=Reason.PERMISSION_DENIED,
+            message=f"`{event.user_id[:64]}` may not resolve this gate; it is for {_names(gate.user_ids)}.",
+            field="user_id",
+        )
+    if event.answer is None:
+        return None
+    if not gate.answer_schema:
+        return Fault(
+            reason=Reason.INPUT_INVALID,
+            message="This gate takes no answer, only a decision.",
+            field="answer",
+        )
+    problems = schemas.validate(gate.answer_schema, event.answer, name="answer")
+    if problems:
+        message = f"The answer does not match the gate's schema: {'; '.join(problems[:5])}"
+        return Fault(reason=Reason.INPUT_INVALID, message=message, field="answer")
+    return None
+
+
+def resolve(draft: Draft, gate: Gate, event: ResolveGate) -> dict[str, Any]:
+    """Somebody has answered: the node's result."""
+    status = GateStatus.APPROVED if event.approve else GateStatus.REJECTED
+    return _result(
+        draft.close_gate(gate, status, user_id=event.user_id, answer=event.answer, comment=event.comment)
+    )
+
+
+def expire(draft: Draft, gate: Gate, policy: GateExpiry) -> dict[str, Any] | None:
+    """Nobody has answered in time: the node's result, None if it has none."""
+    if policy is GateExpiry.FAIL:
+        draft.close_gate(gate, GateStatus.EXPIRED)
+        return None
+    status = GateStatus.APPROVED if policy is GateExpiry.APPROVE else GateStatus.REJECTED
+    return _result(draft.close_gate(gate, status))
+
+
+def _result(gate: Gate) -> dict[str, Any]:
+    return {
+        "decision": "approved" if gate.status is GateStatus.APPROVED else "rejected",
+        "input": gate.shown if gate.answer is None else gate.answer,
+        "comment": gate.comment,
+        "user_id": gate.user_id,
+    }
+
+
+def _names(user_ids: tuple[str, ...]) -> str:
+    return ", ".join(f"`{user}`" for user in user_ids[:5]) + (", …" if len(user_ids) > 5 else "")

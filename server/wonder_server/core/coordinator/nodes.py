@@ -1,0 +1,269 @@
+"""Nodes: what begins when a token stands at one, and what its result means.
+
+A node that begins is an execution and an operation of the same id: the operation is in the outbox until the
+execution has ended. Its target decides what is dispatched: a task, a child run, an agent's turn; a gate and
+a wait are dispatched nowhere, somebody or the time ends them. Infrastructure faults are tried again as the
+node's ``retry`` says; whatever else fails a node fails its branch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace as dataclass_replace
+from typing import Any
+
+from wonder_server.core import ids
+from wonder_server.core.coordinator import branches, evaluation, gates
+from wonder_server.core.coordinator.draft import Draft
+from wonder_server.core.coordinator.evaluation import Problem
+from wonder_server.core.coordinator.values import (
+    Execution,
+    ExecutionStatus,
+    Operation,
+    OperationKind,
+    Signal,
+    Token,
+    TokenStatus,
+)
+from wonder_server.core.definitions.specs import GateExpiry, Node
+from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.frozen import replace
+from wonder_server.core.task.repeatable import is_repeatable
+
+MAX_EXECUTIONS = 1_000_000
+"""Node executions of one run."""
+
+_WAITS = {
+    OperationKind.TASK: TokenStatus.WAITING_FOR_TASK,
+    OperationKind.SUBWORKFLOW: TokenStatus.WAITING_FOR_SUBWORKFLOW,
+    OperationKind.AGENT: TokenStatus.WAITING_FOR_AGENT,
+    OperationKind.GATE: TokenStatus.WAITING_FOR_HUMAN,
+    OperationKind.WAIT: TokenStatus.WAITING_FOR_SIGNAL,
+}
+
+
+def begin(draft: Draft, token: Token, node_id: str) -> None:
+    """The token stands at a node: hand the node's target out."""
+    try:
+        _begin(draft, replace(token, node_id=node_id, hops=token.hops + 1), draft.graph.nodes[node_id])
+    except Problem as problem:
+        branches.fail(draft, replace(token, node_id=node_id), problem.fault)
+
+
+def _begin(draft: Draft, token: Token, node: Node) -> None:
+    if draft.ordinal >= MAX_EXECUTIONS:
+        message = f"The run has executed {MAX_EXECUTIONS} nodes, which is as many as it may."
+        raise Problem(Fault(reason=Reason.LIMIT_EXCEEDED, message=message, metadata={"node": node.id}))
+    scope = draft.scope(token)
+    node_input = draft.run.input
+    if node.input_mapping:
+        node_input = evaluation.mapped(draft, node.input_mapping, scope, "input_mapping", node.id)
+    kind, target = _target(draft, node)
+    # Not the operation's id: a run that is planned again after a crash must come to the same keys.
+    key = f"{draft.run.id}/{token.id}/{token.hops}"
+    operation = Operation(
+        id=draft.ids.new("op"),
+        run_id=draft.run.id,
+        kind=kind,
+        token_id=token.id,
+        node_id=node.id,
+        key=key,
+        child_id=_child(draft, node, kind, key),
+        repeatable=kind is not OperationKind.TASK or is_repeatable(draft.workflow.tasks[node.task_id]),
+        deadline_ms=draft.now + node.timeout_ms if node.timeout_ms else 0,
+        until_ms=_until(node, kind, draft.now),
+        created_ms=draft.now,
+    )
+    execution = Execution(
+        id=operation.id,
+        run_id=draft.run.id,
+        ordinal=draft.ordinal + 1,
+        node_id=node.id,
+        token_id=token.id,
+        target=target,
+        carried_out_by=operation.child_id,
+        input=node_input,
+        started_ms=draft.now,
+    )
+    draft.move(token, _WAITS[kind], arrival=0, waits_for_id=operation.child_id)
+    draft.dispatch(execution, operation)
+    if kind is OperationKind.GATE:
+        gates.open_gate(draft, operation, node, node_input)
+    elif kind is OperationKind.WAIT:
+        heard = draft.signal(node.wait.signal) if node.wait is not None else None
+        if heard is not None and not heard.taken:
+            hear(draft, operation, heard)
+
+
+def _target(draft: Draft, node: Node) -> tuple[OperationKind, str]:
+    workflow = draft.workflow
+    if node.task_id:
+        return OperationKind.TASK, str(workflow.tasks[node.task_id].pin)
+    if node.workflow_id:
+        return OperationKind.SUBWORKFLOW, str(workflow.workflows[node.workflow_id].pin)
+    if node.agent_id:
+        if node.invocation_mode == "loop_in" and not draft.run.scope.conversation_id:
+            message = f"Node `{node.id}` loops an agent in, but the run belongs to no conversation."
+            raise Problem(Fault(reason=Reason.RUN_FAILED, message=message, metadata={"node": node.id}))
+        return OperationKind.AGENT, workflow.agents.get(node.agent_id, node.agent_id)
+    return (OperationKind.WAIT, "wait") if node.wait is not None else (OperationKind.GATE, "gate")
+
+
+def _child(draft: Draft, node: Node, kind: OperationKind, key: str, attempt: int = 1) -> str:
+    """The run, conversation or gate that carries the node out."""
+    run, named = draft.run, f"{key}#{attempt}"
+    match kind:
+        case OperationKind.SUBWORKFLOW:
+            return ids.derived("run", named, run.created_ms, run.id)
+        case OperationKind.AGENT if node.invocation_mode == "loop_in":
+            return run.scope.conversation_id
+        case OperationKind.AGENT:
+            return ids.derived("conv", named, run.created_ms, run.id)
+        case OperationKind.GATE:
+            return ids.derived("gate", named, draft.now, run.id)
+        case _:
+            return ""
+
+
+def _until(node: Node, kind: OperationKind, now: int) -> int:
+    """When this attempt, gate or wait ends by itself; 0 for never."""
+    if kind is OperationKind.GATE:
+        after = node.human_gate.expire_after_ms if node.human_gate is not None else 0
+    elif kind is OperationKind.WAIT:
+        after = node.wait.duration_ms if node.wait is not None else 0
+    else:
+        after = node.retry.timeout_ms if node.retry is not None else 0
+    return now + after if after else 0
+
+
+# --- results ----------------------------------------------------------------------------------------
+
+
+def succeeded(draft: Draft, operation: Operation, result: Any) -> None:
+    """The node has its result: write it into the context, and go on."""
+    node, token = draft.graph.nodes[operation.node_id], draft.token(operation.token_id)
+    draft.record(operation, ExecutionStatus.COMPLETED, output=result)
+    kept = "branch" if token.parent_id else "state"
+    mapping = node.output_mapping or {f"{kept}.{node.id}": "result"}
+    try:
+        seen = {**draft.scope(token), "result": result}
+        # All see the context as it was when the result came.
+        values = [
+            (target, evaluation.value_of(draft, source, seen, f"output_mapping.{target}", node.id))
+            for target, source in mapping.items()
+        ]
+        for target, value in values:
+            evaluation.store(draft, token, target, value, f"output_mapping.{target}", node.id)
+        evaluation.check_state(draft, node.id)
+    except Problem as problem:
+        branches.fail(draft, token, problem.fault)
+        return
+    branches.leave(draft, token, node)
+
+
+def failed(draft: Draft, operation: Operation, fault: Fault) -> None:
+    """The node's attempt failed: try again, or fail the branch."""
+    node, token = draft.graph.nodes[operation.node_id], draft.token(operation.token_id)
+    retry = node.retry
+    if retry is not None and fault.transient and operation.attempt < retry.max_attempts:
+        attempt = operation.attempt + 1
+        backoff = max(retry.backoff_ms * 2 ** (operation.attempt - 1), fault.retry_after_ms or 0)
+        child = _child(draft, node, operation.kind, operation.key, attempt)
+        execution = replace(draft.execution(operation), attempts=attempt, fault=fault, carried_out_by=child)
+        later = replace(
+            operation,
+            attempt=attempt,
+            dispatches=0,
+            backing_off=True,
+            child_id=child,
+            until_ms=draft.now + backoff,
+        )
+        draft.move(token, TokenStatus.PENDING, waits_for_id="")
+        draft.retry(execution, later)
+        return
+    draft.record(operation, ExecutionStatus.FAILED, fault=fault)
+    told = dataclass_replace(fault, metadata={**fault.metadata, "node": operation.node_id})
+    branches.fail(draft, token, told)
+
+
+# --- time, signals, restarts ------------------------------------------------------------------------
+
+
+def woken(draft: Draft, operation: Operation) -> None:
+    """An operation's time has come, if it has."""
+    node = draft.graph.nodes[operation.node_id]
+    if operation.deadline_ms and draft.now >= operation.deadline_ms:
+        _give_up(draft, operation, f"No result within {node.timeout_ms / 1000:g} s.", transient=False)
+    elif not operation.until_ms or draft.now < operation.until_ms:
+        return
+    elif operation.backing_off:
+        _again(draft, operation, node)
+    elif operation.kind is OperationKind.GATE:
+        _gate_expired(draft, operation, node)
+    elif operation.kind is OperationKind.WAIT:
+        succeeded(draft, operation, {"received": False, "payload": None})
+    else:
+        patience = node.retry.timeout_ms / 1000 if node.retry is not None else 0
+        _give_up(draft, operation, f"No result within {patience:g} s.", transient=True)
+
+
+def _give_up(draft: Draft, operation: Operation, message: str, *, transient: bool) -> None:
+    """It took too long. The next attempt, if there is one, is an operation like a new one."""
+    draft.stop(operation)
+    gate = draft.gate_of(operation)
+    if gate is not None:
+        gates.expire(draft, gate, GateExpiry.FAIL)
+    may_repeat = transient and operation.repeatable
+    reason = Reason.TIMEOUT if operation.repeatable or not operation.dispatches else Reason.OUTCOME_UNKNOWN
+    if reason is Reason.OUTCOME_UNKNOWN:
+        message += " Whether it took effect is unknown."
+    failed(draft, operation, Fault(reason=reason, message=message, transient=may_repeat))
+
+
+def _gate_expired(draft: Draft, operation: Operation, node: Node) -> None:
+    gate = draft.gate_of(operation)
+    policy = node.human_gate.on_expire if node.human_gate is not None else GateExpiry.FAIL
+    result = None if gate is None else gates.expire(draft, gate, policy)
+    if result is None:
+        message = f"Nobody answered at gate `{node.id}` in time."
+        failed(draft, operation, Fault(reason=Reason.TIMEOUT, message=message))
+    else:
+        succeeded(draft, operation, result)
+
+
+def _again(draft: Draft, operation: Operation, node: Node) -> None:
+    """The backoff is over."""
+    token = draft.token(operation.token_id)
+    draft.move(token, _WAITS[operation.kind], waits_for_id=operation.child_id)
+    draft.redispatch(
+        replace(
+            operation,
+            backing_off=False,
+            dispatches=1,
+            until_ms=_until(node, operation.kind, draft.now),
+        )
+    )
+
+
+def hear(draft: Draft, operation: Operation, signal: Signal) -> None:
+    """The signal that a node waits for has come."""
+    draft.take(signal)
+    succeeded(draft, operation, {"received": True, "payload": signal.payload})
+
+
+def restarted(draft: Draft, operation: Operation) -> None:
+    """The server has started again: hand the work out again, if that may be."""
+    if operation.backing_off or operation.kind in (OperationKind.GATE, OperationKind.WAIT):
+        return  # Nobody works on it; its time is in its row.
+    if not operation.repeatable:
+        message = "The server stopped while this ran; whether it took effect is unknown."
+        failed(draft, operation, Fault(reason=Reason.OUTCOME_UNKNOWN, message=message))
+        return
+    node = draft.graph.nodes[operation.node_id]
+    deadline, until = operation.deadline_ms, operation.until_ms
+    if operation.kind is OperationKind.TASK:
+        # It begins anew, and so does the time that it may take.
+        deadline = draft.now + node.timeout_ms if node.timeout_ms else 0
+        until = _until(node, operation.kind, draft.now)
+    draft.redispatch(
+        replace(operation, dispatches=operation.dispatches + 1, deadline_ms=deadline, until_ms=until)
+    )

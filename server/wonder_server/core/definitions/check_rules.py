@@ -1,0 +1,135 @@
+"""The small rules that checks of all kinds of definition are made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wonder_server.core.definitions.faults import Faults, join
+from wonder_server.core.definitions.specs import Retry
+from wonder_server.core.expressions import check as check_expression
+from wonder_server.core.schemas import check_schema
+
+MAX_TEXT_CHARACTERS = 65_536
+MAX_MAPPING_ENTRIES = 100
+MAX_ATTEMPTS = 10
+MAX_TIMEOUT_MS = 24 * 3600 * 1000
+
+BRANCH = ("branch", "item", "index")
+"""What only expressions in a branch of a fan-out know."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
+_NODE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where an expression stands.
+
+    ``roots``: the variables it may use. ``owner``: what it belongs to, in words (``node 'a'``), so that a
+    fault can be understood without counting. ``branches``: whether it would know `BRANCH`, and might set
+    ``branch.x``, if only it stood in a branch; None where there are no branches at all.
+    """
+
+    roots: tuple[str, ...]
+    owner: str = ""
+    branches: bool | None = None
+
+    def knows(self) -> tuple[str, ...]:
+        return (*self.roots, *BRANCH) if self.branches else self.roots
+
+    def after(self) -> Scope:
+        """The same place, once ``result`` has come back."""
+        return replace(self, roots=(*self.roots, "result"))
+
+
+class Rules(Faults):
+    """Faults, and the rules that find them. ``path`` is always the place of what is checked."""
+
+    def text(self, path: str, text: str) -> None:
+        if not text.strip():
+            self.refuse(path, f"{path} must not be empty.")
+        else:
+            self.length(path, text)
+
+    def length(self, path: str, text: str) -> None:
+        if len(text) > MAX_TEXT_CHARACTERS:
+            self.refuse(path, f"{path} is longer than {MAX_TEXT_CHARACTERS} characters.")
+
+    def number(self, path: str, value: int, least: int, most: int) -> None:
+        if not least <= value <= most:
+            self.refuse(path, f"{path} must be from {least} to {most}, not {value}.")
+
+    def count(self, path: str, items: Collection[Any], most: int, *, least: int = 0) -> None:
+        if len(items) < least:
+            self.refuse(path, f"{path} needs at least {least}.")
+        elif len(items) > most:
+            self.refuse(path, f"{path} has {len(items)} entries; at most {most} are taken.")
+
+    def choice(self, path: str, value: str, choices: tuple[str, ...]) -> None:
+        if value not in choices:
+            self.refuse(path, f"{path} must be one of: {', '.join(filter(None, choices))}.")
+
+    def unique(self, path: str, ids: list[str]) -> None:
+        seen: set[str] = set()
+        for index, identifier in enumerate(ids):
+            if not _NODE_ID.match(identifier):
+                self.refuse(f"{path}[{index}].id", "An id is 1 to 64 letters, digits, '_' or '-'.")
+            elif identifier in seen:
+                self.refuse(f"{path}[{index}].id", f"The id '{identifier}' is taken by an earlier one.")
+            seen.add(identifier)
+
+    def retry(self, path: str, retry: Retry) -> None:
+        self.number(f"{path}.max_attempts", retry.max_attempts, 1, MAX_ATTEMPTS)
+        self.number(f"{path}.backoff_ms", retry.backoff_ms, 0, MAX_TIMEOUT_MS)
+        self.number(f"{path}.timeout_ms", retry.timeout_ms, 1, MAX_TIMEOUT_MS)
+
+    def schema(self, path: str, schema: Mapping[str, Any]) -> None:
+        if schema and (fault := check_schema(schema)):
+            self.refuse(join(path, fault.path), fault.message)
+
+    # --- expressions and mappings -------------------------------------------------------------------
+
+    def condition(self, path: str, source: str, scope: Scope) -> None:
+        """An empty condition holds always; every other one is an expression."""
+        if not source or (fault := check_expression(source, scope.knows())) is None:
+            return
+        owner = f" of {scope.owner}" if scope.owner else ""
+        line = f"line {fault.line}, " if fault.line > 1 else ""
+        reason = fault.message
+        if scope.branches is False and check_expression(source, (*scope.roots, *BRANCH)) is None:
+            reason += f"; {', '.join(BRANCH)} are for branches, and this is not in a fan-out here"
+        self.refuse(path, f"In the expression{owner}, {line}column {fault.column}: {reason}")
+
+    def expression(self, path: str, source: str, scope: Scope) -> None:
+        if not source.strip():
+            self.refuse(path, f"{path} must be an expression; for an empty text write '\"\"'.")
+        else:
+            self.condition(path, source, scope)
+
+    def inputs(self, path: str, mapping: Mapping[str, str], scope: Scope) -> None:
+        """Field -> expression."""
+        self.count(path, mapping, MAX_MAPPING_ENTRIES)
+        for target, source in mapping.items():
+            if not _IDENTIFIER.match(target):
+                self.refuse(join(path, target), f"'{target}' is no field name: letters, digits and '_'.")
+            self.expression(join(path, target), source, scope)
+
+    def outputs(self, path: str, mapping: Mapping[str, str], scope: Scope) -> None:
+        """``state.x``, ``output.x`` or in a branch ``branch.x`` -> expression."""
+        self.count(path, mapping, MAX_MAPPING_ENTRIES)
+        for target, source in mapping.items():
+            self.target(join(path, target), target, scope)
+            self.expression(join(path, target), source, scope)
+
+    def target(self, path: str, target: str, scope: Scope) -> None:
+        """Something that may be set."""
+        root, *fields = target.split(".")
+        roots = ("state", "output", "branch") if scope.branches else ("state", "output")
+        if root == "branch" and scope.branches is False:
+            self.refuse(path, f"'{target}' cannot be set: this is not in a fan-out here.")
+        elif root not in roots or not fields or not all(map(_IDENTIFIER.match, fields)):
+            known = " or ".join(f"{each}.…" for each in roots)
+            self.refuse(path, f"'{target}' cannot be set: map to {known} .")

@@ -1,0 +1,257 @@
+"""Requests about runs, read: what is asked, looked up and checked, in core's values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from wonder.v1 import coordinator_service_pb2 as pb
+from wonder.v1 import run_pb2, task_pb2
+from wonder_server.actors.conversations import not_found as no_conversation
+from wonder_server.actors.forks import Forking
+from wonder_server.actors.run_lookup import not_found as no_run
+from wonder_server.actors.runs import Runs, Starting
+from wonder_server.core import ids, payloads
+from wonder_server.core.commands import Scope
+from wonder_server.core.conversation.values import Conversation, Turn
+from wonder_server.core.coordinator.inputs import ReceiveSignal, ResolveGate
+from wonder_server.core.coordinator.values import GateStatus
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.ports.records import Query
+from wonder_server.rpc.auth import caller
+from wonder_server.rpc.conversation_codec import words
+from wonder_server.rpc.fields import bounded, refuse_given, renamed, required
+from wonder_server.rpc.names import Names
+from wonder_server.rpc.payload import struct_to_dict, value_to_json
+from wonder_server.rpc.times import from_timestamp
+from wonder_server.services.agents import check_metadata
+from wonder_server.services.paging import PageRequest
+
+MAX_WAIT_MS: Final = 300_000
+MAX_TIMEOUT_MS: Final = 100 * 365 * 24 * 3600 * 1000
+MAX_PAYLOAD_BYTES: Final = 1 << 20
+"""What a signal may carry, or a person answer at a gate."""
+MAX_WORDS: Final = 10_000
+"""Characters of what a person says: a comment, a reason."""
+
+_SIGNAL: Final = re.compile(r"[A-Za-z0-9_]{1,64}\Z")
+_IN_CONTEXT: Final = {name: f"context.{name}" for name in ("project_id", "agent_id")}
+
+
+class RunRequests:
+    """Reads requests that name something which has to be looked up."""
+
+    def __init__(self, runs: Runs, names: Names) -> None:
+        self._runs = runs
+        self._records = runs.records
+        self._names = names
+
+    async def starting(self, request: pb.StartRunRequest) -> Starting:
+        """FIELD_INVALID, PAYLOAD_TOO_LARGE, and …_NOT_FOUND for what the context names."""
+        metadata = struct_to_dict(request.metadata, "metadata")
+        check_metadata(metadata, "metadata")
+        return Starting(
+            workflow=required(request.workflow_id, "workflow_id"),
+            input=struct_to_dict(request.input, "input"),
+            scope=await self._scope(request.context),
+            metadata=metadata,
+            timeout_ms=_milliseconds(request.timeout_ms, "timeout_ms", MAX_TIMEOUT_MS),
+        )
+
+    async def listed(self, request: pb.ListRunsRequest) -> Query:
+        """Which runs are asked for. DEFINITION_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID."""
+        fields: list[tuple[str, str]] = []
+        if request.workflow_id:
+            with renamed({"": "workflow_id"}):
+                definition_id, pinned = await self._runs.workflow(bounded(request.workflow_id, "workflow_id"))
+            fields.append(("workflow_id", definition_id))
+            if pinned:
+                fields.append(("workflow_ref", pinned))
+        if request.project_id:
+            fields.append(("scope.project_id", await self._project(request.project_id)))
+        parent = bounded(request.parent_run_id, "parent_run_id")
+        if parent or not (request.include_children or request.conversation_id):
+            fields.append(("parent.actor_id", parent))
+        return Query(
+            table="runs",
+            parent=bounded(request.conversation_id, "conversation_id"),
+            fields=tuple(fields),
+            statuses=words(run_pb2.RunStatus, "RUN_STATUS", request.statuses, "statuses"),
+            start_ms=max(from_timestamp(request.start_time, "start_time"), 0),
+            end_ms=_until(request.end_time, "end_time"),
+        )
+
+    async def gates(self, request: pb.ListGatesRequest) -> Query:
+        """Which gates are asked for. RUN_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID."""
+        if request.run_id:
+            await self._runs.lookup.run(request.run_id)
+        user_id = bounded(request.user_id, "user_id")
+        statuses = words(run_pb2.GateStatus, "GATE_STATUS", request.statuses, "statuses")
+        return Query(
+            table="gates",
+            actor=request.run_id,
+            parent=await self._project(request.project_id) if request.project_id else "",
+            statuses=statuses or (GateStatus.PENDING.value,),
+            allowed=(("user_ids", user_id),) if user_id else (),
+            newest_first=False,
+        )
+
+    async def _project(self, key: str) -> str:
+        return await self._names.project_id(bounded(key, "project_id"))
+
+    # --- the context of a run -------------------------------------------------------------------
+
+    async def _scope(self, context: task_pb2.ExecutionContext) -> Scope:
+        """Everything that a context names, found. Where it names no project, the conversation or run that it
+        names says which; where it does, they must belong to it."""
+        refuse_given("StartRun", {"context.branch": context.branch})
+        agent_id, project_id = "", ""
+        with renamed(_IN_CONTEXT):
+            if context.agent_id:
+                agent_id = await self._names.agent_id(bounded(context.agent_id, "agent_id"))
+            if context.project_id:
+                project_id = await self._project(context.project_id)
+        scope = Scope(project_id=project_id, agent_id=agent_id)
+        if context.conversation_id or context.turn_id:
+            scope = await self._in_conversation(scope, context)
+        if context.run_id:
+            around = await self._around(context.run_id)
+            if scope.project_id not in ("", around.project_id):
+                raise no_run(context.run_id, "context.run_id")
+            scope = replace(scope, project_id=around.project_id)
+        return scope if scope.project_id else replace(scope, project_id=await self._names.project_id(""))
+
+    async def _in_conversation(self, scope: Scope, context: task_pb2.ExecutionContext) -> Scope:
+        conversation_id, turn_id = context.conversation_id, context.turn_id
+        if turn_id:
+            conversation_id = (await self._turn(turn_id, conversation_id)).conversation_id
+        found: Conversation | None = None
+        if ids.is_id("conv", conversation_id):
+            found = await self._records.get("conversations", conversation_id, conversation_id)
+        if found is None or scope.project_id not in ("", found.project_id):
+            raise _placed(no_conversation(conversation_id), "context.conversation_id")
+        return replace(scope, project_id=found.project_id, conversation_id=conversation_id, turn_id=turn_id)
+
+    async def _turn(self, turn_id: str, conversation_id: str) -> Turn:
+        found: Turn | None = None
+        if ids.is_id("turn", turn_id) and (not conversation_id or ids.is_id("conv", conversation_id)):
+            found = await self._records.get("turns", turn_id, conversation_id)
+        if found is None:
+            message = "No turn has this id." if not conversation_id else "The conversation has no such turn."
+            raise error(Reason.TURN_NOT_FOUND, message, field="context.turn_id", id=turn_id[:64])
+        return found
+
+    async def _around(self, run_id: str) -> Scope:
+        with renamed({"run_id": "context.run_id"}):
+            return (await self._runs.lookup.run(run_id)).scope
+
+
+# --- what needs no look-up --------------------------------------------------------------------------
+
+
+def wait_of(request: pb.StartRunRequest) -> int:
+    """Milliseconds to wait for the run's end. FIELD_INVALID."""
+    return _milliseconds(request.wait_ms, "wait_ms", MAX_WAIT_MS)
+
+
+def words_of(text: str, field: str) -> str:
+    """What a person says. FIELD_INVALID if it is too long."""
+    return bounded(text, field, MAX_WORDS)
+
+
+def signal_of(request: pb.SignalRunRequest) -> ReceiveSignal:
+    """FIELD_INVALID, PAYLOAD_TOO_LARGE."""
+    given = request.signal
+    if not _SIGNAL.match(given.name):
+        raise error(
+            Reason.FIELD_INVALID, "A signal's name is 1 to 64 of a-z, A-Z, 0-9 and '_'.", field="signal.name"
+        )
+    payload = value_to_json(given.payload, "signal.payload")
+    _check_size(payload, "signal.payload")
+    return ReceiveSignal(name=given.name, payload=payload, user_id=_user(given.user_id, "signal.user_id"))
+
+
+def decision_of(request: pb.ResolveGateRequest) -> ResolveGate:
+    """FIELD_INVALID, PAYLOAD_TOO_LARGE."""
+    if request.decision == pb.GATE_DECISION_UNSPECIFIED:
+        raise error(Reason.FIELD_INVALID, "Say what is decided: approve or reject.", field="decision")
+    answer = struct_to_dict(request.answer, "answer") if request.HasField("answer") else None
+    _check_size(answer, "answer")
+    return ResolveGate(
+        gate_id=required(request.gate_id, "gate_id"),
+        approve=request.decision == pb.GATE_DECISION_APPROVE,
+        shown_hash=required(request.shown_hash, "shown_hash"),
+        answer=answer,
+        comment=words_of(request.comment, "comment"),
+        user_id=_user(request.user_id, "user_id"),
+    )
+
+
+def forking_of(request: pb.ForkRunRequest) -> Forking:
+    """FIELD_INVALID."""
+    point = request.WhichOneof("point")
+    if point is None:
+        raise error(
+            Reason.FIELD_INVALID,
+            "Say from where: `after_sequence` or `before_node_execution`.",
+            field="after_sequence",
+        )
+    place = getattr(request, point)
+    if place < 0:
+        raise error(Reason.FIELD_INVALID, f"{point} must not be negative.", field=point)
+    if place == 0:
+        raise error(Reason.CURSOR_OUT_OF_RANGE, "A run's record begins with 1.", field=point)
+    if request.workflow_revision < 0:
+        raise error(Reason.FIELD_INVALID, "A revision is not negative.", field="workflow_revision")
+    return Forking(
+        run_id=request.run_id,
+        after_sequence=request.after_sequence,
+        before_execution=request.before_node_execution,
+        input=struct_to_dict(request.input, "input") if request.HasField("input") else None,
+        state=struct_to_dict(request.state, "state") if request.HasField("state") else None,
+        revision=request.workflow_revision,
+    )
+
+
+def after_of(wanted: PageRequest, scope: Sequence[Any]) -> tuple[int, str] | None:
+    """The row behind which the page begins: its time and id. PAGE_TOKEN_INVALID."""
+    match wanted.cursor(scope, []):
+        case []:
+            return None
+        case [int(at_ms), str(row_id)]:
+            return at_ms, row_id
+        case _:
+            raise error(
+                Reason.PAGE_TOKEN_INVALID,
+                "Give the next_page_token of an earlier answer.",
+                field="page_token",
+            )
+
+
+def _user(given: str, field: str) -> str:
+    """Whoever is named, else the caller."""
+    return bounded(given, field) or caller.get()
+
+
+def _check_size(payload: Any, field: str) -> None:
+    fault = payloads.check(payload, field=field, max_bytes=MAX_PAYLOAD_BYTES)
+    if fault is not None:
+        raise WonderError(fault)
+
+
+def _milliseconds(given: int, field: str, most: int) -> int:
+    if not 0 <= given <= most:
+        raise error(Reason.FIELD_INVALID, f"{field} is between 0 and {most}.", field=field)
+    return given
+
+
+def _until(timestamp: Any, field: str) -> int:
+    """An exclusive bound; 0 is none, so what lies before 1970 is the first millisecond, before all runs."""
+    found = from_timestamp(timestamp, field)
+    return found if found >= 0 else 1
+
+
+def _placed(problem: WonderError, field: str) -> WonderError:
+    return WonderError(replace(problem.fault, field=field))

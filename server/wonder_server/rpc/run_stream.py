@@ -1,0 +1,49 @@
+"""What is said on WatchRun's stream. An event goes to many watchers and is encoded once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from wonder.v1 import conversation_service_pb2
+from wonder.v1 import coordinator_service_pb2 as pb
+from wonder_server.actors.attachment import Attachment, CaughtUp
+from wonder_server.actors.streams import Closed, NodeProgress, Quiet
+from wonder_server.ports.journal import Event
+from wonder_server.rpc import run_codec as codec
+from wonder_server.rpc.stream_words import draining, heartbeat, slow_reader
+
+
+async def said(attachment: Attachment, end_sequence: int) -> AsyncIterator[bytes]:
+    """Everything that a watcher is sent, encoded, up to the last word. Raises SLOW_READER.
+
+    ``end_sequence`` is that of the run's last event if it has ended, else 0.
+    """
+    async for item in attachment.items():
+        if isinstance(item, Event):
+            if item.wire is None:
+                item.wire = pb.WatchRunResponse(event=codec.event(item)).SerializeToString()
+            yield item.wire
+            if item.emit.kind == "run_ended":
+                yield _end(attachment, conversation_service_pb2.END_REASON_COMPLETED)
+                return
+        elif isinstance(item, NodeProgress):
+            yield pb.WatchRunResponse(progress=codec.progress(item)).SerializeToString()
+        elif isinstance(item, CaughtUp):
+            if 0 < end_sequence <= attachment.sequence:
+                # The client has seen the end already; there is nothing to wait for.
+                yield _end(attachment, conversation_service_pb2.END_REASON_COMPLETED)
+                return
+        elif isinstance(item, Quiet):
+            alive = heartbeat(attachment.sequence)
+            yield pb.WatchRunResponse(heartbeat=alive).SerializeToString()
+        elif isinstance(item, Closed):
+            if item.why == "slow":
+                raise slow_reader(attachment.sequence)
+            yield pb.WatchRunResponse(draining=draining("runs")).SerializeToString()
+            yield _end(attachment, conversation_service_pb2.END_REASON_DRAINING)
+
+
+def _end(attachment: Attachment, reason: Any) -> bytes:
+    end = conversation_service_pb2.End(reason=reason, last_sequence=attachment.sequence)
+    return pb.WatchRunResponse(end=end).SerializeToString()

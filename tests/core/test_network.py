@@ -1,0 +1,170 @@
+"""What a project's work may reach: hosts, addresses, entries of a policy."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from wonder_server.core.definitions.resources import NetworkPolicy
+from wonder_server.core.network import (
+    EVERYWHERE,
+    check_policy,
+    entry,
+    host_problem,
+    is_public,
+    may_reach,
+)
+
+
+@pytest.mark.parametrize(
+    "address", ["8.8.8.8", "1.1.1.1", "2606:4700:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
+)
+def test_public_addresses_are_public(address: str) -> None:
+    assert is_public(ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "127.8.8.8", "::1", "0.0.0.0", "0.1.2.3", "::"),
+        *("10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1", "fd00::1", "fec0::1"),
+        *("169.254.169.254", "169.254.0.1", "fe80::1", "fd00:ec2::254"),
+        *("224.0.0.1", "239.1.1.1", "255.255.255.255", "ff02::1", "ff0e::1"),
+        *("192.0.0.1", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.51.100.1", "203.0.113.1", "240.0.0.1"),
+        *("2001:db8::1", "3fff::1", "2001::1", "100::1", "5f00::1", "64:ff9b:1::1"),
+        # IPv4 in the clothes of IPv6: mapped, compatible, 6to4, NAT64.
+        *("::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "2002:7f00:1::", "2002:a9fe:a9fe::"),
+        *("64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "::ffff:10.0.0.1", "2002:c0a8:1::1"),
+    ],
+)
+def test_addresses_of_this_machine_its_neighbours_and_the_cloud_are_not(address: str) -> None:
+    assert not is_public(ip_address(address))
+    assert not may_reach(NetworkPolicy(), "example.com", 443, ip_address(address))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "port", "address", "may"),
+    [
+        ("10.0.0.0/8", "ci.internal", 80, "10.1.2.3", True),
+        ("10.0.0.0/8", "ci.internal", 80, "11.1.2.3", True),  # public
+        ("10.0.0.0/8", "ci.internal", 80, "192.168.0.1", False),
+        ("10.0.0.0/8", "ci.internal", 80, "::ffff:10.1.2.3", True),
+        ("10.0.0.0/8:8080", "ci.internal", 8080, "10.1.2.3", True),
+        ("10.0.0.0/8:8080", "ci.internal", 80, "10.1.2.3", False),
+        ("ci.internal:8080", "CI.internal.", 8080, "127.0.0.1", True),
+        ("ci.internal:8080", "ci.internal", 8081, "127.0.0.1", False),
+        ("ci.internal", "other.internal", 80, "10.0.0.1", False),
+        ("ci.internal", "evil.ci.internal", 80, "10.0.0.1", False),
+        ("127.0.0.1", "localhost", 80, "127.0.0.1", True),
+        ("127.0.0.1", "localhost", 80, "127.0.0.2", False),
+        ("[::1]:50051", "localhost", 50051, "::1", True),
+        ("[fd00::/8]:443", "a.b", 443, "fd12::1", True),
+        ("fd00::/8", "a.b", 443, "fd12::1", True),
+        ("::1", "a.b", 443, "::1", True),
+        ("nonsense entry", "a.b", 443, "10.0.0.1", False),
+    ],
+)
+def test_a_project_can_name_more(allowed: str, host: str, port: int, address: str, may: bool) -> None:
+    assert may_reach(NetworkPolicy(http_allow=(allowed,)), host, port, ip_address(address)) is may
+
+
+def test_a_project_can_allow_nothing_else() -> None:
+    only = NetworkPolicy(http_allow=("api.example.com", "10.0.0.0/8"), http_only_allowed=True)
+    public, private = ip_address("8.8.8.8"), ip_address("10.0.0.1")
+    assert may_reach(only, "api.example.com", 443, public)
+    assert may_reach(only, "other.example.com", 443, private)
+    assert not may_reach(only, "other.example.com", 443, public)
+    assert not may_reach(NetworkPolicy(http_only_allowed=True), "api.example.com", 443, public)
+
+
+def test_what_the_operator_names_is_not_held_to_anything() -> None:
+    for address in ("127.0.0.1", "::1", "169.254.169.254", "fd00::1", "8.8.8.8"):
+        assert may_reach(EVERYWHERE, "a", 1, ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "example.com",
+        "EXAMPLE.com.",
+        "a",
+        "ci_runner.internal",
+        "xn--mnchen-3ya.de",
+        "127.0.0.1",
+        "::1",
+        "1and1.com",
+        "3com",
+    ],
+)
+def test_a_host_is_a_name_or_an_address(host: str) -> None:
+    assert host_problem(host) == ""
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(
+            "",
+            ".",
+            "a..b",
+            "-a.com",
+            "a-.com",
+            "a b",
+            "a/b",
+            "a@b",
+            "a:80",
+            "ü.de",
+            "a" * 64,
+            "a." * 127 + "com",
+        ),
+        *(
+            "2130706433",
+            "0x7f000001",
+            "0x7f.1",
+            "0177.0.0.1",
+            "127.1",
+            "127.0.1",
+            "1.2.3.4.5",
+            "256.1.1.1",
+            "a.0x",
+        ),
+        *("fe80::1%eth0", "fe80::1%25eth0", "1.2.3.08"),
+    ],
+)
+def test_numbers_that_only_look_like_an_address_are_no_host(host: str) -> None:
+    assert host_problem(host)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ":80",
+        "a:",
+        "a:0",
+        "a:65536",
+        "a:x",
+        "[::1",
+        "[::1]:",
+        "[::1]80",
+        "10.0.0.1/8",
+        "a b",
+        "http://a",
+        "a/b",
+        "2130706433",
+        "*.a.com",
+        "a:+1",
+        "a:²",
+    ],
+)
+def test_what_is_no_entry_is_refused_with_its_place(text: str) -> None:
+    assert entry(text) is None
+    policy = NetworkPolicy(http_allow=("ci.internal", text))
+    assert (found := check_policy(policy)) is not None
+    assert found[0] == "http_allow[1]"
+
+
+def test_a_policy_has_a_bound() -> None:
+    assert check_policy(NetworkPolicy(http_allow=("a.b",) * 100)) is None
+    assert check_policy(NetworkPolicy(http_allow=("a.b",) * 101)) is not None

@@ -1,0 +1,679 @@
+"""The pool of remote workers: lines, leases, lost work, drain (features H4, I4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.services.workers_kit import (
+    LEASE_S,
+    Time,
+    ask,
+    assigned,
+    join,
+    kind,
+    one,
+    operations,
+    settled,
+    told,
+)
+from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.core.task.effects import NotBegunError
+from wonder_server.services.workers import (
+    Assigned,
+    Cancelled,
+    Draining,
+    Progress,
+    Registration,
+    Settled,
+    WorkerKind,
+    Workers,
+    check_registration,
+)
+from wonder_server.services.workers import seat as seats
+from wonder_server.services.workers.pool import MAX_LOSSES
+
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+IDEMPOTENT = kind(idempotent=True)
+
+
+@pytest.fixture
+async def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    return Time(monkeypatch)
+
+
+@pytest.fixture
+async def pool(time: Time) -> Workers:
+    return Workers(time, lease_ms=int(LEASE_S * 1000))
+
+
+# --- one worker, one job ----------------------------------------------------------------------------
+
+
+async def test_a_worker_gets_what_is_asked_for_and_its_output_is_the_answer(
+    pool: Workers, time: Time
+) -> None:
+    worker = join(pool)
+    asked = await ask(pool, "op_7", input={"page": 3}, timeout_ms=5_000)
+    given = await one(worker)
+    assert (given.job.operation_id, given.attempt, given.job.input) == ("op_7", 1, {"page": 3})
+    assert given.deadline_ms == time.now_ms() + 5_000
+    pool.completed(worker, given.lease_id, {"text": "hello"})
+    assert await asked.result() == {"text": "hello"}
+    assert await told(worker) == [Settled(lease_id=given.lease_id)]
+
+
+async def test_what_is_asked_for_before_there_is_a_worker_waits_for_one(pool: Workers) -> None:
+    asked = await ask(pool)
+    assert await asked.waits()
+    worker = join(pool)
+    pool.completed(worker, (await one(worker)).lease_id, {})
+    assert await asked.result() == {}
+
+
+async def test_a_job_that_nobody_came_for_says_that_there_is_no_worker(pool: Workers, time: Time) -> None:
+    asked = await ask(pool, timeout_ms=5_000)
+    await time.passes(4.999)
+    assert await asked.waits()
+    await time.passes(0.001)
+    fault = await asked.fault()
+    assert fault.reason is Reason.TIMEOUT
+    assert fault.message == "No worker for 'ocr' is connected: 5000 ms were waited for one."
+    assert not fault.transient
+    assert await told(join(pool)) == []
+
+
+async def test_that_all_are_busy_is_said_too(pool: Workers, time: Time) -> None:
+    join(pool)
+    first = await ask(pool, "op_1")
+    second = await ask(pool, "op_2", timeout_ms=5_000)
+    await time.passes(5)
+    assert "All workers for 'ocr' were busy" in (await second.fault()).message
+    assert await first.waits()
+
+
+async def test_progress_reaches_who_asked(pool: Workers) -> None:
+    worker, heard = join(pool), list[Progress]()
+    asked = await ask(pool, on_progress=heard.append)
+    given = await one(worker)
+    pool.progress(worker, given.lease_id, Progress(message="page 2", fraction=0.5))
+    pool.progress(worker, "lease_of_nobody", Progress(message="lost"))
+    pool.completed(worker, given.lease_id, {})
+    pool.progress(worker, given.lease_id, Progress(message="late"))
+    await asked.result()
+    assert heard == [Progress(message="page 2", fraction=0.5)]
+
+
+async def test_a_worker_without_kinds_of_its_own_to_do_is_left_alone(pool: Workers) -> None:
+    other = join(pool, "translate")
+    asked = await ask(pool, kind="ocr")
+    assert await told(other) == []
+    assert await asked.waits()
+
+
+# --- what a worker says may be wrong ----------------------------------------------------------------
+
+
+async def test_input_that_does_not_fit_is_not_assigned(pool: Workers) -> None:
+    worker = join(pool, kind(input_schema=TEXT))
+    fault = await (await ask(pool, input={"text": 7})).fault()
+    assert fault.reason is Reason.INPUT_INVALID
+    assert "input.text: must be a text" in fault.message
+    assert await told(worker) == []
+
+
+async def test_input_that_waits_is_checked_when_its_kind_is_declared(pool: Workers) -> None:
+    asked, good = await ask(pool, "op_1", input={}), await ask(pool, "op_2", input={"text": "a"})
+    worker = join(pool, kind(input_schema=TEXT), max_concurrency=5)
+    assert (await asked.fault()).reason is Reason.INPUT_INVALID
+    assert operations(await assigned(worker)) == ["op_2"]
+    assert await good.waits()
+
+
+async def test_output_that_does_not_fit_fails_the_job_and_frees_the_worker(pool: Workers) -> None:
+    worker = join(pool, kind(output_schema=TEXT))
+    asked, after = await ask(pool, "op_1"), await ask(pool, "op_2")
+    given = await one(worker)
+    pool.completed(worker, given.lease_id, {"text": None})
+    fault = await asked.fault()
+    assert fault.reason is Reason.TASK_FAILED
+    assert not fault.transient
+    assert "output.text: must be a text" in fault.message
+    refusal, following = await told(worker)
+    assert isinstance(refusal, Settled) and not refusal.accepted and refusal.fault == fault
+    assert isinstance(following, Assigned) and following.job.operation_id == "op_2"
+    assert await after.waits()
+
+
+async def test_output_that_is_too_large_fails_the_job(pool: Workers) -> None:
+    worker = join(pool)
+    asked = await ask(pool)
+    pool.completed(worker, (await one(worker)).lease_id, {"text": "x" * (5 << 20)})
+    assert (await asked.fault()).reason is Reason.PAYLOAD_TOO_LARGE
+
+
+@pytest.mark.parametrize("is_retriable", [True, False])
+async def test_what_a_worker_reports_is_what_the_job_fails_with(pool: Workers, is_retriable: bool) -> None:
+    worker = join(pool)
+    asked = await ask(pool)
+    given = await one(worker)
+    said = Fault(reason=Reason.ASSERTION_FAILED, message="No page.", transient=is_retriable, retry_after_ms=9)
+    pool.failed(worker, given.lease_id, said)
+    assert await asked.fault() == said
+    assert isinstance(asked.task.exception(), NotBegunError) == is_retriable
+    assert await told(worker) == [Settled(lease_id=given.lease_id)]
+
+
+async def test_the_attempts_of_an_operation_are_counted(pool: Workers) -> None:
+    worker = join(pool)
+    for attempt in (1, 2, 3):
+        asked = await ask(pool, "op_1")
+        given = await one(worker)
+        assert given.attempt == attempt
+        pool.failed(worker, given.lease_id, Fault(reason=Reason.TASK_FAILED, message="Busy.", transient=True))
+        await asked.fault()
+        await told(worker)
+
+
+async def test_a_lease_that_there_never_was_or_of_another_worker_is_not_settled(pool: Workers) -> None:
+    ada, bob = join(pool, name="ada"), join(pool, name="bob")
+    asked = await ask(pool)
+    given = await one(ada)
+    for lease_id in ("lease_of_nobody", "", given.lease_id):
+        pool.completed(bob, lease_id, {"from": "bob"})
+    refusals = await told(bob)
+    assert [word.fault.reason for word in refusals if isinstance(word, Settled) and word.fault] == [
+        Reason.FIELD_INVALID
+    ] * 3
+    assert await asked.waits()
+    pool.completed(ada, given.lease_id, {"from": "ada"})
+    assert await asked.result() == {"from": "ada"}
+
+
+async def test_an_answer_that_comes_twice_counts_once(pool: Workers) -> None:
+    worker = join(pool)
+    asked = await ask(pool)
+    given = await one(worker)
+    pool.completed(worker, given.lease_id, {"n": 1})
+    pool.completed(worker, given.lease_id, {"n": 2})
+    pool.failed(worker, given.lease_id, Fault(reason=Reason.TASK_FAILED, message="No."))
+    assert await asked.result() == {"n": 1}
+    first, *others = await told(worker)
+    assert isinstance(first, Settled) and first.accepted
+    assert all(isinstance(word, Settled) and not word.accepted for word in others) and len(others) == 2
+
+
+async def test_a_worker_that_does_not_read_is_not_listened_to_for_ever(pool: Workers) -> None:
+    worker = join(pool)
+    for _ in range(seats.MAX_BACKLOG):
+        pool.completed(worker, "lease_of_nobody", {})
+    assert not worker._has_room.is_set()
+    await worker.take()
+    await worker.wait_for_room()
+
+
+# --- how much at once, and who ----------------------------------------------------------------------
+
+
+async def test_never_more_at_once_than_a_worker_takes_and_first_come_first_served(pool: Workers) -> None:
+    worker = join(pool, max_concurrency=2)
+    for number in range(5):
+        await ask(pool, f"op_{number}")
+    first, second = await assigned(worker)
+    assert operations([first, second]) == ["op_0", "op_1"]
+    pool.completed(worker, second.lease_id, {})
+    words = await told(worker)
+    assert [word.job.operation_id for word in words if isinstance(word, Assigned)] == ["op_2"]
+
+
+async def test_a_kind_may_be_taken_less_often_than_all_kinds_together(pool: Workers) -> None:
+    worker = join(pool, kind("ocr", max_concurrency=1), "translate", max_concurrency=3)
+    for number in range(3):
+        await ask(pool, f"ocr_{number}", "ocr")
+    for number in range(3):
+        await ask(pool, f"translate_{number}", "translate")
+    given = await assigned(worker)
+    assert operations(given) == ["ocr_0", "translate_0", "translate_1"]
+    pool.completed(worker, given[0].lease_id, {})
+    assert operations([w for w in await told(worker) if isinstance(w, Assigned)]) == ["ocr_1"]
+
+
+async def test_among_kinds_who_waited_longest_is_next(pool: Workers) -> None:
+    await ask(pool, "op_1", "ocr")
+    await ask(pool, "op_2", "translate")
+    await ask(pool, "op_3", "ocr")
+    assert operations(await assigned(join(pool, "translate", "ocr", max_concurrency=3))) == [
+        "op_1",
+        "op_2",
+        "op_3",
+    ]
+
+
+async def test_work_goes_to_the_worker_with_the_least_to_do(pool: Workers) -> None:
+    small, large = join(pool, max_concurrency=2), join(pool, max_concurrency=6)
+    for number in range(8):
+        await ask(pool, f"op_{number}")
+        if number == 3:
+            assert (len(small.held), len(large.held)) == (1, 3)
+    assert (len(small.held), len(large.held)) == (2, 6)
+
+
+async def test_idle_workers_take_turns(pool: Workers) -> None:
+    workers, got = [join(pool, name=str(n)) for n in range(3)], list[str]()
+    for number in range(6):
+        await ask(pool, f"op_{number}")
+        (busy,) = [worker for worker in workers if worker.held]
+        got.append(busy.name)
+        pool.completed(busy, next(iter(busy.held)), {})
+    assert got == ["0", "1", "2"] * 2
+
+
+async def test_a_worker_of_a_project_gets_no_other_projects_work(pool: Workers, time: Time) -> None:
+    worker = join(pool, projects=frozenset({"proj_1"}), max_concurrency=9)
+    asked = await ask(pool, "op_other", project="proj_2", timeout_ms=5_000)
+    mine = await ask(pool, "op_mine", project="proj_1")
+    assert operations(await assigned(worker)) == ["op_mine"]
+    await time.passes(5)
+    assert "that works for this project" in (await asked.fault()).message
+    assert await mine.waits()
+
+
+# --- cancelled, or too late -------------------------------------------------------------------------
+
+
+async def test_a_cancel_reaches_the_worker_and_makes_room(pool: Workers) -> None:
+    worker = join(pool)
+    asked, after = await ask(pool, "op_1"), await ask(pool, "op_2")
+    given = await one(worker)
+    await asked.cancel()
+    cancelled, following = await told(worker)
+    assert isinstance(cancelled, Cancelled) and cancelled.lease_id == given.lease_id
+    assert cancelled.fault.reason is Reason.CANCELLED
+    assert isinstance(following, Assigned) and following.job.operation_id == "op_2"
+    pool.completed(worker, given.lease_id, {"late": True})
+    (late,) = await told(worker)
+    assert isinstance(late, Settled) and late.fault == cancelled.fault
+    assert await after.waits()
+
+
+async def test_what_is_cancelled_before_it_went_out_never_does(pool: Workers) -> None:
+    worker = join(pool)
+    await (await ask(pool, "op_1")).cancel()
+    await (await ask(pool, "op_2")).cancel()
+    await ask(pool, "op_1")
+    given = await one(worker)
+    assert (given.job.operation_id, given.attempt) == ("op_1", 1)
+
+
+async def test_what_is_cancelled_in_line_leaves_it(pool: Workers) -> None:
+    await (await ask(pool, "op_1")).cancel()
+    await ask(pool, "op_2")
+    assert operations(await assigned(join(pool, max_concurrency=5))) == ["op_2"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "defined", "reason"),
+    [
+        (False, False, Reason.OUTCOME_UNKNOWN),
+        (True, False, Reason.TIMEOUT),
+        (False, True, Reason.TIMEOUT),
+    ],
+)
+async def test_work_that_takes_too_long_is_stopped_and_only_repeated_if_it_may_be(
+    pool: Workers, time: Time, declared: bool, defined: bool, reason: Reason
+) -> None:
+    worker = join(pool, kind(idempotent=declared))
+    asked = await ask(pool, "op_1", timeout_ms=5_000, idempotent=defined)
+    given = await one(worker)
+    await time.passes(5)
+    fault = await asked.fault()
+    assert (fault.reason, fault.transient) == (reason, reason is Reason.TIMEOUT)
+    assert fault.metadata["operation_id"] == "op_1"
+    (cancelled,) = await told(worker)
+    assert isinstance(cancelled, Cancelled) and cancelled.lease_id == given.lease_id
+    assert cancelled.fault.reason is Reason.TIMEOUT
+    pool.completed(worker, given.lease_id, {})
+    (late,) = await told(worker)
+    assert isinstance(late, Settled) and not late.accepted
+
+
+# --- lost workers -----------------------------------------------------------------------------------
+
+
+async def test_lost_idempotent_work_goes_to_another_worker_under_the_same_operation(pool: Workers) -> None:
+    first = join(pool, IDEMPOTENT, name="first")
+    asked = await ask(pool, "op_1")
+    lost = await one(first)
+    second = join(pool, IDEMPOTENT, name="second")
+    pool.gone(first)
+    given = await one(second)
+    assert (given.job.operation_id, given.attempt) == ("op_1", 2)
+    assert given.lease_id != lost.lease_id
+    pool.completed(first, lost.lease_id, {"from": "the dead"})
+    pool.completed(second, given.lease_id, {"from": "second"})
+    assert await asked.result() == {"from": "second"}
+
+
+async def test_lost_work_that_must_not_be_done_twice_is_reported(pool: Workers) -> None:
+    first, second = join(pool, name="first"), join(pool, name="second")
+    asked = await ask(pool, "op_1")
+    await one(first)
+    pool.gone(first)
+    fault = await asked.fault()
+    assert fault.reason is Reason.OUTCOME_UNKNOWN
+    assert not fault.transient
+    assert fault.metadata == {"operation_id": "op_1", "worker": "first"}
+    assert fault.message.startswith("The worker 'first' went away before it answered.")
+    assert await told(second) == []
+
+
+async def test_a_definition_may_say_that_its_action_is_idempotent(pool: Workers) -> None:
+    first, second = join(pool, name="first"), join(pool, name="second")
+    await ask(pool, "op_1", idempotent=True)
+    await one(first)
+    pool.gone(first)
+    assert (await one(second)).attempt == 2
+
+
+async def test_what_never_went_out_is_not_lost(pool: Workers) -> None:
+    first, second = join(pool, name="first"), join(pool, name="second")
+    await ask(pool, "op_1")
+    pool.gone(first)
+    assert (await one(second)).attempt == 1
+
+
+async def test_lost_work_waits_for_a_worker_in_front_of_the_line(pool: Workers) -> None:
+    worker = join(pool, IDEMPOTENT, max_concurrency=3)
+    for number in range(6):
+        await ask(pool, f"op_{number}")
+    assert len(await assigned(worker)) == 3
+    pool.gone(worker)
+    later = join(pool, IDEMPOTENT, max_concurrency=9)
+    assert operations(await assigned(later)) == [f"op_{number}" for number in range(6)]
+
+
+async def test_work_that_kills_its_workers_is_given_up(pool: Workers) -> None:
+    asked = await ask(pool, "op_1")
+    for attempt in range(1, MAX_LOSSES + 1):
+        assert await asked.waits()
+        worker = join(pool, IDEMPOTENT, name=f"victim {attempt}")
+        assert (await one(worker)).attempt == attempt
+        pool.gone(worker)
+    assert (await asked.fault()).reason is Reason.OUTCOME_UNKNOWN
+    assert await told(join(pool, IDEMPOTENT)) == []
+
+
+async def test_a_worker_goes_once(pool: Workers, time: Time) -> None:
+    worker = join(pool)
+    pool.gone(worker)
+    pool.gone(worker)
+    assert pool.kinds() == []
+    assert time.pending == 0
+
+
+# --- leases -----------------------------------------------------------------------------------------
+
+
+async def test_heartbeats_extend_the_leases_that_they_name_and_no_others(pool: Workers, time: Time) -> None:
+    worker = join(pool, max_concurrency=2)
+    kept, dropped = await ask(pool, "op_kept"), await ask(pool, "op_dropped")
+    held, forgotten = await assigned(worker)
+    for _ in range(9):
+        await time.passes(10)
+        pool.heard(worker)
+        pool.extend(worker, [held.lease_id, "lease_of_nobody"])
+    assert (await dropped.fault()).reason is Reason.OUTCOME_UNKNOWN
+    assert await kept.waits()
+    (cancelled,) = await told(worker)
+    assert isinstance(cancelled, Cancelled) and cancelled.lease_id == forgotten.lease_id
+    pool.completed(worker, forgotten.lease_id, {})
+    pool.completed(worker, held.lease_id, {"done": True})
+    late, taken = await told(worker)
+    assert isinstance(late, Settled) and not late.accepted
+    assert isinstance(taken, Settled) and taken.accepted
+    assert await kept.result() == {"done": True}
+
+
+async def test_a_lease_runs_out_when_it_is_time_and_not_before(pool: Workers, time: Time) -> None:
+    worker = join(pool)
+    asked = await ask(pool)
+    given = await one(worker)
+    await time.passes(10)
+    pool.heard(worker)
+    pool.extend(worker, [given.lease_id])
+    await time.passes(LEASE_S - 0.001)
+    assert await asked.waits()
+    pool.heard(worker)  # it lives, but says nothing of its lease
+    await time.passes(0.001)
+    assert (await asked.fault()).reason is Reason.OUTCOME_UNKNOWN
+
+
+async def test_work_whose_lease_ran_out_goes_to_another_worker_not_to_the_same(
+    pool: Workers, time: Time
+) -> None:
+    careless = join(pool, IDEMPOTENT, name="careless")
+    asked = await ask(pool, "op_1")
+    await one(careless)
+    for _ in range(4):
+        await time.passes(10)
+        pool.heard(careless)
+    (cancelled,) = await told(careless)
+    assert isinstance(cancelled, Cancelled)
+    assert await asked.waits()
+    other = join(pool, IDEMPOTENT, name="other")
+    assert (await one(other)).attempt == 2
+    assert await told(careless) == []
+
+
+async def test_a_worker_that_is_not_heard_of_is_sent_away(pool: Workers, time: Time) -> None:
+    silent = join(pool, IDEMPOTENT, name="silent")
+    asked = await ask(pool)
+    await one(silent)
+    await time.passes(LEASE_S)
+    assert silent.gone
+    with pytest.raises(WonderError) as problem:
+        while await silent.take():
+            pass
+    assert problem.value.fault.reason is Reason.TIMEOUT
+    other = join(pool, IDEMPOTENT, name="other")
+    pool.completed(other, (await one(other)).lease_id, {})
+    assert await asked.result() == {}
+
+
+async def test_a_worker_that_misses_heartbeats_gets_nothing_meanwhile(pool: Workers, time: Time) -> None:
+    worker = join(pool)
+    await time.passes(21)
+    await ask(pool)
+    assert await told(worker) == []
+    pool.heard(worker)
+    assert len(await assigned(worker)) == 1
+
+
+async def test_an_idle_worker_that_sends_heartbeats_stays(pool: Workers, time: Time) -> None:
+    worker = join(pool)
+    for _ in range(20):
+        await time.passes(10)
+        pool.heard(worker)
+        pool.extend(worker, [])
+    assert not worker.gone
+    assert len(pool.kinds()) == 1
+
+
+async def test_work_for_a_worker_that_does_not_read_goes_to_another_even_if_done_once(
+    pool: Workers, time: Time
+) -> None:
+    deaf, other = join(pool, name="deaf"), join(pool, name="other")
+    await ask(pool, "op_1")
+    for _ in range(3):
+        await time.passes(10)
+        for worker in (deaf, other):
+            pool.heard(worker)
+    assert (await one(other)).attempt == 1
+    assert await told(deaf) == []
+
+
+async def test_nothing_is_left_of_what_is_over(pool: Workers, time: Time) -> None:
+    worker = join(pool, max_concurrency=3)
+    for number in range(9):
+        asked = await ask(pool, f"op_{number}")
+        given = await one(worker)
+        match number % 3:
+            case 0:
+                pool.completed(worker, given.lease_id, {})
+            case 1:
+                pool.failed(worker, given.lease_id, Fault(reason=Reason.TASK_FAILED, message="No."))
+            case _:
+                asked.task.cancel()
+        await settled()
+        assert asked.task.done()
+        if not asked.task.cancelled():
+            asked.task.exception()
+        await told(worker)
+    assert worker.held == {}
+    assert len(pool._waiting) == 0
+    assert time.pending == 1  # whether the worker is still there
+
+
+# --- who may come -----------------------------------------------------------------------------------
+
+
+async def test_kinds_are_listed_with_how_many_carry_them_out(pool: Workers) -> None:
+    first = join(pool, kind("ocr", description="Reads pages."), "translate")
+    join(pool, "ocr", name="second")
+    assert [(each.kind.name, each.kind.description, each.workers) for each in pool.kinds()] == [
+        ("ocr", "Reads pages.", 2),
+        ("translate", "", 1),
+    ]
+    pool.gone(first)
+    assert [(each.kind.name, each.workers) for each in pool.kinds()] == [("ocr", 1)]
+
+
+@pytest.mark.parametrize(
+    ("other", "field"),
+    [
+        (kind(input_schema=TEXT), "input_schema"),
+        (kind(output_schema=TEXT), "output_schema"),
+        (kind(idempotent=True), "idempotent"),
+    ],
+)
+async def test_workers_must_agree_on_a_kind(pool: Workers, other: WorkerKind, field: str) -> None:
+    first = join(pool, "ocr", name="first")
+    with pytest.raises(WonderError) as problem:
+        join(pool, "translate", other, name="second")
+    (fault,) = problem.value.faults
+    assert fault.reason is Reason.DEFINITION_INVALID
+    assert fault.field == f"register.kinds[1].{field}"
+    assert "'first'" in fault.message
+    assert [each.kind.name for each in pool.kinds()] == ["ocr"]
+    pool.gone(first)
+    join(pool, other)
+
+
+async def test_two_workers_may_have_one_name_and_differ_in_how_much_they_take(pool: Workers) -> None:
+    join(pool, kind(max_concurrency=1), max_concurrency=2)
+    join(pool, kind(max_concurrency=3), max_concurrency=4)
+    assert pool.kinds()[0].workers == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"),
+    [
+        ({"name": ""}, ["register.name"]),
+        ({"name": "ä" * 65}, ["register.name"]),
+        ({"kinds": ()}, ["register.kinds"]),
+        ({"kinds": tuple(kind(f"k{n}") for n in range(101))}, ["register.kinds"]),
+        ({"max_concurrency": 0}, ["register.max_concurrency"]),
+        ({"max_concurrency": 1_001}, ["register.max_concurrency"]),
+        ({"kinds": (kind("Ocr"), kind(""))}, ["register.kinds[0].name", "register.kinds[1].name"]),
+        ({"kinds": (kind("http"),)}, ["register.kinds[0].name"]),
+        ({"kinds": (kind("a"), kind("a"), kind("a"))}, ["register.kinds[1].name"]),
+        ({"kinds": (kind(max_concurrency=-1),)}, ["register.kinds[0].max_concurrency"]),
+        ({"kinds": (kind(description="x" * 5_000),)}, ["register.kinds[0].description"]),
+        (
+            {"kinds": (kind(input_schema={"properties": {"a": {"type": "txt"}}}),)},
+            ["register.kinds[0].input_schema.properties.a.type"],
+        ),
+        (
+            {"kinds": (kind(output_schema={"$ref": "https://example.com/x"}),)},
+            ["register.kinds[0].output_schema.$ref"],
+        ),
+    ],
+)
+def test_a_registration_is_refused_with_every_place_that_is_wrong(
+    given: dict[str, Any], fields: list[str]
+) -> None:
+    registration = Registration(**{"name": "w", "kinds": (kind(),), **given})
+    with pytest.raises(WonderError) as problem:
+        check_registration(registration, {"http"})
+    assert [fault.field for fault in problem.value.faults] == fields
+
+
+def test_a_registration_that_is_right_passes() -> None:
+    check_registration(Registration(name="w", kinds=(kind(input_schema=TEXT, max_concurrency=4),)))
+
+
+# --- the worker goes, the server stops --------------------------------------------------------------
+
+
+async def test_a_worker_that_leaves_finishes_what_it_has_and_gets_nothing_new(pool: Workers) -> None:
+    leaving = join(pool, max_concurrency=5)
+    asked = await ask(pool, "op_1")
+    given = await one(leaving)
+    unsent = await ask(pool, "op_2")
+    pool.leave(leaving)
+    after = await ask(pool, "op_3")
+    assert await told(leaving) == []
+    pool.completed(leaving, given.lease_id, {"done": 1})
+    assert await asked.result() == {"done": 1}
+    assert await told(leaving) == [Settled(lease_id=given.lease_id)]
+    assert await leaving.take() is None
+    pool.gone(leaving)
+    assert await unsent.waits() and await after.waits()
+    assert operations(await assigned(join(pool, max_concurrency=5))) == ["op_2", "op_3"]
+
+
+async def test_a_worker_with_nothing_to_do_leaves_at_once(pool: Workers) -> None:
+    worker = join(pool)
+    pool.leave(worker)
+    assert await worker.take() is None
+
+
+async def test_a_server_that_stops_still_takes_results_and_assigns_nothing(pool: Workers) -> None:
+    busy, idle = join(pool, "ocr"), join(pool, "translate")
+    asked = await ask(pool, "op_1")
+    given = await one(busy)
+    pool.drain(5_000)
+    after = await ask(pool, "op_2", "translate")
+    assert await told(busy) == [Draining(grace_ms=5_000)]
+    assert await idle.take() == Draining(grace_ms=5_000)
+    with pytest.raises(WonderError) as problem:
+        await idle.take()
+    assert problem.value.fault.reason is Reason.SERVER_DRAINING
+    assert problem.value.fault.retry_after_ms
+    pool.completed(busy, given.lease_id, {"done": 1})
+    assert await asked.result() == {"done": 1}
+    await pool.wait_until_idle()
+    assert await busy.take() == Settled(lease_id=given.lease_id)
+    with pytest.raises(WonderError):
+        await busy.take()
+    assert await after.waits()
+    await after.cancel()
+
+
+async def test_nobody_joins_a_server_that_stops(pool: Workers) -> None:
+    pool.drain(1_000)
+    with pytest.raises(WonderError) as problem:
+        join(pool)
+    assert problem.value.fault.reason is Reason.SERVER_DRAINING
+
+
+async def test_a_pool_that_closes_ends_every_stream(pool: Workers, time: Time) -> None:
+    worker = join(pool)
+    asked = await ask(pool)
+    await one(worker)
+    pool.close()
+    assert (await asked.fault()).reason is Reason.OUTCOME_UNKNOWN
+    with pytest.raises(WonderError):
+        await worker.take()
+    assert time.pending == 0
