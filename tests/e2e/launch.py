@@ -25,6 +25,7 @@ from typing import Any
 from wonder_server.actors.streams import Streams
 from wonder_server.adapters.models.offline import OfflineModel
 from wonder_server.adapters.sqlite.shard import SqliteShard
+from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.serve import register
 from wonder_server.services.executor import Executor
 from wonder_server.services.memory_operations import MemoryOperations
@@ -69,7 +70,7 @@ class Doom:
         SqliteShard.submit = doomed_submit  # type: ignore[method-assign]
         self.awaited(Executor, "execute", lambda _self, task, *_: f"task={task.pin.name}")
         self.awaited(MemoryOperations, "apply", lambda *_: "memory")
-        say, stream = Streams.say, OfflineModel.stream
+        say, stream, at_once = Streams.say, OfflineModel.stream, Executor.at_once
 
         def doomed_say(*given: Any) -> None:
             say(*given)
@@ -80,7 +81,16 @@ class Doom:
                 yield chunk
             self.passed("model-done")
 
-        setattr(Streams, "say", doomed_say)  # noqa: B010 - a method is not to be assigned to otherwise
+        def doomed_at_once(executor: Executor, task: PinnedTask, *given: Any) -> Any:
+            outcome = at_once(executor, task, *given)
+            if outcome is not None:
+                # It has no effects, so it is all the same that it is over already.
+                self.passed(f"before-task={task.pin.name}")
+                self.passed(f"after-task={task.pin.name}")
+            return outcome
+
+        setattr(Executor, "at_once", doomed_at_once)  # noqa: B010 - a method is not to be assigned to otherwise
+        setattr(Streams, "say", doomed_say)  # noqa: B010
         setattr(OfflineModel, "stream", doomed_stream)  # noqa: B010
 
 

@@ -30,7 +30,6 @@ LATER = {
     "ConversationService": "UpdateConversation DeleteConversation CompleteConversation ReopenConversation "
     "ResetConversation AddParticipant RemoveParticipant CallAgent PreviewContext DiffBranch MergeBranch",
     "CoordinatorService": "ListRuns SignalRun ListGates ResolveGate ForkRun",
-    "ExecutorService": "Work",
     "MemoryService": "SupersedeMemory",
     "LibraryService": "ReadArtifact WriteArtifact ListArtifacts SearchArtifacts ListArtifactRevisions "
     "MergeArtifacts",

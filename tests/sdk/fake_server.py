@@ -19,6 +19,7 @@ import grpc.aio
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as service
 from wonder.v1 import conversation_service_pb2_grpc as rpc
+from wonder.v1 import coordinator_service_pb2_grpc as coordinator_rpc
 from wonder.v1 import errors_pb2 as errors
 from wonder.v1 import event_pb2 as events
 from wonder.v1 import library_service_pb2_grpc as library_rpc
@@ -266,6 +267,7 @@ class Health(grpc.GenericRpcHandler):
 async def serving(
     fake: rpc.ConversationServiceServicer | None = None,
     library: library_rpc.LibraryServiceServicer | None = None,
+    coordinator: coordinator_rpc.CoordinatorServiceServicer | None = None,
     *,
     address: str = "127.0.0.1:0",
 ) -> AsyncIterator[str]:
@@ -275,6 +277,8 @@ async def serving(
         rpc.add_ConversationServiceServicer_to_server(fake, server)
     if library is not None:
         library_rpc.add_LibraryServiceServicer_to_server(library, server)
+    if coordinator is not None:
+        coordinator_rpc.add_CoordinatorServiceServicer_to_server(coordinator, server)
     server.add_generic_rpc_handlers((Health(),))
     port = server.add_insecure_port(address)
     await server.start()

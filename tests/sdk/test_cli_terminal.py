@@ -46,17 +46,17 @@ class Patient(FakeConversation):
 
 
 class Person:
-    """Somebody at a terminal in which `wonder chat` runs."""
+    """Somebody at a terminal in which `wonder` runs: a chat, or another command."""
 
-    def __init__(self, address: str, home: Path) -> None:
+    def __init__(self, address: str, home: Path, *command: str, **environment: str) -> None:
         self._terminal, theirs = pty.openpty()
         paths = os.pathsep.join(str(ROOT / part) for part in ("server", "gen/python", "sdk/python"))
         self.process = subprocess.Popen(
-            [sys.executable, "-c", AT_TERMINAL, "chat", "--server", address],
+            [sys.executable, "-c", AT_TERMINAL, *(command or ("chat",)), "--server", address],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            env={**os.environ, "PYTHONPATH": paths, "HOME": str(home), "TERM": "xterm"},
+            env={**os.environ, "PYTHONPATH": paths, "HOME": str(home), "TERM": "xterm", **environment},
             start_new_session=True,
         )
         os.close(theirs)

@@ -29,12 +29,13 @@ def from_value(value: protobuf.Value | None) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """JSON off the wire, where every number is a double, with whole numbers as such."""
+    """JSON off the wire, where every number is a double and keys have no order: whole numbers as such, keys
+    by the alphabet."""
     match value:
         case float() if value.is_integer():
             return int(value)
         case dict():
-            return {key: plain(each) for key, each in value.items()}
+            return {key: plain(value[key]) for key in sorted(value)}
         case list():
             return [plain(each) for each in value]
         case _:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import TypeAlias
 
 import betterproto2
@@ -60,7 +60,10 @@ async def subscribe(
 
 
 async def watch_run(
-    stub: stubs.CoordinatorServiceStub, request: v1.WatchRunRequest, reconnect: Reconnect
+    stub: stubs.CoordinatorServiceStub,
+    request: v1.WatchRunRequest,
+    reconnect: Reconnect,
+    on_lost: Callable[[WonderError], object] | None = None,
 ) -> AsyncGenerator[RunItem, None]:
     """What happens in a run until it has ended; see `Client.watch_run`."""
     patience = Patience(reconnect)
@@ -98,4 +101,6 @@ async def watch_run(
             call.cancel()
         if not attached:
             raise problem
+        if on_lost is not None:
+            on_lost(problem)
         await patience.failed(problem, wait_ms=wait_ms)

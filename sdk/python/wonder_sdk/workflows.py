@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
@@ -135,17 +135,23 @@ class Workflows:
         return (await self.coordinator.signal_run(request)).sequence
 
     def watch_run(
-        self, run_id: str, *, after_sequence: int = 0, include_progress: bool = False
+        self,
+        run_id: str,
+        *,
+        after_sequence: int = 0,
+        include_progress: bool = False,
+        on_lost: Callable[[WonderError], object] | None = None,
     ) -> AsyncGenerator[RunItem, None]:
         """Watch a run until it has ended: each event after the cursor once, over as many connections as it
-        takes. With ``include_progress`` also what nodes do inside their tasks, as it happens.
+        takes. With ``include_progress`` also what nodes do inside their tasks, as it happens. ``on_lost`` is
+        called with what broke a connection, before it is sought again.
 
         Raises NotFoundError, and OutOfRangeError for a cursor beyond the record.
         """
         request = v1.WatchRunRequest(
             run_id=run_id, after_sequence=after_sequence, include_progress=include_progress
         )
-        return watch_run(self.coordinator, request, self._reconnect)
+        return watch_run(self.coordinator, request, self._reconnect, on_lost)
 
     async def list_gates(
         self,

@@ -10,7 +10,7 @@ it runs again, as does whatever else was under way.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
@@ -18,6 +18,7 @@ import msgspec
 from wonder_server.actors.requests import request
 from wonder_server.actors.run_lookup import ENDED, RunLookup, RunView
 from wonder_server.actors.run_starts import Starts
+from wonder_server.core import schemas
 from wonder_server.core.coordinator.inputs import Past, StartFork
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.coordinator.values import (
@@ -32,6 +33,7 @@ from wonder_server.core.coordinator.values import (
 )
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.frozen import replace
 from wonder_server.core.records import Delete, Emit, Put
 from wonder_server.ports.journal import Entry
 
@@ -104,6 +106,8 @@ class Forks:
         if wanted.revision:
             workflow = await self._revision(run, wanted.revision)
             _check_nodes(workflow, rewound)
+        if wanted.state is not None:
+            _check_state(workflow, wanted.state)
         return StartFork(
             run_id=run_id,
             workflow=workflow,
@@ -278,6 +282,15 @@ def _check_nodes(workflow: PinnedWorkflow, rewound: _Rewound) -> None:
             field="workflow_revision",
             node=missing[0],
         )
+
+
+def _check_state(workflow: PinnedWorkflow, state: dict[str, Any]) -> None:
+    """A state that takes the place of the run's is held to the same schema."""
+    schema = workflow.spec.state_schema
+    problems = schemas.validate(schema, state) if schema else []
+    if problems:
+        message = f"The state does not match the workflow's schema: {'; '.join(problems[:5])}"
+        raise error(Reason.INPUT_INVALID, message, field="state")
 
 
 def _out_of_range(wanted: Forking, sentence: str) -> WonderError:

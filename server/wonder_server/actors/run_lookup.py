@@ -149,8 +149,8 @@ class RunLookup:
             raise not_found(run_id)
 
 
-def not_found(run_id: str, field: str = "run_id") -> WonderError:
-    return error(Reason.RUN_NOT_FOUND, "No run has this id.", field=field, id=run_id[:64])
+def not_found(run_id: str) -> WonderError:
+    return error(Reason.RUN_NOT_FOUND, "No run has this id.", field="run_id", id=run_id[:64])
 
 
 def _itself(run_id: str) -> Query:

@@ -14,6 +14,7 @@ from wonder_server.actors.streams import Streams
 from wonder_server.core import ids
 from wonder_server.core.coordinator.decisions import DispatchNode, EndRun, SetRun, StartRun
 from wonder_server.core.coordinator.inputs import Start, StartFork
+from wonder_server.core.coordinator.values import Run
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.journal import Event, Request
 from wonder_server.ports.records import Head
@@ -76,7 +77,7 @@ class Starts:
                 timer = asyncio.get_running_loop().call_later(wait_ms / 1000, _enough, end)
                 event = await end
                 if event is not None:
-                    return RunView(event.emit.value, Head(event.sequence, event.at_ms))
+                    return _ended(event)
                 return await self._lookup.now(run_id)
         finally:
             if timer is not None:
@@ -94,6 +95,11 @@ def _begun(outcome: Outcome) -> RunView:
     ordinals = [d.execution.ordinal for d in decided if isinstance(d, DispatchNode)]
     head = Head(int(outcome.answer["last_sequence"]), run.created_ms, max(ordinals, default=0))
     return RunView(run, head)
+
+
+def _ended(event: Event) -> RunView:
+    run: Run = event.emit.value
+    return RunView(run, Head(event.sequence, event.at_ms, run.executions))
 
 
 def _enough(end: asyncio.Future[Event | None]) -> None:

@@ -60,10 +60,11 @@ def is_id(prefix: str, value: str) -> bool:
     return match is not None and match[1] == prefix
 
 
-def derived(prefix: str, key: str, at_ms: int, parent: str) -> str:
-    """The id of whatever ``key`` names, in the shard of ``parent``: asked again, the same."""
+def derived(prefix: str, key: str, parent: str) -> str:
+    """The id of whatever ``key`` names, in the shard of ``parent`` and with its time: asked again, however
+    much later, the same."""
     digest = hashlib.blake2b(key.encode(), digest_size=10).digest()
-    return f"{prefix}_{encode(at_ms, int.from_bytes(digest, 'big'))}"[:-1] + parent[-1]
+    return f"{prefix}_{parent[-26:-16]}{encode(0, int.from_bytes(digest, 'big'))[10:-1]}{parent[-1]}"
 
 
 class Minter:

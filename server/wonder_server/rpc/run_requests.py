@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from wonder.v1 import coordinator_service_pb2 as pb
@@ -19,6 +18,7 @@ from wonder_server.core.conversation.values import Conversation, Turn
 from wonder_server.core.coordinator.inputs import ReceiveSignal, ResolveGate
 from wonder_server.core.coordinator.values import GateStatus
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.frozen import replace
 from wonder_server.ports.records import Query
 from wonder_server.rpc.auth import caller
 from wonder_server.rpc.conversation_codec import words
@@ -37,7 +37,9 @@ MAX_WORDS: Final = 10_000
 """Characters of what a person says: a comment, a reason."""
 
 _SIGNAL: Final = re.compile(r"[A-Za-z0-9_]{1,64}\Z")
-_IN_CONTEXT: Final = {name: f"context.{name}" for name in ("project_id", "agent_id")}
+_IN_CONTEXT: Final = {
+    name: f"context.{name}" for name in ("project_id", "agent_id", "conversation_id", "run_id")
+}
 
 
 class RunRequests:
@@ -113,14 +115,14 @@ class RunRequests:
                 agent_id = await self._names.agent_id(bounded(context.agent_id, "agent_id"))
             if context.project_id:
                 project_id = await self._project(context.project_id)
-        scope = Scope(project_id=project_id, agent_id=agent_id)
-        if context.conversation_id or context.turn_id:
-            scope = await self._in_conversation(scope, context)
-        if context.run_id:
-            around = await self._around(context.run_id)
-            if scope.project_id not in ("", around.project_id):
-                raise no_run(context.run_id, "context.run_id")
-            scope = replace(scope, project_id=around.project_id)
+            scope = Scope(project_id=project_id, agent_id=agent_id)
+            if context.conversation_id or context.turn_id:
+                scope = await self._in_conversation(scope, context)
+            if context.run_id:
+                around = (await self._runs.lookup.run(context.run_id)).scope
+                if scope.project_id not in ("", around.project_id):
+                    raise no_run(context.run_id)
+                scope = replace(scope, project_id=around.project_id)
         return scope if scope.project_id else replace(scope, project_id=await self._names.project_id(""))
 
     async def _in_conversation(self, scope: Scope, context: task_pb2.ExecutionContext) -> Scope:
@@ -131,7 +133,7 @@ class RunRequests:
         if ids.is_id("conv", conversation_id):
             found = await self._records.get("conversations", conversation_id, conversation_id)
         if found is None or scope.project_id not in ("", found.project_id):
-            raise _placed(no_conversation(conversation_id), "context.conversation_id")
+            raise no_conversation(conversation_id)
         return replace(scope, project_id=found.project_id, conversation_id=conversation_id, turn_id=turn_id)
 
     async def _turn(self, turn_id: str, conversation_id: str) -> Turn:
@@ -142,10 +144,6 @@ class RunRequests:
             message = "No turn has this id." if not conversation_id else "The conversation has no such turn."
             raise error(Reason.TURN_NOT_FOUND, message, field="context.turn_id", id=turn_id[:64])
         return found
-
-    async def _around(self, run_id: str) -> Scope:
-        with renamed({"run_id": "context.run_id"}):
-            return (await self._runs.lookup.run(run_id)).scope
 
 
 # --- what needs no look-up --------------------------------------------------------------------------
@@ -251,7 +249,3 @@ def _until(timestamp: Any, field: str) -> int:
     """An exclusive bound; 0 is none, so what lies before 1970 is the first millisecond, before all runs."""
     found = from_timestamp(timestamp, field)
     return found if found >= 0 else 1
-
-
-def _placed(problem: WonderError, field: str) -> WonderError:
-    return WonderError(replace(problem.fault, field=field))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from wonder_sdk.cli import connection, json_input
 from wonder_sdk.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from wonder_sdk import sync
+    from wonder_sdk import WonderError, sync
     from wonder_sdk.bridge import Items
     from wonder_sdk.cli.run_lines import RunLines
     from wonder_sdk.cli.run_picture import Picture
@@ -38,6 +39,8 @@ Ctrl-C leaves; the run goes on (with --cancel-on-interrupt it is cancelled). Mor
 exit codes: 0 it completed, 1 it failed or was cancelled, 2 the command line makes no sense, 130 interrupted
 """
 _TICK_SECONDS = 0.1
+# Shorter breaks are nobody's business.
+_PATIENCE_SECONDS = 1.0
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -124,14 +127,18 @@ class _Watching:
         self._arguments, self._client, self._run_id = arguments, client, run_id
         self._notes = Terminal(sys.stderr)
         self._picture = Picture()
-        self._cursor = arguments.after
+        if arguments.after:  # what came before is not told, but where branches stand must be known
+            self._picture = Picture.of(client.get_run(run_id))
+            self._picture.begin_again()
+        self._lost_at: float | None = None
+        self._is_lost = False
         self._view = self._choose_view(self._picture)
 
     def to_the_end(self) -> int:
         """Show it until it has ended or somebody interrupts; the exit code."""
         interrupts = 0
         items = self._client.watch_run(
-            self._run_id, after_sequence=self._arguments.after, include_progress=True
+            self._run_id, after_sequence=self._arguments.after, include_progress=True, on_lost=self._lost
         )
         while True:
             try:
@@ -153,19 +160,35 @@ class _Watching:
 
         while True:
             while not items.ready(within=_TICK_SECONDS):
-                if self._view is not None:
-                    self._view.tick()
+                self._tick()
+            self._found()
             try:
                 item = next(items)
             except StopIteration:
                 return
             self._picture.take(item)
-            if isinstance(item, v1.RunEvent):
-                self._cursor = item.sequence
-                if self._arguments.json:
-                    print(connection.as_json(item), flush=True)
+            if isinstance(item, v1.RunEvent) and self._arguments.json:
+                print(connection.as_json(item), flush=True)
             if self._view is not None:
                 self._view.show(item)
+
+    def _tick(self) -> None:
+        if self._view is None:
+            return
+        away = time.monotonic() - self._lost_at if self._lost_at is not None else 0.0
+        if away >= _PATIENCE_SECONDS and not self._is_lost:
+            self._is_lost = True
+            self._view.note(f"no connection to {self._client.target}; trying again")
+        self._view.tick()
+
+    def _lost(self, problem: WonderError) -> None:
+        self._lost_at = self._lost_at or time.monotonic()
+
+    def _found(self) -> None:
+        self._lost_at = None
+        if self._is_lost and self._view is not None:
+            self._view.note("connected again")
+        self._is_lost = False
 
     def _cancel(self) -> None:
         from wonder_sdk import FailedPreconditionError

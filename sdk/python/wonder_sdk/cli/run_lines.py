@@ -19,6 +19,10 @@ class RunLines:
     def tick(self) -> None:
         """Time has passed; lines do not change by that."""
 
+    def note(self, text: str) -> None:
+        """Print something that is not the run's."""
+        self._terminal.line(f"{'':>9}  {text}", "dim")
+
     def close(self) -> None:
         """The run has ended, or is no longer watched; the last line stands already."""
 
@@ -55,6 +59,8 @@ def happening(picture: Picture, event: v1.RunEvent, *, details: bool = False) ->
             return ending(run, picture.executions)
         case v1.RunEvent(token_moved=v1.Token() as token):
             return _token(picture, token)
+        case v1.RunEvent(node_started=v1.NodeExecution(target="gate" | "wait")):
+            return None  # what it waits for is said by another event
         case v1.RunEvent(node_started=v1.NodeExecution() as execution):
             given = f"  {flat(brief(from_struct(execution.input)))}" if details and execution.input else ""
             return _of(picture, execution, "→", f"  {execution.target}{given}"), "dim"
@@ -146,7 +152,7 @@ def _failed(picture: Picture, execution: v1.NodeExecution) -> tuple[str, str]:
     fault = execution.error
     why = flat(fault.message) if fault else "no reason was given"
     if execution.status is v1.NodeExecutionStatus.RUNNING:
-        return _of(picture, execution, "↻", f"  attempt {execution.attempts} failed: {why}"), "yellow"
+        return _of(picture, execution, "↻", f"  again, attempt {execution.attempts}: {why}"), "yellow"
     attempts = f", {execution.attempts} attempts" if execution.attempts > 1 else ""
     return _of(picture, execution, "✗", f"  {_took(execution)}{attempts}: {why}"), "red"
 

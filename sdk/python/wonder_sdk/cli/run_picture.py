@@ -74,11 +74,25 @@ class Picture:
     def of(cls, run: v1.Run) -> Picture:
         """What GetRun tells, as a picture: the newest of its tokens and executions."""
         picture = cls(run, run.last_sequence, {gate.id: gate for gate in run.pending_gates})
-        for token in sorted(run.tokens, key=lambda token: token.id.count(".")):
-            picture._token(token)
+        tokens = {token.id: token for token in run.tokens}
+
+        def reach(token_id: str) -> None:
+            if token_id in tokens and token_id not in picture._branches:
+                reach(tokens[token_id].parent_token_id)
+                picture._token(tokens[token_id])
+
+        # In the order in which they began, so that branches stand below what they branched off from.
         for execution in run.node_executions:
+            reach(execution.token_id)
             picture._execution(execution)
+        for token_id in tokens:
+            reach(token_id)
         return picture
+
+    def begin_again(self) -> None:
+        """Be the picture of a run that goes on: what ended it is still to be told."""
+        self.run.status, self.run.output, self.run.error = v1.RunStatus.RUNNING, None, None
+        self.gates.clear()
 
     @property
     def has_ended(self) -> bool:

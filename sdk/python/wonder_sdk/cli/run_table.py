@@ -56,15 +56,17 @@ class RunTable:
             ):
                 said = happening(self._picture, item)
                 if said is not None:
-                    self._erase()
-                    self._terminal.line(_cut(said[0], self._terminal.width), said[1])
-                    self._draw()
+                    self._above(*said)
             case _:
                 self.tick()
 
+    def note(self, text: str) -> None:
+        """Print something that is not the run's, above the table."""
+        self._above(f"  {text}", "dim")
+
     def tick(self) -> None:
-        """Draw, if the last frame is old enough."""
-        if self._monotonic() - self._drawn_at >= _FRAME_SECONDS:
+        """Draw, if there is something to draw and the last frame is old enough."""
+        if self._picture.run.id and self._monotonic() - self._drawn_at >= _FRAME_SECONDS:
             self._draw()
 
     def close(self) -> None:
@@ -85,10 +87,12 @@ class RunTable:
         self._terminal.raw("".join(parts))
         self._drawn, self._drawn_at = len(lines), self._monotonic()
 
-    def _erase(self) -> None:
+    def _above(self, text: str, style: str) -> None:
         if self._drawn:
             self._terminal.raw(f"\x1b[{self._drawn}F\x1b[J")
             self._drawn = 0
+        self._terminal.line(_cut(printable(text), self._terminal.width), style)
+        self._draw()
 
     def _lines(self, height: int) -> list[Line]:
         picture = self._picture
@@ -164,13 +168,16 @@ def _gate(gate: v1.Gate) -> list[Line]:
 
 def _cut(text: str, width: int) -> str:
     """As much of the text as fits into one line of the terminal, by the room that its characters take."""
-    flat = " ".join(text.split("\n")).replace("\t", " ")
-    room = 0
-    for index, each in enumerate(flat):
-        room += _room(each)
-        if room > width:
-            return _cut(flat[:index], width - 1) + "…" if width > 1 else ""
-    return flat
+    flat_text = text.replace("\n", " ").replace("\t", " ")
+    if sum(map(_room, flat_text)) <= width:
+        return flat_text
+    kept, room = "", width - 1
+    for each in flat_text:
+        room -= _room(each)
+        if room < 0:
+            break
+        kept += each
+    return f"{kept}…" if width > 0 else ""
 
 
 def _room(character: str) -> int:

@@ -155,7 +155,8 @@ class Draft:
 
     def arrived(self, token_id: str) -> list[str]:
         """The branches that stand at the fan-in, in the order in which they came."""
-        return self._arrived.get(token_id) or self._was.arrived.get(token_id, [])
+        known = self._arrived.get(token_id)
+        return self._was.arrived.get(token_id, []) if known is None else known
 
     def arrive(self, token: Token, node_id: str) -> None:
         """The token stands at the fan-in and waits for its siblings."""
@@ -325,6 +326,15 @@ class Draft:
             self._context = expressions.assign(self._context, target, value)
             whole, token_id = self._context[section][key], ""
         entry = ContextValue(run_id=self.run.id, section=section, key=key, value=whole, token_id=token_id)
+        self.decided.append(SetContext(value=entry))
+
+    def set(self, entry: ContextValue) -> None:
+        """Take over a value as it is."""
+        if entry.token_id:
+            self._branches[entry.token_id] = {**self._values(entry.token_id), entry.key: entry.value}
+        else:
+            section = {**self._context[entry.section], entry.key: entry.value}
+            self._context = {**self._context, entry.section: section}
         self.decided.append(SetContext(value=entry))
 
     @property

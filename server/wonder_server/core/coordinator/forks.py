@@ -3,11 +3,41 @@ ended there runs again, under this run's own ids and keys."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
+from wonder_server.core import schemas
 from wonder_server.core.coordinator.decisions import KeepExecution
-from wonder_server.core.coordinator.draft import Draft, Step
+from wonder_server.core.coordinator.draft import ROOT, Draft, Step
 from wonder_server.core.coordinator.inputs import Past
-from wonder_server.core.coordinator.values import Token, TokenStatus
+from wonder_server.core.coordinator.values import ENDED_TOKEN, Fork, Token, TokenStatus
+from wonder_server.core.definitions.graph import graph_of
+from wonder_server.core.definitions.specs import PinnedWorkflow
+from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
+
+
+def refusal(past: Past, workflow: PinnedWorkflow) -> Fault | None:
+    """Why ``workflow`` cannot go on from there."""
+    tokens, graph = _live(past), graph_of(workflow.spec)
+    if not any(not execution.completed_ms for execution in past.executions):
+        return _refused("The run had ended there: nothing could go on.", "point")
+    if not _is_whole(past, tokens):
+        return _refused("What the run did there is only half recorded; choose another point.", "point")
+    for node_id in _needed(past, tokens):
+        if node_id not in graph.nodes:
+            message = f"The run stands at `{node_id}`, which {workflow.pin} does not have."
+            return _refused(message, "workflow_revision")
+    for fork in past.forks:
+        if graph.joins.get(fork.node_id, "") != fork.join_node_id:
+            message = f"The branches of `{fork.node_id}`, under way there, meet elsewhere in {workflow.pin}."
+            return _refused(message, "workflow_revision")
+    schema = workflow.spec.state_schema
+    state = {entry.key: entry.value for entry in past.context if entry.section == "state"}
+    problems = schemas.validate(schema, state) if schema else []
+    if problems:
+        message = f"The state does not match the workflow's schema for it: {'; '.join(problems[:5])}"
+        return _refused(message, "state")
+    return None
 
 
 def take_over(draft: Draft, past: Past) -> None:
@@ -17,27 +47,60 @@ def take_over(draft: Draft, past: Past) -> None:
         if execution.completed_ms:
             draft.keep(KeepExecution(execution=replace(execution, run_id=run_id)))
     for entry in past.context:
-        target = f"{entry.section}.{entry.key}"
-        token = Token(id=entry.token_id, run_id=run_id, node_id="") if entry.token_id else None
-        draft.write(token, target, entry.value)
+        draft.set(replace(entry, run_id=run_id))
     for signal in past.signals:
         draft.hear(replace(signal, run_id=run_id))
-        if signal.taken:
-            draft.take(signal)
     for fork in past.forks:
-        join = draft.graph.joins.get(fork.node_id, "")
-        draft.open(replace(fork, run_id=run_id, join_node_id=join))
-    began = {execution.token_id for execution in past.executions if not execution.completed_ms}
+        draft.open(replace(fork, run_id=run_id))
     again: list[Token] = []
     # Parents come before their branches: their ids are the shorter ones.
-    for token in sorted(past.tokens, key=lambda each: (len(each.id), each.id)):
+    for token in sorted(_live(past).values(), key=lambda each: (len(each.id), each.id)):
         own = replace(token, run_id=run_id)
-        draft.born(own)
         if token.status is TokenStatus.FORKED:
+            draft.born(own)
             draft.move(own, TokenStatus.FORKED)
         elif token.status is TokenStatus.WAITING_FOR_SIBLINGS:
+            draft.born(own)
             draft.stand(own)
-        elif token.id in began:
-            again.append(replace(own, hops=own.hops - 1))
+        else:
+            again.append(replace(own, status=TokenStatus.PENDING, hops=own.hops - 1))
+            draft.born(again[-1])
     draft.agenda.extend(Step("begin", token, token.node_id) for token in again)
     draft.agenda.extend(Step("settle", draft.token(fork.token_id)) for fork in past.forks)
+
+
+def _live(past: Past) -> dict[str, Token]:
+    return {token.id: token for token in past.tokens if token.status not in ENDED_TOKEN}
+
+
+def _is_whole(past: Past, tokens: Mapping[str, Token]) -> bool:
+    """Whether tokens, fan-outs and executions belong together, as they do between two inputs."""
+    forks: dict[str, Fork] = {fork.token_id: fork for fork in past.forks}
+    began = {execution.token_id for execution in past.executions if not execution.completed_ms}
+    forked = {token.id for token in tokens.values() if token.status is TokenStatus.FORKED}
+    return (
+        ROOT in tokens
+        and forked == forks.keys()
+        and all(
+            token.parent_id in forks and token.branch_index < len(forks[token.parent_id].branches)
+            for token in tokens.values()
+            if token.id != ROOT
+        )
+        and all(
+            token.id in forked or (token.status is TokenStatus.WAITING_FOR_SIBLINGS) != (token.id in began)
+            for token in tokens.values()
+        )
+        and all(not entry.token_id or entry.token_id in tokens for entry in past.context)
+    )
+
+
+def _needed(past: Past, tokens: Mapping[str, Token]) -> Iterator[str]:
+    """Nodes at which the run stands, or is still to begin a branch."""
+    yield from (token.node_id for token in tokens.values())
+    for fork in past.forks:
+        begun = tokens[fork.token_id].begun
+        yield from (start.node_id for start in fork.branches[begun:])
+
+
+def _refused(message: str, field: str) -> Fault:
+    return Fault(reason=Reason.INPUT_INVALID, message=message, field=field)

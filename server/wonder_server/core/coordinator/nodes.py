@@ -18,6 +18,7 @@ from wonder_server.core.coordinator.evaluation import Problem
 from wonder_server.core.coordinator.values import (
     Execution,
     ExecutionStatus,
+    GateStatus,
     Operation,
     OperationKind,
     Signal,
@@ -113,13 +114,13 @@ def _child(draft: Draft, node: Node, kind: OperationKind, key: str, attempt: int
     run, named = draft.run, f"{key}#{attempt}"
     match kind:
         case OperationKind.SUBWORKFLOW:
-            return ids.derived("run", named, run.created_ms, run.id)
+            return ids.derived("run", named, run.id)
         case OperationKind.AGENT if node.invocation_mode == "loop_in":
             return run.scope.conversation_id
         case OperationKind.AGENT:
-            return ids.derived("conv", named, run.created_ms, run.id)
+            return ids.derived("conv", named, run.id)
         case OperationKind.GATE:
-            return ids.derived("gate", named, draft.now, run.id)
+            return ids.derived("gate", named, run.id)
         case _:
             return ""
 
@@ -163,7 +164,9 @@ def succeeded(draft: Draft, operation: Operation, result: Any) -> None:
 def failed(draft: Draft, operation: Operation, fault: Fault) -> None:
     """The node's attempt failed: try again, or fail the branch."""
     node, token = draft.graph.nodes[operation.node_id], draft.token(operation.token_id)
-    retry = node.retry
+    gate, retry = draft.gate_of(operation), node.retry
+    if gate is not None:
+        draft.close_gate(gate, GateStatus.CANCELLED)
     if retry is not None and fault.transient and operation.attempt < retry.max_attempts:
         attempt = operation.attempt + 1
         backoff = max(retry.backoff_ms * 2 ** (operation.attempt - 1), fault.retry_after_ms or 0)

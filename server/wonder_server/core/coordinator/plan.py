@@ -40,10 +40,9 @@ from typing import assert_never
 
 from wonder_server.core import schemas
 from wonder_server.core.commands import Parent
-from wonder_server.core.coordinator import branches, gates, nodes
+from wonder_server.core.coordinator import branches, forks, gates, nodes
 from wonder_server.core.coordinator.decisions import AnswerAgain, RecordEvent, RefuseRun, StartRun
 from wonder_server.core.coordinator.draft import ROOT, Decisions, Draft
-from wonder_server.core.coordinator.forks import take_over
 from wonder_server.core.coordinator.inputs import (
     CancelRun,
     EventEmitted,
@@ -59,6 +58,7 @@ from wonder_server.core.coordinator.inputs import (
 )
 from wonder_server.core.coordinator.state import RunState
 from wonder_server.core.coordinator.values import (
+    CARRIED_OUT,
     Emitted,
     Operation,
     OperationKind,
@@ -111,8 +111,10 @@ def _to_the_end(draft: Draft) -> Decisions:
         match step.what:
             case "come":
                 branches.come(draft, step.token, step.node_id)
-            case "begin":
+            case "begin" if draft.is_live(step.token.id):
                 nodes.begin(draft, step.token, step.node_id)
+            case "begin":
+                pass  # What is around it failed or was joined meanwhile.
             case "settle":
                 branches.settle(draft, step.token.id)
     return draft.finish()
@@ -125,8 +127,10 @@ def _told(
 ) -> None:
     """Something about an operation of the outbox."""
     match event:
-        case NodeSucceeded() if _is_current(operation, event.run_id):
+        case NodeSucceeded() if operation.kind in CARRIED_OUT and _is_current(operation, event.run_id):
             nodes.succeeded(draft, operation, event.output)
+        case NodeFailed() if not operation.node_id:
+            branches.fail(draft, draft.token(operation.token_id or ROOT), event.fault)
         case NodeFailed() if _is_current(operation, event.run_id):
             nodes.failed(draft, operation, event.fault)
         case NodeSucceeded() | NodeFailed():
@@ -137,7 +141,8 @@ def _told(
             if operation.node_id:
                 nodes.restarted(draft, operation)
         case EventEmitted():
-            _emitted(draft, operation, event)
+            if operation.node_id:
+                _emitted(draft, operation, event)
         case _:
             assert_never(event)
 
@@ -204,7 +209,9 @@ def _start(state: RunState, event: Start, now: int) -> Decisions:
         draft.end(RunStatus.FAILED, fault=fault)
         return _to_the_end(draft)
     first = workflow.spec.initial_node_id or workflow.spec.nodes[0].id
-    branches.go(draft, Token(id=ROOT, run_id=run.id, node_id=first, created_ms=now), first)
+    root = Token(id=ROOT, run_id=run.id, node_id=first, created_ms=now)
+    draft.born(root)
+    branches.go(draft, root, first)
     return _to_the_end(draft)
 
 
@@ -227,19 +234,14 @@ def _again(run: Run, parent: Parent | None) -> Decisions:
 def _start_fork(state: RunState, event: StartFork, now: int) -> Decisions:
     if state.run is not None:
         return ()
-    unknown = sorted(
-        {token.node_id for token in event.past.tokens} - {node.id for node in event.workflow.spec.nodes}
-    )
-    if unknown:
-        message = f"The run stands at `{unknown[0]}`, which {event.workflow.pin} does not have."
-        return _refuse(Reason.INPUT_INVALID, message, "workflow_revision")
+    fault = forks.refusal(event.past, event.workflow)
+    if fault is not None:
+        return (RefuseRun(fault=fault),)
     schema = event.workflow.spec.input_schema
     problems = schemas.validate(schema, event.input) if schema else []
     if problems:
         message = f"The input does not match the workflow's schema: {'; '.join(problems[:5])}"
         return _refuse(Reason.INPUT_INVALID, message, "input")
-    if not any(not execution.completed_ms for execution in event.past.executions):
-        return _refuse(Reason.INPUT_INVALID, "The run had ended there: nothing could go on.", "point")
     limit = event.workflow.spec.timeout_ms
     run = Run(
         id=event.run_id,
@@ -254,7 +256,7 @@ def _start_fork(state: RunState, event: StartFork, now: int) -> Decisions:
         updated_ms=now,
     )
     draft = _begun(state, run, event.workflow, now)
-    take_over(draft, event.past)
+    forks.take_over(draft, event.past)
     return _to_the_end(draft)
 
 
@@ -298,7 +300,8 @@ def _hear(state: RunState, event: ReceiveSignal, now: int) -> Decisions:
     draft = Draft(state, run, pinned, f"{run.id}/signal/{event.name}/{number}", now)
     draft.hear(signal)
     for operation in draft.waiting_for(event.name):
-        nodes.hear(draft, operation, signal)
+        if draft.operation(operation.id) is not None:  # What the first one did may have ended the others.
+            nodes.hear(draft, operation, signal)
     return _to_the_end(draft)
 
 

@@ -39,13 +39,14 @@ def refusal(decided: Sequence[decisions.Decision]) -> Fault | None:
 
 
 def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:
-    """The id that a repeated request is answered with again."""
+    """The ids that a repeated request is answered with again: of its gate, of its run."""
+    told: dict[str, str] = {}
     for decision in decided:
         if isinstance(decision, decisions.CloseGate):
-            return {"gate_id": decision.gate.id}
-        if isinstance(decision, decisions.StartRun | decisions.EndRun):
-            return {"run_id": decision.run.id}
-    return {}
+            told.setdefault("gate_id", decision.gate.id)
+        elif isinstance(decision, decisions.StartRun | decisions.EndRun):
+            told["run_id"] = decision.run.id
+    return told
 
 
 _OUTSIDE = frozenset({OperationKind.AGENT, OperationKind.GATE, OperationKind.WAIT})

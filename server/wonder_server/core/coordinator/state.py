@@ -114,7 +114,7 @@ class RunState:
             case CloseGate():
                 self.gates.pop(decision.gate.id, None)
             case RecordSignal() | TakeSignal():
-                self.signals[decision.signal.name] = decision.signal
+                self._signal(decision.signal)
             case StartRun():
                 self.run, self.pinned = decision.run, decision.pinned
             case SetRun():
@@ -146,7 +146,8 @@ class RunState:
             self._operation(operation)
         self.forks = {fork.token_id: fork for fork in rows["forks"]}
         self.gates = {gate.id: gate for gate in rows["gates"]}
-        self.signals = {signal.name: signal for signal in rows["signals"]}
+        for signal in rows["signals"]:
+            self._signal(signal)
 
     # --- pieces -----------------------------------------------------------------------------------
 
@@ -184,11 +185,23 @@ class RunState:
         if operation is not None and self.operation_of.get(operation.token_id) == operation_id:
             del self.operation_of[operation.token_id]
 
+    def _signal(self, signal: Signal) -> None:
+        self.signals = _with(self.signals, signal.name, signal)
+
     def _context(self, entry: ContextValue) -> None:
         match entry.section:
             case "state":
-                self.state[entry.key] = entry.value
+                self.state = _with(self.state, entry.key, entry.value)
             case "output":
-                self.output[entry.key] = entry.value
+                self.output = _with(self.output, entry.key, entry.value)
             case _:
-                self.branches.setdefault(entry.token_id, {})[entry.key] = entry.value
+                known = self.branches.get(entry.token_id, {})
+                self.branches[entry.token_id] = _with(known, entry.key, entry.value)
+
+
+def _with(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """Values with one more, as another object: the one there is may be part of a node's input or output, or
+    of itself (``state.all: state``). Expressions can go over its keys, so their order must not depend on
+    which came first: a restart would forget that."""
+    grown = {**values, key: value}
+    return grown if key in values else dict(sorted(grown.items()))

@@ -57,6 +57,10 @@ class OperationKind(StrEnum):
     JOIN_TIMER = "join_timer"
 
 
+CARRIED_OUT = frozenset({OperationKind.TASK, OperationKind.SUBWORKFLOW, OperationKind.AGENT})
+"""What somebody has a result of; a person, a signal or the time ends the others."""
+
+
 class GateStatus(StrEnum):
     PENDING = "pending"
     APPROVED = "approved"

@@ -1,0 +1,173 @@
+"""What tests of runs share: workflows to run, and a stage whose executor is the test itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.actors.kit import FakeClock, rest
+from tests.conformance.journal_subjects import Shards, opened
+from tests.core.conversation_kit import task, workflow
+from tests.core.flows import workflow as flow
+from wonder_server.actors.loop import Loop
+from wonder_server.actors.run_lookup import RunView
+from wonder_server.actors.runs import Runs, Starting
+from wonder_server.actors.streams import Streams
+from wonder_server.core.commands import Command, RunTask, RunWorkflow, Scope, Stop
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.coordinator.inputs import Start
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.definitions.references import parse_reference
+from wonder_server.core.definitions.specs import Pin, PinnedWorkflow
+from wonder_server.core.errors import Fault, Reason, error
+from wonder_server.ports.journal import Commit
+
+INPUT = {"type": "object", "properties": {"n": {"type": "integer"}}}
+GATE = {"human_gate": {"prompt": "Ship it?", "user_ids": ["ann", "bob"]}}
+
+
+def pinned(name: str, ways: str, revision: int = 1, **fields: Any) -> PinnedWorkflow:
+    """A pinned workflow, spelt as in `tests.core.flows`; nodes name the task ``t`` or the workflow ``w``."""
+    nodes = fields.pop("nodes", None)
+    edges = fields.pop("edges", None)
+    spec = flow(ways, nodes, edges, initial_node_id=ways.split(">")[0].split()[0], **fields)
+    pin = Pin(definition_id=f"def_{name}", library="team", name=name, revision=revision)
+    return PinnedWorkflow(pin=pin, spec=spec, tasks={"t": task()}, workflows={"w": workflow()})
+
+
+WORKFLOWS = (
+    pinned("one", "a", input_schema=INPUT, state_schema={"properties": {"a": {"type": "object"}}}),
+    pinned("chain", "a>b b>c"),
+    pinned("chain", "a>b b>d", revision=2),
+    pinned("fan", "a>b a>c b>d c>d", nodes={"a": {"fan_out": True}, "d": {"fan_in": {}}}),
+    pinned("gate", "a>ask ask>b", nodes={"ask": GATE}),
+    pinned("wait", "a>hold hold>b", nodes={"hold": {"wait": {"signal": "go"}}}),
+    pinned("outer", "a>sub", nodes={"sub": {"workflow_id": "w"}}),
+    pinned("loop", "a>a", edges={"a>a": {"loop_limit": 5000, "condition": "state.a.n < input.n"}}),
+)
+
+
+class KnownWorkflows:
+    """The workflows above, and those a test adds, by id or name, with or without a revision."""
+
+    def __init__(self) -> None:
+        self.known = list(WORKFLOWS)
+
+    async def pin_workflow(self, reference: str) -> PinnedWorkflow:
+        base, _, revision = reference.partition("@")
+        found = [
+            each
+            for each in self.known
+            if base in (each.pin.definition_id, f"team/{each.pin.name}")
+            and revision in ("", str(each.pin.revision))
+        ]
+        if not found or (parse_reference(reference) is None and not base.startswith("def_")):
+            raise error(Reason.DEFINITION_NOT_FOUND, f"There is no workflow '{reference}'.")
+        return max(found, key=lambda each: each.pin.revision)
+
+
+class RunStage:
+    """Runs over a real loop. Tasks wait until the test ends them, children start as handlers start them."""
+
+    def __init__(self, shards: Shards) -> None:
+        self.shards = shards
+        self.clock = FakeClock()
+        self.streams = Streams(limit_items=200, limit_bytes=1 << 20)
+        self.workflows = KnownWorkflows()
+        self.tasks: list[tuple[str, RunTask]] = []
+        self._handed_out = asyncio.Event()
+        self.stopped: list[str] = []
+        self.auto: Any = None
+        """What tasks give at once, if they do: a function of the command."""
+        self.loop = Loop(
+            (CONVERSATION, RUN),
+            shards.of,
+            self.clock,
+            dispatch=self._dispatch,
+            publish=self.streams.publish,
+            idle_limit=100,
+            idle_bytes=1 << 30,
+        )
+        self.runs = Runs(
+            loop=self.loop,
+            shards=shards,
+            records=shards,
+            streams=self.streams,
+            workflows=self.workflows,
+            clock=self.clock,
+        )
+
+    def _dispatch(self, actor_id: str, command: Command) -> None:
+        match command:
+            case RunTask() if self.auto is not None:
+                self.loop.succeeded(actor_id, command.operation_id, self.auto(command))
+            case RunTask():
+                self.tasks.append((actor_id, command))
+                self._handed_out.set()
+            case RunWorkflow():
+                self.loop.tell(
+                    command.run_id,
+                    Start(
+                        run_id=command.run_id,
+                        workflow=command.workflow,
+                        input=command.input,
+                        scope=command.scope,
+                        parent=command.parent,
+                        volatile=command.volatile,
+                    ),
+                )
+            case Stop():
+                self.stopped.append(command.operation_id)
+
+    async def start(self, workflow: str = "team/one", request_id: str = "", **fields: Any) -> RunView:
+        fields.setdefault("input", {})
+        fields.setdefault("metadata", {})
+        fields.setdefault("scope", Scope(project_id="proj_default"))
+        wait_ms = fields.pop("wait_ms", 0)
+        starting = Starting(workflow=workflow, **fields)
+        return await self.runs.start(starting, request_id, wait_ms=wait_ms)
+
+    async def task(self, node_id: str, run_id: str = "") -> tuple[str, RunTask]:
+        """The oldest task of this node that waits; taken."""
+        async with asyncio.timeout(5):
+            while True:
+                for index, (actor, command) in enumerate(self.tasks):
+                    if command.node_id == node_id and run_id in ("", actor):
+                        return self.tasks.pop(index)
+                self._handed_out.clear()
+                await self._handed_out.wait()
+
+    async def finish(self, node_id: str, output: Any = None, run_id: str = "") -> None:
+        """End the oldest task of this node, and let what comes of it happen."""
+        actor, command = await self.task(node_id, run_id)
+        self.loop.succeeded(actor, command.operation_id, output or {})
+        await self.settled()
+
+    async def fail(self, node_id: str) -> None:
+        actor, command = await self.task(node_id)
+        self.loop.failed(actor, command.operation_id, Fault(reason=Reason.TASK_FAILED, message="No."))
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Everything that can happen now has happened and is on disk."""
+        await rest()
+        while self.loop._tasks:
+            await asyncio.wait(self.loop._tasks)
+            await rest()
+
+    async def put(self, *commits: Commit) -> None:
+        """Write what another part of the server would have written."""
+        for commit in commits:
+            await self.shards.of(commit.actor_id).commit([commit])
+
+
+@asynccontextmanager
+async def staged(kind: str, folder: Path) -> AsyncIterator[RunStage]:
+    """A stage over shards in memory or in files."""
+    async with opened(kind, folder) as shards:
+        stage = RunStage(shards)
+        yield stage
+        await stage.loop.stop()

@@ -1,0 +1,233 @@
+"""Agents as nodes of workflows: delegated and looped in, stopped with their run, and through kill -9."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import MessageToDict
+
+from tests.e2e.client import Client, View, struct
+from tests.e2e.process import serving
+from tests.e2e.scripted import Scripted
+from tests.e2e.test_kill import through_deaths
+from tests.fakes.provider import Provider, Script
+from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder.v1 import coordinator_service_pb2 as runs
+from wonder.v1 import errors_pb2, run_pb2
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ASKING = """
+name: {name}
+workflow:
+  nodes:
+    - id: ask
+      agent_id: {agent}
+      invocation_mode: {mode}
+      input_mapping: {{question: input.question}}
+      output_mapping: {{state.answer: result}}
+    - id: note
+      task_id: echo
+      input_mapping: {{text: state.answer.text}}
+      output_mapping:
+        output.text: result.text
+        output.turn_id: state.answer.turn_id
+        output.conversation_id: state.answer.conversation_id
+        output.usage: state.answer.usage
+  transitions: [{{from_node_id: ask, to_node_id: note}}]
+---
+name: echo
+task:
+  steps:
+    - id: echo
+      action: {{kind: context}}
+      input_mapping: {{text: input.text}}
+      output_mapping: {{output.text: input.text}}
+"""
+
+
+async def asking(client: Client, agent: str, mode: str = "delegate") -> str:
+    """A workflow that asks ``agent`` its question; its reference."""
+    name = f"ask_{agent}_{mode}"
+    await client.apply("e2e/asking", ASKING.format(name=name, agent=agent, mode=mode))
+    return f"e2e/asking/{name}"
+
+
+async def started(client: Client, workflow: str, question: str, request_id: str = "", room: str = "") -> str:
+    request = runs.StartRunRequest(
+        workflow_id=workflow, input=struct(question=question), request_id=request_id
+    )
+    if room:
+        request.context.conversation_id = room
+    return str((await client.coordinator.StartRun(request)).run.id)
+
+
+async def ended(client: Client, run_id: str) -> run_pb2.Run:
+    """The run, once it has ended."""
+    async with asyncio.timeout(30):
+        async for _ in client.coordinator.WatchRun(runs.WatchRunRequest(run_id=run_id)):
+            pass
+    run = (await client.coordinator.GetRun(runs.GetRunRequest(run_id=run_id))).run
+    assert run.complete_time.seconds
+    return run
+
+
+async def output(client: Client, run_id: str) -> dict[str, Any]:
+    run = await ended(client, run_id)
+    assert run.status == run_pb2.RUN_STATUS_COMPLETED, run.error
+    return MessageToDict(run.output)
+
+
+async def room_of(client: Client, conversation_id: str) -> conversation.Conversation:
+    request = pb.GetConversationRequest(conversation_id=conversation_id)
+    return (await client.conversations.GetConversation(request)).conversation
+
+
+async def test_a_delegated_turn_sees_its_input_alone_and_its_answer_goes_on(
+    client: Client, provider: Provider
+) -> None:
+    scripted = Scripted(client, provider, "openai")
+    agent = await scripted.agent(Script(text="Use two."))
+    answer = await output(client, await started(client, await asking(client, agent), "Two or three?"))
+    assert answer["text"] == "Use two."
+    assert answer["usage"]["model_calls"] == 1
+    (request,) = scripted.requests
+    assert [m["content"] for m in request["messages"] if m["role"] == "user"] == ["Two or three?"]  # type: ignore[attr-defined]
+    # Its conversation can be read like any other, but is not among those that people have.
+    room = await room_of(client, answer["conversation_id"])
+    assert [p.agent.name for p in room.participants] == [agent]
+    turn = (await client.conversations.GetTurn(pb.GetTurnRequest(turn_id=answer["turn_id"]))).turn
+    assert turn.caller.workflow.run_id.startswith("run_")
+    assert turn.output.string_value == "Use two."
+    assert [m.content for m in await client.messages(room.id)] == ["Two or three?", "Use two."]
+    listed = await client.conversations.ListConversations(pb.ListConversationsRequest(agent_id=agent))
+    assert not listed.conversations
+
+
+async def test_a_looped_in_agent_hears_what_was_said_answers_to_all_and_stays(
+    client: Client, provider: Provider
+) -> None:
+    host = await Scripted(client, provider, "openai").agent(Script(text="I take the blue one."))
+    room = await client.open(host)
+    await client.turn(room, "Which one do you take?")
+    scripted = Scripted(client, provider, "anthropic")
+    guest = await scripted.agent(Script(text="I would take the red one."), Script(text="Still here."))
+    workflow = await asking(client, guest, "loop_in")
+    async with client.listening(room) as listener:
+        answer = await output(client, await started(client, workflow, "And you?", room=room))
+        view = await listener.until(lambda v: answer["turn_id"] and v.settled(answer["turn_id"]))
+    assert answer["conversation_id"] == room
+    assert "participant_joined" in view.names
+    heard = str(scripted.requests[0]["messages"])
+    assert "I take the blue one." in heard and "And you?" in heard
+    assert [m.content for m in await client.messages(room)][-2:] == ["And you?", "I would take the red one."]
+    guests = [p for p in (await room_of(client, room)).participants if p.agent.name == guest]
+    assert [p.origin for p in guests] == [conversation.PARTICIPANT_ORIGIN_LOOPED_IN]
+    assert guests[0].added_by.workflow.run_id.startswith("run_")
+    turn, _ = await client.turn(room, f"@{guest} are you there?")
+    assert turn.agent_id == guests[0].agent.agent_id
+
+
+async def test_a_turn_that_fails_is_the_nodes_failure(client: Client, provider: Provider) -> None:
+    agent = await Scripted(client, provider, "openai").agent(Script(status=401))
+    run = await ended(client, await started(client, await asking(client, agent), "Anyone?"))
+    assert run.status == run_pb2.RUN_STATUS_FAILED
+    assert run.error.reason == errors_pb2.ERROR_REASON_MODEL_FAILED
+    assert run.error.metadata["turn_id"].startswith("turn_")
+
+
+async def test_an_agent_that_refuses_fails_the_node_with_what_it_said(
+    client: Client, provider: Provider
+) -> None:
+    scripted = Scripted(client, provider, "anthropic")
+    agent = await scripted.agent(Script(text="I will not.", stop="refusal"))
+    run = await ended(client, await started(client, await asking(client, agent), "Do it!"))
+    assert run.error.reason == errors_pb2.ERROR_REASON_MODEL_FAILED
+    assert "declined: I will not." in run.error.message
+
+
+async def test_a_run_without_a_conversation_has_nothing_to_loop_an_agent_into(client: Client) -> None:
+    workflow = await asking(client, "assistant", "loop_in")
+    run = await ended(client, await started(client, workflow, "Anyone?"))
+    assert run.status == run_pb2.RUN_STATUS_FAILED
+    assert "conversation" in run.error.message
+
+
+async def test_a_cancelled_run_hangs_up_on_its_agents_model(client: Client, provider: Provider) -> None:
+    scripted = Scripted(client, provider, "openai")
+    endless = Script(text=" ".join(f"word{n}" for n in range(2000)), delay_ms=20)
+    run_id = await started(client, await asking(client, await scripted.agent(endless)), "Speak.")
+    async with asyncio.timeout(20):
+        await provider.wait_until(lambda: bool(scripted.requests))
+        await client.coordinator.CancelRun(runs.CancelRunRequest(run_id=run_id))
+        await scripted.until_closed_early()
+    run = await ended(client, run_id)
+    assert run.status == run_pb2.RUN_STATUS_CANCELLED
+    turns = await client.conversations.ListTurns(pb.ListTurnsRequest(page_size=1))
+    (turn,) = turns.turns
+    assert turn.status == conversation.TURN_STATUS_CANCELLED and not turn.operations
+
+
+# --- kill -9 ----------------------------------------------------------------------------------------
+
+WORDS = " ".join(f"word{n}" for n in range(1, 6))
+COMMITS = 7
+
+
+async def ask_once(client: Client, _: View) -> None:
+    """Start the run and see it through; it can be told again."""
+    answer = await output(
+        client, await started(client, "e2e/asking/ask_assistant_delegate", "say 5 words", "ask")
+    )
+    assert answer["text"] == WORDS
+    turns = (await client.conversations.ListTurns(pb.ListTurnsRequest())).turns
+    assert [turn.id for turn in turns] == [answer["turn_id"]], "one call is one turn"
+    assert [m.content for m in await client.messages(answer["conversation_id"])] == ["say 5 words", WORDS]
+
+
+async def prepare(data: Path) -> None:
+    async with serving(data) as server, server.client() as client:
+        await asking(client, "assistant")
+        await asking(client, "assistant", "loop_in")
+        await client.agent("host", "wonder/std/assistant")
+
+
+AT_COMMITS = [f"{word}-commit:{n}" for n in range(1, COMMITS + 1) for word in ("before", "after")]
+
+
+async def loop_in_once(client: Client, _: View) -> None:
+    """The same with an agent that joins a conversation."""
+    room = await client.open("host", request_id="open")
+    run_id = await started(client, "e2e/asking/ask_assistant_loop_in", "say 5 words", "ask", room)
+    answer = await output(client, run_id)
+    assert [m.content for m in await client.messages(room)] == ["say 5 words", WORDS]
+    assert answer["text"] == WORDS and answer["conversation_id"] == room
+    assert [p.agent.name for p in (await room_of(client, room)).participants] == ["host", "assistant"]
+
+
+@pytest.mark.parametrize("doom", ["token:2", "model-done", *AT_COMMITS])
+async def test_a_kill_while_an_agent_works_for_a_run_changes_nothing(data: Path, doom: str) -> None:
+    await prepare(data)
+    assert await through_deaths(data, ask_once, View(), doom, "") == 1
+
+
+@pytest.mark.parametrize("doom", AT_COMMITS[2:12])
+async def test_a_kill_while_an_agent_joins_changes_nothing(data: Path, doom: str) -> None:
+    await prepare(data)
+    assert await through_deaths(data, loop_in_once, View(), doom, "") == 1
+
+
+async def test_there_is_no_commit_at_which_it_was_not_killed(data: Path) -> None:
+    """If this fails the story makes more or fewer commits: set COMMITS."""
+    await prepare(data)
+    assert await through_deaths(data, ask_once, View(), f"after-commit:{COMMITS + 1}") == 0
+
+
+async def test_a_server_that_dies_at_every_third_commit_still_gets_there(data: Path) -> None:
+    """At every second it would not: run and conversation each write that they hand out their work again."""
+    await prepare(data)
+    assert await through_deaths(data, ask_once, View(), "after-commit:3") > 2

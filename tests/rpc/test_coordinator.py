@@ -1,0 +1,546 @@
+"""CoordinatorService, through a real server, a real loop and real stores; tasks are ended by the test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tests.actors.run_kit import RunStage, pinned, staged
+from tests.conformance.journal_subjects import commit, conversation, put_conversation
+from tests.rpc.serving import KnownNames, refused, serving
+from wonder.v1 import conversation_service_pb2, run_pb2, task_pb2
+from wonder.v1 import coordinator_service_pb2 as pb
+from wonder.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
+from wonder_server.actors.streams import NodeProgress
+from wonder_server.core.conversation.values import Caller, Turn
+from wonder_server.core.records import Put
+from wonder_server.rpc import run_codec
+from wonder_server.rpc.coordinator import CoordinatorServicer
+from wonder_server.services.executor import StepProgress, StepTrace
+
+SERVICE = "wonder.v1.CoordinatorService"
+SOON = 60_000
+ABSENT = "run_01HF7YAT0000000000000000A1"
+ROOM = "conv_01HF7YAT000000000000000010"
+TURN = "turn_01HF7YAT000000000000000010"
+
+
+class TwoProjects(KnownNames):
+    """The project ``other`` too, whose id is ``proj_other``."""
+
+    async def project_id(self, key: str) -> str:
+        return "proj_other" if key in ("other", "proj_other") else await super().project_id(key)
+
+
+@pytest_asyncio.fixture(params=["memory", "sqlite"])
+async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunStage]:
+    async with staged(request.param, tmp_path) as stage:
+        yield stage
+
+
+@pytest_asyncio.fixture
+async def stub(stage: RunStage) -> AsyncIterator[CoordinatorServiceStub]:
+    async with serving({SERVICE: CoordinatorServicer(stage.runs, TwoProjects())}) as channel:
+        yield CoordinatorServiceStub(channel)
+
+
+def ask(request: Any, **fields: Any) -> Any:
+    """The request with these fields, payloads as plain JSON."""
+    return ParseDict(fields, request())
+
+
+async def start(stub: CoordinatorServiceStub, workflow: str = "team/one", **fields: Any) -> run_pb2.Run:
+    answer = await stub.StartRun(ask(pb.StartRunRequest, workflow_id=workflow, **fields))
+    return answer.run  # type: ignore[no-any-return]
+
+
+async def get(stub: CoordinatorServiceStub, run_id: str) -> run_pb2.Run:
+    answer = await stub.GetRun(pb.GetRunRequest(run_id=run_id))
+    return answer.run  # type: ignore[no-any-return]
+
+
+async def listed(stub: CoordinatorServiceStub, **fields: Any) -> list[str]:
+    """The ids of all runs that a list has, page by page."""
+    ids: list[str] = []
+    token = ""
+    while True:
+        page = await stub.ListRuns(ask(pb.ListRunsRequest, page_size=2, page_token=token, **fields))
+        ids += [run.id for run in page.runs]
+        token = page.next_page_token
+        if not token:
+            return ids
+
+
+async def a_room(stage: RunStage, project: str = "proj_default") -> None:
+    """A conversation with a turn."""
+    room = conversation(1, project=project)
+    turn = Turn(
+        id=TURN, conversation_id=room.id, ordinal=1, caller=Caller(), agent_id="a", agent_name="a",
+        persona="p", input="hi",
+    )  # fmt: skip
+    made = commit(room.id, put_conversation(room), Put("turns", TURN, turn, ordinal=1))
+    await stage.put(made)
+
+
+# --- StartRun ---------------------------------------------------------------------------------------
+
+
+async def test_a_run_is_started_and_its_end_waited_for(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+    call = asyncio.create_task(
+        start(stub, input={"n": 3}, metadata={"k": [1]}, wait_ms=str(SOON), timeout_ms="1000")
+    )
+    await stage.finish("a", {"x": 1})
+    run = await call
+    assert run.status == run_pb2.RUN_STATUS_COMPLETED
+    assert (run.workflow, run.workflow_id, run.workflow_revision) == ("team/one@1", "def_one", 1)
+    assert MessageToDict(run.input) == {"n": 3} and MessageToDict(run.metadata) == {"k": [1]}
+    assert run.context.project_id == "proj_default"
+    assert run.node_execution_count == 1 and run.etag == str(run.last_sequence)
+    assert run.deadline.ToMilliseconds() == stage.clock.now + 1000
+    assert run.HasField("complete_time") and not run.HasField("parent")
+
+
+async def test_only_checking_starts_nothing(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+    await start(stub, validate_only=True)
+    assert await listed(stub) == []
+    call = start(stub, validate_only=True, input={"n": "x"})
+    assert await refused(call) == ("INPUT_INVALID", ["input"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "field"),
+    [
+        ({"workflow_id": ""}, "FIELD_INVALID", "workflow_id"),
+        ({"workflow_id": "x" * 600}, "FIELD_INVALID", "workflow_id"),
+        ({"workflow_id": "team/none"}, "DEFINITION_NOT_FOUND", "workflow_id"),
+        ({"workflow_id": "team/chain@7"}, "DEFINITION_NOT_FOUND", "workflow_id"),
+        ({"input": {"n": "x"}}, "INPUT_INVALID", "input"),
+        ({"metadata": {"k": "x" * 70_000}}, "PAYLOAD_TOO_LARGE", "metadata"),
+        ({"wait_ms": "-1"}, "FIELD_INVALID", "wait_ms"),
+        ({"wait_ms": "300001"}, "FIELD_INVALID", "wait_ms"),
+        ({"timeout_ms": "-1"}, "FIELD_INVALID", "timeout_ms"),
+        ({"timeout_ms": str(2**62)}, "FIELD_INVALID", "timeout_ms"),
+        ({"request_id": "x" * 200}, "FIELD_INVALID", "request_id"),
+        ({"context": {"project_id": "none"}}, "PROJECT_NOT_FOUND", "context.project_id"),
+        ({"context": {"agent_id": "none"}}, "AGENT_NOT_FOUND", "context.agent_id"),
+        ({"context": {"branch": "main"}}, "NOT_IMPLEMENTED", "context.branch"),
+        ({"context": {"conversation_id": "x"}}, "CONVERSATION_NOT_FOUND", "context.conversation_id"),
+        ({"context": {"conversation_id": ROOM}}, "CONVERSATION_NOT_FOUND", "context.conversation_id"),
+        ({"context": {"conversation_id": ABSENT}}, "CONVERSATION_NOT_FOUND", "context.conversation_id"),
+        ({"context": {"turn_id": TURN}}, "TURN_NOT_FOUND", "context.turn_id"),
+        ({"context": {"turn_id": "x", "conversation_id": "y"}}, "TURN_NOT_FOUND", "context.turn_id"),
+        ({"context": {"run_id": ABSENT}}, "RUN_NOT_FOUND", "context.run_id"),
+        ({"context": {"run_id": ROOM}}, "RUN_NOT_FOUND", "context.run_id"),
+    ],
+)
+async def test_a_start_that_cannot_be_is_refused(
+    stub: CoordinatorServiceStub, fields: dict[str, Any], reason: str, field: str
+) -> None:
+    request = ask(pb.StartRunRequest, **{"workflow_id": "team/one", **fields})
+    assert await refused(stub.StartRun(request)) == (reason, [field])
+    assert await listed(stub) == []
+
+
+async def test_the_context_is_filled_in_from_what_it_names(
+    stage: RunStage, stub: CoordinatorServiceStub
+) -> None:
+    await a_room(stage, project="proj_other")
+    room = conversation(1).id
+    run = await start(stub, context={"turn_id": TURN, "agent_id": "ada"})
+    assert (run.context.conversation_id, run.context.turn_id) == (room, TURN)
+    assert (run.context.project_id, run.context.agent_id) == ("proj_other", "agt_ada")
+    around = await start(stub, context={"run_id": run.id})
+    assert around.context.project_id == "proj_other"
+    foreign = {"project_id": "default", "conversation_id": room}
+    assert await refused(start(stub, context=foreign)) == (
+        "CONVERSATION_NOT_FOUND",
+        ["context.conversation_id"],
+    )
+    foreign = {"project_id": "default", "run_id": run.id}
+    assert await refused(start(stub, context=foreign)) == ("RUN_NOT_FOUND", ["context.run_id"])
+
+
+# --- GetRun -----------------------------------------------------------------------------------------
+
+
+async def test_a_run_is_shown_where_it_stands(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+    started = await start(stub, "team/fan")
+    await stage.finish("a", {"x": 1})
+    await stage.finish("b")
+    run = await get(stub, started.id)
+    assert run.status == run_pb2.RUN_STATUS_RUNNING
+    assert MessageToDict(run.state)["a"] == {"x": 1}
+    assert [(each.ordinal, each.node_id, each.token_id) for each in run.node_executions] == [
+        (1, "a", "t"),
+        (2, "b", "t.1.0"),
+        (3, "c", "t.1.1"),
+    ]
+    tokens = {token.id: token for token in run.tokens}
+    assert tokens["t"].status == run_pb2.TOKEN_STATUS_FORKED
+    assert tokens["t.1.0"].status == run_pb2.TOKEN_STATUS_WAITING_FOR_SIBLINGS
+    c = tokens["t.1.1"]
+    assert (c.node_id, c.parent_token_id, c.fan_out_node_id, c.branch) == ("c", "t", "a", "c")
+    assert (c.branch_index, c.branch_count) == (1, 2)
+    assert run.node_execution_count == 3 and not run.pending_gates
+    assert run.etag == str(run.last_sequence) and run.last_sequence > started.last_sequence
+
+
+async def test_of_a_long_run_the_newest_executions_are_shown(
+    stage: RunStage, stub: CoordinatorServiceStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = iter(range(1, 1000))
+    stage.auto = lambda command: {"n": next(counted), "text": "x" * 1000}
+    ended = await start(stub, "team/loop", input={"n": 600}, wait_ms=str(SOON))
+    assert ended.status == run_pb2.RUN_STATUS_COMPLETED
+    run = await get(stub, ended.id)
+    assert [each.ordinal for each in run.node_executions] == list(range(101, 601))
+    assert run.node_execution_count == 600
+    monkeypatch.setattr(run_codec, "PAGE_BYTES", 100_000)
+    run = await get(stub, ended.id)
+    shown = [each.ordinal for each in run.node_executions]
+    assert 50 < len(shown) < 100 and shown == list(range(601 - len(shown), 601))
+    assert run.ByteSize() <= 100_000
+
+
+@pytest.mark.parametrize("run_id", ["", "x", "def_one", ROOM, ABSENT, "run_" + "é" * 26, "x" * 100_000])
+async def test_a_run_that_is_none_is_not_found(stub: CoordinatorServiceStub, run_id: str) -> None:
+    for call in (
+        stub.GetRun(pb.GetRunRequest(run_id=run_id)),
+        stub.CancelRun(pb.CancelRunRequest(run_id=run_id)),
+        stub.SignalRun(pb.SignalRunRequest(run_id=run_id, signal=run_pb2.Signal(name="go"))),
+        stub.ReplayRun(pb.ReplayRunRequest(run_id=run_id)),
+        stub.ForkRun(pb.ForkRunRequest(run_id=run_id, after_sequence=1)),
+        stub.WatchRun(pb.WatchRunRequest(run_id=run_id)).read(),
+    ):
+        assert await refused(call) == ("RUN_NOT_FOUND", ["run_id"])
+    if run_id:
+        call = stub.ListGates(pb.ListGatesRequest(run_id=run_id))
+        assert await refused(call) == ("RUN_NOT_FOUND", ["run_id"])
+
+
+# --- ListRuns ---------------------------------------------------------------------------------------
+
+
+async def test_runs_are_listed_newest_first_and_filtered(
+    stage: RunStage, stub: CoordinatorServiceStub
+) -> None:
+    await a_room(stage)
+    room = conversation(1).id
+    began = stage.clock.now
+
+    async def later(workflow: str, **fields: Any) -> str:
+        stage.clock.now += 1000
+        return (await start(stub, workflow, **fields)).id
+
+    one = await later("team/one")
+    two = await later("team/chain@1", context={"project_id": "other"})
+    three = await later("team/chain", context={"conversation_id": room})
+    four = await later("team/outer")
+    stage.clock.now += 1000
+    for run_id in (one, four):
+        await stage.finish("a", run_id=run_id)
+    ((child, _),) = [each for each in stage.tasks if each[1].node_id == "n"]
+    await stage.finish("n")
+
+    assert await listed(stub) == [four, three, two, one]
+    assert await listed(stub, include_children=True) == [child, four, three, two, one]
+    assert await listed(stub, parent_run_id=four) == [child]
+    assert await listed(stub, workflow_id="team/chain") == [three, two]
+    assert await listed(stub, workflow_id="def_chain") == [three, two]
+    assert await listed(stub, workflow_id="team/chain@1") == [two]
+    assert await listed(stub, project_id="other") == [two]
+    assert await listed(stub, project_id="default") == [four, three, one]
+    assert await listed(stub, conversation_id=room) == [three]
+    assert await listed(stub, statuses=["RUN_STATUS_COMPLETED"]) == [four, one]
+    assert await listed(stub, statuses=["RUN_STATUS_RUNNING", "RUN_STATUS_WAITING"]) == [three, two]
+    assert await listed(stub, statuses=["RUN_STATUS_RUNNING"], project_id="other") == [two]
+    assert await listed(stub, statuses=["RUN_STATUS_RUNNING"], workflow_id="team/one") == []
+    assert await listed(stub, parent_run_id=ABSENT) == await listed(stub, conversation_id="x") == []
+
+    def at(ms: int) -> Any:
+        stamp = Timestamp()
+        stamp.FromMilliseconds(ms)
+        return stamp.ToJsonString()
+
+    assert await listed(stub, start_time=at(began + 2000)) == [four, three, two]
+    assert await listed(stub, end_time=at(began + 3000)) == [two, one]
+    assert await listed(stub, start_time=at(began + 2000), end_time=at(began + 3000)) == [two]
+    assert await listed(stub, end_time="1969-01-01T00:00:00Z") == []
+
+
+async def test_a_listed_run_says_what_it_says_by_itself(
+    stage: RunStage, stub: CoordinatorServiceStub
+) -> None:
+    await start(stub, "team/chain@1", metadata={"a": 1})
+    await stage.finish("a")
+    (run,) = (await stub.ListRuns(pb.ListRunsRequest())).runs
+    whole = await get(stub, run.id)
+    assert run.node_execution_count == 2 and whole.node_executions
+    for field in ("state", "tokens", "node_executions", "pending_gates"):
+        whole.ClearField(field)
+    assert run == whole
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "field"),
+    [
+        ({"workflow_id": "team/none"}, "DEFINITION_NOT_FOUND", "workflow_id"),
+        ({"workflow_id": "x" * 600}, "FIELD_INVALID", "workflow_id"),
+        ({"project_id": "none"}, "PROJECT_NOT_FOUND", "project_id"),
+        ({"page_size": -1}, "FIELD_INVALID", "page_size"),
+        ({"page_token": "x"}, "PAGE_TOKEN_INVALID", "page_token"),
+        ({"page_token": "é"}, "PAGE_TOKEN_INVALID", "page_token"),
+        ({"statuses": ["RUN_STATUS_UNSPECIFIED"]}, "FIELD_INVALID", "statuses[0]"),
+        ({"conversation_id": "x" * 600}, "FIELD_INVALID", "conversation_id"),
+        ({"parent_run_id": "x" * 600}, "FIELD_INVALID", "parent_run_id"),
+    ],
+)
+async def test_a_list_that_cannot_be_is_refused(
+    stub: CoordinatorServiceStub, fields: dict[str, Any], reason: str, field: str
+) -> None:
+    assert await refused(stub.ListRuns(ask(pb.ListRunsRequest, **fields))) == (reason, [field])
+
+
+async def test_a_page_token_is_for_one_list(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+    for _ in range(3):
+        await start(stub)
+    page = await stub.ListRuns(pb.ListRunsRequest(page_size=2))
+    other = pb.ListRunsRequest(page_size=2, page_token=page.next_page_token, include_children=True)
+    assert await refused(stub.ListRuns(other)) == ("PAGE_TOKEN_INVALID", ["page_token"])
+
+
+# --- CancelRun, SignalRun ---------------------------------------------------------------------------
+
+
+async def test_a_run_is_cancelled_for_a_reason(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+    run = await start(stub)
+    stale = pb.CancelRunRequest(run_id=run.id, etag="0")
+    assert await refused(stub.CancelRun(stale)) == ("ETAG_MISMATCH", ["etag"])
+    long = pb.CancelRunRequest(run_id=run.id, reason="x" * 20_000)
+    assert await refused(stub.CancelRun(long)) == ("FIELD_INVALID", ["reason"])
+    wanted = pb.CancelRunRequest(run_id=run.id, etag=run.etag, reason="Enough.", request_id="once")
+    cancelled = (await stub.CancelRun(wanted)).run
+    assert cancelled.status == run_pb2.RUN_STATUS_CANCELLED and cancelled.error.message == "Enough."
+    assert (await stub.CancelRun(wanted)).run == cancelled
+    assert (await refused(stub.CancelRun(pb.CancelRunRequest(run_id=run.id))))[0] == "RUN_NOT_ACTIVE"
+
+
+async def test_a_signal_is_recorded(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+    run = await start(stub, "team/wait")
+    await stage.finish("a")
+    given = {"name": "go", "payload": {"deep": [1, None]}, "user_id": "ann"}
+    answer = await stub.SignalRun(ask(pb.SignalRunRequest, run_id=run.id, signal=given))
+    await stage.finish("b")
+    event = next(e for e in await watched(stub, run.id) if e.sequence == answer.sequence)
+    assert event.name == "signal.received"
+    assert MessageToDict(event.signal_received, preserving_proto_field_name=True) == given
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a-b", "é", "x" * 65, "go\n"])
+async def test_a_signal_needs_a_plain_name(stub: CoordinatorServiceStub, name: str) -> None:
+    request = pb.SignalRunRequest(run_id=ABSENT, signal=run_pb2.Signal(name=name))
+    assert await refused(stub.SignalRun(request)) == ("FIELD_INVALID", ["signal.name"])
+
+
+async def test_a_signal_carries_so_much(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+    run = await start(stub)
+    request = ask(pb.SignalRunRequest, run_id=run.id, signal={"name": "go", "payload": "x" * (1 << 20)})
+    assert await refused(stub.SignalRun(request)) == ("PAYLOAD_TOO_LARGE", ["signal.payload"])
+
+
+# --- gates ------------------------------------------------------------------------------------------
+
+
+async def gated(stage: RunStage, stub: CoordinatorServiceStub, **fields: Any) -> run_pb2.Gate:
+    stage.clock.now += 1000
+    run = await start(stub, "team/gate", **fields)
+    await stage.finish("a", {"diff": "+1"}, run_id=run.id)
+    (gate,) = (await get(stub, run.id)).pending_gates
+    return gate  # type: ignore[no-any-return]
+
+
+async def gates(stub: CoordinatorServiceStub, **fields: Any) -> list[str]:
+    found: list[str] = []
+    token = ""
+    while True:
+        page = await stub.ListGates(ask(pb.ListGatesRequest, page_size=1, page_token=token, **fields))
+        found += [gate.id for gate in page.gates]
+        token = page.next_page_token
+        if not token:
+            return found
+
+
+async def test_gates_are_listed_and_resolved(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+    stage.workflows.known.append(
+        pinned("open", "a>ask", nodes={"ask": {"human_gate": {"answer_schema": {"type": "object"}}}})
+    )
+    one = await gated(stage, stub)
+    two = await gated(stage, stub, context={"project_id": "other"})
+    stage.clock.now += 1000
+    run = await start(stub, "team/open")
+    await stage.finish("a")
+    (three,) = (await get(stub, run.id)).pending_gates
+    assert (one.prompt, one.node_id, one.project_id) == ("Ship it?", "ask", "proj_default")
+    assert list(one.user_ids) == ["ann", "bob"] and not one.HasField("resolution")
+    assert (await get(stub, one.run_id)).status == run_pb2.RUN_STATUS_WAITING
+    assert await gates(stub) == [one.id, two.id, three.id]
+    assert await gates(stub, project_id="other") == [two.id]
+    assert await gates(stub, run_id=one.run_id) == [one.id]
+    assert await gates(stub, run_id=one.run_id, project_id="other") == []
+    assert await gates(stub, user_id="ann") == [one.id, two.id, three.id]
+    assert await gates(stub, user_id="eve") == [three.id]
+
+    request = pb.ResolveGateRequest(
+        gate_id=one.id, decision=pb.GATE_DECISION_REJECT, shown_hash=one.shown_hash, comment="No.",
+        user_id="bob", request_id="once",
+    )  # fmt: skip
+    resolved = (await stub.ResolveGate(request)).gate
+    assert resolved.status == run_pb2.GATE_STATUS_REJECTED
+    assert (resolved.resolution.user_id, resolved.resolution.comment) == ("bob", "No.")
+    assert resolved.resolution.HasField("resolve_time")
+    assert (await stub.ResolveGate(request)).gate == resolved
+    assert await gates(stub) == [two.id, three.id]
+    assert await gates(stub, statuses=["GATE_STATUS_REJECTED"]) == [one.id]
+    answered = ask(
+        pb.ResolveGateRequest, gate_id=three.id, decision="GATE_DECISION_APPROVE",
+        shown_hash=three.shown_hash, answer={"edited": True},
+    )  # fmt: skip
+    resolved = (await stub.ResolveGate(answered)).gate
+    assert MessageToDict(resolved.resolution.answer) == {"edited": True}
+    assert resolved.status == run_pb2.GATE_STATUS_APPROVED
+    await stub.CancelRun(pb.CancelRunRequest(run_id=two.run_id))
+    assert await gates(stub, statuses=["GATE_STATUS_CANCELLED"]) == [two.id]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "field"),
+    [
+        ({"gate_id": ""}, "FIELD_INVALID", "gate_id"),
+        ({"gate_id": "gate_01HF7YAT0000000000000000A1"}, "GATE_NOT_FOUND", "gate_id"),
+        ({"gate_id": "gate_01HF7YAT0000000000000000AZ"}, "GATE_NOT_FOUND", "gate_id"),
+        ({"gate_id": ABSENT}, "GATE_NOT_FOUND", "gate_id"),
+        ({"decision": "GATE_DECISION_UNSPECIFIED"}, "FIELD_INVALID", "decision"),
+        ({"shown_hash": ""}, "FIELD_INVALID", "shown_hash"),
+        ({"shown_hash": "0" * 64}, "GATE_RESOLVED", "shown_hash"),
+        ({"user_id": "eve"}, "PERMISSION_DENIED", "user_id"),
+        ({"user_id": ""}, "PERMISSION_DENIED", "user_id"),
+        ({"answer": {"x": 1}}, "INPUT_INVALID", "answer"),
+        ({"answer": {"x": "y" * (1 << 20)}}, "PAYLOAD_TOO_LARGE", "answer"),
+        ({"comment": "x" * 20_000}, "FIELD_INVALID", "comment"),
+    ],
+)
+async def test_a_decision_that_cannot_be_is_refused(
+    stage: RunStage, stub: CoordinatorServiceStub, fields: dict[str, Any], reason: str, field: str
+) -> None:
+    gate = await gated(stage, stub)
+    good = {"gate_id": gate.id, "decision": "GATE_DECISION_APPROVE", "shown_hash": gate.shown_hash}
+    call = stub.ResolveGate(ask(pb.ResolveGateRequest, **{**good, "user_id": "ann", **fields}))
+    found, places = await refused(call)
+    assert found == reason and places[0].startswith(field)
+    assert await gates(stub) == [gate.id]
+
+
+# --- WatchRun ---------------------------------------------------------------------------------------
+
+
+async def watched(stub: CoordinatorServiceStub, run_id: str, after: int = 0) -> list[run_pb2.RunEvent]:
+    """The events that a watcher gets of a run that has ended."""
+    call = stub.WatchRun(pb.WatchRunRequest(run_id=run_id, after_sequence=after))
+    words = [word async for word in call]
+    assert words[-1].end.reason == conversation_service_pb2.END_REASON_COMPLETED
+    return [word.event for word in words[:-1]]
+
+
+async def test_every_event_is_watched_once_from_any_cursor(
+    stage: RunStage, stub: CoordinatorServiceStub
+) -> None:
+    gate = await gated(stage, stub)
+    words = aiter(stub.WatchRun(pb.WatchRunRequest(run_id=gate.run_id)))
+    live: list[run_pb2.RunEvent] = []
+    while not live or live[-1].name != "gate.opened":
+        live.append((await anext(words)).event)
+    await stub.ResolveGate(
+        pb.ResolveGateRequest(
+            gate_id=gate.id, decision=pb.GATE_DECISION_APPROVE, shown_hash=gate.shown_hash, user_id="ann"
+        )
+    )
+    await stage.finish("b")
+    live += [word.event async for word in words if word.HasField("event")]
+    assert [event.sequence for event in live] == list(range(1, len(live) + 1))
+    assert live[-1].name == "workflow_completed" and live[-1].run_ended.last_sequence == len(live)
+    assert {"gate.opened", "gate.resolved"} <= {event.name for event in live}
+    for after in (0, 1, len(live) - 1, len(live)):
+        assert await watched(stub, gate.run_id, after) == live[after:]
+    beyond = pb.WatchRunRequest(run_id=gate.run_id, after_sequence=len(live) + 1)
+    assert await refused(stub.WatchRun(beyond).read()) == ("CURSOR_OUT_OF_RANGE", ["after_sequence"])
+    negative = pb.WatchRunRequest(run_id=gate.run_id, after_sequence=-1)
+    assert await refused(stub.WatchRun(negative).read()) == ("FIELD_INVALID", ["after_sequence"])
+    assert stage.streams.count == 0
+
+
+async def test_progress_is_shown_to_those_who_want_it(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+    run = await start(stub)
+    plain = aiter(stub.WatchRun(pb.WatchRunRequest(run_id=run.id)))
+    eager = aiter(stub.WatchRun(pb.WatchRunRequest(run_id=run.id, include_progress=True)))
+    for words in (plain, eager):
+        while (await anext(words)).event.sequence < run.last_sequence:
+            pass
+    began = StepTrace(step_id="s", kind="http", position=0, attempt=1, status="running")
+    half = StepProgress(step_id="s", message="Half.", fraction=0.5, output="…")
+    for item in (began, half):
+        stage.streams.progress(run.id, NodeProgress(node_id="a", execution_id="op_1", item=item))
+    await stage.finish("a")
+    assert all(not word.HasField("progress") for word in [word async for word in plain])
+    first, second, *rest = [word async for word in eager]
+    assert first.progress.step.status == task_pb2.STEP_STATUS_RUNNING
+    assert (first.progress.node_id, first.progress.node_execution_id) == ("a", "op_1")
+    assert second.progress.progress == task_pb2.Progress(message="Half.", fraction=0.5, output="…")
+    assert rest and all(not word.HasField("progress") for word in rest)
+
+
+# --- ReplayRun, ForkRun -----------------------------------------------------------------------------
+
+
+async def test_a_run_is_replayed_and_forked(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+    run = await start(stub, "team/chain@1", input={"n": 1})
+    await stage.finish("a", {"x": 1})
+    replayed = await stub.ReplayRun(pb.ReplayRunRequest(run_id=run.id))
+    assert replayed.identical and replayed.step_count == 2
+    request = ask(
+        pb.ForkRunRequest, run_id=run.id, before_node_execution=2, state={"y": 2}, request_id="once"
+    )
+    forked = (await stub.ForkRun(request)).run
+    assert forked.forked_from_run_id == run.id and MessageToDict(forked.input) == {"n": 1}
+    assert MessageToDict((await get(stub, forked.id)).state) == {"y": 2}
+    assert (await stub.ForkRun(request)).run.id == forked.id
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "field"),
+    [
+        ({}, "FIELD_INVALID", "after_sequence"),
+        ({"after_sequence": "0"}, "CURSOR_OUT_OF_RANGE", "after_sequence"),
+        ({"after_sequence": "-1"}, "FIELD_INVALID", "after_sequence"),
+        ({"after_sequence": str(2**62)}, "CURSOR_OUT_OF_RANGE", "after_sequence"),
+        ({"before_node_execution": 0}, "CURSOR_OUT_OF_RANGE", "before_node_execution"),
+        ({"before_node_execution": -1}, "FIELD_INVALID", "before_node_execution"),
+        ({"before_node_execution": 2}, "CURSOR_OUT_OF_RANGE", "before_node_execution"),
+        ({"before_node_execution": 1, "workflow_revision": -1}, "FIELD_INVALID", "workflow_revision"),
+        ({"before_node_execution": 1, "workflow_revision": 5}, "DEFINITION_NOT_FOUND", "workflow_revision"),
+        ({"before_node_execution": 1, "input": {"n": "x"}}, "INPUT_INVALID", "input"),
+    ],
+)
+async def test_a_fork_that_cannot_be_is_refused(
+    stub: CoordinatorServiceStub, fields: dict[str, Any], reason: str, field: str
+) -> None:
+    run = await start(stub)
+    request = ask(pb.ForkRunRequest, run_id=run.id, **fields)
+    assert await refused(stub.ForkRun(request)) == (reason, [field])
+    assert await listed(stub) == [run.id]
