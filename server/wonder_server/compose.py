@@ -7,6 +7,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -14,9 +15,11 @@ from wonder_server.actors.conversations import Conversations
 from wonder_server.actors.handlers import Handlers
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.runs import Runs
+from wonder_server.actors.service_calls import ServiceCalls
 from wonder_server.actors.streams import Streams
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.adapters.faiss.vectors import FaissVectors
+from wonder_server.adapters.mcp.servers import McpServers, Server
 from wonder_server.adapters.models.defaults import default_profile, endpoints, settled
 from wonder_server.adapters.models.litellm import PASSED_ENVIRONMENT, LiteLLMModel
 from wonder_server.adapters.models.offline import OfflineModel
@@ -80,6 +83,7 @@ class Wonder:
             ),
         )
         self._web = GuardedWeb()
+        self._mcp = McpServers([Server(**asdict(each)) for each in settings.mcp_servers], self._web)
         self._servicers: dict[str, object] = {}
         self._executions: ExecutorServicer | None = None
         self._stores: list[SqliteShards | SqliteCatalog | SqliteMemories] = []
@@ -125,6 +129,7 @@ class Wonder:
                 clock=self._clock,
                 default_profile=self._profile,
                 web=self._web,
+                mcp=self._mcp,
                 policies=library,
                 workers=self._workers,
             )
@@ -171,6 +176,7 @@ class Wonder:
         if self._executions is not None:
             await self._executions.close()
         self._workers.close()
+        await self._mcp.close()
         await self._web.close()
         await self._model.close()
         if self._vectors is not None:
@@ -219,6 +225,14 @@ class Wonder:
             agents=library,
             clock=self._clock,
         )
+        calls = ServiceCalls(
+            loop=loop,
+            shards=shards,
+            conversations=conversations,
+            streams=self._streams,
+            agents=library,
+            clock=self._clock,
+        )
         runs = Runs(
             loop=loop,
             shards=shards,
@@ -237,7 +251,7 @@ class Wonder:
         )
         self._servicers.update(
             {
-                "wonder.v1.ConversationService": ConversationServicer(conversations, library),
+                "wonder.v1.ConversationService": ConversationServicer(conversations, calls, library),
                 "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library),
                 "wonder.v1.ExecutorService": self._executions,
                 "wonder.v1.LibraryService": LibraryServicer(library),

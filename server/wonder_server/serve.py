@@ -71,8 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         refuse_exposure(settings)
     except SettingsError as problem:
         return _refuse(problem)
-    secrets = [str(getattr(settings, row.name)) for row in TABLE if row.secret]
-    logs.configure(settings.log_format, settings.log_level, secrets=secrets)
+    logs.configure(settings.log_format, settings.log_level, secrets=settings.secrets())
 
     # gRPC's own log has a format of its own and says little that ours does not.
     preset("GRPC_VERBOSITY", "NONE")

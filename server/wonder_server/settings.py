@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import json
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
@@ -90,7 +92,53 @@ def _choice(*words: str) -> Kind:
     return Kind(" / ".join(words), read)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    """A server of tools that definitions may use by its name: a process to start, or a place to reach."""
+
+    name: str
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+_MCP_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,99}\Z")
+_MCP_FIELDS = {"command": {"command", "args", "env"}, "url": {"url", "headers"}}
+
+
+def _mcp_servers(value: object) -> tuple[McpServer, ...]:
+    try:
+        given = json.loads(value or "{}") if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError('a JSON object is wanted, such as {"files": {"command": "mcp-files"}}') from None
+    if not isinstance(given, dict):
+        raise ValueError("an object is wanted, from names to servers")
+    return tuple(_mcp_server(name, fields) for name, fields in given.items())
+
+
+def _mcp_server(name: str, given: object) -> McpServer:
+    if not _MCP_NAME.match(name):
+        raise ValueError("a server's name is a letter followed by a-z, 0-9, '_', '.' and '-'")
+    way = next((key for key in _MCP_FIELDS if isinstance(given, dict) and given.get(key)), "")
+    if not way or not isinstance(given, dict) or not set(given) <= _MCP_FIELDS[way]:
+        raise ValueError(f"the server {name} wants a command with args and env, or a url with headers")
+    args, maps = given.get("args", []), {key: given.get(key, {}) for key in ("env", "headers")}
+    texts = isinstance(given[way], str) and isinstance(args, list) and all(isinstance(a, str) for a in args)
+    for each in maps.values():
+        texts = texts and isinstance(each, dict) and all(isinstance(text, str) for text in each.values())
+    if not texts:
+        raise ValueError(
+            f"the server {name} wants texts: args is a list, env and headers are objects of them"
+        )
+    return McpServer(
+        name=name, command=given.get("command", ""), args=tuple(args), url=given.get("url", ""), **maps
+    )
+
+
 TEXT = Kind("text", _text)
+MCP_SERVERS = Kind("JSON", _mcp_servers)
 FLAG = Kind("true / false", _flag)
 PATH = Kind("path", _path)
 FOLDER = Kind("path", _folder)
@@ -192,6 +240,12 @@ class Settings:
         "", "WONDER_GEMINI_BASE_URL", TEXT, "Where to reach Gemini's format; empty is the provider's own.",
     )  # fmt: skip
 
+    mcp_servers: tuple[McpServer, ...] = _setting(
+        (), "WONDER_MCP_SERVERS", MCP_SERVERS,
+        "Servers of the action mcp by name: {command, args, env} is started here, {url, headers} reached.",
+        secret=True,
+    )  # fmt: skip
+
     worker_lease_seconds: int = _setting(
         30, "WONDER_WORKER_LEASE_SECONDS", _number(1, 3_600),
         "How long a worker may be silent before its work is lost; three heartbeats fit in.",
@@ -233,6 +287,13 @@ class Settings:
     def has_tls(self) -> bool:
         """Whether the server speaks TLS."""
         return self.tls_cert is not None and self.tls_key is not None
+
+    def secrets(self) -> list[str]:
+        """What no log line may show."""
+        plain = [getattr(self, row.name) for row in TABLE if row.secret and row.kind is TEXT]
+        held = [text for each in self.mcp_servers for text in (*each.env.values(), *each.headers.values())]
+        # A server's environment holds words such as "1" and "on" too, without which no line could be read.
+        return [text for text in plain if text] + [text for text in held if len(text) >= 8]
 
     def provider_environment(self) -> dict[str, str]:
         """Keys, addresses and the chosen model, under the names that the model adapters know them by."""
@@ -279,7 +340,7 @@ class Setting:
         """The default as documents show it."""
         if isinstance(self.default, bool):
             return str(self.default).lower()
-        return "" if self.default in (None, "") else str(self.default)
+        return "" if self.default in (None, "", ()) else str(self.default)
 
 
 TABLE: tuple[Setting, ...] = tuple(

@@ -28,7 +28,7 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 LATER = {
     "ConversationService": "UpdateConversation DeleteConversation CompleteConversation ReopenConversation "
-    "ResetConversation AddParticipant RemoveParticipant CallAgent PreviewContext DiffBranch MergeBranch",
+    "ResetConversation AddParticipant RemoveParticipant PreviewContext DiffBranch MergeBranch",
     "CoordinatorService": "ListRuns SignalRun ListGates ResolveGate ForkRun",
     "MemoryService": "SupersedeMemory",
     "LibraryService": "ReadArtifact WriteArtifact ListArtifacts SearchArtifacts ListArtifactRevisions "
@@ -68,7 +68,7 @@ async def test_what_is_not_built_yet_says_so_and_all_else_is_there(client: Clien
             kind = (method.client_streaming, method.server_streaming)
             request = message_factory.GetMessageClass(method.input_type)()
             reason, code = await answered(client, f"/{service.full_name}/{method.name}", request, kind)
-            later = method.name in LATER[service.name].split()
+            later = method.name in LATER.get(service.name, "").split()
             assert (reason == "NOT_IMPLEMENTED") == later, (method.full_name, reason)
             if later:
                 assert code is grpc.StatusCode.UNIMPLEMENTED

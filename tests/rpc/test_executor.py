@@ -174,6 +174,7 @@ def house() -> House:
         clock=clock,
         default_profile=ModelProfile(provider="offline"),
         web=Nothing(),  # type: ignore[arg-type]
+        mcp=Nothing(),  # type: ignore[arg-type]
         policies=Nothing(),  # type: ignore[arg-type]
     )
     servicer = rpc.ExecutorServicer(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wonder_server.settings import TABLE, Settings, SettingsError, load, unknown_variables
+from wonder_server.settings import TABLE, McpServer, Settings, SettingsError, load, unknown_variables
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -107,3 +107,47 @@ def test_a_variable_that_is_nearly_a_setting_is_pointed_out() -> None:
     assert unknown_variables({"WONDER_LISTN": "", "WONDER_TOKEN": "", "HOME": ""}) == {
         "WONDER_LISTN": "WONDER_LISTEN"
     }
+
+
+def test_mcp_servers_come_as_json_or_as_tables_of_the_file(tmp_path: Path) -> None:
+    given = '{"files": {"command": "mcp-files", "args": ["/data"], "env": {"TOKEN": "secret-token"}}}'
+    [files] = load({}, {"WONDER_MCP_SERVERS": given}).mcp_servers
+    assert files == McpServer(
+        name="files", command="mcp-files", args=("/data",), env={"TOKEN": "secret-token"}
+    )
+    file = tmp_path / "wonder.toml"
+    file.write_text(
+        '[mcp_servers.site]\nurl = "https://a.b/mcp"\nheaders = {Authorization = "Bearer secret"}'
+    )
+    settings = load({"config": str(file)}, {})
+    assert settings.mcp_servers == (
+        McpServer(name="site", url="https://a.b/mcp", headers={"Authorization": "Bearer secret"}),
+    )
+    assert "secret" not in repr(settings) + repr(settings.mcp_servers)
+    assert settings.secrets() == ["Bearer secret"]
+    assert load({}, {"WONDER_MCP_SERVERS": ""}).mcp_servers == ()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "{oops",
+        "[]",
+        "1",
+        '{"Files": {"command": "x"}}',
+        '{"": {"command": "x"}}',
+        '{"files": {}}',
+        '{"files": "x"}',
+        '{"files": {"command": ""}}',
+        '{"files": {"command": "x", "url": "y"}}',
+        '{"files": {"command": "x", "cwd": "/"}}',
+        '{"files": {"url": "x", "env": {}}}',
+        '{"files": {"command": "x", "args": "y"}}',
+        '{"files": {"command": "x", "args": [1]}}',
+        '{"files": {"command": "x", "env": {"a": 1}}}',
+        '{"files": {"command": ["x"]}}',
+    ],
+)
+def test_what_describes_no_mcp_server_is_refused(given: str) -> None:
+    with pytest.raises(SettingsError, match=r"^mcp_servers: .* (is wanted|wants|name is)"):
+        load({}, {"WONDER_MCP_SERVERS": given})

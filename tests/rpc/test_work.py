@@ -346,7 +346,7 @@ async def test_a_flood_of_answers_to_nothing_harms_nobody_else(office: Office) -
         given = await other.hear("assignment")
         await other.say(completed=pb.AssignmentCompleted(lease_id=given.lease_id))
         assert (await other.hear("settled")).accepted
-        (seat, _) = list(office.pool._seats)
+        (seat, _) = office.pool.seats
         assert len(seat._words) <= MAX_BACKLOG
         pouring.cancel()
 
@@ -414,7 +414,7 @@ async def test_what_a_worker_may_not_say_ends_its_stream(
 
 async def test_a_worker_that_falls_silent_is_told_why(office: Office) -> None:
     async with office.worker() as worker:
-        (seat,) = office.pool._seats
+        (seat,) = office.pool.seats
         seat.heard -= 60
         office.pool._look_after(seat)
         assert (await worker.refused())[0] == "TIMEOUT"

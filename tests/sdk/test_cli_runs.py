@@ -27,7 +27,7 @@ LINES = """\
     0.032    → unit  acme/flows/work@1
     0.050    ↻ unit  again, attempt 2: The machine is busy.
     0.060    ✓ lint  28 ms
-    0.060  ⋯ agree  lint is here, 1 of 2
+    0.060  ⋯ agree  [lint] is here, 1 of 2
     0.062  ! unit says coverage
     0.300    ✓ unit  268 ms
     0.301    → report[unit]  acme/flows/work@1
@@ -161,7 +161,9 @@ async def test_refusals_are_one_plain_line(capsys: pytest.CaptureFixture[str]) -
         (["run", "x", "-i", "@/nowhere"], "--input @/nowhere: No such file"),
         (["run", "x", "-i", "[" * 9000 + "]" * 9000], "--input: this is nested too deeply"),
         (["run", "x", "-i", "[" * 40 + "]" * 40], "--input: this is nested more than 32 levels deep"),
-        (["run", "x", "--set", "a"], "--set a: say it as key=value"),
+        (["run", "x", "--set", "a"], "--set a: say it as key=text"),
+        (["run", "x", "--set", ":=1"], "--set :=1: say it as key=text"),
+        (["run", "x", "--set", "a:=1.2.3"], "--set a: this is no JSON"),
         (["run", "x", "--set", "a=1", "--set", "a.b=2"], "--set a.b=2: a is no object"),
         (["runs", "signal", RUN, "paid", "-p", "{"], "--payload: this is no JSON"),
         (["runs", "fork", RUN, "--before", "1", "--state", "3"], "--state: an object is wanted"),
@@ -196,10 +198,12 @@ def test_input_is_json_a_file_or_a_pipe(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(ValueError, match="no UTF-8"):
         json_input.read_object(f"@{file}", "--input")
     monkeypatch.setattr(sys, "stdin", io.StringIO('{"a": 1}'))
-    settings = ["b=2", "c.d=true", "c.e=some text", "f=", 'g="7"', "h=NaN", "i=x=y"]
-    assert json_input.read_object("-", "--input", settings) == {
-        "a": 1, "b": 2, "c": {"d": True, "e": "some text"}, "f": "", "g": "7", "h": "NaN", "i": "x=y",
+    settings = ["b=2", "c.d:=true", "c.e=some text", "f=", "g:=[1.5]", "h=x=y", "i=:=", "j:=-"]
+    assert json_input.read_object("-", "--input", settings[:-1]) == {
+        "a": 1, "b": "2", "c": {"d": True, "e": "some text"}, "f": "", "g": [1.5], "h": "x=y", "i": ":=",
     }  # fmt: skip
+    monkeypatch.setattr(sys, "stdin", io.StringIO("[]"))
+    assert json_input.read_object(None, "--input", settings[-1:]) == {"j": []}
     assert json_input.read_object(None, "--input") is None
 
 

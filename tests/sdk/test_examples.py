@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from wonder_sdk import cli, sync, v1
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -120,3 +126,84 @@ def test_a_demo_that_is_interrupted_leaves_nothing_either(environment: dict[str,
     health = [sys.executable, "-m", "wonder_sdk.cli", "health", "--server", found[1] if found else ""]
     assert subprocess.run(health, env=environment, capture_output=True, timeout=30).returncode == 1
     assert not list(Path(environment["TMPDIR"]).iterdir())
+
+
+def commands(file: Path) -> list[list[str]]:
+    """What the comment at the top of an example says one should type."""
+    found = re.findall(r"^#   (wonder .*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return [shlex.split(line, comments=True) for line in found]
+
+
+def wonder(address: str, *argv: str) -> tuple[int, str, str]:
+    """Run the command; its exit code, and what it printed on both."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = cli.main([*argv, "--server", address])
+    return code, out.getvalue(), err.getvalue()
+
+
+WORKFLOWS = {
+    "sequence": {"greeting": "Hello, Mia!", "characters": 11},
+    "diamond": {"sizes": {"characters": 19, "words": 14}, "says": "5 spaces"},
+    "m_of_n": {"votes": "Anna: yes, Ben: no"},
+    "for_each": {
+        "total": 11,
+        "sizes": [{"word": word, "size": len(word)} for word in ("fan", "out", "and", "in")],
+        "says": "4 words",
+    },
+    "loop": {"text": "ho ho ho ho ho!"},
+    "sub_workflow": {
+        "first": "Doors open.",
+        "greetings": ["Hello, Mia!", "Hello, Tom!"],
+        "last": "Everybody is in.",
+    },
+    "agent": {"answer": "word1 word2 word3 word4 word5", "characters": 29},
+}
+
+
+def test_every_workflow_runs_as_its_comment_says(address: str) -> None:
+    apply = ("apply", "-f", str(EXAMPLES / "workflows"))
+    assert wonder(address, *apply)[0] == 0
+    assert "nothing to change" in wonder(address, *apply)[1]
+    files = {file.stem for file in (EXAMPLES / "workflows").glob("*.yaml")} - {"library", "tasks"}
+    assert files == {*WORKFLOWS, "gate", "signal"}
+    for name, output in WORKFLOWS.items():
+        ((_, *argv),) = commands(EXAMPLES / "workflows" / f"{name}.yaml")
+        code, out, err = wonder(address, *argv)
+        assert code == 0, err
+        assert json.loads(out) == output
+        assert "completed · " in err.splitlines()[-1]
+    with sync.Client(address) as client:
+        runs = list(client.list_runs(include_children=True))
+        assert len(runs) >= len(WORKFLOWS) + 2
+        for run in runs:
+            assert client.replay_run(run.id).identical, run.workflow
+
+
+def test_a_person_and_a_signal_let_the_others_go_on(address: str) -> None:
+    assert wonder(address, "apply", "-f", str(EXAMPLES / "workflows"))[0] == 0
+    (_, *start), _, (_, *approve) = commands(EXAMPLES / "workflows" / "gate.yaml")
+    run_id = wonder(address, *start, "--detach")[1].strip()
+    with sync.Client(address) as client:
+        gate = next(
+            each.gate_opened
+            for each in client.watch_run(run_id)
+            if isinstance(each, v1.RunEvent) and each.gate_opened is not None
+        )
+    assert wonder(address, "gates", "--run", run_id)[1].startswith(gate.id)
+    argv = [gate.id if word == "gate_…" else word for word in approve]
+    assert wonder(address, *argv)[0] == 0
+    code, out, err = wonder(address, "run", "--watch", run_id)
+    assert (code, json.loads(out)) == (0, {"released": "Bugs fixed.", "said": ""})
+    assert "approved" in err
+    code, out, err = wonder(address, *argv)
+    assert (code, out) == (1, "") and "GATE_RESOLVED" in err
+
+    (_, *start), (_, *pay) = commands(EXAMPLES / "workflows" / "signal.yaml")
+    run_id = wonder(address, *start)[1].strip()
+    argv = [run_id if word == "run_…" else word for word in pay]
+    assert wonder(address, *argv)[0] == 0
+    code, out, _ = wonder(address, "run", "--watch", run_id)
+    assert (code, json.loads(out)) == (0, {"says": "Shipped.", "payment": {"amount": 12}})
+    code, _, err = wonder(address, *argv)
+    assert code == 1 and "RUN_NOT_ACTIVE" in err

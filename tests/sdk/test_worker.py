@@ -243,7 +243,7 @@ async def test_a_result_that_cannot_be_sent_fails_alone(place: Place, result: An
         return result if given else {}
 
     async with place.working(act):
-        (seat,) = place.pool._seats
+        (seat,) = place.pool.seats
         assert (await fault(place.pool.ask(input={"bad": True}))).reason is reason
         assert await place.pool.ask() == {}
         assert not seat.gone
@@ -308,7 +308,7 @@ async def test_heartbeats_name_what_is_in_hand(place: Place) -> None:
         await place.until(lambda: [] in place.pool.beats)
         asked = place.pool.ask()
         await stuck.begun.wait()
-        (seat,) = place.pool._seats
+        (seat,) = place.pool.seats
         (lease_id,) = seat.held
         await place.until(lambda: [lease_id] in place.pool.beats)
         stuck.go.set()
@@ -324,8 +324,8 @@ async def test_a_lost_connection_cancels_what_was_in_hand_and_is_sought_again(pl
         asked = place.pool.ask("op_1")
         await stuck.begun.wait()
         stuck.begun.clear()
-        (seat,) = place.pool._seats
-        place.pool._dismiss(seat, error(Reason.TIMEOUT, "Nothing was heard."))
+        (seat,) = place.pool.seats
+        place.pool.dismiss(seat, error(Reason.TIMEOUT, "Nothing was heard."))
         await asyncio.wait_for(stuck.cancelled.wait(), 10)
         await asyncio.wait_for(stuck.begun.wait(), 10)
         stuck.go.set()
@@ -380,8 +380,8 @@ async def test_a_worker_that_is_told_to_stop_finishes_what_it_has(place: Place, 
     asked, after = place.pool.ask("op_1"), place.pool.ask("op_2")
     await asyncio.wait_for(stuck.begun.wait(), 10)
     worker.stop() if how == "stop" else running.cancel()
-    (seat,) = place.pool._seats
-    await place.until(lambda: seat.leaving)
+    (seat,) = place.pool.seats
+    await place.until(lambda: seat.is_closed)
     stuck.go.set()
     assert await asked == {"done": True}
     await asyncio.wait({running}, timeout=10)

@@ -110,6 +110,7 @@ async def run(
         clock=Clock(),
         default_profile=DEFAULT,
         web=Nothing(),
+        mcp=Nothing(),
         policies=Nothing(),
     )
     result = await ACTIONS[kind].run(ActionCall(input=input, context=context, services=services))

@@ -76,6 +76,7 @@ def services(web: ScriptedWeb) -> Services:
         clock=Clock(),
         default_profile=ModelProfile(provider="offline"),
         web=web,
+        mcp=Nothing(),
         policies=Policies(),
     )
 

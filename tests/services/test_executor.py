@@ -57,6 +57,7 @@ SERVICES = Services(
     clock=Clock(),
     default_profile=ModelProfile(provider="offline"),
     web=Nothing(),
+    mcp=Nothing(),
     policies=Nothing(),
 )
 

@@ -32,7 +32,7 @@ from wonder_server.services.workers import (
     check_registration,
 )
 from wonder_server.services.workers import seat as seats
-from wonder_server.services.workers.pool import MAX_LOSSES
+from wonder_server.services.workers.handout import MAX_LOSSES
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 IDEMPOTENT = kind(idempotent=True)
@@ -531,7 +531,7 @@ async def test_nothing_is_left_of_what_is_over(pool: Workers, time: Time) -> Non
             asked.task.exception()
         await told(worker)
     assert worker.held == {}
-    assert len(pool._waiting) == 0
+    assert pool.waiting == 0
     assert time.pending == 1  # whether the worker is still there
 
 

@@ -59,7 +59,10 @@ class Calls:
         if command.mode == "loop_in":
             await self._room(command.conversation_id)
         else:
-            self._open(command, agent)
+            if command.dispatches == 1:
+                self._loop.new(command.conversation_id)
+            # Where it is there already, nothing changes. Both take one commit.
+            self._loop.tell(command.conversation_id, self._room_for(command, agent))
         send = Send(
             seed=ids.random_id("seed", self._clock.now_ms()),
             agent=agent,
@@ -78,23 +81,14 @@ class Calls:
         spoken = self._streams.spoken(conversation_id, turn.id) if turn is not None else ""
         self._loop.tell(conversation_id, CancelCall(operation_id=operation_id, spoken=spoken))
 
-    def _open(self, command: CallAgent, agent: PinnedAgent) -> None:
-        """Make the conversation of a delegated turn, unless it is there. Told together with the turn, so that
-        both take one commit."""
-        now = self._clock.now_ms()
-        own = agent.project_ids[0] if agent.project_ids else ""
-        member = Participant(type="agent", id=agent.agent_id, name=agent.name, joined_ms=now)
-        conversation = Conversation(
-            id=command.conversation_id,
-            project_id=command.scope.project_id or own,
-            participants=(member,),
-            created_ms=now,
-            updated_ms=now,
-            called_by=command.parent.actor_id,
+    def _room_for(self, command: CallAgent, agent: PinnedAgent) -> Create:
+        return delegation(
+            command.conversation_id,
+            agent,
+            command.scope.project_id,
+            command.parent.actor_id,
+            self._clock.now_ms(),
         )
-        if command.dispatches == 1:
-            self._loop.new(conversation.id)
-        self._loop.tell(conversation.id, Create(conversation=conversation))
 
     async def _room(self, conversation_id: str) -> None:
         known = ids.is_id("conv", conversation_id) and await self._records.get(
@@ -125,6 +119,21 @@ class Calls:
         elif found[0].status is not TurnStatus.ACTIVE:
             self._loop.succeeded(parent.actor_id, parent.operation_id, told.output)
         return True
+
+
+def delegation(conversation_id: str, agent: PinnedAgent, project_id: str, called_by: str, now: int) -> Create:
+    """The room of one delegated turn: the agent is alone in it. No project: the agent's first."""
+    member = Participant(type="agent", id=agent.agent_id, name=agent.name, joined_ms=now)
+    own = agent.project_ids[0] if agent.project_ids else ""
+    conversation = Conversation(
+        id=conversation_id,
+        project_id=project_id or own,
+        participants=(member,),
+        created_ms=now,
+        updated_ms=now,
+        called_by=called_by,
+    )
+    return Create(conversation=conversation)
 
 
 def content_of(given: Any) -> str:

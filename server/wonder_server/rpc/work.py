@@ -78,7 +78,13 @@ async def work(workers: Workers, names: Names, requests: Requests, context: Any)
 
 async def _registered(workers: Workers, names: Names, requests: Requests) -> Registration:
     """The first message, looked up and checked."""
-    first = await anext(requests, None)
+    try:
+        async with asyncio.timeout(workers.lease_ms / 1000):
+            first = await anext(requests, None)
+    except TimeoutError:
+        raise error(
+            Reason.TIMEOUT, f"No `register` came for {workers.lease_ms} ms.", timeout_ms=str(workers.lease_ms)
+        ) from None
     if not isinstance(first, pb.WorkRequest) or not first.HasField("register"):
         raise error(Reason.FIELD_INVALID, "The first message of a worker is `register`.", field="register")
     given = first.register

@@ -70,7 +70,11 @@ def _register_answer(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument("gate", metavar="GATE", help="id of the gate")
     parser.add_argument("-a", "--answer", metavar="JSON", help="what the gate asks for: JSON, @FILE or -")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="one field of the answer; repeatable"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one field of the answer: key=text or key:=json; repeatable",
     )
     parser.add_argument("-c", "--comment", default="", metavar="TEXT", help="why; it stays with the gate")
     parser.add_argument("--user", default="", help="who answers")

@@ -38,9 +38,9 @@ def read(text: str, flag: str) -> Any:
 
 
 def read_object(text: str | None, flag: str, settings: Iterable[str] = ()) -> dict[str, Any] | None:
-    """An object, with ``key=value`` ``settings`` put into it; None if there is neither.
+    """An object, with ``settings`` put into it; None if there is neither.
 
-    A value that is JSON is taken as such, any other as text; dots in the key lead into objects.
+    A setting is ``key=text`` or ``key:=json``; dots in the key lead into objects.
     """
     value = None if text is None else read(text, flag)
     if value is not None and not isinstance(value, dict):
@@ -53,18 +53,16 @@ def read_object(text: str | None, flag: str, settings: Iterable[str] = ()) -> di
 
 def _set(value: dict[str, Any], setting: str) -> None:
     key, equals, text = setting.partition("=")
+    is_json, key = key.endswith(":"), key.removesuffix(":")
     *path, last = key.split(".")
     if not equals or not all((*path, last)):
-        raise ValueError(f"--set {setting}: say it as key=value")
+        raise ValueError(f"--set {setting}: say it as key=text, or as key:=json")
     for name in path:
         below = value.setdefault(name, {})
         if not isinstance(below, dict):
             raise ValueError(f"--set {setting}: {name} is no object")
         value = below
-    try:
-        value[last] = json.loads(text, parse_constant=_refuse)
-    except ValueError:
-        value[last] = text
+    value[last] = read(text, f"--set {key}") if is_json else text
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -23,8 +23,8 @@ _EXAMPLES = """\
 examples:
   wonder run acme/flows/release --input '{"version": "1.2"}'
       start it, see its nodes move, and get its output as JSON
-  wonder run acme/flows/release --set version=1.2 --set dry_run=true
-      the same without braces; values that are JSON are taken as such
+  wonder run acme/flows/release --set version=1.2 --set dry_run:=true
+      the same field by field: `=` gives text, `:=` JSON
   wonder run acme/flows/release -i @input.json | jq .notes
       input from a file (or `-`: piped in); stdout has the output and nothing else
   wonder run acme/flows/release@3 --project shop --agent assistant --timeout 600
@@ -58,7 +58,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "-i", "--input", metavar="JSON", help="its input: JSON, @FILE, or - for what is piped in"
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="one field of its input; repeatable"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one field of its input: key=text or key:=json; repeatable",
     )
     parser.add_argument("--project", default="", metavar="NAME", help="project (default: default)")
     parser.add_argument("--agent", default="", metavar="NAME", help="agent whose memories it may use")

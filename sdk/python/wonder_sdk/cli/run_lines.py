@@ -63,7 +63,8 @@ def happening(picture: Picture, event: v1.RunEvent, *, details: bool = False) ->
             return None  # what it waits for is said by another event
         case v1.RunEvent(node_started=v1.NodeExecution() as execution):
             given = f"  {flat(brief(from_struct(execution.input)))}" if details and execution.input else ""
-            return _of(picture, execution, "→", f"  {execution.target}{given}"), "dim"
+            by = f"  {execution.carried_out_by}" if execution.carried_out_by else ""
+            return _of(picture, execution, "→", f"  {execution.target}{by}{given}"), "dim"
         case v1.RunEvent(node_completed=v1.NodeExecution() as execution):
             given = f"  {flat(brief(from_value(execution.output)))}" if details and execution.output else ""
             return _of(picture, execution, "✓", f"  {_took(execution)}{given}"), "green"
@@ -137,12 +138,9 @@ def flat(text: str) -> str:
 def _token(picture: Picture, token: v1.Token) -> tuple[str, str] | None:
     path = picture.path(token.id)
     if token.status is Status.WAITING_FOR_SIBLINGS:
-        branch = f"{'/'.join(path)} is here, " if path else ""
+        branch = f"[{'/'.join(path)}] is here, " if path else ""
         here = f"{branch}{picture.arrived(token)} of {token.branch_count}"
         return f"{_indent(path[:-1])}⋯ {token.node_id}  {here}", "dim"
-    if token.waits_for_id and token.status in WAITS and token.status is not Status.WAITING_FOR_HUMAN:
-        what = f"{WAITS[token.status]}: {token.waits_for_id}"
-        return f"{_indent(path)}⋯ {token.node_id}{label(path, token.node_id)}  {what}", "dim"
     if token.status is Status.WAITING_FOR_SIGNAL:
         return f"{_indent(path)}⋯ {token.node_id}{label(path, token.node_id)}  {WAITS[token.status]}", "dim"
     return None

@@ -109,7 +109,7 @@ def model_answered(
     move = replace(move, completed_ms=now)
     recorded = RecordMove(turn=turn, move=move, operation_id=operation.id)
     if not result.tool_calls:
-        refusal = declined(turn, agent.name, result)
+        refusal = declined(state, turn, result)
         if refusal is not None:
             return (recorded, *said, *fail_turn(turn, refusal, now))
         return (recorded, *said, *_complete(with_output(state, turn, said), agent, ids, now))

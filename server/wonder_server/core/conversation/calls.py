@@ -45,14 +45,14 @@ def asked_again(state: ConversationState, event: Send) -> Decisions | None:
     return () if turn.status is TurnStatus.ACTIVE else (AnswerCallAgain(turn=turn),)
 
 
-def declined(turn: Turn, agent_name: str, result: ModelResult) -> Fault | None:
+def declined(state: ConversationState, turn: Turn, result: ModelResult) -> Fault | None:
     """The fault of a called turn whose model refused to do what it was asked."""
-    if turn.parent is None or result.stop_reason != "refusal":
+    if result.stop_reason != "refusal" or not _is_called(state, turn):
         return None
     said = f": {result.text[:500]}" if result.text else "."
     return Fault(
         reason=Reason.MODEL_FAILED,
-        message=f"The agent `{agent_name}` declined{said}",
+        message=f"The agent `{turn.agent_name}` declined{said}",
         metadata={"declined": "true"},
     )
 
@@ -60,11 +60,16 @@ def declined(turn: Turn, agent_name: str, result: ModelResult) -> Fault | None:
 def with_output(state: ConversationState, turn: Turn, said: Decisions) -> Turn:
     """A called turn, about to be completed, with the last message of its agent; ``said`` is what it says
     now."""
-    if turn.parent is None and not (state.conversation and state.conversation.called_by):
+    if not _is_called(state, turn):
         return turn
     messages = [*state.messages[turn.id], *(d.message for d in said if isinstance(d, AppendMessage))]
     texts = [message.content for message in messages if message.role is Role.AGENT]
     return replace(turn, output=texts[-1] if texts else "")
+
+
+def _is_called(state: ConversationState, turn: Turn) -> bool:
+    """Whether somebody waits for the turn: an actor, or the service that its room was made for."""
+    return turn.parent is not None or bool(state.conversation and state.conversation.called_by)
 
 
 def answer(turn: Turn, parent: Parent) -> Answer:

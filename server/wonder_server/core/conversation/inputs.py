@@ -43,10 +43,12 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelTurn:
-    """Stop a turn. ``spoken`` is what its streaming message had said when the cancel arrived."""
+    """Stop a turn. ``spoken`` is what its streaming message had said when the cancel arrived; ``reason`` is a
+    sentence for people, if there is more to say than that it was cancelled."""
 
     turn_id: str
     spoken: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

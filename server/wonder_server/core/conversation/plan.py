@@ -139,7 +139,7 @@ def _cancel(state: ConversationState, event: CancelTurn, now: int) -> Decisions:
         return refuse(Reason.TURN_NOT_FOUND, "No turn of this conversation has this id.")
     if turn.status is not TurnStatus.ACTIVE:
         return refuse(Reason.TURN_NOT_ACTIVE, f"The turn is already {turn.status.value}; nothing to cancel.")
-    fault = Fault(reason=Reason.CANCELLED, message="The turn was cancelled.")
+    fault = Fault(reason=Reason.CANCELLED, message=event.reason or "The turn was cancelled.")
     return _end_by_cancel(state, turn, fault, event.spoken, now)
 
 

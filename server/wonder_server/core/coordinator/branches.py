@@ -111,7 +111,9 @@ def _transitions(draft: Draft, token: Token, node: Node) -> tuple[Token, list[Tr
 
 
 def _fan_out(draft: Draft, token: Token, node: Node, taken: list[Transition]) -> None:
-    starts = [start for way in taken for start in _starts(draft, token, node, way)]
+    starts: list[BranchStart] = []
+    for way in taken:
+        starts += _starts(draft, token, node, way, len(starts))
     if draft.live_tokens + len(starts) > MAX_LIVE_TOKENS:
         message = f"At node `{node.id}` the run would be at more than {MAX_LIVE_TOKENS} places at once."
         raise Problem(Fault(reason=Reason.LIMIT_EXCEEDED, message=message, metadata={"node": node.id}))
@@ -132,10 +134,10 @@ def _fan_out(draft: Draft, token: Token, node: Node, taken: list[Transition]) ->
         draft.agenda.append(Step("settle", token))
 
 
-def _starts(draft: Draft, token: Token, node: Node, way: Transition) -> list[BranchStart]:
+def _starts(draft: Draft, token: Token, node: Node, way: Transition, before: int) -> list[BranchStart]:
     each = way.for_each
     if each is None:
-        return [BranchStart(name=way.to_node_id, node_id=way.to_node_id)]
+        return [BranchStart(name=way.to_node_id, node_id=way.to_node_id, index=before)]
     field = f"for_each.items to `{way.to_node_id}`"
     items = evaluation.value_of(draft, each.items, draft.scope(token), field, node.id)
     if not isinstance(items, list):
@@ -147,7 +149,10 @@ def _starts(draft: Draft, token: Token, node: Node, way: Transition) -> list[Bra
         message = f"Node `{node.id}`, {field}: {len(items)} items, and at most {each.max_items} are allowed."
         raise Problem(Fault(reason=Reason.LIMIT_EXCEEDED, message=message, metadata={"node": node.id}))
     evaluation.check(items, field, node.id)
-    return [BranchStart(name=str(i), node_id=way.to_node_id, item=item) for i, item in enumerate(items)]
+    return [
+        BranchStart(name=str(index), node_id=way.to_node_id, item=item, index=index)
+        for index, item in enumerate(items)
+    ]
 
 
 def _begin_branches(draft: Draft, fork: Fork) -> None:
@@ -363,6 +368,8 @@ def _complete(draft: Draft) -> None:
         output = draft.output_values
         if spec.output_mapping:
             output = evaluation.mapped(draft, spec.output_mapping, draft.scope(None), "output_mapping")
+        else:
+            evaluation.check(output, "output", "")  # Together its values may be more than each is.
         problems = schemas.validate(spec.output_schema, output) if spec.output_schema else []
         if problems:
             message = f"The run's output does not match its schema: {'; '.join(problems[:5])}"

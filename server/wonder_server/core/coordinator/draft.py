@@ -312,24 +312,21 @@ class Draft:
         return {
             "branch": self._values(token.id),
             "item": start.item if start is not None else None,
-            "index": token.branch_index,
+            "index": start.index if start is not None else token.branch_index,
         }
 
-    def write(self, token: Token | None, target: str, value: Any) -> None:
-        """Put ``value`` at ``state.x``, ``output.x`` or ``branch.x``."""
-        section, key = target.split(".")[:2]
-        if section == "branch" and token is not None:
-            within: dict[str, Any] = {"branch": self._values(token.id)}
-            self._branches[token.id] = expressions.assign(within, target, value)["branch"]
-            whole, token_id = self._branches[token.id][key], token.id
-        else:
-            self._context = expressions.assign(self._context, target, value)
-            whole, token_id = self._context[section][key], ""
-        entry = ContextValue(run_id=self.run.id, section=section, key=key, value=whole, token_id=token_id)
-        self.decided.append(SetContext(value=entry))
+    def entry(self, token: Token, target: str, value: Any) -> ContextValue:
+        """What ``value`` at ``state.x``, ``output.x`` or ``branch.x``, or deeper, makes of the whole."""
+        section, _, rest = target.partition(".")
+        key, _, inner = rest.partition(".")
+        token_id = token.id if section == "branch" else ""
+        if inner:
+            known = self._values(token.id) if token_id else self._context[section]
+            value = expressions.assign(known, rest, value)[key]
+        return ContextValue(run_id=self.run.id, section=section, key=key, value=value, token_id=token_id)
 
     def set(self, entry: ContextValue) -> None:
-        """Take over a value as it is."""
+        """Put a value into the context."""
         if entry.token_id:
             self._branches[entry.token_id] = {**self._values(entry.token_id), entry.key: entry.value}
         else:

@@ -71,8 +71,9 @@ def mapped(
 
 def store(draft: Draft, token: Token, target: str, value: Any, field: str, node_id: str) -> None:
     """Write a value into the context, if it is one that can be kept and shown."""
-    check(value, field, node_id)
-    draft.write(token, target, value)
+    entry = draft.entry(token, target, value)
+    check(entry.value, field, node_id)
+    draft.set(entry)
 
 
 def check(value: Any, field: str, node_id: str) -> None:

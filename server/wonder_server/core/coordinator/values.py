@@ -134,11 +134,13 @@ class Token(Value, frozen=True, kw_only=True):
 
 
 class BranchStart(Value, frozen=True, kw_only=True):
-    """A branch that a fan-out makes: its name, the node it begins at, its item if it has one."""
+    """A branch that a fan-out makes: its name, the node it begins at, its item if it has one, and which of
+    the items that is; without items, which of the branches it is."""
 
     name: str
     node_id: str
     item: Any = None
+    index: int = 0
 
 
 class Fork(Value, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from wonder_server.services.actions.kind import (
     Services,
 )
 from wonder_server.services.actions.llm import LLM
+from wonder_server.services.actions.mcp import MCP
 from wonder_server.services.actions.memory_read import MEMORY_READ
 from wonder_server.services.actions.memory_search import MEMORY_SEARCH
 from wonder_server.services.actions.memory_write import MEMORY_WRITE
@@ -30,6 +31,7 @@ ACTIONS: dict[str, ActionKind] = {
         EVENT,
         HTTP,
         LLM,
+        MCP,
         MEMORY_READ,
         MEMORY_SEARCH,
         MEMORY_WRITE,

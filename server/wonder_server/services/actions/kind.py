@@ -12,6 +12,7 @@ from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.frozen import Value
 from wonder_server.core.memory import Draft, Hit, Memory
 from wonder_server.ports.clock import Clock
+from wonder_server.ports.mcp import Mcp
 from wonder_server.ports.model import Model
 from wonder_server.ports.web import Web
 from wonder_server.services.workers.words import Job
@@ -57,6 +58,7 @@ class Services:
     clock: Clock
     default_profile: ModelProfile
     web: Web
+    mcp: Mcp
     policies: Policies
     workers: RemoteWork | None = None
 

@@ -19,7 +19,6 @@ touch.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -31,31 +30,21 @@ from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.ids import random_id
 from wonder_server.core.task.effects import NotBegunError, outcome_unknown
 from wonder_server.ports.clock import Clock
-from wonder_server.services.workers.directory import Directory
+from wonder_server.services.workers.handout import Handout
 from wonder_server.services.workers.seat import Assignment, Seat
-from wonder_server.services.workers.waiting import Ticket, Waiting
+from wonder_server.services.workers.waiting import Ticket
 from wonder_server.services.workers.words import (
-    Assigned,
-    Cancelled,
     Draining,
     Job,
     Progress,
     Registration,
     RemoteKind,
     Settled,
-    WorkerKind,
 )
 
 _log = structlog.get_logger(__name__)
 
 DEFAULT_LEASE_MS: Final = 30_000
-
-MAX_LOSSES: Final = 5
-"""A job that so many workers were lost with is given to no other: it may be what kills them."""
-
-REMEMBERED_OPERATIONS: Final = 10_000
-"""Of so many operations the number of attempts is known."""
-
 RECONNECT_AFTER_MS: Final = 1_000
 
 
@@ -70,15 +59,8 @@ class Workers:
         self.lease_ms = lease_ms
         self.heartbeat_interval_ms = lease_ms // 3
         self.reserved = frozenset(reserved)
-        self._seats = Directory()
-        self._waiting = Waiting()
+        self._handout = Handout(clock, lease_ms)
         self._tickets = 0
-        self._turns = 0
-        self._in_hand = 0
-        self._attempts: OrderedDict[str, int] = OrderedDict()
-        self._draining = False
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     # --- for actions ------------------------------------------------------------------------------
 
@@ -99,21 +81,30 @@ class Workers:
         )
         timer = loop.call_later(job.timeout_ms / 1000, self._overdue, ticket)
         try:
-            self._offer(ticket)
+            self._handout.offer(ticket)
             result = await ticket.result
         finally:
             timer.cancel()
             if not ticket.result.done() or ticket.result.cancelled():
-                self._withdraw(
-                    ticket, Fault(reason=Reason.CANCELLED, message="Nobody waits for this any more.")
-                )
+                why = Fault(reason=Reason.CANCELLED, message="Nobody waits for this any more.")
+                self._withdraw(ticket, why)
         if isinstance(result, Fault):
             raise _retriable(result) if result.transient else WonderError(result)
         return result
 
     def kinds(self) -> list[RemoteKind]:
         """The kinds of connected workers, by name."""
-        return self._seats.kinds()
+        return self._handout.seats.kinds()
+
+    @property
+    def seats(self) -> list[Seat]:
+        """Who is there."""
+        return list(self._handout.seats)
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait for a worker."""
+        return self._handout.waiting
 
     # --- a worker comes and goes ------------------------------------------------------------------
 
@@ -122,48 +113,52 @@ class Workers:
 
         SERVER_DRAINING; DEFINITION_INVALID for a kind that another worker declares differently.
         """
-        if self._draining:
+        if self._handout.is_closed:
             raise _stopping()
-        faults = self._seats.conflicts(registration)
+        faults = self._handout.seats.conflicts(registration)
         if faults:
             raise WonderError(faults[0], faults=faults)
         loop = asyncio.get_running_loop()
         seat = Seat(random_id("wkr", self._clock.now_ms()), registration, loop.time())
-        self._seats.add(seat)
         seat.timer = loop.call_later(self.lease_ms / 1000, self._look_after, seat)
+        self._handout.seats.add(seat)
         _log.info("worker joined", worker=seat.name, id=seat.id, kinds=sorted(seat.kinds))
         for kind in seat.kinds.values():
-            self._check_waiting(kind)
-        self._fill(seat)
+            self._handout.check_waiting(kind)
+        self._handout.fill(seat)
         return seat
 
     def gone(self, seat: Seat) -> None:
         """Its stream is over, however it ended: what it has in hand is lost."""
         if seat.gone:
             return
-        seat.gone = True
+        seat.gone = seat.is_closed = True
         if seat.timer is not None:
             seat.timer.cancel()
-        self._seats.remove(seat)
+        self._handout.seats.remove(seat)
         seat.end()
         _log.info("worker gone", worker=seat.name, id=seat.id, lost=len(seat.held))
-        for assignment in _newest_first(seat):
-            self._lose(assignment, "went away")
+        self._handout.lose_all(seat, "went away")
 
     def leave(self, seat: Seat) -> None:
         """It takes nothing new. Its stream ends when it has nothing in hand."""
-        seat.leaving = True
-        self._recall(seat)
-        self._look_if_done(seat)
+        seat.close()
+        self._handout.recall(seat)
+        seat.end_if_done()
+
+    def dismiss(self, seat: Seat, problem: WonderError) -> None:
+        """End its stream with ``problem``; what it has in hand is lost."""
+        seat.end(problem)
+        self.gone(seat)
 
     # --- what a worker says -----------------------------------------------------------------------
 
     def heard(self, seat: Seat) -> None:
         """The worker said something, so it is there."""
-        was_silent = not self._is_fresh(seat)
+        was_silent = not self._handout.is_fresh(seat)
         seat.heard = asyncio.get_running_loop().time()
         if was_silent:
-            self._fill(seat)
+            self._handout.fill(seat)
 
     def extend(self, seat: Seat, lease_ids: Sequence[str]) -> None:
         """Extend the leases that it names; others, and those that it does not have, are left alone."""
@@ -198,114 +193,24 @@ class Workers:
 
     def drain(self, grace_ms: int) -> None:
         """Assign nothing new and tell every worker. A worker's stream ends when it has nothing in hand."""
-        self._draining = True
-        for seat in self._seats:
+        self._handout.is_closed = True
+        for seat in self._handout.seats:
             seat.say(Draining(grace_ms=grace_ms))
-            self._recall(seat)
-            self._look_if_done(seat)
+            seat.close(_stopping())
+            self._handout.recall(seat)
+            seat.end_if_done()
 
     async def wait_until_idle(self) -> None:
         """Until no worker has anything in hand."""
-        await self._idle.wait()
+        await self._handout.idle.wait()
 
     def close(self) -> None:
         """End all streams."""
-        self._draining = True
-        for seat in self._seats:
-            self._dismiss(seat, _stopping())
+        self._handout.is_closed = True
+        for seat in self._handout.seats:
+            self.dismiss(seat, _stopping())
 
-    # --- handing out ------------------------------------------------------------------------------
-
-    def _offer(self, ticket: Ticket, *, first: bool = False) -> None:
-        """To the worker with the least to do, or into line."""
-        kind = self._seats.declared(ticket.job.kind)
-        if kind is not None and not self._fits(ticket, kind):
-            return
-        able = [
-            seat
-            for seat in self._seats.of(ticket.job.kind)
-            if seat.may_take(ticket) and self._is_open(seat, ticket.job.kind)
-        ]
-        if able:
-            self._give(ticket, min(able, key=lambda seat: (seat.load, seat.turn)))
-        else:
-            self._waiting.add(ticket, first=first)
-
-    def _fill(self, seat: Seat) -> None:
-        """Give a worker what waits for it, as long as it has room."""
-        while True:
-            heads = [
-                self._waiting.next(kind, seat.projects, seat.id)
-                for kind in seat.kinds
-                if self._is_open(seat, kind)
-            ]
-            ticket = min((head for head in heads if head), key=lambda each: each.number, default=None)
-            if ticket is None:
-                return
-            self._waiting.remove(ticket)
-            self._give(ticket, seat)
-
-    def _give(self, ticket: Ticket, seat: Seat) -> None:
-        loop = asyncio.get_running_loop()
-        job, lease_s = ticket.job, self.lease_ms / 1000
-        self._turns += 1
-        seat.turn = self._turns
-        attempt = self._attempts.get(job.operation_id, 0) + 1
-        self._count(job.operation_id, attempt)
-        assignment = Assignment(
-            lease_id=random_id("lease", self._clock.now_ms()),
-            ticket=ticket,
-            seat=seat,
-            kind=seat.kinds[job.kind],
-            expires=loop.time() + lease_s,
-        )
-        assignment.timer = loop.call_later(lease_s, self._look_at_lease, assignment)
-        ticket.assignment = assignment
-        seat.give(assignment)
-        self._in_hand += 1
-        self._idle.clear()
-        seat.say(
-            Assigned(lease_id=assignment.lease_id, attempt=attempt, job=job, deadline_ms=ticket.deadline_ms)
-        )
-
-    def _is_open(self, seat: Seat, kind: str) -> bool:
-        """Whether a worker takes one more of a kind that it registered."""
-        return (
-            not (self._draining or seat.leaving or seat.gone)
-            and seat.has_room_for(kind)
-            and self._is_fresh(seat)
-        )
-
-    def _is_fresh(self, seat: Seat) -> bool:
-        """Whether it was heard of lately: one that misses its heartbeats gets nothing more."""
-        silent_s = asyncio.get_running_loop().time() - seat.heard
-        return silent_s * 1000 <= self.heartbeat_interval_ms * 2
-
-    def _check_waiting(self, kind: WorkerKind) -> None:
-        """Now that a kind is declared, send away what does not fit it."""
-        for ticket in self._waiting.of(kind.name):
-            if not self._fits(ticket, kind):
-                self._waiting.remove(ticket)
-
-    def _fits(self, ticket: Ticket, kind: WorkerKind) -> bool:
-        """Whether the input fits the kind's schema; if not, that is its end."""
-        known = ticket.checked
-        if known is None or (known is not kind and known.input_schema != kind.input_schema):
-            problems = schemas.validate(kind.input_schema, ticket.job.input, name="input")
-            if problems:
-                message = f"The input does not fit the kind '{kind.name}': {'; '.join(problems[:5])}"
-                ticket.finish(Fault(reason=Reason.INPUT_INVALID, message=message, field="input"))
-                return False
-        ticket.checked = kind
-        return True
-
-    def _count(self, operation_id: str, attempt: int) -> None:
-        self._attempts[operation_id] = attempt
-        self._attempts.move_to_end(operation_id)
-        if len(self._attempts) > REMEMBERED_OPERATIONS:
-            self._attempts.popitem(last=False)
-
-    # --- taking back ------------------------------------------------------------------------------
+    # --- pieces -----------------------------------------------------------------------------------
 
     def _settle(
         self, seat: Seat, lease_id: str, result: dict[str, Any] | Fault, refusal: Fault | None = None
@@ -315,85 +220,17 @@ class Workers:
             seat.say(Settled(lease_id=lease_id, fault=seat.why_over(lease_id)))
             return
         seat.say(Settled(lease_id=lease_id, fault=refusal))
-        self._release(assignment)
-        assignment.ticket.finish(result)
-        self._after(seat)
+        ticket = assignment.ticket
+        self._handout.release(assignment)
+        ticket.finish(result)
+        self._handout.fill(seat)
+        seat.end_if_done()
 
     def _withdraw(self, ticket: Ticket, why: Fault) -> None:
-        """Nobody wants the result any more."""
-        assignment = ticket.assignment
-        if assignment is None:
-            self._waiting.remove(ticket)
-            return
-        seat = assignment.seat
-        self._release(assignment, why)
-        if not self._unsaid(assignment):
-            seat.say(Cancelled(lease_id=assignment.lease_id, fault=why))
-        self._after(seat)
-
-    def _lose(self, assignment: Assignment, how: str) -> bool:
-        """The worker is lost with this: to another, or OUTCOME_UNKNOWN. Whether it had gone out at all."""
-        ticket, seat = assignment.ticket, assignment.seat
-        operation_id = ticket.job.operation_id
-        fault = Fault(
-            reason=Reason.TIMEOUT,
-            message=f"The worker '{seat.name}' {how} before it answered.",
-            metadata={"operation_id": operation_id, "worker": seat.name},
-        )
-        self._release(assignment, fault)
-        ticket.lost_by.add(seat.id)
-        if self._unsaid(assignment):
-            self._offer(ticket, first=True)
-            return False
-        ticket.losses += 1
-        again = assignment.is_idempotent and ticket.losses < MAX_LOSSES
-        _log.warning(
-            "assignment lost", worker=seat.name, kind=ticket.job.kind, operation=operation_id, again=again
-        )
-        if again:
-            self._offer(ticket, first=True)
-        else:
-            ticket.finish(outcome_unknown(fault))
-        return True
-
-    def _recall(self, seat: Seat) -> None:
-        """Take back what has not gone out to a worker that takes nothing new."""
-        for assignment in _newest_first(seat):
-            if self._unsaid(assignment):
-                self._release(assignment)
-                self._offer(assignment.ticket, first=True)
-
-    def _unsaid(self, assignment: Assignment) -> bool:
-        """Keep an assignment from going out, if it has not: then it was no attempt."""
-        if not assignment.seat.unsay(assignment.lease_id):
-            return False
-        operation_id = assignment.ticket.job.operation_id
-        self._count(operation_id, self._attempts.get(operation_id, 1) - 1)
-        return True
-
-    def _release(self, assignment: Assignment, why: Fault | None = None) -> None:
-        if assignment.timer is not None:
-            assignment.timer.cancel()
-        assignment.seat.release(assignment, why)
-        assignment.ticket.assignment = None
-        self._in_hand -= 1
-        if not self._in_hand:
-            self._idle.set()
-
-    def _after(self, seat: Seat) -> None:
-        """A worker has room again."""
-        self._fill(seat)
-        self._look_if_done(seat)
-
-    def _look_if_done(self, seat: Seat) -> None:
-        if seat.held:
-            return
-        if seat.leaving:
-            seat.end()
-        elif self._draining:
-            seat.end(_stopping())
-
-    # --- time -------------------------------------------------------------------------------------
+        seat = self._handout.withdraw(ticket, why)
+        if seat is not None:
+            self._handout.fill(seat)
+            seat.end_if_done()
 
     def _overdue(self, ticket: Ticket) -> None:
         """The action's time is up."""
@@ -403,36 +240,19 @@ class Workers:
         if assignment is None:
             fault = Fault(
                 reason=Reason.TIMEOUT,
-                message=self._seats.why_waiting(job),
+                message=self._handout.seats.why_waiting(job),
                 metadata={"kind": job.kind, "timeout_ms": str(job.timeout_ms)},
             )
-        else:
-            fault = Fault(
-                reason=Reason.TIMEOUT,
-                message=f"The worker '{assignment.seat.name}' took longer than {job.timeout_ms} ms.",
-                metadata={"operation_id": job.operation_id, "timeout_ms": str(job.timeout_ms)},
-                transient=True,
-            )
-            if not assignment.is_idempotent:
-                self._withdraw(ticket, replace(fault, transient=False))
-                ticket.finish(outcome_unknown(fault))
-                return
-        self._withdraw(ticket, fault)
-        ticket.finish(fault)
-
-    def _look_at_lease(self, assignment: Assignment) -> None:
-        """A lease may have run out, or been extended since this timer was set."""
-        loop = asyncio.get_running_loop()
-        left = assignment.expires - loop.time()
-        if left > 0:
-            assignment.timer = loop.call_later(left, self._look_at_lease, assignment)
+            self._withdraw(ticket, fault)
+            ticket.finish(fault)
             return
-        seat = assignment.seat
-        if self._lose(assignment, "let its lease run out"):
-            message = f"The lease ran out: no heartbeat named it for {self.lease_ms} ms."
-            fault = Fault(reason=Reason.TIMEOUT, message=message)
-            seat.say(Cancelled(lease_id=assignment.lease_id, fault=fault))
-        self._after(seat)
+        fault = Fault(
+            reason=Reason.TIMEOUT,
+            message=f"The worker '{assignment.seat.name}' took longer than {job.timeout_ms} ms.",
+            metadata={"operation_id": job.operation_id, "timeout_ms": str(job.timeout_ms)},
+        )
+        self._withdraw(ticket, fault)
+        ticket.finish(replace(fault, transient=True) if assignment.is_idempotent else outcome_unknown(fault))
 
     def _look_after(self, seat: Seat) -> None:
         """A worker may have been silent for too long."""
@@ -441,24 +261,11 @@ class Workers:
         if left > 0:
             seat.timer = loop.call_later(left, self._look_after, seat)
             return
-        self._dismiss(
-            seat,
-            error(
-                Reason.TIMEOUT,
-                f"Nothing was heard of this worker for {self.lease_ms} ms. Send a heartbeat every "
-                f"{self.heartbeat_interval_ms} ms, and connect again.",
-                timeout_ms=str(self.lease_ms),
-            ),
+        message = (
+            f"Nothing was heard of this worker for {self.lease_ms} ms. Send a heartbeat every "
+            f"{self.heartbeat_interval_ms} ms, and connect again."
         )
-
-    def _dismiss(self, seat: Seat, problem: WonderError) -> None:
-        seat.end(problem)
-        self.gone(seat)
-
-
-def _newest_first(seat: Seat) -> list[Assignment]:
-    """What a worker has in hand; put in front of the line one by one, they stand there in order."""
-    return sorted(seat.held.values(), key=lambda each: each.ticket.number, reverse=True)
+        self.dismiss(seat, error(Reason.TIMEOUT, message, timeout_ms=str(self.lease_ms)))
 
 
 def _misfit(assignment: Assignment, output: Mapping[str, Any]) -> Fault | None:

@@ -49,7 +49,8 @@ class Seat:
         """When it last said something, on the event loop's clock."""
         self.turn = 0
         """The number of its last assignment: among workers with as much to do, who waited longest is next."""
-        self.leaving = False
+        self.is_closed = False
+        """Whether it is given nothing new."""
         self.gone = False
         self.timer: asyncio.TimerHandle | None = None
         self._held_of = Counter[str]()
@@ -60,6 +61,7 @@ class Seat:
         self._has_room.set()
         self._end: WonderError | None = None
         self._ended = False
+        self._farewell: WonderError | None = None
 
     # --- what it has in hand ----------------------------------------------------------------------
 
@@ -125,6 +127,16 @@ class Seat:
             self._ended, self._end = True, problem
             self._changed.set()
             self._has_room.set()
+
+    def close(self, farewell: WonderError | None = None) -> None:
+        """Give it nothing new; its stream ends with ``farewell`` when it has nothing in hand."""
+        if not self.is_closed:
+            self.is_closed, self._farewell = True, farewell
+
+    def end_if_done(self) -> None:
+        """After `close`, when nothing is in hand any more."""
+        if self.is_closed and not self.held:
+            self.end(self._farewell)
 
     async def take(self) -> Word | None:
         """The next word to write, None after the last. Raises what the stream ends with."""

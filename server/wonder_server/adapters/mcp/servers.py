@@ -1,0 +1,86 @@
+"""`McpServers`: tools of the MCP servers that the operator names, and of those that a project may reach.
+
+A process on this machine is the operator's to allow: definitions name such servers and cannot describe them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from wonder_server.adapters.web.guarded import GuardedWeb
+from wonder_server.core.definitions.resources import NetworkPolicy
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.frozen import Value
+from wonder_server.core.likeness import did_you_mean
+from wonder_server.core.network import EVERYWHERE
+from wonder_server.core.task.effects import NotBegunError
+from wonder_server.ports.mcp import McpCall, McpResult, ToldProgress
+
+if TYPE_CHECKING:
+    from wonder_server.adapters.mcp.session import Held
+
+
+class Server(Value, frozen=True, kw_only=True):
+    """What the operator says of a server: ``command`` starts it here, or ``url`` is where it is."""
+
+    name: str
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    url: str = ""
+    headers: Mapping[str, str] = {}
+
+
+class McpServers:
+    """Implements the port ``Mcp``. `close` it before the loop ends."""
+
+    def __init__(self, servers: Iterable[Server], web: GuardedWeb) -> None:
+        self._servers = {server.name: server for server in servers}
+        self._web = web
+        self._held: dict[str, Held] = {}
+        self._closed = False
+
+    async def call(
+        self, call: McpCall, policy: NetworkPolicy, progress: ToldProgress | None = None
+    ) -> McpResult:
+        """See `ports.mcp.Mcp.call`."""
+        server = self._named(call.server) if call.server else None
+        # The import takes half a second, which streams would feel; in a thread they only share the processor.
+        session: Any = await asyncio.to_thread(import_module, "wonder_server.adapters.mcp.session")
+        if self._closed:
+            raise NotBegunError(Reason.SERVER_DRAINING, "The server is stopping; no tool can be called.")
+        if server is not None and server.command:
+            held = self._held.get(server.name)
+            if held is None or held.ended:
+                held = session.Held(server.name, server.command, server.args, server.env)
+                self._held[server.name] = held
+            result: McpResult = await held.call(call, progress)
+            return result
+        if server is not None:
+            url, headers, policy = server.url, server.headers, EVERYWHERE
+        else:
+            url, headers = call.url, call.headers
+        result = await session.call_at(self._web, url, headers, policy, call, progress)
+        return result
+
+    async def close(self) -> None:
+        """End all sessions and processes; nothing can be called afterwards."""
+        self._closed = True
+        await asyncio.gather(*(held.close() for held in self._held.values()))
+
+    def _named(self, name: str) -> Server:
+        server = self._servers.get(name)
+        if server is None:
+            raise _unknown(name, self._servers)
+        return server
+
+
+def _unknown(name: str, known: Mapping[str, Server]) -> WonderError:
+    return error(
+        Reason.FIELD_INVALID,
+        f"This server's operator names no MCP server '{name}'{did_you_mean(name, known)}.",
+        field="server",
+    )

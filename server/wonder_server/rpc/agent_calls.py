@@ -1,0 +1,88 @@
+"""CallAgent: what a service asks of an agent, and what it is answered."""
+
+from __future__ import annotations
+
+from wonder.v1 import common_pb2, conversation_pb2
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder_server.actors.service_calls import ServiceCall
+from wonder_server.core.conversation.values import Caller, Turn
+from wonder_server.core.errors import Reason, error
+from wonder_server.core.ids import is_id
+from wonder_server.rpc import conversation_codec as codec
+from wonder_server.rpc.fields import bounded, refuse_given, required
+from wonder_server.rpc.names import Names
+from wonder_server.rpc.payload import value_to_json
+
+MAX_TIMEOUT_MS = 24 * 60 * 60 * 1000
+
+
+async def decode(request: pb.CallAgentRequest, names: Names) -> ServiceCall:
+    """Errors: FIELD_INVALID, PROJECT_NOT_FOUND, NOT_IMPLEMENTED, those of payloads."""
+    refuse_given("CallAgent", {"branch": request.branch, "budget": request.HasField("budget")})
+    loop_in = request.mode == common_pb2.INVOCATION_MODE_LOOP_IN
+    if request.mode not in common_pb2.InvocationMode.values():
+        raise error(Reason.FIELD_INVALID, "There is no such mode.", field="mode")
+    if loop_in:
+        required(request.conversation_id, "conversation_id")
+    elif request.conversation_id:
+        raise error(
+            Reason.FIELD_INVALID,
+            "A delegated turn has a conversation of its own; set mode to loop in to name one.",
+            field="conversation_id",
+        )
+    if loop_in and request.project_id:
+        raise error(
+            Reason.FIELD_INVALID, "An agent that is looped in works in its own project.", field="project_id"
+        )
+    if not request.HasField("input"):
+        raise error(Reason.FIELD_INVALID, "input is required.", field="input")
+    if not 0 <= request.timeout_ms <= MAX_TIMEOUT_MS:
+        raise error(
+            Reason.FIELD_INVALID, f"timeout_ms lies between 0 and {MAX_TIMEOUT_MS}.", field="timeout_ms"
+        )
+    return ServiceCall(
+        agent=required(request.agent_id, "agent_id"),
+        input=value_to_json(request.input, "input"),
+        caller=_caller(request.caller),
+        conversation_id=request.conversation_id,
+        project_id=await names.project_id(request.project_id) if request.project_id else "",
+        timeout_ms=request.timeout_ms,
+        request_id=request.request_id,
+    )
+
+
+def encode(turn: Turn) -> pb.CallAgentResponse:
+    """The answer; ``turn`` has ended."""
+    answer = pb.CallAgentResponse(turn=codec.turn(turn))
+    fault = turn.fault
+    if fault is not None:
+        declined = "declined" in fault.metadata
+        answer.error.CopyFrom(
+            conversation_pb2.ToolError(
+                code=conversation_pb2.TOOL_ERROR_CODE_AGENT_DECLINED
+                if declined
+                else conversation_pb2.TOOL_ERROR_CODE_EXECUTION_FAILED,
+                message=fault.message,
+                retriable=fault.transient,
+            )
+        )
+    return answer
+
+
+def _caller(caller: common_pb2.Caller) -> Caller:
+    kind = caller.WhichOneof("caller")
+    if kind == "workflow":
+        return Caller(type="workflow", run_id=_id("run", caller.workflow.run_id, "caller.workflow.run_id"))
+    if kind == "agent":
+        return Caller(
+            type="agent",
+            agent_id=_id("agt", caller.agent.agent_id, "caller.agent.agent_id"),
+            turn_id=_id("turn", caller.agent.turn_id, "caller.agent.turn_id"),
+        )
+    return Caller(user_id=bounded(caller.user.user_id, "caller.user.user_id", 128))
+
+
+def _id(prefix: str, value: str, field: str) -> str:
+    if value and not is_id(prefix, value):
+        raise error(Reason.FIELD_INVALID, f"This is no id of the form {prefix}_….", field=field)
+    return value

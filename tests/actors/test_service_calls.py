@@ -1,0 +1,164 @@
+"""Agents called by services: the caller gets the turn's end, or leaves and the turn with it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.actors.kit import ROOM, rest
+from tests.actors.test_handlers import Agents, Played
+from tests.core.conversation_kit import said
+from wonder_server.actors.conversations import Conversations
+from wonder_server.actors.service_calls import ServiceCall, ServiceCalls
+from wonder_server.core.conversation.values import Caller, Conversation, Turn, TurnStatus
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.ports.records import Query
+
+ANN = Caller(user_id="ann")
+
+
+class Office(Played):
+    """A stage on which a service calls the agent ``helper``, whose model says ``Hello``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tasks_done.quick = True
+        self.conversations = Conversations(
+            loop=self.loop,
+            shards=self.records,
+            records=self.records,
+            streams=self.streams,
+            agents=Agents(),
+            clock=self.clock,
+        )
+        self.service = ServiceCalls(
+            loop=self.loop,
+            shards=self.records,
+            conversations=self.conversations,
+            streams=self.streams,
+            agents=Agents(),
+            clock=self.clock,
+        )
+
+    async def call(self, question: Any = "Two or three?", **fields: Any) -> Turn:
+        fields.setdefault("agent", "helper")
+        async with asyncio.timeout(5):
+            return await self.service.call(ServiceCall(input=question, caller=ANN, **fields))
+
+    async def all(self, table: str) -> list[Any]:
+        return await self.records.find(Query(table=table))
+
+
+async def reason_of(work: Any) -> Reason:
+    with pytest.raises(WonderError) as refused:
+        await work
+    return refused.value.fault.reason
+
+
+async def test_the_caller_gets_the_turn_with_its_output() -> None:
+    office = Office()
+    turn = await office.call({"question": "Two or three?"})
+    assert (turn.status, turn.output, turn.input) == (TurnStatus.COMPLETED, "Hello", "Two or three?")
+    assert (turn.caller, turn.depth) == (ANN, 1)
+    room: Conversation = (await office.all("conversations"))[0]
+    assert (room.called_by, room.project_id) == ("ann", "proj_1")
+    assert not office.streams.count
+
+
+async def test_a_turn_that_fails_is_an_answer_too() -> None:
+    office = Office()
+    office.model.ends = [error(Reason.MODEL_FAILED, "The key is not valid.")]
+    turn = await office.call()
+    assert turn.status is TurnStatus.FAILED
+    assert turn.fault is not None and turn.fault.reason is Reason.MODEL_FAILED
+
+
+async def test_a_call_that_cannot_be_is_refused_and_leaves_nothing() -> None:
+    office = Office()
+    assert await reason_of(office.call(agent="nobody")) is Reason.AGENT_NOT_FOUND
+    assert await reason_of(office.call({})) is Reason.INPUT_INVALID
+    assert await reason_of(office.call(project_id="proj_9")) is Reason.FIELD_INVALID
+    assert await reason_of(office.call(conversation_id=ROOM)) is Reason.CONVERSATION_NOT_FOUND
+    assert not office.journal.written
+
+
+async def test_a_repeated_request_gets_the_same_turn_even_at_the_same_time() -> None:
+    office = Office()
+    calls = await asyncio.gather(*(office.call(request_id="r1") for _ in range(3)))
+    assert len({turn.id for turn in calls}) == 1
+    assert await office.call(request_id="r1") == calls[0]
+    assert len(await office.all("turns")) == 1
+    assert await reason_of(office.call("Other?", request_id="r1")) is Reason.REQUEST_ID_REUSED
+
+
+async def test_a_caller_that_goes_away_stops_the_turn() -> None:
+    office = Office()
+    office.model.ends = ["wait"]
+    calling = asyncio.ensure_future(office.call())
+    await rest()
+    assert office.handlers.running == 1
+    calling.cancel()
+    await rest()
+    (turn,) = await office.all("turns")
+    assert turn.status is TurnStatus.CANCELLED
+    assert office.handlers.running == office.streams.count == 0
+
+
+async def test_a_caller_that_goes_away_before_the_turn_is_on_disk_stops_it_as_well() -> None:
+    office = Office()
+    office.model.ends = ["wait"]
+    office.journal.hold()
+    calling = asyncio.ensure_future(office.call())
+    await rest()
+    calling.cancel()
+    await rest()
+    office.journal.release()
+    await rest()
+    (turn,) = await office.all("turns")
+    assert turn.status is TurnStatus.CANCELLED
+
+
+async def test_who_can_ask_again_may_go_away() -> None:
+    office = Office()
+    office.model.ends = ["wait"]
+    calling = asyncio.ensure_future(office.call(request_id="r1"))
+    await rest()
+    calling.cancel()
+    await rest()
+    (turn,) = await office.all("turns")
+    assert turn.status is TurnStatus.ACTIVE
+    again = asyncio.ensure_future(office.call(request_id="r1"))
+    await rest()
+    await office.conversations.cancel(turn.conversation_id, turn.id, "")
+    assert (await again).status is TurnStatus.CANCELLED
+
+
+async def test_a_turn_that_takes_too_long_is_stopped_and_says_so() -> None:
+    office = Office()
+    office.model.ends = ["wait"]
+    turn = await office.call(timeout_ms=1)
+    assert turn.status is TurnStatus.CANCELLED
+    assert turn.fault is not None and turn.fault.message == "The turn did not end within 1 ms."
+
+
+async def test_an_agent_is_looped_in_and_its_output_is_what_it_said_last() -> None:
+    office = Office()
+    await office.assembled()
+    await rest()
+    office.model.ends = [said("Bonjour")]
+    office.model.pieces = ["Bonjour"]
+    turn = await office.call("And you?", conversation_id=ROOM, request_id="r1")
+    assert (turn.conversation_id, turn.output) == (ROOM, "Bonjour")
+    assert (await office.conversations.get(ROOM)).participants[-1].origin == "looped_in"
+    assert await office.call("And you?", conversation_id=ROOM, request_id="r1") == turn
+
+
+async def test_a_server_that_goes_away_says_so() -> None:
+    office = Office()
+    office.model.ends = ["wait"]
+    calling = asyncio.ensure_future(office.call())
+    await rest()
+    office.streams.drain()
+    assert await reason_of(calling) is Reason.SERVER_DRAINING

@@ -1,0 +1,251 @@
+"""`McpServers` against a real MCP server: as a process, and over HTTP on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from tests.fakes import mcp_server
+from wonder_server.adapters.mcp.servers import McpServers, Server
+from wonder_server.adapters.web.guarded import GuardedWeb
+from wonder_server.core.definitions.resources import NetworkPolicy
+from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.task.effects import NotBegunError
+from wonder_server.ports.mcp import McpCall
+
+LOOPBACK = NetworkPolicy(http_allow=("127.0.0.1",))
+NOTHING = NetworkPolicy(http_only_allowed=True)
+
+
+class Notes:
+    """What the server says has happened."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.told: list[str] = []
+
+    def lines(self) -> list[str]:
+        return self.told or (self._file.read_text().splitlines() if self._file.exists() else [])
+
+    async def wait_for(self, line: str) -> None:
+        while line not in self.lines():  # noqa: ASYNC110 - another process writes them
+            await asyncio.sleep(0.005)
+
+    def processes(self) -> list[int]:
+        return [int(line.split()[1]) for line in self.lines() if line.startswith("started ")]
+
+
+class QuietServer(uvicorn.Server):
+    """Leaves the signals of the process alone."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Notes:
+    return Notes(tmp_path / "notes")
+
+
+@pytest.fixture
+async def url(notes: Notes) -> AsyncIterator[str]:
+    app = mcp_server.made(notes.told.append).streamable_http_app()
+    config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=0)
+    server = QuietServer(config)
+    listening = socket.create_server(("127.0.0.1", 0))
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+    server.should_exit = server.force_exit = True
+    await serving
+    listening.close()
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[GuardedWeb]:
+    web = GuardedWeb()
+    yield web
+    await web.close()
+
+
+@pytest.fixture
+async def servers(web: GuardedWeb, notes: Notes) -> AsyncIterator[McpServers]:
+    process = Server(
+        name="fake",
+        command=sys.executable,
+        args=(mcp_server.__file__, str(notes._file)),
+        env={"GIVEN": "by the operator"},
+    )
+    nowhere = [
+        Server(name="missing", command="/nonexistent/mcp-server"),
+        Server(name="no-mcp", command="/bin/true"),
+        Server(name="unheard", url="http://127.0.0.1:1/mcp"),
+    ]
+    servers = McpServers([process, *nowhere], web)
+    yield servers
+    await servers.close()
+
+
+@pytest.fixture(params=["process", "http"])
+def target(request: pytest.FixtureRequest) -> dict[str, str]:
+    """How a call says where its server is."""
+    if request.param == "process":
+        return {"server": "fake"}
+    return {"url": request.getfixturevalue("url")}
+
+
+def asked(target: dict[str, str], tool: str, **arguments: Any) -> McpCall:
+    return McpCall(tool=tool, arguments=arguments, key="op_1/node/step", **target)
+
+
+async def refused(servers: McpServers, call: McpCall, policy: NetworkPolicy = LOOPBACK) -> WonderError:
+    with pytest.raises(WonderError) as caught:
+        await servers.call(call, policy)
+    return caught.value
+
+
+# --- both ways ----------------------------------------------------------------------------------
+
+
+async def test_a_tool_answers_with_content_and_structure(servers: McpServers, target: dict[str, str]) -> None:
+    result = await servers.call(asked(target, "add", a=1, b=2), LOOPBACK)
+    assert result.structured == {"sum": 3}
+    assert [block["type"] for block in result.content] == ["text"]
+    assert not result.is_error
+
+
+async def test_the_key_of_the_step_goes_along(
+    servers: McpServers, target: dict[str, str], notes: Notes
+) -> None:
+    result = await servers.call(asked(target, "say", text="hello"), LOOPBACK)
+    assert result.content == [{"type": "text", "text": "hello"}]
+    assert "say op_1/node/step" in notes.lines()
+
+
+async def test_a_tool_tells_how_far_it_is(servers: McpServers, target: dict[str, str]) -> None:
+    told: list[tuple[str, float | None]] = []
+    await servers.call(asked(target, "work"), LOOPBACK, lambda *progress: told.append(progress))
+    assert told == [("begun", 0.25), ("nearly", 1.0)]
+
+
+@pytest.mark.parametrize(("tool", "arguments"), [("fail", {}), ("nobody", {}), ("add", {"a": "x"})])
+async def test_an_error_of_a_tool_is_a_result(
+    servers: McpServers, target: dict[str, str], tool: str, arguments: dict[str, Any]
+) -> None:
+    result = await servers.call(asked(target, tool, **arguments), LOOPBACK)
+    assert result.is_error and result.content
+
+
+async def test_a_cancel_stops_the_tool_and_the_server_stays_usable(
+    servers: McpServers, target: dict[str, str], notes: Notes
+) -> None:
+    calling = asyncio.create_task(servers.call(asked(target, "hang"), LOOPBACK))
+    await notes.wait_for("hanging")
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    await notes.wait_for("stopped")
+    assert (await servers.call(asked(target, "add", a=1, b=1), LOOPBACK)).structured == {"sum": 2}
+
+
+async def test_calls_go_side_by_side(servers: McpServers, target: dict[str, str], notes: Notes) -> None:
+    hanging = asyncio.create_task(servers.call(asked(target, "hang"), LOOPBACK))
+    await notes.wait_for("hanging")
+    results = await asyncio.gather(
+        *(servers.call(asked(target, "add", a=n, b=n), LOOPBACK) for n in range(10))
+    )
+    assert [result.structured["sum"] for result in results] == [2 * n for n in range(10)]
+    hanging.cancel()
+    await asyncio.wait([hanging])
+
+
+# --- processes ----------------------------------------------------------------------------------
+
+
+async def test_one_process_serves_all_calls_and_ends_with_the_server(
+    servers: McpServers, notes: Notes
+) -> None:
+    call = asked({"server": "fake"}, "add", a=1, b=2)
+    await asyncio.gather(*(servers.call(call, NOTHING) for _ in range(5)))
+    assert len(notes.processes()) == 1
+    await servers.close()
+    assert notes.lines()[-1] == "ended"
+    assert isinstance(await refused(servers, call), NotBegunError)
+
+
+async def test_a_process_that_dies_takes_its_calls_along_and_the_next_starts_another(
+    servers: McpServers, notes: Notes
+) -> None:
+    problem = await refused(servers, asked({"server": "fake"}, "die"))
+    assert (problem.fault.reason, problem.fault.transient) == (Reason.TASK_FAILED, True)
+    assert not isinstance(problem, NotBegunError), "nobody knows what it did before it died"
+    await servers.call(asked({"server": "fake"}, "add", a=1, b=2), NOTHING)
+    assert len(notes.processes()) == 2
+
+
+async def test_a_process_that_died_unused_fails_nobody(servers: McpServers, notes: Notes) -> None:
+    await servers.call(asked({"server": "fake"}, "add", a=1, b=2), NOTHING)
+    os.kill(notes.processes()[0], signal.SIGKILL)
+    await servers._held["fake"]._over.wait()
+    await servers.call(asked({"server": "fake"}, "add", a=1, b=2), NOTHING)
+    assert len(notes.processes()) == 2
+
+
+async def test_a_process_sees_what_the_operator_gives_it_and_none_of_our_secrets(
+    servers: McpServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    for name, seen in {"GIVEN": "by the operator", "OPENAI_API_KEY": ""}.items():
+        result = await servers.call(asked({"server": "fake"}, "variable", name=name), NOTHING)
+        assert result.content[0]["text"] == seen
+
+
+@pytest.mark.parametrize("name", ["missing", "no-mcp"])
+async def test_what_does_not_start_was_never_asked(servers: McpServers, name: str) -> None:
+    problem = await refused(servers, asked({"server": name}, "add"))
+    assert isinstance(problem, NotBegunError)
+    assert f"'{name}'" in problem.fault.message and "/nonexistent" not in problem.fault.message
+
+
+async def test_a_server_that_nobody_named_is_refused(servers: McpServers) -> None:
+    problem = await refused(servers, asked({"server": "fakes"}, "add"))
+    assert (problem.fault.reason, problem.fault.field) == (Reason.FIELD_INVALID, "server")
+    assert "did you mean 'fake'" in problem.fault.message
+
+
+# --- the network --------------------------------------------------------------------------------
+
+
+async def test_a_url_is_held_to_what_the_project_may_reach(
+    servers: McpServers, url: str, notes: Notes
+) -> None:
+    problem = await refused(servers, asked({"url": url}, "add", a=1, b=2), NetworkPolicy())
+    assert (problem.fault.reason, problem.fault.field) == (Reason.PERMISSION_DENIED, "url")
+    assert notes.lines() == []
+
+
+async def test_an_address_of_the_operator_is_not(web: GuardedWeb, url: str) -> None:
+    servers = McpServers([Server(name="site", url=url)], web)
+    result = await servers.call(asked({"server": "site"}, "add", a=1, b=2), NOTHING)
+    assert result.structured == {"sum": 3}
+
+
+async def test_where_nobody_listens_nothing_has_happened(servers: McpServers) -> None:
+    assert isinstance(await refused(servers, asked({"server": "unheard"}, "add")), NotBegunError)
+
+
+async def test_what_is_no_mcp_server_is_a_fault(servers: McpServers, url: str) -> None:
+    problem = await refused(servers, asked({"url": url.removesuffix("/mcp") + "/elsewhere"}, "add"))
+    assert problem.fault.reason is Reason.TASK_FAILED
+    problem = await refused(servers, asked({"url": "not a url"}, "add"))
+    assert problem.fault.reason is Reason.INPUT_INVALID

@@ -1,0 +1,81 @@
+"""An MCP server to test with.
+
+``python mcp_server.py FILE`` speaks stdio and writes what happens to FILE, a line each; `made` gives the same
+server for HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from mcp.server.mcpserver import Context, MCPServer
+
+KEY = "wonder.v1/idempotency-key"
+
+
+def made(note: Callable[[str], None]) -> MCPServer:
+    """The server; ``note`` is told what happens."""
+    server = MCPServer("fake", log_level="CRITICAL")
+
+    @server.tool()
+    def add(a: int, b: int) -> dict[str, int]:
+        """Adds."""
+        note("add")
+        return {"sum": a + b}
+
+    @server.tool()
+    def say(text: str, context: Context) -> str:  # type: ignore[type-arg]
+        """Says the text, and under which key it was asked to."""
+        note(f"say {dict(context.request_context.meta or {}).get(KEY)}")
+        return text
+
+    @server.tool()
+    def fail() -> str:
+        """Fails."""
+        raise ValueError("the disk is full")
+
+    @server.tool()
+    async def work(context: Context) -> str:  # type: ignore[type-arg]
+        """Says how far it is."""
+        await context.report_progress(1, 4, "begun")
+        await context.report_progress(9, 4, "nearly")
+        return "done"
+
+    @server.tool()
+    async def hang() -> str:
+        """Never ends."""
+        note("hanging")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            note("stopped")
+        return ""
+
+    @server.tool()
+    def variable(name: str) -> str:
+        """A variable of the process's environment."""
+        return os.environ.get(name, "")
+
+    @server.tool()
+    def die() -> str:
+        """Ends the process."""
+        note("dying")
+        os._exit(1)
+
+    return server
+
+
+if __name__ == "__main__":
+    file = Path(sys.argv[1])
+
+    def write(line: str) -> None:
+        with file.open("a") as out:
+            out.write(line + "\n")
+
+    write(f"started {os.getpid()}")
+    made(write).run("stdio")
+    write("ended")
