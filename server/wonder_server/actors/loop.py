@@ -501,12 +501,16 @@ class Loop:
         for actor_id in list(self._interrupted):
             self._reload(actor_id)
 
-    async def stop(self) -> None:
-        """Take nothing more in; let commits under way finish. What is pending stays in the outbox."""
-        self._stopping = True
+    async def settled(self) -> None:
+        """Nothing is to be planned and everything that is due is on disk."""
         while self._busy:
             self._quiet.clear()
             await self._quiet.wait()
+
+    async def stop(self) -> None:
+        """Take nothing more in; let commits under way finish. What is pending stays in the outbox."""
+        self._stopping = True
+        await self.settled()
         self._wakes.close()
         for actor in self._actors.values():
             for envelope in [*(actor.batch.taken if actor.batch else ()), *actor.mailbox]:
