@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from wonder_server.actors.streams import Closed, Delta, Reply, Streams, Subscription
+from wonder_server.actors.streams import Closed, Delta, NodeProgress, Reply, Streams, Subscription
 from wonder_server.core.records import Emit
 from wonder_server.ports.journal import Event
+from wonder_server.services.executor import StepProgress
 
 ROOM = "conv_1"
 
@@ -194,3 +195,83 @@ async def test_who_has_gone_leaves_nothing() -> None:
     assert here.count == 0
     assert not here._subscriptions
     here.close(ROOM, "ended")
+
+
+# --- runs -------------------------------------------------------------------------------------------
+
+
+def progress(number: int, output: str = "") -> NodeProgress:
+    return NodeProgress(
+        node_id="n", execution_id="op_1", item=StepProgress(step_id=str(number), output=output)
+    )
+
+
+async def test_progress_goes_to_those_who_asked_for_it() -> None:
+    here = streams()
+    plain, _ = here.subscribe(ROOM)
+    eager, _ = here.subscribe(ROOM, wants_progress=True)
+    here.progress(ROOM, progress(1))
+    here.progress("run_other", progress(2))
+    here.publish(ROOM, [event(1)])
+    assert [type(item).__name__ for item in taken(plain)] == ["Event"]
+    assert [type(item).__name__ for item in taken(eager)] == ["NodeProgress", "Event"]
+
+
+async def test_a_slow_reader_misses_progress_first() -> None:
+    here = Streams(limit_items=5, limit_bytes=1 << 20)
+    reader, _ = here.subscribe(ROOM, wants_progress=True)
+    for number in range(1, 5):
+        here.publish(ROOM, [event(number)])
+        here.progress(ROOM, progress(number))
+    items = taken(reader)
+    assert [item.sequence for item in items if isinstance(item, Event)] == [1, 2, 3, 4]
+    assert not reader.closed
+    for number in range(20):
+        here.progress(ROOM, progress(number))
+    assert not reader.closed and len(taken(reader)) <= 5
+    for number in range(5, 12):
+        here.publish(ROOM, [event(number)])
+        here.progress(ROOM, progress(number))
+    assert taken(reader) == [Closed("slow")]
+
+
+async def test_much_output_of_a_task_does_not_end_a_stream() -> None:
+    here = Streams(limit_items=1000, limit_bytes=10_000)
+    reader, _ = here.subscribe(ROOM, wants_progress=True)
+    for number in range(20):
+        here.progress(ROOM, progress(number, "x" * 4000))
+    assert not reader.closed and 0 < len(taken(reader)) < 4
+
+
+def ended(sequence: int) -> Event:
+    return Event(sequence, 1, ROOM, Emit("workflow_completed", "run_ended", None))
+
+
+async def test_the_end_of_a_run_is_told_to_all_who_wait_for_it() -> None:
+    here = streams()
+    first, second, gone = (here.end_of(ROOM) for _ in range(3))
+    here.forget_end(ROOM, gone)
+    here.publish("run_other", [Event(1, 1, "run_other", Emit("workflow_failed", "run_ended", None))])
+    here.publish(ROOM, [event(1)])
+    assert not first.done()
+    last = ended(3)
+    here.publish(ROOM, [event(2), last])
+    assert first.result() is second.result() is last and not gone.done()
+    here.forget_end(ROOM, first)
+    assert not here._ends
+
+
+async def test_who_has_stopped_waiting_for_an_end_is_passed_over() -> None:
+    here = streams()
+    end = here.end_of(ROOM)
+    end.cancel()
+    here.publish(ROOM, [ended(1)])
+    assert not here._ends
+
+
+async def test_a_server_that_goes_away_ends_the_wait() -> None:
+    here = streams()
+    end = here.end_of(ROOM)
+    here.drain()
+    assert end.result() is None and here.end_of(ROOM).result() is None
+    assert not here._ends

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,24 @@ from tests.conformance.journal_subjects import (
     put_conversation,
     room_id,
 )
+from wonder_server.adapters.sqlite.shard_queries import rows_sql
+from wonder_server.adapters.sqlite.shard_schema import MIGRATIONS
+from wonder_server.core.commands import Parent, Scope
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.values import Participant, Role
 from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.coordinator.values import Execution, Token, TokenStatus
+from wonder_server.core.coordinator.values import (
+    Execution,
+    Gate,
+    GateStatus,
+    Run,
+    RunStatus,
+    Token,
+    TokenStatus,
+)
 from wonder_server.core.records import Emit, Put
 from wonder_server.ports.journal import Commit, Event
-from wonder_server.ports.records import EventQuery, Query
+from wonder_server.ports.records import EventQuery, Head, Query
 
 HELPER = Participant(type="agent", id="agt_1", name="helper")
 ANN = Participant(type="user", id="ann")
@@ -193,6 +205,173 @@ async def test_rows_without_a_time_or_number_of_their_own_are_found_too(shards: 
     assert await shards.find(Query(table="executions")) == [execution]
     assert await shards.find(Query(table="executions", actor=run_id, by_ordinal=True)) == [execution]
     assert await shards.get("tokens", "tok_1") == token
+
+
+# --- runs and gates ---------------------------------------------------------------------------------
+
+
+def run_id(number: int) -> str:
+    """Ids that take turns in living in three shards."""
+    return f"run_01HF7YAT000000000000000{number:02}{number % 3}"
+
+
+def a_run(number: int, **fields: Any) -> Put:
+    """Every second of project 2; every third a child of run 0; 2 and 5 wait for somebody."""
+    scope = Scope(
+        project_id=f"proj_{number % 2 + 1}", conversation_id="conv_1" if number == 7 else "", key="k" * 200
+    )
+    run = Run(
+        id=run_id(number),
+        workflow_ref=f"team/flow@{number % 2 + 1}",
+        workflow_id="def_flow" if number < 6 else "def_other",
+        scope=scope,
+        parent=Parent(actor_id=run_id(0), operation_id=f"op_{number}") if number in (3, 6) else None,
+        status=RunStatus.WAITING if number in (2, 5) else RunStatus.COMPLETED,
+        input={"text": "x" * 2000},
+        created_ms=number * 10,
+        **fields,
+    )  # fmt: skip
+    return Put(
+        "runs", run.id, run, parent=scope.conversation_id, status=run.status.value, created_ms=run.created_ms
+    )
+
+
+def a_gate(number: int, *user_ids: str, status: GateStatus = GateStatus.PENDING) -> Put:
+    gate = Gate(
+        id=f"gate_{run_id(number)[4:]}",
+        run_id=run_id(number),
+        operation_id="op_1",
+        node_id="ask",
+        project_id=f"proj_{number % 2 + 1}",
+        workflow_ref="team/flow@1",
+        prompt="Well?",
+        shown={"text": "x" * 2000},
+        shown_hash="0" * 64,
+        user_ids=user_ids,
+        status=status,
+        created_ms=number * 10,
+    )
+    return Put(
+        "gates", gate.id, gate, parent=gate.project_id, alias="ask", status=status.value,
+        created_ms=gate.created_ms,
+    )  # fmt: skip
+
+
+async def write(shards: Shards, *puts: Put, **fields: Any) -> None:
+    """Each row for the run that it is of."""
+    for put in puts:
+        actor = getattr(put.value, "run_id", put.id)
+        await shards.of(actor).commit([commit(actor, put, planner=RUN, **fields)])
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ({}, [7, 6, 5, 4, 3, 2, 1, 0]),
+        ({"fields": (("scope.project_id", "proj_2"),)}, [7, 5, 3, 1]),
+        ({"fields": (("scope.project_id", ""),)}, []),
+        ({"fields": (("workflow_id", "def_flow"),)}, [5, 4, 3, 2, 1, 0]),
+        ({"fields": (("workflow_id", "def_flow"), ("workflow_ref", "team/flow@2"))}, [5, 3, 1]),
+        ({"fields": (("parent.actor_id", ""),)}, [7, 5, 4, 2, 1, 0]),
+        ({"fields": (("parent.actor_id", run_id(0)),)}, [6, 3]),
+        ({"fields": (("parent.operation_id", "op_3"),)}, [3]),
+        ({"fields": (("parent.operation_id", ""),)}, [7, 5, 4, 2, 1, 0]),
+        ({"parent": "conv_1"}, [7]),
+        ({"statuses": ("waiting", "running")}, [5, 2]),
+        ({"statuses": ("waiting",), "fields": (("scope.project_id", "proj_2"),)}, [5]),
+        ({"statuses": ("waiting", "completed"), "limit": 3}, [7, 6, 5]),
+        ({"start_ms": 30}, [7, 6, 5, 4, 3]),
+        ({"end_ms": 30}, [2, 1, 0]),
+        ({"start_ms": 30, "end_ms": 50, "newest_first": False}, [3, 4]),
+        ({"fields": (("workflow_id", "def_flow"),), "after": (30, run_id(3))}, [2, 1, 0]),
+        ({"beside": run_id(4)}, [7, 4, 1]),
+        ({"beside": "run_Z"}, []),
+    ],
+)
+async def test_runs_are_filtered(shards: Shards, query: dict[str, Any], wanted: list[int]) -> None:
+    await write(shards, *map(a_run, range(8)))
+    found = numbers(await shards.find(Query(table="runs", **query)))
+    if "beside" in query and shards.count == 1:
+        wanted = [7, 6, 5, 4, 3, 2, 1, 0]  # all lie beside each other
+    assert found == wanted
+
+
+async def test_a_run_keeps_its_place_when_it_is_written_again(shards: Shards) -> None:
+    await write(shards, a_run(2))
+    (run,) = await shards.find(Query(table="runs"))
+    await write(shards, Put("runs", run.id, run, status="cancelled", created_ms=run.created_ms))
+    asked = Query(table="runs", statuses=("cancelled",), fields=(("scope.project_id", "proj_1"),))
+    assert await shards.find(asked) == [run]
+    assert await shards.find(Query(table="runs", statuses=("waiting",))) == []
+
+
+async def test_gates_are_found_by_who_may_resolve_them(shards: Shards) -> None:
+    await write(
+        shards, a_gate(1, "ann", "bob"), a_gate(2), a_gate(3, "bob"), a_gate(4, status=GateStatus.APPROVED)
+    )
+
+    async def found(**query: Any) -> list[int]:
+        asked = Query(table="gates", newest_first=False, **query)
+        return numbers(await shards.find(asked))
+
+    assert await found() == [1, 2, 3, 4]
+    assert await found(statuses=("pending",)) == [1, 2, 3]
+    assert await found(allowed=(("user_ids", "ann"),)) == [1, 2, 4]
+    assert await found(allowed=(("user_ids", "bob"),), statuses=("pending",), parent="proj_2") == [1, 3]
+    assert await found(allowed=(("user_ids", "' OR 1=1 --"),)) == [2, 4]
+    gate_id = f"gate_{run_id(3)[4:]}"
+    assert await found(id=gate_id, beside=gate_id) == [3]
+
+
+async def test_heads_are_of_those_that_there_are(shards: Shards) -> None:
+    one, other, absent = run_id(1), run_id(2), run_id(3)
+    token = Token(id="t", run_id=one, node_id="n", status=TokenStatus.COMPLETED)
+    events = tuple(Event(n, 100 * n, one, Emit("token.moved", "token_moved", token)) for n in (1, 2))
+    execution = Execution(id="op_1", run_id=one, ordinal=4, node_id="n", token_id="t")
+    made = commit(one, Put("executions", "op_1", execution, ordinal=4), planner=RUN, events=events)
+    await shards.of(one).commit([made])
+    await write(shards, a_run(2))
+    assert await shards.heads([one, other, absent, "run_Z"]) == {one: Head(2, 200, 4), other: Head(0, 0)}
+    assert await shards.heads([]) == {}
+
+
+async def test_a_snapshot_is_of_one_actor(shards: Shards) -> None:
+    await write(shards, a_run(1), a_gate(1), a_gate(2), a_gate(4))
+    queries = [Query(table="runs", id=run_id(1)), Query(table="gates"), Query(table="tokens")]
+    found = await shards.snapshot(run_id(1), queries)
+    assert found is not None
+    assert [[value.created_ms for value in rows] for rows in found.rows] == [[10], [10], []]
+    assert await shards.snapshot(run_id(5), queries) is None
+    assert await shards.snapshot("run_Z", queries) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        ({"table": "runs"}, "runs_by_time"),
+        ({"table": "runs", "fields": (("parent.actor_id", ""),)}, "runs_by_time"),
+        ({"table": "runs", "fields": (("parent.actor_id", "run_1"),)}, "runs_by_parent"),
+        (
+            {"table": "runs", "fields": (("workflow_id", "def_1"), ("parent.actor_id", ""))},
+            "runs_by_workflow",
+        ),
+        ({"table": "runs", "fields": (("scope.project_id", "proj_1"),)}, "runs_by_project"),
+        ({"table": "runs", "fields": (("scope.project_id", "p"),), "statuses": ("running",)}, "runs_open"),
+        ({"table": "runs", "parent": "conv_1"}, "runs_by_conversation"),
+        ({"table": "gates", "statuses": ("pending",), "parent": "proj_1"}, "gates_open"),
+        ({"table": "gates", "statuses": ("approved",)}, "gates_by_time"),
+        ({"table": "gates", "id": "gate_1"}, "gates_by_id"),
+        ({"table": "conversations", "alias": "ref"}, "conversations_by_reference"),
+    ],
+)
+@pytest.mark.parametrize("after", [None, (5, "x")])
+def test_few_of_many_rows_are_found_by_an_index(query: dict[str, Any], index: str, after: Any) -> None:
+    connection = sqlite3.connect(":memory:")
+    for _, script in MIGRATIONS:
+        connection.executescript(script)
+    sql, values = rows_sql(Query(**query, after=after))
+    (first, *_) = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
+    assert f"USING INDEX {index}" in first[3]
 
 
 # --- events -----------------------------------------------------------------------------------------

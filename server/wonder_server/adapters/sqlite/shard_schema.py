@@ -139,6 +139,39 @@ _OF_SCOPE = """coalesce(
     '')"""
 """A field of a run's scope, wherever it lies: a large scope is a part."""
 
+_UNDER_WAY = r"""
+UPDATE executions
+SET id = was.id,
+    data = json_set(executions.data, '$.id', was.id, '$.token_id', 't',
+        '$.input', json_extract(was.data, '$.input'))
+FROM operations AS was
+WHERE was.actor = executions.actor AND json_extract(was.data, '$.execution_id') = executions.id;
+
+UPDATE tokens
+SET id = 't',
+    data = json_set(data, '$.id', 't', '$.hops',
+        coalesce((SELECT max(ordinal) FROM executions WHERE actor = tokens.actor), 1))
+WHERE live = 1;
+
+UPDATE operations
+SET parent = 't',
+    data = json_object(
+        'id', id,
+        'run_id', actor,
+        'kind', iif(json_extract(data, '$.child_run_id') = '', 'task', 'subworkflow'),
+        'token_id', 't',
+        'node_id', json_extract(data, '$.node_id'),
+        'key', actor || '/' || json_extract(data, '$.node_id') || '/' || json_extract(data, '$.ordinal'),
+        'child_id', json_extract(data, '$.child_run_id'),
+        'dispatches', json_extract(data, '$.dispatches'),
+        'repeatable', json(iif(json_extract(data, '$.repeatable'), 'true', 'false')),
+        'deadline_ms', json_extract(data, '$.wake_ms'),
+        'created_ms', created_ms)
+WHERE actor LIKE 'run\_%' ESCAPE '\';
+"""
+"""What runs that are under way, of one token then, have in their outbox, as it is read today: the token is
+the root, and an operation has the id of the node execution that it carries out."""
+
 _WORKFLOWS = f"""
 ALTER TABLE runs ADD COLUMN project_id TEXT NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN workflow_id TEXT NOT NULL DEFAULT '';
@@ -151,6 +184,7 @@ UPDATE runs SET
     workflow_ref = coalesce(json_extract(data, '$.workflow_ref'), ''),
     parent_actor = coalesce(json_extract(data, '$.parent.actor_id'), '');
 
+{_UNDER_WAY}
 CREATE INDEX runs_by_project ON runs (project_id, created_ms, id);
 CREATE INDEX runs_by_workflow ON runs (workflow_id, created_ms, id);
 CREATE INDEX runs_by_conversation ON runs (parent, created_ms, id) WHERE parent <> '';
