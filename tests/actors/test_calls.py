@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from tests.actors.kit import ROOM, SHARD, rest
-from tests.actors.test_handlers import Played
+from tests.actors.test_handlers import Agents, Played
 from tests.core.conversation_kit import ASSEMBLED, pin
 from wonder_server.actors.calls import content_of
 from wonder_server.actors.conversations import MAX_CONTENT_BYTES
@@ -17,7 +18,7 @@ from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Conversation, Turn, TurnStatus
 from wonder_server.core.coordinator.inputs import CancelRun, Start
 from wonder_server.core.coordinator.values import Run, RunStatus
-from wonder_server.core.definitions.specs import Node, PinnedWorkflow, Retry, Workflow
+from wonder_server.core.definitions.specs import Node, PinnedAgent, PinnedWorkflow, Retry, Workflow
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
 from wonder_server.ports.records import Query
@@ -136,6 +137,28 @@ async def test_agents_call_agents_only_so_deep() -> None:
     await deeper.run(Scope(depth=MAX_DEPTH))
     run = await deeper.ended()
     assert run.fault is not None and run.fault.reason is Reason.LIMIT_EXCEEDED
+
+
+async def test_an_agent_whose_context_needs_the_agent_itself_comes_to_an_end() -> None:
+    class Narcissus(Agents):
+        async def pin_agent(self, ref: str) -> PinnedAgent:
+            pinned = await super().pin_agent(ref)
+            node = Node(id="ask", agent_id="helper", input_mapping={"question": "input.user_message"})
+            spec = Workflow(nodes=(node,), initial_node_id="ask")
+            mirror = PinnedWorkflow(pin=pin("mirror"), spec=spec, agents={"helper": "agt_1"})
+            return dataclasses.replace(pinned, assembly=mirror)
+
+    house = House()
+    house.handlers._agents = Narcissus()
+    house.handlers.attach(house.loop)
+    await house.run()
+    for _ in range(MAX_DEPTH):
+        await rest()
+    run = await house.ended()
+    assert run.fault is not None and run.fault.reason is Reason.CONTEXT_ASSEMBLY_FAILED
+    assert f"{MAX_DEPTH} deep" in run.fault.message
+    depths = [turn.depth for turn in await house.records.find(Query(table="turns"))]
+    assert sorted(depths) == list(range(1, MAX_DEPTH + 1))
 
 
 # --- after a crash ----------------------------------------------------------------------------------

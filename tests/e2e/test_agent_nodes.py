@@ -13,7 +13,7 @@ from tests.e2e.client import Client, View, struct
 from tests.e2e.process import serving
 from tests.e2e.scripted import Scripted
 from tests.e2e.test_kill import through_deaths
-from tests.fakes.provider import Provider, Script
+from tests.fakes.provider import Call, Provider, Script
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import coordinator_service_pb2 as runs
@@ -130,6 +130,38 @@ async def test_a_looped_in_agent_hears_what_was_said_answers_to_all_and_stays(
     assert guests[0].added_by.workflow.run_id.startswith("run_")
     turn, _ = await client.turn(room, f"@{guest} are you there?")
     assert turn.agent_id == guests[0].agent.agent_id
+
+
+ASK_A_GUEST = """
+name: {name}
+description: Asks somebody else.
+tool:
+  target_type: workflow
+  target_id: {workflow}
+  input_schema: {{type: object, properties: {{question: {{type: string}}}}, required: [question]}}
+"""
+
+
+@pytest.mark.parametrize("mode", ["delegate", "loop_in"])
+async def test_an_agents_tool_is_a_workflow_that_calls_another_agent(
+    client: Client, provider: Provider, mode: str
+) -> None:
+    guest = await Scripted(client, provider, "anthropic").agent(Script(text="Red."))
+    workflow = await asking(client, guest, mode)
+    await client.apply("e2e/asking", ASK_A_GUEST.format(name=f"ask_a_guest_{mode}", workflow=workflow))
+    scripted = Scripted(client, provider, "openai")
+    call = Call(name=f"ask_a_guest_{mode}", arguments='{"question": "Which?"}')
+    host = await scripted.agent(
+        Script(calls=(call,)), Script(text="They say red."), tools=(f"e2e/asking/ask_a_guest_{mode}",)
+    )
+    room = await client.open(host)
+    turn, _ = await client.turn(room, "Which one do they take?")
+    assert turn.status == conversation.TURN_STATUS_COMPLETED
+    assert "Red." in str(scripted.requests[1]["messages"])
+    said = [m.content for m in await client.messages(room)]
+    asked = ["Which?", "Red."] if mode == "loop_in" else []
+    assert said == ["Which one do they take?", *asked, "They say red."]
+    assert turn.issues.tool_failures == 0
 
 
 async def test_a_turn_that_fails_is_the_nodes_failure(client: Client, provider: Provider) -> None:

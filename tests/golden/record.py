@@ -81,6 +81,14 @@ workflow:
   transitions:
     - {from_node_id: first, to_node_id: refused, condition: input.user_message == "no"}
 ---
+name: asking
+workflow:
+  nodes:
+    - id: ask
+      agent_id: small
+      input_mapping: {question: input.question}
+      output_mapping: {output.conversation_id: result.conversation_id}
+---
 name: small
 persona:
   system_prompt: Small.
@@ -127,8 +135,18 @@ async def killed(client: Client, server: Server) -> str:
     return room
 
 
-async def run(client: Client, word: str) -> str:
-    start = runs.StartRunRequest(workflow_id="golden/branching", input=struct(user_message=word))
+async def called(client: Client) -> str:
+    """The conversation of a turn that the node of a run waits for."""
+    run_id = await run(client, "asking", question="say 3 words")
+    output = (await client.coordinator.GetRun(runs.GetRunRequest(run_id=run_id))).run.output
+    room = str(output["conversation_id"])
+    turns = (await client.conversations.ListTurns(pb.ListTurnsRequest(conversation_id=room))).turns
+    await client.settled(room, turns[0].id)
+    return room
+
+
+async def run(client: Client, workflow: str, **given: str) -> str:
+    start = runs.StartRunRequest(workflow_id=f"golden/{workflow}", input=struct(**given))
     run_id = str((await client.coordinator.StartRun(start)).run.id)
     async for _ in client.coordinator.WatchRun(runs.WatchRunRequest(run_id=run_id)):
         pass
@@ -145,8 +163,9 @@ async def record() -> None:
             await client.agent("small", "golden/small")
             names[await tools_and_limits(client, server)] = "conversation-tools-and-limits"
             names[await cancelled(client, server)] = "conversation-cancelled"
-            names[await run(client, "yes")] = "run-completed"
-            names[await run(client, "no")] = "run-failed"
+            names[await called(client)] = "conversation-called"
+            names[await run(client, "branching", user_message="yes")] = "run-completed"
+            names[await run(client, "branching", user_message="no")] = "run-failed"
             room = await killed(client, server)
             names[room] = "conversation-killed"
         async with serving(data) as again, again.client() as client:

@@ -20,6 +20,7 @@ FILES = sorted(Path(__file__).parent.glob("*.jsonl"))
 
 def test_the_recorded_journals_are_there() -> None:
     assert [file.stem for file in FILES] == [
+        "conversation-called",
         "conversation-cancelled",
         "conversation-killed",
         "conversation-tools-and-limits",

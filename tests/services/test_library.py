@@ -26,7 +26,7 @@ from tests.services.library_kit import (
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
 from wonder_server.core.definitions.document import Draft, parse_draft
-from wonder_server.core.definitions.resources import Agent, Project, etag
+from wonder_server.core.definitions.resources import Agent, NetworkPolicy, Project, etag
 from wonder_server.core.definitions.specs import Kind, Persona
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.services.catalog_writes import Once
@@ -434,6 +434,18 @@ async def test_names_lead_to_ids_and_no_project_is_the_default_one(standard: Lib
     assert await standard.agent_id("assistant") == await standard.agent_id(agent.id) == agent.id
     assert await standard.project_id("") == await standard.project_id("default") == project.id
     assert await reason(standard.agent_id("nobody")) is Reason.AGENT_NOT_FOUND
+
+
+async def test_a_project_that_is_remembered_is_read_anew_once_it_has_changed(standard: Library) -> None:
+    made = await standard.projects.create(Project(id="", name="site"))
+    assert await standard.project_id("site") == await standard.project_id(made.id) == made.id
+    closed = NetworkPolicy(http_only_allowed=True)
+    await standard.projects.update("site", lambda project: replace(project, network=closed))
+    assert await standard.network_policy(made.id) == closed
+    await standard.projects.delete("site")
+    assert await reason(standard.project_id("site")) is Reason.PROJECT_NOT_FOUND
+    again = await standard.projects.create(Project(id="", name="site"))
+    assert await standard.project_id("site") == again.id != made.id
 
 
 async def test_the_standard_cannot_be_deleted(standard: Library) -> None:

@@ -55,11 +55,11 @@ class Library:
 
     async def project_id(self, key: str) -> str:
         """The same for a project; empty is the project ``default``. Errors: PROJECT_NOT_FOUND."""
-        return (await self.projects.project(key or DEFAULT_PROJECT)).id
+        return (await self.projects.known(key or DEFAULT_PROJECT)).id
 
     async def network_policy(self, project_id: str) -> NetworkPolicy:
         """What the work of a project may reach; empty is the project ``default``. PROJECT_NOT_FOUND."""
-        return (await self.projects.project(project_id or DEFAULT_PROJECT)).network or NetworkPolicy()
+        return (await self.projects.known(project_id or DEFAULT_PROJECT)).network or NetworkPolicy()
 
     async def pin_workflow(self, ref: str, *, library: str | None = None) -> PinnedWorkflow:
         """See `Pins.workflow`."""

@@ -12,12 +12,13 @@ from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Project
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.ids import random_id
 from wonder_server.core.network import check_policy
-from wonder_server.ports.catalog import Catalog, Drop, Put
+from wonder_server.ports.catalog import Catalog, Change, Drop, Put
 from wonder_server.services.agents import check_metadata
 from wonder_server.services.catalog_writes import CatalogWrites, Done, Once, Planned, check_etag
 from wonder_server.services.paging import Page, PageRequest, page
 
 MAX_REPOSITORIES: Final = 100
+MAX_REMEMBERED: Final = 10_000
 
 BeforeDelete = Callable[[Project], Awaitable[None]]
 """Asked before a project is deleted: raises RESOURCE_IN_USE, or lets go of what belongs to it."""
@@ -32,6 +33,8 @@ class Projects:
         self._catalog = catalog
         self._writes = writes
         self._before_delete = before_delete
+        self._known: dict[str, Project] = {}
+        writes.listen(self._forget)
 
     async def create(
         self, project: Project, *, once: Once | None = None, validate_only: bool = False
@@ -54,6 +57,23 @@ class Projects:
         if found is None:
             raise error(Reason.PROJECT_NOT_FOUND, f"There is no project '{key}'.", field=field)
         return found
+
+    async def known(self, key: str) -> Project:
+        """As `project`, without a look into the catalog where the project was asked for before: whatever
+        starts asks for one."""
+        found = self._known.get(key)
+        if found is None:
+            # With the writer's lock, so that no change comes between reading and remembering.
+            async with self._writes.lock:
+                found = await self.project(key)
+                if len(self._known) >= MAX_REMEMBERED:
+                    self._known.clear()
+                self._known[key] = found
+        return found
+
+    def _forget(self, changes: Sequence[Change]) -> None:
+        if any(isinstance(change.resource, Project) for change in changes):
+            self._known.clear()
 
     async def projects(self, request: PageRequest) -> Page[Project]:
         """All projects, newest first."""

@@ -81,9 +81,11 @@ class MemoryJournal:
 
     def _check(self, commits: Sequence[Commit]) -> None:
         """Nothing is ever written twice: raises before anything is changed."""
-        heads = {actor.id: (len(actor.entries), len(actor.events)) for actor in self.written.values()}
+        heads: dict[str, tuple[int, int]] = {}
         for commit in commits:
-            entry, event = heads.get(commit.actor_id, (0, 0))
+            actor = self.written.get(commit.actor_id)
+            before = (len(actor.entries), len(actor.events)) if actor is not None else (0, 0)
+            entry, event = heads.get(commit.actor_id, before)
             entries = [each.sequence for each in commit.entries]
             events = [each.sequence for each in commit.events]
             fits = entries == [*range(entry + 1, entry + 1 + len(entries))]
