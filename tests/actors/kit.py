@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.core.conversation_kit import NOW, room, send
-from wonder_server.actors.loop import Loop, Outcome
+from wonder_server.actors.actor import Outcome
+from wonder_server.actors.loop import Loop
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.core.commands import CallModel, Command, RunTask, RunWorkflow
 from wonder_server.core.conversation.planner import CONVERSATION
@@ -50,21 +51,48 @@ class TestJournal(MemoryJournal):
         self.broken_for = ""
         """An actor that alone cannot be written."""
         self.loads_broken = False
-        self._open = asyncio.Event()
-        self._open.set()
+        self.poison: Any = None
+        """What holds an input with this output cannot be written, now or ever."""
+        self._held: list[tuple[Sequence[Commit], asyncio.Future[Any]]] | None = None
 
     def hold(self) -> None:
-        self._open.clear()
+        self._held = []
 
-    def release(self) -> None:
-        self._open.set()
+    def release(self, count: int | None = None) -> None:
+        """Let ``count`` commits that wait go on, the first ones; by default all, and do not hold any more."""
+        held = self._held or []
+        for commits, future in held[:count]:
+            self._settle(commits, future)
+        self._held = None if count is None else held[count:]
 
-    async def commit(self, commits: Sequence[Commit]) -> None:
-        await self._open.wait()
+    @property
+    def held(self) -> int:
+        """Commits that wait."""
+        return len(self._held or ())
+
+    def submit(self, commits: Sequence[Commit]) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self._held is not None:
+            self._held.append((list(commits), future))
+        else:
+            self._settle(commits, future)
+        return future
+
+    def write(self, commits: Sequence[Commit]) -> None:
         if self.broken or any(commit.actor_id == self.broken_for for commit in commits):
             raise error(Reason.STORAGE_UNAVAILABLE, "The disk is full.", transient=True)
-        await super().commit(commits)
+        inputs = [entry.input for commit in commits for entry in commit.entries]
+        if self.poison and any(getattr(event, "output", None) == self.poison for event in inputs):
+            raise ValueError("This cannot be written.")
+        super().write(commits)
         self.together.append(list(commits))
+
+    def _settle(self, commits: Sequence[Commit], future: asyncio.Future[Any]) -> None:
+        try:
+            self.write(commits)
+            future.set_result(None)
+        except Exception as failure:
+            future.set_exception(failure)
 
     async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
         self.loads += 1
@@ -89,13 +117,14 @@ class Stage:
         idle_limit: int = 100,
         idle_bytes: int = 1 << 30,
         conversation: Planner = CONVERSATION,
+        run: Planner = RUN,
     ) -> None:
         self.journal = journal or TestJournal()
         self.clock = FakeClock()
         self.commands: list[Command] = []
         self.events: list[Event] = []
         self.loop = Loop(
-            (conversation, RUN),
+            (conversation, run),
             self._journal_of,
             self.clock,
             dispatch=self._dispatch,

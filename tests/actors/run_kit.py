@@ -154,8 +154,8 @@ class RunStage:
     async def settled(self) -> None:
         """Everything that can happen now has happened and is on disk."""
         await rest()
-        while self.loop._tasks:
-            await asyncio.wait(self.loop._tasks)
+        while self.loop._busy:
+            await self.loop.settled()
             await rest()
 
     async def put(self, *commits: Commit) -> None:

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.actors.kit import ROOM, Stage, TestJournal, rest, room_id
 from tests.core.conversation_kit import ASSEMBLED, agent, call, room, said, send, workflow
+from wonder_server.actors import actor as actors
 from wonder_server.actors import loop as loops
 from wonder_server.actors.replay import replay
 from wonder_server.core.conversation import inputs
@@ -19,6 +20,7 @@ from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.values import OperationKind, TurnStatus
 from wonder_server.core.coordinator.inputs import CancelRun
 from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.core.frozen import replace as changed
 from wonder_server.ports.journal import Request
 
 
@@ -254,7 +256,7 @@ async def test_a_refused_request_may_be_tried_again() -> None:
 
 
 async def test_requests_are_remembered_beyond_what_is_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loops, "REQUESTS_AT_HAND", 2)
+    monkeypatch.setattr(actors, "REQUESTS_AT_HAND", 2)
     stage = Stage()
     await stage.open()
     first = await stage.loop.ask(ROOM, send("a"), request("r1"))
@@ -282,8 +284,9 @@ async def test_a_volatile_run_travels_in_its_parents_commit() -> None:
     # The run's own steps, and the conversation's with its answer, in one transaction.
     assert stage.journal.commits == commits + 1
     written = stage.journal.together[-1]
-    assert [each.actor_id for each in written] == [command.run_id, command.run_id, ROOM]
-    assert [each.root for each in written] == [ROOM, ROOM, ROOM]
+    assert [each.actor_id for each in written] == [command.run_id, ROOM]
+    assert [each.root for each in written] == [ROOM, ROOM]
+    assert len(written[0].entries) == 2
     assert stage.sequences(command.run_id) == list(range(1, 7))
     assert stage.loop.peek(command.run_id) is None, "an ended run leaves memory"
     await replays(stage, command.run_id)
@@ -390,7 +393,7 @@ async def test_an_answer_that_was_lost_is_given_again() -> None:
     again.loop.resume([ROOM])
     await rest()
     (repeated,) = again.run_commands()
-    assert repeated == replace(command, fresh=False)
+    assert repeated == changed(command, fresh=False)
     again.start(repeated)
     await rest()
     assert again.tasks() == []
@@ -404,7 +407,7 @@ async def test_a_run_that_cannot_even_start_fails_its_parents_operation() -> Non
     await stage.send()
     (command,) = stage.run_commands()
     broken = replace(command.workflow, spec=replace(command.workflow.spec, nodes=()))
-    stage.start(replace(command, workflow=broken))
+    stage.start(changed(command, workflow=broken))
     await rest()
     (turn,) = stage.state().turns.values()
     assert turn.status is TurnStatus.FAILED
@@ -554,7 +557,7 @@ async def test_a_resumed_run_and_its_parent_find_each_other() -> None:
     again.loop.resume(await journal.unfinished())
     await rest()
     (repeated,), (task,) = again.run_commands(), again.tasks()
-    assert repeated == replace(flow, fresh=False)
+    assert repeated == changed(flow, fresh=False)
     again.start(repeated)
     again.loop.succeeded(flow.run_id, task.operation_id, {"x": 1})
     await rest()

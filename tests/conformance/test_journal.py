@@ -45,6 +45,7 @@ from wonder_server.core.conversation.values import (
 from wonder_server.core.coordinator import inputs as run_inputs
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.frozen import replace as changed
 from wonder_server.core.records import Delete, Emit, Put
 from wonder_server.ports import journal as port
 from wonder_server.ports.journal import Answered, Commit, Entry, Event, Journal
@@ -284,9 +285,8 @@ async def test_one_definition_is_shared_by_actors_of_different_roots(journal: Jo
     shared = workflow("assembly")
     for run_id in (first, second):
         made, _ = run_commit(run_id, root=run_id)
-        made.entries[0] = replace(
-            made.entries[0], input=replace(made.entries[0].input, workflow=shared, input={"big": "z" * 5000})
-        )
+        began = changed(made.entries[0].input, workflow=shared, input={"big": "z" * 5000})
+        made.entries[0] = replace(made.entries[0], input=began)
         await journal.commit([made])
     for run_id in (first, second):
         (entry,) = await journal.entries(run_id, RUN, 0, 10)

@@ -207,7 +207,7 @@ async def test_a_cancelled_run_hangs_up_on_its_agents_model(client: Client, prov
 # --- kill -9 ----------------------------------------------------------------------------------------
 
 WORDS = " ".join(f"word{n}" for n in range(1, 6))
-COMMITS = 7
+COMMITS = 6
 
 
 async def ask_once(client: Client, _: View) -> None:

@@ -3,116 +3,66 @@
 Every conversation and every workflow run is an actor: a mailbox and a working set. While its mailbox is
 empty it has no task and no thread, and when nothing is pending either it may leave memory altogether.
 
-One *round* takes what lies in the mailbox, plans each input against the working set, applies the decisions
-to it, and writes it all in one commit: inputs and decisions (the journal), rows, events and outbox. Only
-then are events shown, commands handed out and callers answered. While a commit is under way the next
-inputs gather, so a busy actor commits in batches.
+An actor plans what lies in its mailbox, input after input, in one stretch and without waiting for anything.
+What was decided changes the working set at once and gathers in a *batch*: inputs and decisions (the
+journal), rows, events and outbox. The batch goes to disk in one commit, one at a time for each actor; what is
+planned meanwhile gathers for the next. **Nothing is shown to a client, handed out or answered before the
+commit that holds it**, with one exception: a command that may be carried out again, or for nothing, without
+anybody being able to tell (`Planner.early`) is handed out at once. Its result may be planned on before its
+beginning is on disk, so a run of such work is as quick as a function, and a crash loses some milliseconds of
+it, which are done again. See docs/adr/0008-write-behind.md.
 
-A run whose work so far may simply be done again (`Planner.must_commit`) is not committed: its writes are
-kept and travel with its answer, into the commit of whoever waits for it.
+Three more laws:
 
-If a commit fails, the working set is thrown away with it: callers are told, and the actor is loaded again
-from what is on disk. Results of operations are not lost with it: they are told again. An input that breaks
-the planner, or that cannot be written, fails what it was about instead.
+- A run whose work so far may all simply be done again (`Planner.must_commit` is False, it is *volatile*) is
+  not written: its batch stays, its commands go out, and the batch travels with its answer, into the commit
+  of whoever waits for it. Once it was written, what is on disk may not fall behind.
+- A child is never on disk before the one that began it: a volatile parent's batch goes along in the child's
+  first commit, ahead of it.
+- If a commit fails, the working set is thrown away with it and the actor is loaded again from what is on
+  disk; `wonder_server.actors.salvage` says what becomes of the inputs. An input that breaks the planner, or
+  that cannot be written, fails what it was about instead.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from time import monotonic
 from typing import Any
 
+from wonder_server.actors.actor import Actor, Batch, Envelope, Outcome
+from wonder_server.actors.idle import Idle
 from wonder_server.actors.incidents import unexpected
-from wonder_server.actors.requests import first_answer
+from wonder_server.actors.salvage import Interrupted, salvage
+from wonder_server.actors.step import step
 from wonder_server.actors.wakes import Wakes
-from wonder_server.core.commands import Answer, Command
+from wonder_server.core.commands import Answer, Command, RunTask, RunWorkflow, Stop
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.planner import Planner
-from wonder_server.core.records import Delete, Emit, Put
 from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
-from wonder_server.ports.journal import Answered, Commit, Entry, Event, Journal, Request
+from wonder_server.ports.journal import Commit, Event, Journal, Request
 
 _log = logger("actors")
 
-ROUND = 64
+ROUND = 128
 """Inputs that one commit takes at most."""
 
-REQUESTS_AT_HAND = 256
-"""Requests that an actor in memory remembers the answers to; older ones are looked up."""
+STRETCH_S = 0.005
+"""How long an actor plans before it lets others have their turn."""
 
 RELOAD_AFTER_S = 1.0
-"""How long an actor waits after a failed round before it is loaded again, unless somebody asks sooner."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a caller of `Loop.ask` is told, once it is on disk.
-
-    ``decisions`` are empty if the request was carried out before; ``answer`` is what it was told then, and
-    is told now: ids by name, and ``first_sequence`` and ``last_sequence`` of the events it led to.
-    """
-
-    decisions: tuple[Any, ...]
-    answer: dict[str, str]
-
-
-@dataclass(slots=True)
-class _Envelope:
-    input: Any
-    reply: asyncio.Future[Outcome] | None = None
-    request: Request | None = None
-    carried: tuple[Commit, ...] = ()
-
-
-@dataclass(slots=True)
-class _Actor:
-    id: str
-    planner: Planner
-    state: Any = None
-    entry_head: int = 0
-    event_head: int = 0
-    mailbox: deque[_Envelope] = field(default_factory=deque)
-    running: bool = False
-    on_disk: bool = False
-    """Whether it was ever written; then what is on disk may not fall behind, volatile or not."""
-    kept: list[Commit] = field(default_factory=list)
-    """Writes of a volatile run, waiting for its answer to carry them."""
-    answered: OrderedDict[tuple[str, str], Answered] = field(default_factory=OrderedDict)
-    """Requests carried out lately, by scope and id."""
-    knows_all_answered: bool = False
-    """Whether ``answered`` holds every request there ever was, so that the store need not be asked."""
-
-
-@dataclass(slots=True)
-class _Interrupted:
-    """What an actor is to be told first when it is loaded: inputs, and that each operation of its outbox
-    is to be handed out again."""
-
-    left: list[_Envelope] = field(default_factory=list)
-    restart: bool = False
-
-
-@dataclass(slots=True)
-class _Round:
-    """What one round has gathered: what to write, and what to do once it is written."""
-
-    commit: Commit
-    must_commit: bool = False
-    carried: list[Commit] = field(default_factory=list)
-    commands: list[Command] = field(default_factory=list)
-    wakes: dict[str, int] = field(default_factory=dict)
-    """Operation id -> when it wants to be woken; 0 to forget it."""
-    replies: list[tuple[_Envelope, Outcome | WonderError]] = field(default_factory=list)
+"""How long an actor waits after a failure before it is loaded again, unless somebody asks sooner."""
 
 
 class Loop:
     """All actors of this process.
 
     ``journal_of(actor_id)`` finds the actor's shard; ``dispatch(actor_id, command)`` hands a command to its
-    handler and returns at once; ``publish(actor_id, events)`` shows events to whoever is attached.
+    handler and returns at once, though its result may be there already; ``publish(actor_id, events)`` shows
+    events to whoever is attached.
     """
 
     def __init__(
@@ -131,12 +81,12 @@ class Loop:
         self._clock = clock
         self._dispatch = dispatch
         self._publish = publish
-        self._idle_limit = idle_limit
-        self._idle_bytes_limit = idle_bytes
-        self._idle_bytes = 0
-        self._actors: dict[str, _Actor] = {}
-        self._idle: OrderedDict[str, int] = OrderedDict()
-        self._interrupted: dict[str, _Interrupted] = {}
+        self._actors: dict[str, Actor] = {}
+        self._idle = Idle(idle_limit, idle_bytes)
+        self._interrupted: dict[str, Interrupted] = {}
+        self._busy: set[Actor] = set()
+        """Those that have a stretch, a commit or a look at the disk before them."""
+        self._quiet = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._wakes = Wakes(clock, self._wake)
         self._stopping = False
@@ -159,12 +109,12 @@ class Loop:
                 Reason.SERVER_DRAINING, "The server is shutting down; try again.", retry_after_ms=1000
             )
         reply: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._post(actor_id, _Envelope(event, reply, request))
+        self._post(actor_id, Envelope(event, reply, request))
         return await reply
 
-    def tell(self, actor_id: str, event: Any, carried: tuple[Commit, ...] = ()) -> None:
+    def tell(self, actor_id: str, event: Any, carried: Sequence[Commit] = ()) -> None:
         """Send an input that nobody waits for."""
-        self._post(actor_id, _Envelope(event, carried=carried))
+        self._post(actor_id, Envelope(event, carried=carried))
 
     def succeeded(self, actor_id: str, operation_id: str, output: Any) -> None:
         """An operation of the actor came to a good end."""
@@ -187,168 +137,197 @@ class Loop:
         """Actors in memory."""
         return len(self._actors)
 
-    def _post(self, actor_id: str, envelope: _Envelope) -> None:
+    def _post(self, actor_id: str, envelope: Envelope) -> None:
         if self._stopping:
             return
         actor = self._actor(actor_id)
         actor.mailbox.append(envelope)
-        self._run(actor)
+        self._schedule(actor)
 
-    def _actor(self, actor_id: str) -> _Actor:
+    def _actor(self, actor_id: str) -> Actor:
         actor = self._actors.get(actor_id)
         if actor is None:
-            actor = self._actors[actor_id] = _Actor(actor_id, self.planner_of(actor_id))
+            actor = self._actors[actor_id] = Actor(actor_id, self.planner_of(actor_id))
         return actor
 
-    def _run(self, actor: _Actor) -> None:
-        if actor.running:
-            return
-        actor.running = True
-        self._idle_bytes -= self._idle.pop(actor.id, 0)
-        task = asyncio.get_running_loop().create_task(self._drain(actor))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    # --- one stretch ----------------------------------------------------------------------------
 
-    async def _drain(self, actor: _Actor) -> None:
-        try:
-            if actor.state is None:
-                await self._load(actor)
-            while actor.mailbox:
-                await self._round(actor)
-        except WonderError as problem:
-            self._give_up(actor, problem)
-        except Exception:
-            self._give_up(actor, WonderError(unexpected("actor_failed", actor=actor.id)))
-        finally:
-            actor.running = False
+    def _schedule(self, actor: Actor) -> None:
+        if actor.scheduled:
+            return
+        actor.scheduled = True
+        self._busy.add(actor)
+        self._idle.discard(actor.id)
+        asyncio.get_running_loop().call_soon(self._work, actor)
+
+    def _work(self, actor: Actor) -> None:
+        """Plan what there is, for a while; then write what is due, or rest."""
+        unfinished = False
+        if self._actors.get(actor.id) is actor:
+            if actor.state is not None:
+                unfinished = self._plan(actor)
+            elif not actor.reading:
+                self._read(actor, self._load(actor))
+        actor.scheduled = False
+        self._write(actor)
+        if unfinished:
+            self._schedule(actor)
         self._settle(actor)
 
-    async def _load(self, actor: _Actor) -> None:
-        planner = actor.planner
-        loaded = await self._journal_of(actor.id).load(actor.id, planner)
-        interrupted = self._interrupted.pop(actor.id, None) or _Interrupted()
-        told = interrupted.left
-        if loaded is None:
-            actor.state = planner.new_state()
-            actor.knows_all_answered = True
+    def _go_on(self, actor: Actor) -> None:
+        """What the actor waited for is there."""
+        if not actor.scheduled:
+            actor.scheduled = True
+            self._work(actor)
+
+    def _plan(self, actor: Actor) -> bool:
+        """Plan the mailbox; True if time was up. What is handed out on the way may put its result into it."""
+        until = monotonic() + STRETCH_S
+        while actor.mailbox and self._has_room(actor):
+            if self._must_look_up(actor, actor.mailbox[0]):
+                self._read(actor, self._look_up(actor, actor.mailbox[0]))
+                return False
+            envelope = actor.mailbox.popleft()
+            try:
+                commands = step(actor, envelope, self._clock.now_ms())
+            except Exception:
+                actor.broken = WonderError(unexpected("actor_failed", actor=actor.id)), envelope
+                return False
+            if actor.batch is not None and not actor.batch.due:
+                self._set_wakes(actor, actor.batch)
+            for command in commands:
+                if isinstance(command, Answer):
+                    # The batch goes with it, into the commit of whoever waits.
+                    self._answer_parent(command, actor.take_batch().writes())
+                else:
+                    self._dispatch(actor.id, command)
+            if monotonic() > until:
+                return True
+        return False
+
+    def _has_room(self, actor: Actor) -> bool:
+        """Whether the actor can plan one more input."""
+        if actor.reading or actor.broken is not None:
+            return False
+        full = 1 if actor.singly else ROUND
+        if actor.batch is not None and len(actor.batch.taken) >= full:
+            actor.batch.due = True
+            self._write(actor)
+        if actor.singly and actor.underway is not None:
+            return False
+        return actor.batch is None or len(actor.batch.taken) < full
+
+    # --- write ----------------------------------------------------------------------------------
+
+    def _write(self, actor: Actor) -> None:
+        """Submit the actor's batch if it is due and nothing is under way."""
+        batch = actor.batch
+        if actor.underway is not None:
+            return
+        if actor.broken is not None:
+            problem, culprit = actor.broken
+            self._give_up(actor, None, problem, culprit)
+        elif batch is None or not batch.due:
+            return
+        elif not batch.writes():
+            actor.batch = None
+            self._complete(actor, batch)
         else:
-            actor.state = planner.restore(loaded.rows)
-            actor.entry_head, actor.event_head = loaded.entry_head, loaded.event_head
-            actor.on_disk = True
-            for operation in loaded.rows["operations"]:
-                self._wakes.set(actor.id, operation.id, operation.wake_ms)
-            if interrupted.restart:
-                # After the results that are told again: what they close is not done again.
-                told += [_Envelope(planner.restarted(each)) for each in planner.pending(actor.state)]
-        actor.mailbox.extendleft(reversed(told))
+            group = self._lineage(actor)
+            if group:
+                self._submit(group)
 
-    # --- plan, apply ----------------------------------------------------------------------------
+    def _lineage(self, actor: Actor) -> list[Actor]:
+        """The actors whose batches go to disk together, ancestors first; empty if one is to be waited for."""
+        group = [actor]
+        while not group[0].on_disk:
+            parent_id = group[0].planner.parent(group[0].state)
+            parent = self._actors.get(parent_id)
+            if parent_id not in self._interrupted and (parent is None or parent.on_disk):
+                break
+            if parent is not None and parent.underway is not None:
+                parent.followers.append(actor)
+                return []
+            if parent is None or parent.batch is None or parent.broken is not None:
+                asyncio.get_running_loop().call_later(RELOAD_AFTER_S, self._schedule, actor)
+                return []
+            group.insert(0, parent)
+        return group
 
-    async def _round(self, actor: _Actor) -> None:
-        gathered = _Round(Commit(actor.id, actor.planner))
-        taken: list[_Envelope] = []
+    def _submit(self, group: list[Actor]) -> None:
+        parts: list[tuple[Actor, Batch]] = []
+        writes: list[Commit] = []
+        for actor in group:
+            batch = actor.underway = actor.take_batch()
+            actor.submitted |= bool(batch.commit.entries)
+            self._busy.add(actor)
+            parts.append((actor, batch))
+            writes += batch.writes()
         try:
-            while actor.mailbox and len(taken) < ROUND:
-                envelope = actor.mailbox.popleft()
-                taken.append(envelope)
-                if not await self._repeated(actor, envelope, gathered):
-                    self._step(actor, envelope, gathered)
-            await self._commit(actor, gathered)
-        except BaseException:
-            # What was taken but not written goes back, for `_give_up` to answer.
-            actor.mailbox.extendleft(reversed(taken))
-            raise
-        self._after(actor, gathered)
+            future = self._journal_of(group[-1].id).submit(writes)
+        except Exception as failure:
+            future = asyncio.get_running_loop().create_future()
+            future.set_exception(failure)
+        future.add_done_callback(partial(self._written, parts, writes))
 
-    async def _repeated(self, actor: _Actor, envelope: _Envelope, gathered: _Round) -> bool:
-        """Answer a request that was carried out before."""
-        request = envelope.request
-        if request is None or envelope.reply is None:
-            return False
-        before = actor.answered.get((request.scope, request.id))
-        if before is None and not actor.knows_all_answered:
-            before = await self._journal_of(actor.id).answered(request.scope, request.id)
+    def _written(
+        self, parts: list[tuple[Actor, Batch]], writes: list[Commit], future: asyncio.Future[Any]
+    ) -> None:
+        """The commit is on disk, or failed."""
+        for actor, _ in parts:
+            actor.underway = None
         try:
-            told = first_answer(before, request)
-        except WonderError as reused:
-            gathered.replies.append((envelope, reused))
-            return True
-        if told is None:
-            return False
-        gathered.replies.append((envelope, Outcome((), told)))
-        return True
-
-    def _step(self, actor: _Actor, envelope: _Envelope, gathered: _Round) -> None:
-        planner, state, commit = actor.planner, actor.state, gathered.commit
-        gathered.carried.extend(envelope.carried)
-        now, before = self._clock.now_ms(), actor.event_head
-        decisions = planner.plan(state, envelope.input, now)
-        fault = planner.refusal(decisions)
-        if fault is not None:
-            gathered.replies.append((envelope, WonderError(fault)))
+            future.result()
+        except WonderError as failure:
+            self._unwritten(parts, failure)
             return
-        for decision in decisions:
-            planner.apply(state, decision)
-            for change in planner.record(state, decision):
-                self._note(actor, change, gathered, now)
-        for decision in decisions:
-            gathered.commands.extend(planner.commands(state, decision))
-        if decisions:
-            actor.entry_head += 1
-            commit.entries.append(Entry(actor.entry_head, now, envelope.input, decisions))
-            gathered.must_commit |= planner.must_commit(state, decisions)
-        answer = {
-            **planner.answer(decisions),
-            "first_sequence": str(before + 1),
-            "last_sequence": str(actor.event_head),
-        }
-        if envelope.request is not None:
-            commit.requests.append((envelope.request, answer))
-            _remember(actor, envelope.request, answer)
-        gathered.replies.append((envelope, Outcome(decisions, answer)))
-
-    def _note(self, actor: _Actor, change: Put | Delete | Emit, gathered: _Round, now: int) -> None:
-        if isinstance(change, Emit):
-            actor.event_head += 1
-            gathered.commit.events.append(Event(actor.event_head, now, actor.id, change))
+        except Exception:
+            self._unwritten(parts, WonderError(unexpected("commit_failed", actor=parts[-1][0].id)))
             return
-        gathered.commit.changes.append(change)
-        if change.table == "operations":
-            gathered.wakes[change.id] = change.ordinal if isinstance(change, Put) else 0
-
-    async def _commit(self, actor: _Actor, gathered: _Round) -> None:
-        commit = gathered.commit
-        commit.entry_head, commit.event_head = actor.entry_head, actor.event_head
-        commit.root = actor.planner.root(actor.id, actor.state)
-        own = [commit] if commit.entries or commit.requests else []
-        asked = any(envelope.reply is not None for envelope, _ in gathered.replies)
-        if not (gathered.must_commit or asked or actor.on_disk) and (own or actor.kept):
-            actor.kept += [*gathered.carried, *own]
-            return
-        writes = [*actor.kept, *gathered.carried, *own]
-        if writes:
-            await self._journal_of(actor.id).commit(writes)
-            actor.on_disk |= bool(own or actor.kept)
-            actor.kept = []
-            for written in writes:
+        for written in writes:
+            if written.events:
                 self._publish(written.actor_id, written.events)
+        for actor, batch in parts:
+            actor.on_disk |= bool(batch.commit.entries)
+            self._complete(actor, batch)
+        for actor, _ in parts:
+            self._poke_followers(actor)
+            self._go_on(actor)
+
+    def _unwritten(self, parts: list[tuple[Actor, Batch]], problem: WonderError) -> None:
+        alone = len(parts) == 1 and len(parts[0][1].taken) == 1
+        for actor, batch in parts:
+            if self._actors.get(actor.id) is not actor:
+                # It went with its parent.
+                for envelope in batch.taken:
+                    envelope.tell(problem)
+                self._take_back(actor, batch.begun, problem)
+                continue
+            culprit = batch.taken[0] if alone and not problem.fault.transient else None
+            self._give_up(actor, batch, problem, culprit)
 
     # --- dispatch -------------------------------------------------------------------------------
 
-    def _after(self, actor: _Actor, gathered: _Round) -> None:
-        for operation_id, wake_ms in gathered.wakes.items():
-            self._wakes.set(actor.id, operation_id, wake_ms)
-        for envelope, outcome in gathered.replies:
-            _reply(envelope, outcome)
-        for command in gathered.commands:
+    def _complete(self, actor: Actor, batch: Batch) -> None:
+        """What waited for the batch."""
+        self._set_wakes(actor, batch)
+        actor.singly = max(0, actor.singly - len(batch.taken))
+        actor.careful = actor.careful and (actor.singly > 0 or not batch.commit.entries)
+        for envelope, outcome in batch.replies:
+            envelope.tell(outcome)
+        for command in batch.commands:
             if isinstance(command, Answer):
-                self._answer_parent(actor, command)
+                self._answer_parent(command, [])
             else:
                 self._dispatch(actor.id, command)
 
-    def _answer_parent(self, actor: _Actor, answer: Answer) -> None:
+    def _set_wakes(self, actor: Actor, batch: Batch) -> None:
+        for operation_id, wake_ms in batch.wakes.items():
+            self._wakes.set(actor.id, operation_id, wake_ms)
+        batch.wakes.clear()
+
+    def _answer_parent(self, answer: Answer, carried: Sequence[Commit]) -> None:
         parent, planner = answer.parent, self.planner_of(answer.parent.actor_id)
-        carried, actor.kept = tuple(actor.kept), []
         event = (
             planner.succeeded(parent.operation_id, answer.output, answer.run_id)
             if answer.fault is None
@@ -359,48 +338,145 @@ class Loop:
     def _wake(self, actor_id: str, operation_id: str) -> None:
         self.tell(actor_id, self.planner_of(actor_id).woken(operation_id))
 
+    # --- reading from disk ----------------------------------------------------------------------
+
+    def _read(self, actor: Actor, look: Coroutine[Any, Any, None]) -> None:
+        """Have the actor wait for a look at the disk."""
+        actor.reading = True
+        task = asyncio.get_running_loop().create_task(look)
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._have_read, actor))
+
+    def _have_read(self, actor: Actor, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        actor.reading = False
+        if not task.cancelled():
+            self._go_on(actor)
+
+    async def _load(self, actor: Actor) -> None:
+        planner = actor.planner
+        try:
+            loaded = await self._journal_of(actor.id).load(actor.id, planner)
+            state = planner.new_state() if loaded is None else planner.restore(loaded.rows)
+        except WonderError as problem:
+            self._give_up(actor, None, problem, None)
+            return
+        except Exception:
+            self._give_up(actor, None, WonderError(unexpected("actor_failed", actor=actor.id)), None)
+            return
+        actor.state = state
+        interrupted = self._interrupted.pop(actor.id, None) or Interrupted()
+        told, actor.careful, actor.singly = interrupted.left, interrupted.careful, interrupted.singly
+        if loaded is None:
+            actor.knows_all_answered = True
+        else:
+            actor.entry_head, actor.event_head = loaded.entry_head, loaded.event_head
+            actor.submitted = actor.on_disk = True
+            for operation in loaded.rows["operations"]:
+                self._wakes.set(actor.id, operation.id, operation.wake_ms)
+            if interrupted.restart:
+                # After the results that are told again: what they close is not done again.
+                told += [Envelope(planner.restarted(each)) for each in planner.pending(state)]
+        actor.mailbox.extendleft(reversed(told))
+
+    def _must_look_up(self, actor: Actor, envelope: Envelope) -> bool:
+        """Whether only the store knows if this request was carried out before."""
+        request = envelope.request
+        return not (
+            request is None
+            or envelope.looked_up
+            or actor.knows_all_answered
+            or (request.scope, request.id) in actor.answered
+        )
+
+    async def _look_up(self, actor: Actor, envelope: Envelope) -> None:
+        request = envelope.request
+        assert request is not None
+        try:
+            before = await self._journal_of(actor.id).answered(request.scope, request.id)
+        except WonderError as problem:
+            envelope.tell(problem)
+        except Exception:
+            envelope.tell(WonderError(unexpected("actor_failed", actor=actor.id)))
+        else:
+            envelope.looked_up = self._actors.get(actor.id) is actor
+            if before is not None:
+                actor.remember(request, before)
+            return
+        if actor.mailbox and actor.mailbox[0] is envelope:
+            actor.mailbox.popleft()
+
     # --- leaving memory, failing, stopping ------------------------------------------------------
 
-    def _settle(self, actor: _Actor) -> None:
-        """After its last round: run on, stay because work is pending, or become idle."""
-        if self._actors.get(actor.id) is not actor or self._stopping:
+    def _settle(self, actor: Actor) -> None:
+        """When nothing is left to do: stay because work is pending, or leave memory, or become idle."""
+        if not (actor.scheduled or actor.reading or actor.underway is not None):
+            self._rest(actor)
+        if self._actors.get(actor.id) is not actor or self._stopping or not actor.at_rest:
             return
-        if actor.mailbox:
-            self._run(actor)
-            return
-        if actor.state is None or actor.planner.pending(actor.state) or actor.kept:
-            return
-        if actor.planner.kind == "run":
+        if actor.planner.pending(actor.state):
+            if not (actor.on_disk and actor.planner.parked(actor.state)):
+                return
+        elif actor.planner.kind == "run":
             del self._actors[actor.id]
             return
-        self._idle[actor.id] = actor.planner.weight(actor.state)
-        self._idle_bytes += self._idle[actor.id]
-        while len(self._idle) > self._idle_limit or self._idle_bytes > self._idle_bytes_limit:
-            oldest, weight = self._idle.popitem(last=False)
-            self._idle_bytes -= weight
-            del self._actors[oldest]
+        for leaving in self._idle.add(actor.id, actor.planner.weight(actor.state)):
+            del self._actors[leaving]
 
-    def _give_up(self, actor: _Actor, problem: WonderError) -> None:
-        """Throw the working set away; tell callers; load again later, and tell again what is left."""
+    def _rest(self, actor: Actor) -> None:
+        self._busy.discard(actor)
+        if not self._busy:
+            self._quiet.set()
+
+    def _give_up(
+        self, actor: Actor, failed: Batch | None, problem: WonderError, culprit: Envelope | None
+    ) -> None:
+        """Throw the working set away; load it again later, and tell it again what is left."""
         fault = problem.fault
         _log.error("round_failed", actor=actor.id, reason=fault.reason, problem=str(problem))
+        found = salvage(actor, failed, fault, culprit)
         self._actors.pop(actor.id, None)
         self._wakes.forget(actor.id)
-        interrupted = self._interrupted.setdefault(actor.id, _Interrupted())
-        # A volatile run that was never written begins again with what was kept of it.
-        kept = [_Envelope(e.input) for c in actor.kept if c.actor_id == actor.id for e in c.entries]
-        for envelope in [*kept, *actor.mailbox]:
+        actor.mailbox.clear()
+        actor.batch = actor.broken = None
+        self._take_back(actor, found.begun, problem)
+        for envelope in found.told:
+            envelope.tell(problem)
+        interrupted = self._interrupted.setdefault(actor.id, Interrupted())
+        interrupted.left += found.left
+        interrupted.careful = True
+        interrupted.singly += found.singly
+        interrupted.restart |= not fault.transient
+        for envelope in found.failing:
             if envelope.reply is not None:
-                _reply(envelope, problem)
-            elif fault.transient:
-                interrupted.left.append(envelope)
+                envelope.tell(problem)
             else:
                 self._fail_operation(actor, envelope.input, fault, interrupted)
-        interrupted.restart |= not fault.transient
-        actor.mailbox.clear()
+        self._poke_followers(actor)
+        self._rest(actor)
         asyncio.get_running_loop().call_later(RELOAD_AFTER_S, self._reload, actor.id)
 
-    def _fail_operation(self, actor: _Actor, event: Any, fault: Fault, interrupted: _Interrupted) -> None:
+    def _take_back(self, actor: Actor, begun: list[Command], problem: WonderError) -> None:
+        """Stop what was begun too early: tasks, and children, of which nothing can be on disk."""
+        for command in begun:
+            if isinstance(command, RunTask):
+                self._dispatch(actor.id, Stop(operation_id=command.operation_id))
+            elif isinstance(command, RunWorkflow):
+                self._interrupted.pop(command.run_id, None)
+                child = self._actors.pop(command.run_id, None)
+                if child is None:
+                    continue
+                self._wakes.forget(child.id)
+                found = salvage(child, None, problem.fault, None)
+                child.mailbox.clear()
+                child.batch = child.broken = None
+                for envelope in [*found.told, *found.left, *found.failing]:
+                    envelope.tell(problem)
+                self._take_back(child, found.begun, problem)
+                self._poke_followers(child)
+                self._rest(child)
+
+    def _fail_operation(self, actor: Actor, event: Any, fault: Fault, interrupted: Interrupted) -> None:
         """``event`` cannot be taken, now or ever: let what it was about fail instead."""
         operation_id, parent = getattr(event, "operation_id", ""), getattr(event, "parent", None)
         if parent is not None:
@@ -408,41 +484,34 @@ class Loop:
         elif operation_id:
             failed = actor.planner.failed(operation_id, fault, "")
             if type(failed) is not type(event):
-                interrupted.left.append(_Envelope(failed))
+                interrupted.left.append(Envelope(failed))
+
+    def _poke_followers(self, actor: Actor) -> None:
+        followers, actor.followers = actor.followers, []
+        for follower in followers:
+            self._schedule(follower)
 
     def _reload(self, actor_id: str) -> None:
         if actor_id in self._interrupted and not self._stopping:
-            self._run(self._actor(actor_id))
+            self._schedule(self._actor(actor_id))
 
     def resume(self, actor_ids: Iterable[str]) -> None:
         """After a start, before anything is sent: hand out again what these actors' outboxes hold."""
-        self._interrupted.update({actor_id: _Interrupted(restart=True) for actor_id in actor_ids})
+        self._interrupted.update({actor_id: Interrupted(restart=True) for actor_id in actor_ids})
         for actor_id in list(self._interrupted):
             self._reload(actor_id)
+
+    async def settled(self) -> None:
+        """Nothing is to be planned and everything that is due is on disk."""
+        while self._busy:
+            self._quiet.clear()
+            await self._quiet.wait()
 
     async def stop(self) -> None:
         """Take nothing more in; let commits under way finish. What is pending stays in the outbox."""
         self._stopping = True
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self.settled()
         self._wakes.close()
         for actor in self._actors.values():
-            for envelope in actor.mailbox:
-                _reply(envelope, error(Reason.SERVER_DRAINING, "The server is shutting down; try again."))
-
-
-def _reply(envelope: _Envelope, outcome: Outcome | WonderError) -> None:
-    """Tell whoever asked, if somebody did and still waits."""
-    if envelope.reply is None or envelope.reply.done():
-        return
-    if isinstance(outcome, WonderError):
-        envelope.reply.set_exception(outcome)
-    else:
-        envelope.reply.set_result(outcome)
-
-
-def _remember(actor: _Actor, request: Request, answer: dict[str, str]) -> None:
-    actor.answered[request.scope, request.id] = Answered(request.fingerprint, answer)
-    if len(actor.answered) > REQUESTS_AT_HAND:
-        actor.answered.popitem(last=False)
-        actor.knows_all_answered = False
+            for envelope in [*(actor.batch.taken if actor.batch else ()), *actor.mailbox]:
+                envelope.tell(error(Reason.SERVER_DRAINING, "The server is shutting down; try again."))

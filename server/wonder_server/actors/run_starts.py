@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from wonder_server.actors.actor import Outcome
 from wonder_server.actors.conversations import Shards
-from wonder_server.actors.loop import Loop, Outcome
+from wonder_server.actors.loop import Loop
 from wonder_server.actors.requests import Creations, first_answer
 from wonder_server.actors.run_lookup import RunLookup, RunView
 from wonder_server.actors.streams import Streams

@@ -27,6 +27,14 @@ class Reload:
     children: tuple[tuple[str, str], ...] = ()
 
 
+def _never(_: Any) -> bool:
+    return False
+
+
+def _nobody(_: Any) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planner:
     """A pure planner and what goes with it. States, inputs and decisions are its own types.
@@ -39,6 +47,10 @@ class Planner:
     ``pending`` are the ids of the operations in the outbox; ``idle`` is True when there are none.
     ``answer`` is what a repeated request is told again. ``root(actor_id, state)`` is the actor that this one
     belongs to, itself or its conversation: what belongs together shares storage and goes together.
+    ``early(command)``: it may be carried out before what led to it is on disk, since doing it again, or for
+    nothing, makes no difference outside. ``parked(state)``: all that is pending merely waits, so that the
+    working set need not stay in memory. ``parent(state)`` is the actor that waits for this one, empty if
+    none does.
     ``succeeded(operation_id, output, run_id)`` and ``failed(operation_id, fault, run_id)`` are the inputs
     that a result becomes; ``run_id`` is empty if no run did it.
     """
@@ -62,6 +74,9 @@ class Planner:
     failed: Callable[[str, Fault, str], Any]
     woken: Callable[[str], Any]
     restarted: Callable[[str], Any]
+    early: Callable[[Command], bool] = _never
+    parked: Callable[[Any], bool] = _never
+    parent: Callable[[Any], str] = _nobody
     row_types: Mapping[str, type]
     """The class of each table's rows."""
     event_types: Mapping[str, type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -88,6 +89,11 @@ class Journal(Protocol):
 
     async def commit(self, commits: Sequence[Commit]) -> None:
         """Write all of them in one transaction; on disk when this returns."""
+        ...
+
+    def submit(self, commits: Sequence[Commit]) -> asyncio.Future[Any]:
+        """`commit` without waiting: written after all that was submitted before it. The future says when
+        they are on disk, or that they are not; its value means nothing."""
         ...
 
     async def answered(self, scope: str, request_id: str) -> Answered | None:

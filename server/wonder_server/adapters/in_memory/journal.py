@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import gt, lt
 from typing import Any
@@ -55,7 +56,14 @@ class MemoryJournal:
         }
         return Loaded(rows, len(actor.entries), len(actor.events))
 
+    def submit(self, commits: Sequence[Commit]) -> asyncio.Future[Any]:
+        return done(lambda: self.write(commits))
+
     async def commit(self, commits: Sequence[Commit]) -> None:
+        self.write(commits)
+
+    def write(self, commits: Sequence[Commit]) -> None:
+        """`commit`, at once."""
         self._check(commits)
         self.commits += 1
         for commit in commits:
@@ -104,6 +112,17 @@ class MemoryJournal:
             for actor in self.written.values()
             if any(put.live for put in actor.table("operations").values())
         ]
+
+
+def done(work: Callable[[], None]) -> asyncio.Future[Any]:
+    """``work`` is done; how it ended, as a future."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    try:
+        work()
+        future.set_result(None)
+    except Exception as failure:
+        future.set_exception(failure)
+    return future
 
 
 class MemoryShards:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,11 +55,20 @@ class SqliteShard:
     # --- the journal ----------------------------------------------------------------------------
 
     async def commit(self, commits: Sequence[Commit]) -> None:
-        stored = await self.database.write(lambda connection: self._write(connection, commits))
-        # Only now are they on disk.
+        await self.submit(commits)
+
+    def submit(self, commits: Sequence[Commit]) -> asyncio.Future[Any]:
+        future = self.database.submit(lambda connection: self._write(connection, commits))
+        future.add_done_callback(self._note)
+        return future
+
+    def _note(self, written: asyncio.Future[list[Pin]]) -> None:
+        """Remember which definitions are on disk now, if they are."""
+        if written.cancelled() or written.exception() is not None:
+            return
         if len(self._stored) > _STORED_LIMIT:
             self._stored.clear()
-        self._stored.update(stored)
+        self._stored.update(written.result())
 
     async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
         return await self.database.read(lambda connection: _load(connection, actor_id, planner))

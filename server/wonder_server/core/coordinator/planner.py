@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
+import msgspec
+
+from wonder_server.core.commands import Command, RunTask
 from wonder_server.core.coordinator import decisions, inputs, values
 from wonder_server.core.coordinator.dispatch import commands
 from wonder_server.core.coordinator.plan import plan
@@ -13,6 +16,7 @@ from wonder_server.core.coordinator.state import RunState
 from wonder_server.core.coordinator.values import OperationKind
 from wonder_server.core.errors import Fault
 from wonder_server.core.planner import Planner, Reload, Rows
+from wonder_server.core.task.repeatable import leaves_no_trace
 
 
 def restore(rows: Rows) -> RunState:
@@ -63,6 +67,30 @@ def must_commit(state: RunState, decided: Sequence[decisions.Decision]) -> bool:
     )
 
 
+_WAITING = frozenset(OperationKind) - {OperationKind.TASK}
+
+
+def early(command: Command) -> bool:
+    """A task goes ahead of the disk if nobody outside could tell that it was run in vain."""
+    return isinstance(command, RunTask) and command.repeatable and leaves_no_trace(command.task)
+
+
+def parked(state: RunState) -> bool:
+    """Whether all that the run waits for is done elsewhere, or by time."""
+    return all(each.kind in _WAITING or each.backing_off for each in state.operations.values())
+
+
+def parent(state: RunState) -> str:
+    run = state.run
+    return run.parent.actor_id if run is not None and run.parent is not None else ""
+
+
+def weight(state: RunState) -> int:
+    """About how many bytes a run that waits holds in memory; its pinned definitions are shared."""
+    values = (state.run, state.state, state.output, state.branches, list(state.executions.values()))
+    return 2 * len(msgspec.json.encode(values)) + 2000 * (1 + len(state.tokens))
+
+
 RUN = Planner(
     kind="run",
     prefix="run",
@@ -81,7 +109,10 @@ RUN = Planner(
     refusal=refusal,
     must_commit=must_commit,
     pending=lambda state: list(state.operations),
-    weight=lambda state: 0,  # a run that has ended does not stay
+    weight=weight,
+    early=early,
+    parked=parked,
+    parent=parent,
     answer=answer,
     succeeded=lambda operation_id, output, run_id: inputs.NodeSucceeded(
         operation_id=operation_id, output=output, run_id=run_id

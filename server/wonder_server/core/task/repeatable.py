@@ -20,6 +20,9 @@ REPEATABLE_KINDS: Final = frozenset(
     {"assert", "context", "event", "llm", "memory.read", "memory.search", "memory.write", "sleep"}
 )
 
+TRACELESS_KINDS: Final = REPEATABLE_KINDS - {"memory.write"}
+"""Those that change nothing outside, not even under a key. An `event` goes into the run's own record."""
+
 REPEATABLE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 """Those that RFC 9110 calls idempotent."""
 
@@ -30,6 +33,12 @@ DEFAULT_METHOD: Final = "GET"
 def is_repeatable(task: PinnedTask) -> bool:
     """Whether every action of the task is repeatable, so that the whole task is."""
     return all(step.action is not None and may_repeat(step, step.action) for step in task.spec.steps)
+
+
+def leaves_no_trace(task: PinnedTask) -> bool:
+    """Whether nobody could tell that the task was run, were it not for its result: then it may be run before
+    it is on record that it was to be."""
+    return all(step.action is not None and step.action.kind in TRACELESS_KINDS for step in task.spec.steps)
 
 
 def may_repeat(step: Step, action: Action) -> bool:

@@ -1,0 +1,118 @@
+"""One step of an actor: an input is planned, its decisions change the working set and gather in the batch.
+
+Nothing here waits or does anything outside. `step` says which commands may go out at once; the others wait
+in the batch until it is on disk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder_server.actors.actor import Actor, Batch, Envelope, Outcome
+from wonder_server.actors.requests import first_answer
+from wonder_server.core.commands import Answer, Command, Stop
+from wonder_server.core.errors import WonderError
+from wonder_server.core.records import Delete, Emit, Put
+from wonder_server.ports.journal import Answered, Commit, Entry, Event
+
+
+def step(actor: Actor, envelope: Envelope, now_ms: int) -> list[Command]:
+    """Plan one input. Returns the commands to hand out now.
+
+    What the planner raises is its own fault; the working set is no good then.
+    """
+    batch = actor.batch
+    if batch is None:
+        batch = actor.batch = Batch(Commit(actor.id, actor.planner))
+    batch.taken.append(envelope)
+    if envelope.reply is not None:
+        batch.due = True
+        if _repeated(actor, envelope, batch):
+            return []
+    batch.carried.extend(envelope.carried)
+    planner, state, commit = actor.planner, actor.state, batch.commit
+    before = actor.event_head
+    decisions = planner.plan(state, envelope.input, now_ms)
+    fault = planner.refusal(decisions) if decisions else None
+    if fault is not None:
+        batch.due |= not commit.entries
+        batch.replies.append((envelope, WonderError(fault)))
+        return []
+    for decision in decisions:
+        planner.apply(state, decision)
+        for change in planner.record(state, decision):
+            _note(actor, batch, change, now_ms)
+    if decisions:
+        actor.entry_head += 1
+        commit.entries.append(Entry(actor.entry_head, now_ms, envelope.input, decisions))
+    if envelope.reply is not None:
+        _answer(actor, envelope, batch, decisions, before)
+    batch.due = (
+        batch.due
+        or actor.submitted
+        or actor.careful
+        or not commit.entries
+        or (bool(decisions) and planner.must_commit(state, decisions))
+    )
+    commands = [command for decision in decisions for command in planner.commands(state, decision)]
+    return [command for command in commands if _goes_now(actor, batch, command)] if commands else commands
+
+
+def _repeated(actor: Actor, envelope: Envelope, batch: Batch) -> bool:
+    """Answer a request that was carried out before."""
+    request = envelope.request
+    if request is None:
+        return False
+    try:
+        told = first_answer(actor.answered.get((request.scope, request.id)), request)
+    except WonderError as reused:
+        batch.replies.append((envelope, reused))
+        return True
+    if told is None:
+        return False
+    batch.replies.append((envelope, Outcome((), told)))
+    return True
+
+
+def _answer(actor: Actor, envelope: Envelope, batch: Batch, decisions: tuple[Any, ...], before: int) -> None:
+    answer = {
+        **actor.planner.answer(decisions),
+        "first_sequence": str(before + 1),
+        "last_sequence": str(actor.event_head),
+    }
+    request = envelope.request
+    if request is not None:
+        batch.commit.requests.append((request, answer))
+        actor.remember(request, Answered(request.fingerprint, answer))
+    batch.replies.append((envelope, Outcome(decisions, answer)))
+
+
+def _note(actor: Actor, batch: Batch, change: Put | Delete | Emit, now_ms: int) -> None:
+    if isinstance(change, Emit):
+        actor.event_head += 1
+        batch.commit.events.append(Event(actor.event_head, now_ms, actor.id, change))
+        return
+    batch.commit.changes.append(change)
+    if change.table == "operations":
+        batch.wakes[change.id] = change.ordinal if isinstance(change, Put) else 0
+
+
+def _goes_now(actor: Actor, batch: Batch, command: Command) -> bool:
+    """Whether ``command`` goes out now; if not, it waits in the batch."""
+    if batch.due and (isinstance(command, Answer) or not _is_early(actor, batch, command)):
+        batch.commands.append(command)
+        if isinstance(command, Stop):
+            batch.stopped.add(command.operation_id)
+        return False
+    if not isinstance(command, Answer | Stop):
+        batch.begun.append(command)
+    return True
+
+
+def _is_early(actor: Actor, batch: Batch, command: Command) -> bool:
+    """Whether it may overtake what waits; but what stops an operation comes before it begins again."""
+    if actor.careful or not actor.planner.early(command):
+        return False
+    operation_id = getattr(command, "operation_id", "")
+    underway = actor.underway
+    return operation_id not in batch.stopped and (underway is None or operation_id not in underway.stopped)

@@ -1,0 +1,268 @@
+"""A small planner for tests of the loop: a run that does its steps one after the other.
+
+A step is ``("early", name)``, work that may be repeated; ``("held", name)``, work that may not; ``("wait",
+name, wake_ms)``, which somebody else ends; or ``("child", name, steps)``, a volatile run of its own. A run's
+output are its steps' outputs by name. Ids come from the position alone, so that the same work has the same
+ids again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from wonder_server.core.commands import Answer, Command, Parent, RunTask, RunWorkflow, Scope
+from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.planner import Planner, Reload
+from wonder_server.core.records import Change, Delete, Emit, Put
+
+Step = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToyRun:
+    id: str
+    steps: tuple[Step, ...]
+    parent: Parent | None = None
+    volatile: bool = False
+    output: dict[str, Any] = field(default_factory=dict)
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    id: str
+    index: int
+    dispatches: int = 1
+    wake_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    run_id: str
+    steps: tuple[Step, ...]
+    parent: Parent | None = None
+    volatile: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    operation_id: str
+    output: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broke:
+    operation_id: str
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Woken:
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarted:
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something that a client says; with ``refuse`` it is not accepted."""
+
+    text: str
+    refuse: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Began:
+    run: ToyRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatched:
+    op: Op
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    op: Op
+    name: str
+    output: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    run: ToyRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    run: ToyRun
+
+
+@dataclass(slots=True)
+class ToyState:
+    run: ToyRun | None = None
+    ops: dict[str, Op] = field(default_factory=dict)
+
+
+def plan(state: ToyState, event: Any, now_ms: int) -> tuple[Any, ...]:
+    run = state.run
+    match event:
+        case Begin():
+            if run is not None:
+                return (Repeated(run=run),) if run.ended and run.parent else ()
+            begun = ToyRun(id=event.run_id, steps=event.steps, parent=event.parent, volatile=event.volatile)
+            return (Began(run=begun), _next(begun, 0, {}))
+        case Done() | Broke():
+            op = state.ops.get(event.operation_id)
+            if op is None or run is None:
+                return ()
+            name = run.steps[op.index][1]
+            output = event.output if isinstance(event, Done) else event.fault.reason.value
+            return (
+                Finished(op=op, name=name, output=output),
+                _next(run, op.index + 1, {**run.output, name: output}),
+            )
+        case Restarted():
+            op = state.ops.get(event.operation_id)
+            return () if op is None else (Dispatched(op=replace(op, dispatches=op.dispatches + 1)),)
+        case Note():
+            if event.refuse:
+                return (Refused(fault=Fault(reason=Reason.FIELD_INVALID, message=".")),)
+            return (Noted(text=event.text),)
+        case _:
+            return ()
+
+
+def _next(run: ToyRun, index: int, output: dict[str, Any]) -> Any:
+    if index == len(run.steps):
+        return Ended(run=replace(run, output=output, ended=True))
+    waits = run.steps[index][0] == "wait"
+    return Dispatched(
+        op=Op(id=f"op_{index}_{run.id}", index=index, wake_ms=int(waits and run.steps[index][2]))
+    )
+
+
+def apply(state: ToyState, decision: Any) -> None:
+    match decision:
+        case Began() | Ended():
+            state.run = decision.run
+        case Dispatched():
+            state.ops[decision.op.id] = decision.op
+        case Finished():
+            del state.ops[decision.op.id]
+            assert state.run is not None
+            output = {**state.run.output, decision.name: decision.output}
+            state.run = replace(state.run, output=output)
+
+
+def record(state: ToyState, decision: Any) -> Iterator[Change]:
+    match decision:
+        case Began() | Ended():
+            yield Put("runs", decision.run.id, decision.run, live=True)
+            yield Emit("run.ended" if decision.run.ended else "run.began", "run_ended", decision.run)
+        case Dispatched():
+            op = decision.op
+            yield Put("operations", op.id, op, ordinal=op.wake_ms, live=True)
+            if op.dispatches == 1:
+                yield Emit("began", "node_started", op)
+        case Finished():
+            assert state.run is not None
+            yield Delete("operations", decision.op.id)
+            yield Put("runs", state.run.id, state.run, live=True)
+            yield Emit("done", "node_completed", decision.op)
+        case Noted():
+            yield Emit("noted", "run_started", decision)
+
+
+def commands(state: ToyState, decision: Any) -> Iterator[Command]:
+    run = state.run
+    assert run is not None or isinstance(decision, Refused)
+    if isinstance(decision, Dispatched) and run is not None:
+        op = decision.op
+        kind, name, *rest = run.steps[op.index]
+        scope = Scope(run_id=run.id, key=f"{run.id}/{name}")
+        if kind == "child":
+            yield RunWorkflow(
+                operation_id=op.id,
+                run_id=f"run_{name}",
+                workflow=None,  # type: ignore[arg-type]
+                input={"steps": rest[0]},
+                scope=scope,
+                parent=Parent(actor_id=run.id, operation_id=op.id),
+                volatile=True,
+                fresh=op.dispatches == 1,
+            )
+        elif kind != "wait":
+            yield RunTask(
+                operation_id=op.id,
+                task=None,  # type: ignore[arg-type]
+                input={"name": name},
+                scope=scope,
+                repeatable=kind == "early",
+            )
+    elif isinstance(decision, Ended | Repeated) and decision.run.parent is not None:
+        yield Answer(parent=decision.run.parent, run_id=decision.run.id, output=decision.run.output)
+
+
+def must_commit(state: ToyState, decided: Sequence[Any]) -> bool:
+    run = state.run
+    if run is None or not run.volatile:
+        return True
+    return any(isinstance(each, Dispatched) and run.steps[each.op.index][0] == "held" for each in decided)
+
+
+def restore(rows: Any) -> ToyState:
+    return ToyState(next(iter(rows["runs"]), None), {op.id: op for op in rows["operations"]})
+
+
+def _root(actor_id: str, state: ToyState) -> str:
+    return actor_id
+
+
+TOY = Planner(
+    kind="run",
+    prefix="run",
+    root=_root,
+    reload=Reload(live=("runs", "operations")),
+    new_state=ToyState,
+    restore=restore,
+    plan=plan,
+    apply=apply,
+    record=record,
+    commands=commands,
+    refusal=lambda decided: next((each.fault for each in decided if isinstance(each, Refused)), None),
+    must_commit=must_commit,
+    pending=lambda state: list(state.ops),
+    weight=lambda state: 0,
+    answer=lambda decided: {},
+    succeeded=lambda operation_id, output, run_id: Done(operation_id=operation_id, output=output),
+    failed=lambda operation_id, fault, run_id: Broke(operation_id=operation_id, fault=fault),
+    woken=lambda operation_id: Woken(operation_id=operation_id),
+    restarted=lambda operation_id: Restarted(operation_id=operation_id),
+    early=lambda command: isinstance(command, RunTask) and command.repeatable,
+    parked=lambda state: all(
+        state.run is not None and state.run.steps[op.index][0] == "wait" for op in state.ops.values()
+    ),
+    parent=lambda state: state.run.parent.actor_id if state.run and state.run.parent else "",
+    row_types={"runs": ToyRun, "operations": Op},
+    event_types={
+        "run_ended": ToyRun, "node_started": Op, "node_completed": Op, "run_started": Noted,
+    },
+    inputs=(Begin, Done, Broke, Woken, Restarted, Note),
+    decisions=(Began, Dispatched, Finished, Ended, Noted, Refused, Repeated),
+)  # fmt: skip
