@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 import uvicorn
+from aiohttp import web
 
 from tests.fakes import mcp_server
+from wonder_server.adapters.mcp import transport
 from wonder_server.adapters.mcp.servers import McpServers, Server
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.resources import NetworkPolicy
@@ -72,14 +74,14 @@ async def url(notes: Notes) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def web() -> AsyncIterator[GuardedWeb]:
-    web = GuardedWeb()
-    yield web
-    await web.close()
+async def reach() -> AsyncIterator[GuardedWeb]:
+    reach = GuardedWeb()
+    yield reach
+    await reach.close()
 
 
 @pytest.fixture
-async def servers(web: GuardedWeb, notes: Notes) -> AsyncIterator[McpServers]:
+async def servers(reach: GuardedWeb, notes: Notes) -> AsyncIterator[McpServers]:
     process = Server(
         name="fake",
         command=sys.executable,
@@ -91,7 +93,7 @@ async def servers(web: GuardedWeb, notes: Notes) -> AsyncIterator[McpServers]:
         Server(name="no-mcp", command="/bin/true"),
         Server(name="unheard", url="http://127.0.0.1:1/mcp"),
     ]
-    servers = McpServers([process, *nowhere], web)
+    servers = McpServers([process, *nowhere], reach)
     yield servers
     await servers.close()
 
@@ -234,14 +236,63 @@ async def test_a_url_is_held_to_what_the_project_may_reach(
     assert notes.lines() == []
 
 
-async def test_an_address_of_the_operator_is_not(web: GuardedWeb, url: str) -> None:
-    servers = McpServers([Server(name="site", url=url)], web)
+async def test_an_address_of_the_operator_is_not(reach: GuardedWeb, url: str) -> None:
+    servers = McpServers([Server(name="site", url=url)], reach)
     result = await servers.call(asked({"server": "site"}, "add", a=1, b=2), NOTHING)
     assert result.structured == {"sum": 3}
 
 
 async def test_where_nobody_listens_nothing_has_happened(servers: McpServers) -> None:
     assert isinstance(await refused(servers, asked({"server": "unheard"}, "add")), NotBegunError)
+
+
+class Stubborn:
+    """Opens a session, and then answers nothing any more, not even its end."""
+
+    def __init__(self) -> None:
+        self.asked, self.left = asyncio.Event(), asyncio.Event()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "GET":
+            return web.Response(status=405)
+        if request.method == "DELETE":
+            self.left.set()
+            await asyncio.Event().wait()
+        message = await request.json()
+        if "id" not in message:
+            return web.Response(status=202)
+        about = {"jsonrpc": "2.0", "id": message["id"]}
+        if message["method"] == "initialize":
+            result = {
+                "protocolVersion": message["params"]["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "stubborn", "version": "1"},
+            }
+            return web.json_response({**about, "result": result}, headers={"Mcp-Session-Id": "s1"})
+        if message["method"] == "tools/call":
+            self.asked.set()
+            await asyncio.Event().wait()
+        return web.json_response({**about, "error": {"code": -32601, "message": "Method not found"}})
+
+
+async def test_a_server_that_lets_nobody_go_holds_nobody_up(
+    servers: McpServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "GOODBYE_S", 0.01)
+    stubborn, app = Stubborn(), web.Application()
+    app.router.add_route("*", "/mcp", stubborn.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+    calling = asyncio.create_task(servers.call(asked({"url": url}, "add"), LOOPBACK))
+    await stubborn.asked.wait()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    assert stubborn.left.is_set()
+    await runner.cleanup()
 
 
 async def test_what_is_no_mcp_server_is_a_fault(servers: McpServers, url: str) -> None:

@@ -5,6 +5,7 @@ Imported with the package, which is on first use.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 MAX_ANSWER_BYTES: Final = 8 << 20
 """Of one answer. What an action may return is less; progress comes on top."""
 
-_CHUNK_BYTES: Final = 64 * 1024
+GOODBYE_S: Final = 2
+"""How long a server may take to end a session. Whoever ends one has his answer, or was cancelled."""
+
 _OF_THE_CONNECTION: Final = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "content-encoding", "accept-encoding"}
 )
@@ -37,6 +40,21 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """One request; its answer is read as it arrives."""
+        if request.method == "DELETE":
+            return await self._goodbye(request)
+        return await self._sent(request)
+
+    async def _goodbye(self, request: httpx2.Request) -> httpx2.Response:
+        """The end of a session. A cancel has been spent on the way here: nothing else would end it."""
+        try:
+            async with asyncio.timeout(GOODBYE_S):
+                response = await self._sent(request)
+                await response.aclose()
+                return httpx2.Response(response.status_code)
+        except TimeoutError:
+            raise httpx2.ReadTimeout("the server does not end the session") from None
+
+    async def _sent(self, request: httpx2.Request) -> httpx2.Response:
         stack = AsyncExitStack()
         try:
             response = await stack.enter_async_context(
