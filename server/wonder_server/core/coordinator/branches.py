@@ -21,6 +21,7 @@ reaches the first token fails the run.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from wonder_server.core import schemas
@@ -122,7 +123,7 @@ def _fan_out(draft: Draft, token: Token, node: Node, taken: list[Transition]) ->
         token_id=token.id,
         run_id=draft.run.id,
         node_id=node.id,
-        branches=tuple(starts),
+        branches=_told_apart(starts),
         join_node_id=draft.graph.joins.get(node.id, ""),
         limit=min(limits, default=0),
     )
@@ -132,6 +133,19 @@ def _fan_out(draft: Draft, token: Token, node: Node, taken: list[Transition]) ->
         _begin_branches(draft, fork)
     else:
         draft.agenda.append(Step("settle", token))
+
+
+def _told_apart(starts: list[BranchStart]) -> tuple[BranchStart, ...]:
+    """The branches, those that would have a name twice with a number: names are keys where branches meet."""
+    if len({start.name for start in starts}) == len(starts):
+        return tuple(starts)
+    seen: Counter[str] = Counter()
+    apart: list[BranchStart] = []
+    for start in starts:
+        seen[start.name] += 1
+        number = seen[start.name]
+        apart.append(replace(start, name=f"{start.name}.{number}") if number > 1 else start)
+    return tuple(apart)
 
 
 def _starts(draft: Draft, token: Token, node: Node, way: Transition, before: int) -> list[BranchStart]:

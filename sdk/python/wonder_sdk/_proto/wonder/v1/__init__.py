@@ -3977,7 +3977,7 @@ class Definition(betterproto2.Message):
     (`recall@3`) and otherwise means the newest revision at the moment when a turn or run starts, which then
     stays with it. A field that ends in `_id` and is said to be a reference takes any of these.
 
-    A mapping is a map from a field name to an expression; expressions and conditions are CEL, at most 2,048
+    A mapping is a map from a field name to an expression; expressions and conditions are CEL, at most 4,096
     characters each, checked when the definition is saved.
 
     A field with a default other than zero is optional: left out, it has the default.
