@@ -16,14 +16,18 @@ from wonder.v1 import conversation_service_pb2 as conversation_pb
 from wonder.v1 import conversation_service_pb2_grpc as conversation_grpc
 from wonder.v1 import coordinator_service_pb2 as coordinator_pb
 from wonder.v1 import coordinator_service_pb2_grpc as coordinator_grpc
+from wonder.v1 import executor_service_pb2 as executor_pb
+from wonder.v1 import executor_service_pb2_grpc as executor_grpc
 from wonder.v1 import library_service_pb2 as library_pb
 from wonder.v1 import library_service_pb2_grpc as library_grpc
 from wonder.v1 import memory_service_pb2_grpc as memory_grpc
+from wonder.v1 import run_pb2 as run_pb
 
 CHANNELS = 8
 """Connections that the load is spread over."""
 
 LIBRARY = "bench"
+WAIT_MS = 300_000
 _CONVERSE = "/wonder.v1.ConversationService/Converse"
 TURN_ENDS = frozenset({"turn_completed", "turn_failed", "turn_cancelled"})
 
@@ -42,6 +46,7 @@ class Client:
         self._channels = open_channels(address)
         self.conversations = [conversation_grpc.ConversationServiceStub(each) for each in self._channels]
         self.coordinators = [coordinator_grpc.CoordinatorServiceStub(each) for each in self._channels]
+        self.executors = [executor_grpc.ExecutorServiceStub(each) for each in self._channels]
         self.library = library_grpc.LibraryServiceStub(self._channels[0])
         self.memory = memory_grpc.MemoryServiceStub(self._channels[0])
 
@@ -110,6 +115,14 @@ class Client:
             call.cancel()
 
     async def run(self, workflow: str, channel: int = 0) -> float:
+        """Start a run and wait for its end, in one call. Returns the seconds that took."""
+        stub = self.coordinators[channel % CHANNELS]
+        began = time.perf_counter()
+        request = coordinator_pb.StartRunRequest(workflow_id=workflow, wait_ms=WAIT_MS)
+        _must_have_completed((await stub.StartRun(request)).run)
+        return time.perf_counter() - began
+
+    async def watched_run(self, workflow: str, channel: int = 0) -> float:
         """Start a run and watch it until it ends. Returns the seconds that took."""
         stub = self.coordinators[channel % CHANNELS]
         began = time.perf_counter()
@@ -119,6 +132,26 @@ class Client:
             if said.WhichOneof("item") == "event" and said.event.WhichOneof("payload") == "run_ended":
                 break
         watch.cancel()
+        return time.perf_counter() - began
+
+    async def node_ends(self, workflow: str) -> list[float]:
+        """Run it to its end; when each of its nodes ended, in seconds since 1970."""
+        request = coordinator_pb.StartRunRequest(workflow_id=workflow, wait_ms=WAIT_MS)
+        run = (await self.coordinators[0].StartRun(request)).run
+        _must_have_completed(run)
+        ends = []
+        async for said in self.coordinators[0].WatchRun(coordinator_pb.WatchRunRequest(run_id=run.id)):
+            if said.event.WhichOneof("payload") == "node_completed":
+                ends.append(said.event.create_time.ToMicroseconds() / 1e6)
+        return ends
+
+    async def task(self, task: str, channel: int = 0) -> float:
+        """Execute a task. Returns the seconds that took."""
+        began = time.perf_counter()
+        request = executor_pb.ExecuteTaskRequest(task_id=task)
+        result = (await self.executors[channel % CHANNELS].ExecuteTask(request)).result
+        if result.HasField("error"):
+            raise RuntimeError(f"The server did not do what was measured: {result}")
         return time.perf_counter() - began
 
 
@@ -167,6 +200,11 @@ class Chat:
 def _ends_a_turn(said: Any) -> bool:
     _must_be_going_well(said)
     return said.WhichOneof("item") == "event" and said.event.WhichOneof("payload") in TURN_ENDS
+
+
+def _must_have_completed(run: Any) -> None:
+    if run.status != run_pb.RUN_STATUS_COMPLETED:
+        raise RuntimeError(f"The server did not do what was measured: {run}")
 
 
 def _must_be_going_well(said: Any) -> None:

@@ -18,7 +18,8 @@ Better = Literal["less", "more"]
 class Number:
     """One measured number. ``floor``: the same work with nothing of Wonder in it, from the same run.
 
-    ``aim`` bounds the ratio where there is a floor, else the value itself; None: only reported.
+    ``aim`` bounds the ratio where there is a floor, else the value itself; None: only reported. With ``aim_is``
+    it says itself which of the two it bounds.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Number:
     floor_is: str = ""
     better: Better = "less"
     aim: float | None = None
+    aim_is: Literal["ratio", "value"] = "ratio"
 
     @property
     def ratio(self) -> float | None:
@@ -37,11 +39,17 @@ class Number:
         return self.value / self.floor if self.better == "less" else self.floor / self.value
 
     @property
+    def bounds_ratio(self) -> bool:
+        """Whether the aim is one for the ratio."""
+        return self.aim_is == "ratio" and self.ratio is not None
+
+    @property
     def reached(self) -> bool | None:
         """Whether the aim is reached; None without an aim."""
         if self.aim is None:
             return None
-        if self.ratio is not None:
+        if self.bounds_ratio:
+            assert self.ratio is not None
             return self.ratio <= self.aim
         return self.value <= self.aim if self.better == "less" else self.value >= self.aim
 

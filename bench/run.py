@@ -72,7 +72,7 @@ def _show(name: str, numbers: list[Number], seconds: float) -> None:
         value = f"{_figures(number.value)} {number.unit}".rstrip()
         floor = "" if number.floor is None else _figures(number.floor)
         ratio = "" if number.ratio is None else f"{number.ratio:.2f}"
-        sign = "≤" if number.better == "less" or number.ratio is not None else "≥"
+        sign = "≤" if number.better == "less" or number.bounds_ratio else "≥"
         aim = "" if number.aim is None else f"{sign} {_figures(number.aim)}"
         mark = {None: "", True: "✓", False: "✗ missed"}[number.reached]
         line = f"  {number.name:46} {value:>12} {floor:>12} {ratio:>7} {aim:>7} {mark:8} {number.floor_is}"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import wonder_server
 from tests.conformance.journal_subjects import ROOM, commit, opened
 from tests.core.conversation_kit import BUSINESS, Driven, agent, call, said, send, tool, workflow
-from wonder_server.adapters.sqlite.codec import OBJECT_FROM, Folder, Folding, build, decode, unfold
+from wonder_server.adapters.sqlite.codec import WHOLE_BELOW, Folder, Folding, build, decode, unfold
 from wonder_server.adapters.sqlite.shard import SqliteShard
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.planner import CONVERSATION
@@ -85,18 +85,18 @@ def test_what_is_folded_unfolds_to_the_same(value: Any) -> None:
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(value=VALUES, times=st.integers(2, 4))
 def test_what_repeats_is_shared_and_still_comes_back_each_time(value: Any, times: int) -> None:
-    big = {"content": value, "filler": "f" * OBJECT_FROM}
+    big = {"content": value, "filler": "f" * (WHOLE_BELOW - 1)}
     # Equal, not the same: sharing goes by content.
     repeated = [{**big} for _ in range(times)]
     text, parts = folded({"messages": repeated})
     assert unfolded(text, parts) == {"messages": repeated}
-    assert sum(part.count(b"f" * OBJECT_FROM) for part in parts.values()) == 1
+    assert sum(part.count(b"f" * (WHOLE_BELOW - 1)) for part in parts.values()) == 1
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(value=VALUES)
 def test_nobody_can_forge_a_reference(value: Any) -> None:
-    secret = {"password": "s" * OBJECT_FROM}
+    secret = {"password": "s" * (WHOLE_BELOW - 1)}
     _, parts = folded(secret)
     (digest,) = (digest for digest, data in parts.items() if b"password" in data)
     for forged in ({"$": digest}, {"$$": digest}, [{"$": digest}], {"a": {"$": digest, "b": value}}):
@@ -105,7 +105,7 @@ def test_nobody_can_forge_a_reference(value: Any) -> None:
 
 
 def test_what_is_asked_for_as_text_is_never_a_reference_itself() -> None:
-    big = {"filler": "f" * OBJECT_FROM}
+    big = {"filler": "f" * WHOLE_BELOW}
     for value in ([big, big], Box(value=big)):
         assert not folding_text(value).startswith('{"$"')
 

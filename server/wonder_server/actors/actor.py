@@ -93,6 +93,8 @@ class Actor:
     entry_head: int = 0
     event_head: int = 0
     mailbox: deque[Envelope] = field(default_factory=deque)
+    going: deque[Command] = field(default_factory=deque)
+    """Commands that may go out now."""
     batch: Batch | None = None
     underway: Batch | None = None
     submitted: bool = False
@@ -120,6 +122,7 @@ class Actor:
         """Whether nothing is left to do for it until it hears of something."""
         return not (
             self.mailbox
+            or self.going
             or self.scheduled
             or self.reading
             or self.underway is not None

@@ -27,6 +27,7 @@ Three more laws:
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from time import monotonic
@@ -51,7 +52,7 @@ ROUND = 128
 """Inputs that one commit takes at most."""
 
 STRETCH_S = 0.005
-"""How long an actor plans before it lets others have their turn."""
+"""How long actors work before whatever else waits has its turn."""
 
 RELOAD_AFTER_S = 1.0
 """How long an actor waits after a failure before it is loaded again, unless somebody asks sooner."""
@@ -86,6 +87,9 @@ class Loop:
         self._interrupted: dict[str, Interrupted] = {}
         self._busy: set[Actor] = set()
         """Those that have a stretch, a commit or a look at the disk before them."""
+        self._ready: deque[Actor] = deque()
+        """Those that have a stretch before them, in order; the first may be at it."""
+        self._until = 0.0
         self._quiet = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._wakes = Wakes(clock, self._wake)
@@ -158,10 +162,25 @@ class Loop:
         actor.scheduled = True
         self._busy.add(actor)
         self._idle.discard(actor.id)
-        asyncio.get_running_loop().call_soon(self._work, actor)
+        if not self._ready:
+            asyncio.get_running_loop().call_soon(self._stretch)
+        self._ready.append(actor)
+
+    def _stretch(self) -> None:
+        """Let actors work, one after the other, until all have or others must have their turn."""
+        self._until = monotonic() + STRETCH_S
+        while self._ready:
+            try:
+                self._work(self._ready[0])
+            except Exception:
+                unexpected("stretch_failed", actor=self._ready[0].id)
+            self._ready.popleft()
+            if monotonic() > self._until and self._ready:
+                asyncio.get_running_loop().call_soon(self._stretch)
+                return
 
     def _work(self, actor: Actor) -> None:
-        """Plan what there is, for a while; then write what is due, or rest."""
+        """Hand out and plan what there is, for a while; then write what is due, or rest."""
         unfinished = False
         if self._actors.get(actor.id) is actor:
             if actor.state is not None:
@@ -170,40 +189,42 @@ class Loop:
                 self._read(actor, self._load(actor))
         actor.scheduled = False
         self._write(actor)
-        if unfinished:
+        if unfinished or actor.going:
             self._schedule(actor)
         self._settle(actor)
 
-    def _go_on(self, actor: Actor) -> None:
-        """What the actor waited for is there."""
-        if not actor.scheduled:
-            actor.scheduled = True
-            self._work(actor)
-
     def _plan(self, actor: Actor) -> bool:
-        """Plan the mailbox; True if time was up. What is handed out on the way may put its result into it."""
-        until = monotonic() + STRETCH_S
-        while actor.mailbox and self._has_room(actor):
-            if self._must_look_up(actor, actor.mailbox[0]):
+        """Hand out what may go and plan the mailbox, into which the results of that may come at once; True if
+        time was up."""
+        while True:
+            if actor.going:
+                self._dispatch(actor.id, actor.going.popleft())
+            elif not (actor.mailbox and self._has_room(actor)):
+                return False
+            elif self._must_look_up(actor, actor.mailbox[0]):
                 self._read(actor, self._look_up(actor, actor.mailbox[0]))
                 return False
-            envelope = actor.mailbox.popleft()
-            try:
-                commands = step(actor, envelope, self._clock.now_ms())
-            except Exception:
-                actor.broken = WonderError(unexpected("actor_failed", actor=actor.id)), envelope
+            elif not self._step(actor, actor.mailbox.popleft()):
                 return False
-            if actor.batch is not None and not actor.batch.due:
-                self._set_wakes(actor, actor.batch)
-            for command in commands:
-                if isinstance(command, Answer):
-                    # The batch goes with it, into the commit of whoever waits.
-                    self._answer_parent(command, actor.take_batch().writes())
-                else:
-                    self._dispatch(actor.id, command)
-            if monotonic() > until:
+            if monotonic() > self._until:
                 return True
-        return False
+
+    def _step(self, actor: Actor, envelope: Envelope) -> bool:
+        """Plan one input; False if that broke the working set."""
+        try:
+            commands = step(actor, envelope, self._clock.now_ms())
+        except Exception:
+            actor.broken = WonderError(unexpected("actor_failed", actor=actor.id)), envelope
+            return False
+        if actor.batch is not None and not actor.batch.due:
+            self._set_wakes(actor, actor.batch)
+        for command in commands:
+            if isinstance(command, Answer):
+                # The batch goes with it, into the commit of whoever waits.
+                self._answer_parent(command, actor.take_batch().writes())
+            else:
+                actor.going.append(command)
+        return True
 
     def _has_room(self, actor: Actor) -> bool:
         """Whether the actor can plan one more input."""
@@ -289,10 +310,10 @@ class Loop:
                 self._publish(written.actor_id, written.events)
         for actor, batch in parts:
             actor.on_disk |= bool(batch.commit.entries)
+            # Before the replies, so that what they hear of is under way when they hear of it.
+            self._schedule(actor)
             self._complete(actor, batch)
-        for actor, _ in parts:
             self._poke_followers(actor)
-            self._go_on(actor)
 
     def _unwritten(self, parts: list[tuple[Actor, Batch]], problem: WonderError) -> None:
         alone = len(parts) == 1 and len(parts[0][1].taken) == 1
@@ -319,7 +340,7 @@ class Loop:
             if isinstance(command, Answer):
                 self._answer_parent(command, [])
             else:
-                self._dispatch(actor.id, command)
+                actor.going.append(command)
 
     def _set_wakes(self, actor: Actor, batch: Batch) -> None:
         for operation_id, wake_ms in batch.wakes.items():
@@ -351,7 +372,7 @@ class Loop:
         self._tasks.discard(task)
         actor.reading = False
         if not task.cancelled():
-            self._go_on(actor)
+            self._schedule(actor)
 
     async def _load(self, actor: Actor) -> None:
         planner = actor.planner
@@ -438,6 +459,7 @@ class Loop:
         self._actors.pop(actor.id, None)
         self._wakes.forget(actor.id)
         actor.mailbox.clear()
+        actor.going.clear()
         actor.batch = actor.broken = None
         self._take_back(actor, found.begun, problem)
         for envelope in found.told:
@@ -469,6 +491,7 @@ class Loop:
                 self._wakes.forget(child.id)
                 found = salvage(child, None, problem.fault, None)
                 child.mailbox.clear()
+                child.going.clear()
                 child.batch = child.broken = None
                 for envelope in [*found.told, *found.left, *found.failing]:
                     envelope.tell(problem)

@@ -6,7 +6,8 @@ an object of some size is stored once per conversation as a *part*, under the ha
 place where it stood holds ``{"$": hash}``. Parts may hold parts, as trees in git do. User data cannot
 forge such a reference: its own keys that begin with ``$`` get another one.
 
-Only builtin JSON types are folded; dataclasses become objects of their fields.
+Most values are short, and nothing in a short one is worth folding: those are written as they are, each
+encoded once however often it stands in a write. Frozen values become objects of their fields.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from typing import Any
+from functools import cache
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTask, PinnedWorkflow
 
+WHOLE_BELOW = 1024
+"""Values that are shorter than this, in bytes, are written as they are."""
 OBJECT_FROM = 160
-"""Objects and lists of about this many bytes and more become parts."""
+"""Objects and lists in longer ones, of about this many bytes and more, become parts."""
 STRING_FROM = 1024
 _REF_SIZE = 40
 _CACHED = (PinnedAgent, PinnedWorkflow, PinnedTask)
@@ -74,7 +78,7 @@ class Folder:
             if len(self._pins) >= _CACHE_LIMIT:
                 self._pins.clear()
             folding = Folding(self)
-            folded = folding.fold_object({n: getattr(value, n) for n in _names(type(value))})
+            folded = folding.fold_object({n: getattr(value, n) for n in _names(value.__class__)})
             parts = {digest: data for each in folding.pins.values() for digest, data in each.items()}
             pin = self._pins[id(value)] = _Pin(value, folded, {**parts, **folding.parts})
         return pin
@@ -89,18 +93,42 @@ class Folding:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
+        self._texts: dict[int, str] = {}
+        """Of values that are written whole: one value is often a row, an event and part of a decision."""
         self._memo: dict[int, tuple[Any, int]] = {}
         self._kept: list[Any] = []
         self.parts: dict[str, bytes] = {}
         self.pins: dict[str, dict[str, bytes]] = {}
 
     def text(self, value: Any) -> str:
-        """``value``, a dataclass or a list, as JSON, its large pieces folded. It is never a part itself."""
-        if isinstance(value, list):
-            body: Any = [self._fold(item)[0] for item in value]
-        else:
-            body = {n: self._fold(getattr(value, n))[0] for n in _names(type(value))}
-        return encode(body).decode()
+        """A frozen value as JSON, its large pieces folded. It is never a part itself."""
+        text = self._texts.get(id(value))
+        if text is None:
+            data = None if _holds_pins(value.__class__) else encode(value)
+            if data is None or not _is_plain(data):
+                names = _names(value.__class__)
+                return encode({name: self._field(getattr(value, name))[0] for name in names}).decode()
+            text = self._keep(value, data)
+        return text
+
+    def whole(self, value: Any) -> str:
+        """A frozen value as JSON, nothing folded and nothing escaped."""
+        text = self._texts.get(id(value))
+        if text is None:
+            data = encode(value)
+            if not _is_plain(data):
+                return data.decode()
+            text = self._keep(value, data)
+        return text
+
+    def tagged(self, value: Any) -> str:
+        """``["ItsClass", {…}]``."""
+        return f'["{value.__class__.__name__}",{self.text(value)}]'
+
+    def _keep(self, value: Any, data: bytes) -> str:
+        text = self._texts[id(value)] = data.decode()
+        self._kept.append(value)  # an id is only good while its object lives
+        return text
 
     def fold_object(self, value: dict[str, Any]) -> tuple[Any, int]:
         size, body = 2, {}
@@ -109,6 +137,14 @@ class Folding:
             body["$" + key if key.startswith("$") else key] = folded
             size += length + len(key) + 4
         return self._part(body, size, OBJECT_FROM)
+
+    def _field(self, value: Any) -> tuple[Any, int]:
+        """A field of a frozen value. What is short stays as it is, and is not even looked into."""
+        if isinstance(value, (dict, list, tuple)) and id(value) not in self._memo:
+            data = encode(value)
+            if _is_plain(data):
+                return msgspec.Raw(data), len(data)
+        return self._fold(value)
 
     def _fold(self, value: Any) -> tuple[Any, int]:
         if isinstance(value, str):
@@ -122,7 +158,7 @@ class Folding:
             return known
         folded = self._fold_container(value)
         self._memo[id(value)] = folded
-        self._kept.append(value)  # an id is only good while its object lives
+        self._kept.append(value)
         return folded
 
     def _fold_container(self, value: Any) -> tuple[Any, int]:
@@ -134,12 +170,16 @@ class Folding:
             return self._part([item for item, _ in items], size, OBJECT_FROM)
         if isinstance(value, _CACHED):
             return self._fold_pinned(value)
-        return self.fold_object({n: getattr(value, n) for n in _names(type(value))})
+        if not _holds_pins(value.__class__):
+            data = encode(value)
+            if _is_plain(data):
+                return msgspec.Raw(data), len(data)
+        return self.fold_object({n: getattr(value, n) for n in _names(value.__class__)})
 
     def _fold_pinned(self, value: Any) -> tuple[Any, int]:
         pin = self._folder.pinned(value)
         body = pin.folded[0]
-        if len(body) == 1 and "$" in body:
+        if isinstance(body, dict) and len(body) == 1 and "$" in body:
             self.pins[body["$"]] = pin.parts
         else:  # Too small to be a part itself.
             self.parts.update(pin.parts)
@@ -152,6 +192,25 @@ class Folding:
         digest = hashlib.blake2b(data, digest_size=16).hexdigest()
         self.parts[digest] = data
         return {"$": digest}, _REF_SIZE
+
+
+def _is_plain(data: bytes) -> bool:
+    """Whether JSON is short, with nothing to escape: then it is written as it is."""
+    return len(data) < WHOLE_BELOW and b'"$' not in data
+
+
+@cache
+def _holds_pins(cls: Any) -> bool:
+    """Whether values of this class hold a pinned definition, which is long and known already."""
+    return any(_mentions_pins(hint) for hint in get_type_hints(cls).values())
+
+
+def _mentions_pins(hint: Any) -> bool:
+    if hint in _CACHED:
+        return True
+    if isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, msgspec.Struct)):
+        return _holds_pins(hint)
+    return any(_mentions_pins(each) for each in get_args(hint))
 
 
 def unfold(value: Any, part: Callable[[str], Any]) -> Any:

@@ -8,8 +8,10 @@ that arrive while one commit runs wait in a queue and go together into the next 
                                              COMMIT                       one fsync for all
                    event loop ◀── all results, in one call
 
-A write that raises is undone to its savepoint and only its caller hears of it. No result is
-delivered before the commit that makes it durable has returned.
+Writes of one kind that lie next to each other in the queue can be carried out by one call (`submit_with`):
+what they bring goes to SQLite in few statements. A write that raises is undone to its savepoint and only its
+caller hears of it; if many were carried out together, each is tried again alone. No result is delivered
+before the commit that makes it durable has returned.
 
 The file is held exclusively: SQLite up to 3.51.2 can damage a WAL when two connections write or
 checkpoint at once, so a second one, in this process or another, is refused.
@@ -24,8 +26,9 @@ import contextlib
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -41,9 +44,11 @@ _MAX_BATCH: Final = 1024
 class _Job:
     """One queued function, its future, and after it ran what to answer."""
 
-    fn: Callable[[sqlite3.Connection], Any]
+    fn: Callable[..., Any]
     future: asyncio.Future[Any]
     writes: bool
+    items: list[Any] | None = None
+    """What ``fn`` is given beside the connection, with what others give it."""
     value: Any = None
     error: BaseException | None = None
 
@@ -111,6 +116,15 @@ class Database:
         """`write` without waiting: queued when this returns, in the order of the calls."""
         return self._enqueue(fn, writes=True)
 
+    def submit_with(
+        self, fn: Callable[[sqlite3.Connection, list[Any]], T], items: list[Any]
+    ) -> asyncio.Future[T]:
+        """`submit` of ``fn(connection, items)``. Where writes with the same ``fn`` follow each other it is
+        called once, with the items of all, and each gets its result: it must not matter how they are put
+        together.
+        """
+        return self._enqueue(fn, writes=True, items=items)
+
     async def close(self) -> None:
         """Finish what is queued, fold the WAL into the file and let go of it. Idempotent."""
         if not self._closed:
@@ -120,11 +134,13 @@ class Database:
         if self._thread is not None:
             self._thread.join()
 
-    def _enqueue(self, fn: Callable[[sqlite3.Connection], T], *, writes: bool) -> asyncio.Future[T]:
+    def _enqueue(
+        self, fn: Callable[..., T], *, writes: bool, items: list[Any] | None = None
+    ) -> asyncio.Future[T]:
         if self._closed:
             raise unavailable(f"The store {self.path.name} is closed.", transient=True)
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Job(fn, future, writes))
+        self._queue.put(_Job(fn, future, writes, items))
         return future
 
     # --- the writer thread --------------------------------------------------------------------
@@ -176,19 +192,15 @@ class Database:
         self._call(_deliver, batch)
 
     def _commit(self, connection: sqlite3.Connection, jobs: list[_Job]) -> None:
-        """All jobs in one transaction, each in its own savepoint."""
+        """All jobs in one transaction, each in its own savepoint, or with its like in one."""
         execute = connection.execute
         try:
             execute("BEGIN IMMEDIATE")
-            for job in jobs:
-                execute("SAVEPOINT job")
-                try:
-                    job.value = job.fn(connection)
-                except BaseException as failure:
-                    job.error = storage_fault(failure)
-                    # A full disk may have ended the whole transaction; then this raises as well.
-                    execute("ROLLBACK TO job")
-                execute("RELEASE job")
+            for alike in _alike(jobs):
+                if not self._carry_out(connection, alike) and len(alike) > 1:
+                    for job in alike:
+                        job.error = None
+                        self._carry_out(connection, [job])
             execute("COMMIT")
             self._commits += 1
         except BaseException as failure:
@@ -197,6 +209,27 @@ class Database:
                     execute("ROLLBACK")
             for job in jobs:
                 job.error = job.error or storage_fault(failure, always=True)
+
+    def _carry_out(self, connection: sqlite3.Connection, jobs: list[_Job]) -> bool:
+        """One savepoint, one call; False if it raised, and nothing of it was kept."""
+        execute, first = connection.execute, jobs[0]
+        execute("SAVEPOINT job")
+        try:
+            if first.items is None:
+                value = first.fn(connection)
+            else:
+                value = first.fn(connection, [item for job in jobs for item in job.items or ()])
+        except BaseException as failure:
+            for job in jobs:
+                job.error = storage_fault(failure)
+            # A full disk may have ended the whole transaction; then this raises as well.
+            execute("ROLLBACK TO job")
+            execute("RELEASE job")
+            return False
+        execute("RELEASE job")
+        for job in jobs:
+            job.value = value
+        return True
 
     def _look(self, connection: sqlite3.Connection, job: _Job) -> None:
         before = connection.total_changes
@@ -210,6 +243,15 @@ class Database:
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
             self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _alike(jobs: list[_Job]) -> Iterator[list[_Job]]:
+    """Jobs in their order, those that can be carried out together as one list."""
+    for (_, together), found in groupby(jobs, key=lambda job: (job.fn, job.items is not None)):
+        if together:
+            yield list(found)
+        else:
+            yield from ([job] for job in found)
 
 
 def _deliver(batch: list[_Job]) -> None:

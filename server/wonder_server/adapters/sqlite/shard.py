@@ -58,7 +58,7 @@ class SqliteShard:
         await self.submit(commits)
 
     def submit(self, commits: Sequence[Commit]) -> asyncio.Future[Any]:
-        future = self.database.submit(lambda connection: self._write(connection, commits))
+        future = self.database.submit_with(self._write, list(commits))
         future.add_done_callback(self._note)
         return future
 

@@ -23,17 +23,25 @@ Pin = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Insert:
-    """An INSERT of rows with ``width`` values each."""
+class _Rows:
+    """A statement over rows with ``width`` values each: an INSERT, or a DELETE."""
 
     head: str
     width: int
     tail: str = ""
+    deletes: bool = False
+
+    def of(self, count: int) -> str:
+        """The statement for so many rows."""
+        if self.deletes:
+            return self.head + " OR ".join(["(actor = ? AND id = ?)"] * count)
+        row = f"({', '.join('?' * self.width)})"
+        return f"{self.head} VALUES {', '.join([row] * count)} {self.tail}"
 
 
 _COLUMNS: Final = ("actor", "id", "parent", "ordinal", "status", "alias", "live", "created_ms", "data")
 _PUT: Final = {
-    table: _Insert(
+    table: _Rows(
         f"INSERT INTO {table} ({', '.join((*_COLUMNS, *COLUMNS.get(table, {}).values()))})",
         len(_COLUMNS) + len(COLUMNS.get(table, {})),
         "ON CONFLICT (actor, id) DO UPDATE SET parent = excluded.parent, ordinal = excluded.ordinal,"
@@ -41,18 +49,16 @@ _PUT: Final = {
     )
     for table in ROW_TABLES
 }
-_DELETE: Final = {table: f"DELETE FROM {table} WHERE actor = ? AND id = ?" for table in ROW_TABLES}
-_ACTOR: Final = _Insert(
+_DELETE: Final = {table: _Rows(f"DELETE FROM {table} WHERE ", 2, deletes=True) for table in ROW_TABLES}
+_ACTOR: Final = _Rows(
     "INSERT INTO actors (id, kind, root, entry_head, event_head)",
     5,
     "ON CONFLICT (id) DO UPDATE SET entry_head = excluded.entry_head, event_head = excluded.event_head",
 )
-_ENTRY: Final = _Insert("INSERT INTO entries (actor, sequence, at_ms, input, decisions)", 5)
-_EVENT: Final = _Insert(
-    "INSERT INTO events (actor, sequence, at_ms, name, kind, turn_id, message_id, data)", 8
-)
-_REQUEST: Final = _Insert("INSERT INTO requests_answered (scope, id, actor, fingerprint, answer)", 5)
-_PART: Final = _Insert("INSERT OR IGNORE INTO parts (root, hash, data)", 3)
+_ENTRY: Final = _Rows("INSERT INTO entries (actor, sequence, at_ms, input, decisions)", 5)
+_EVENT: Final = _Rows("INSERT INTO events (actor, sequence, at_ms, name, kind, turn_id, message_id, data)", 8)
+_REQUEST: Final = _Rows("INSERT INTO requests_answered (scope, id, actor, fingerprint, answer)", 5)
+_PART: Final = _Rows("INSERT OR IGNORE INTO parts (root, hash, data)", 3)
 
 _SIZES: Final = (64, 32, 16, 8, 4, 3, 2, 1)
 """Rows to a statement: few sizes, so that prepared statements are found again."""
@@ -66,7 +72,7 @@ class Writes:
         self._foldings: dict[str, Folding] = {}
         self._actors: dict[str, tuple[Any, ...]] = {}
         self._changes: dict[tuple[str, str, str], tuple[Put | Delete, Folding]] = {}
-        self._rows: dict[_Insert, list[tuple[Any, ...]]] = {_ENTRY: [], _EVENT: [], _REQUEST: []}
+        self._rows: dict[_Rows, list[tuple[Any, ...]]] = {_ENTRY: [], _EVENT: [], _REQUEST: []}
 
     def add(self, commit: Commit) -> None:
         """Take in a commit; a later one goes over an earlier one."""
@@ -86,15 +92,15 @@ class Writes:
 
     def carry_out(self, connection: sqlite3.Connection, stored: Collection[Pin]) -> list[Pin]:
         """Write it all, but for pins that are ``stored`` already. Returns the pins that were not."""
-        rows: dict[_Insert, list[tuple[Any, ...]]] = {_ACTOR: list(self._actors.values()), **self._rows}
+        rows: dict[_Rows, list[tuple[Any, ...]]] = {_ACTOR: list(self._actors.values()), **self._rows}
         for (table, actor, row_id), (change, folding) in self._changes.items():
             if isinstance(change, Delete):
-                connection.execute(_DELETE[table], (actor, row_id))
+                rows.setdefault(_DELETE[table], []).append((actor, row_id))
             else:
                 rows.setdefault(_PUT[table], []).append((actor, *_columns(change, folding)))
         parts, pins = self._parts(stored)
-        for insert, values in {**rows, _PART: parts}.items():
-            _insert(connection, insert, values)
+        for statement, values in {**rows, _PART: parts}.items():
+            _execute(connection, statement, values)
         return pins
 
     def _parts(self, stored: Collection[Pin]) -> tuple[list[tuple[Any, ...]], list[Pin]]:
@@ -112,16 +118,15 @@ class Writes:
 
 def _entries(commit: Commit, folding: Folding) -> Iterator[tuple[Any, ...]]:
     for entry in commit.entries:
-        event = folding.text([type(entry.input).__name__, entry.input])
-        made = folding.text([[type(decision).__name__, decision] for decision in entry.decisions])
-        yield commit.actor_id, entry.sequence, entry.at_ms, event, made
+        made = ",".join([folding.tagged(decision) for decision in entry.decisions])
+        yield commit.actor_id, entry.sequence, entry.at_ms, folding.tagged(entry.input), f"[{made}]"
 
 
 def _events(commit: Commit, folding: Folding) -> Iterator[tuple[Any, ...]]:
     folds = commit.planner.kind == "run"
     for event in commit.events:
         emit = event.emit
-        data = folding.text(emit.value) if folds else encode(emit.value).decode()
+        data = folding.text(emit.value) if folds else folding.whole(emit.value)
         yield (
             commit.actor_id,
             event.sequence,
@@ -135,22 +140,21 @@ def _events(commit: Commit, folding: Folding) -> Iterator[tuple[Any, ...]]:
 
 
 def _columns(put: Put, folding: Folding) -> tuple[Any, ...]:
-    data = folding.text(put.value) if put.table in FOLDED_TABLES else encode(put.value).decode()
+    data = folding.text(put.value) if put.table in FOLDED_TABLES else folding.whole(put.value)
     row = (put.id, put.parent, put.ordinal, put.status, put.alias, int(put.live), put.created_ms, data)
     columns = COLUMNS.get(put.table)
     return row if columns is None else (*row, *(field_at(put.value, path) for path in columns))
 
 
-def _insert(connection: sqlite3.Connection, insert: _Insert, rows: Sequence[tuple[Any, ...]]) -> None:
+def _execute(connection: sqlite3.Connection, statement: _Rows, rows: Sequence[tuple[Any, ...]]) -> None:
     start = 0
     for size in _SIZES:
         while len(rows) - start >= size:
             values = [value for row in rows[start : start + size] for value in row]
-            connection.execute(_statement(insert, size), values)
+            connection.execute(_statement(statement, size), values)
             start += size
 
 
-@lru_cache(maxsize=256)
-def _statement(insert: _Insert, rows: int) -> str:
-    row = f"({', '.join('?' * insert.width)})"
-    return f"{insert.head} VALUES {', '.join([row] * rows)} {insert.tail}"
+@lru_cache(maxsize=512)
+def _statement(statement: _Rows, rows: int) -> str:
+    return statement.of(rows)
