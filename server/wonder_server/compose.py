@@ -52,7 +52,7 @@ STANDARD: Final = Path(__file__).parent / "std"
 VECTOR_CACHE_BYTES: Final = 512 << 20
 """What the loaded vector indexes may take together."""
 
-SWITCH_INTERVAL_S: Final = 0.0002
+SWITCH_INTERVAL_S: Final = 0.001
 """Every SQLite call lets go of the interpreter lock; at Python's usual 5 ms a busy event loop would give it
 back so late that 64 writers manage 64 writes a second, at this 7,800."""
 

@@ -286,7 +286,7 @@ async def test_one_definition_is_shared_by_actors_of_different_roots(journal: Jo
     for run_id in (first, second):
         made, _ = run_commit(run_id, root=run_id)
         began = changed(made.entries[0].input, workflow=shared, input={"big": "z" * 5000})
-        made.entries[0] = replace(made.entries[0], input=began)
+        made.entries[0] = changed(made.entries[0], input=began)
         await journal.commit([made])
     for run_id in (first, second):
         (entry,) = await journal.entries(run_id, RUN, 0, 10)

@@ -12,7 +12,7 @@ from wonder_server.actors.actor import Actor, Batch, Envelope, Outcome
 from wonder_server.actors.requests import first_answer
 from wonder_server.core.commands import Answer, Command, Stop
 from wonder_server.core.errors import WonderError
-from wonder_server.core.records import Delete, Emit, Put
+from wonder_server.core.records import Emit, Put
 from wonder_server.ports.journal import Answered, Commit, Entry, Event
 
 
@@ -38,10 +38,17 @@ def step(actor: Actor, envelope: Envelope, now_ms: int) -> list[Command]:
         batch.due |= not commit.entries
         batch.replies.append((envelope, WonderError(fault)))
         return []
+    apply, record, changes = planner.apply, planner.record, commit.changes
     for decision in decisions:
-        planner.apply(state, decision)
-        for change in planner.record(state, decision):
-            _note(actor, batch, change, now_ms)
+        apply(state, decision)
+        for change in record(state, decision):
+            if isinstance(change, Emit):
+                actor.event_head += 1
+                commit.events.append(Event(actor.event_head, now_ms, actor.id, change))
+                continue
+            changes.append(change)
+            if change.table == "operations":
+                batch.wakes[change.id] = change.ordinal if isinstance(change, Put) else 0
     if decisions:
         actor.entry_head += 1
         commit.entries.append(Entry(actor.entry_head, now_ms, envelope.input, decisions))
@@ -85,16 +92,6 @@ def _answer(actor: Actor, envelope: Envelope, batch: Batch, decisions: tuple[Any
         batch.commit.requests.append((request, answer))
         actor.remember(request, Answered(request.fingerprint, answer))
     batch.replies.append((envelope, Outcome(decisions, answer)))
-
-
-def _note(actor: Actor, batch: Batch, change: Put | Delete | Emit, now_ms: int) -> None:
-    if isinstance(change, Emit):
-        actor.event_head += 1
-        batch.commit.events.append(Event(actor.event_head, now_ms, actor.id, change))
-        return
-    batch.commit.changes.append(change)
-    if change.table == "operations":
-        batch.wakes[change.id] = change.ordinal if isinstance(change, Put) else 0
 
 
 def _goes_now(actor: Actor, batch: Batch, command: Command) -> bool:

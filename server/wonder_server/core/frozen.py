@@ -15,6 +15,6 @@ replace = msgspec.structs.replace
 """A copy of a value with some fields changed."""
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Base of frozen values with named fields; each says ``frozen=True, kw_only=True`` for itself, since
     type checkers do not inherit it. Equal when their fields are."""

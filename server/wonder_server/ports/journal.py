@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
+
 from wonder_server.core.planner import Planner
 from wonder_server.core.records import Delete, Emit, Put
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One step of an actor: an input and what was decided, in order (``sequence`` from 1)."""
 
     sequence: int
@@ -21,8 +22,7 @@ class Entry:
     decisions: tuple[Any, ...]
 
 
-@dataclass(slots=True)
-class Event:
+class Event(msgspec.Struct, gc=False):
     """One event of the record. ``sequence`` counts an actor's events from 1, without gaps.
 
     ``wire`` is room for the rpc layer to keep the encoded event, so that many readers cost one encoding.

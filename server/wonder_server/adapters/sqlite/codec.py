@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -24,7 +24,7 @@ import msgspec
 
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTask, PinnedWorkflow
 
-WHOLE_BELOW = 1024
+WHOLE_BELOW = 1536
 """Values that are shorter than this, in bytes, are written as they are."""
 OBJECT_FROM = 160
 """Objects and lists in longer ones, of about this many bytes and more, become parts."""
@@ -124,6 +124,14 @@ class Folding:
     def tagged(self, value: Any) -> str:
         """``["ItsClass", {…}]``."""
         return f'["{value.__class__.__name__}",{self.text(value)}]'
+
+    def all_tagged(self, values: Sequence[Any]) -> str:
+        """A list of those."""
+        if not any(_holds_pins(value.__class__) for value in values):
+            data = encode([(value.__class__.__name__, value) for value in values])
+            if _is_plain(data):
+                return data.decode()
+        return f"[{','.join([self.tagged(value) for value in values])}]"
 
     def _keep(self, value: Any, data: bytes) -> str:
         text = self._texts[id(value)] = data.decode()

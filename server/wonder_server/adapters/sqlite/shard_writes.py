@@ -8,7 +8,7 @@ alone; then rows go in many to a statement.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -22,7 +22,7 @@ Pin = tuple[str, str]
 """A pinned definition that a root refers to: the root, the definition's hash."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
     """A statement over rows with ``width`` values each: an INSERT, or a DELETE."""
 
@@ -72,7 +72,8 @@ class Writes:
         self._foldings: dict[str, Folding] = {}
         self._actors: dict[str, tuple[Any, ...]] = {}
         self._changes: dict[tuple[str, str, str], tuple[Put | Delete, Folding]] = {}
-        self._rows: dict[_Rows, list[tuple[Any, ...]]] = {_ENTRY: [], _EVENT: [], _REQUEST: []}
+        self._values: dict[_Rows, list[Any]] = {_ENTRY: [], _EVENT: [], _REQUEST: []}
+        """The values of all rows, one after the other."""
 
     def add(self, commit: Commit) -> None:
         """Take in a commit; a later one goes over an earlier one."""
@@ -83,76 +84,59 @@ class Writes:
         self._actors[actor] = (actor, commit.planner.kind, root, commit.entry_head, commit.event_head)
         for change in commit.changes:
             self._changes[change.table, actor, change.id] = (change, folding)
-        self._rows[_ENTRY] += _entries(commit, folding)
-        self._rows[_EVENT] += _events(commit, folding)
-        self._rows[_REQUEST] += [
-            (request.scope, request.id, actor, request.fingerprint, encode(answer).decode())
-            for request, answer in commit.requests
-        ]
+        values = self._values[_ENTRY]
+        for entry in commit.entries:
+            texts = folding.tagged(entry.input), folding.all_tagged(entry.decisions)
+            values += (actor, entry.sequence, entry.at_ms, *texts)
+        values = self._values[_EVENT]
+        text = folding.text if commit.planner.kind == "run" else folding.whole
+        for event in commit.events:
+            emit = event.emit
+            values += (actor, event.sequence, event.at_ms, emit.name, emit.kind)
+            values += (emit.turn_id, emit.message_id, text(emit.value))
+        values = self._values[_REQUEST]
+        for request, answer in commit.requests:
+            values += (request.scope, request.id, actor, request.fingerprint, encode(answer).decode())
 
     def carry_out(self, connection: sqlite3.Connection, stored: Collection[Pin]) -> list[Pin]:
         """Write it all, but for pins that are ``stored`` already. Returns the pins that were not."""
-        rows: dict[_Rows, list[tuple[Any, ...]]] = {_ACTOR: list(self._actors.values()), **self._rows}
+        actors = [value for row in self._actors.values() for value in row]
+        rows: dict[_Rows, list[Any]] = {_ACTOR: actors, **self._values}
         for (table, actor, row_id), (change, folding) in self._changes.items():
             if isinstance(change, Delete):
-                rows.setdefault(_DELETE[table], []).append((actor, row_id))
+                rows.setdefault(_DELETE[table], []).extend((actor, row_id))
             else:
-                rows.setdefault(_PUT[table], []).append((actor, *_columns(change, folding)))
-        parts, pins = self._parts(stored)
-        for statement, values in {**rows, _PART: parts}.items():
+                text = folding.text if table in FOLDED_TABLES else folding.whole
+                values = rows.setdefault(_PUT[table], [])
+                values += (actor, row_id, change.parent, change.ordinal, change.status, change.alias)
+                values += (change.live, change.created_ms, text(change.value))
+                if table in COLUMNS:
+                    values += [field_at(change.value, path) for path in COLUMNS[table]]
+        rows[_PART], pins = self._parts(stored)
+        for statement, values in rows.items():
             _execute(connection, statement, values)
         return pins
 
-    def _parts(self, stored: Collection[Pin]) -> tuple[list[tuple[Any, ...]], list[Pin]]:
+    def _parts(self, stored: Collection[Pin]) -> tuple[list[str], list[Pin]]:
         parts: dict[Pin, bytes] = {}
         pins: list[Pin] = []
         for root, folding in self._foldings.items():
-            found = dict(folding.parts)
+            found = folding.parts
             for pin, within in folding.pins.items():
                 if (root, pin) not in stored:
                     pins.append((root, pin))
-                    found.update(within)
+                    found = {**found, **within}
             parts.update(((root, digest), data) for digest, data in found.items())
-        return [(root, digest, data.decode()) for (root, digest), data in parts.items()], pins
+        return [text for pin, data in parts.items() for text in (*pin, data.decode())], pins
 
 
-def _entries(commit: Commit, folding: Folding) -> Iterator[tuple[Any, ...]]:
-    for entry in commit.entries:
-        made = ",".join([folding.tagged(decision) for decision in entry.decisions])
-        yield commit.actor_id, entry.sequence, entry.at_ms, folding.tagged(entry.input), f"[{made}]"
-
-
-def _events(commit: Commit, folding: Folding) -> Iterator[tuple[Any, ...]]:
-    folds = commit.planner.kind == "run"
-    for event in commit.events:
-        emit = event.emit
-        data = folding.text(emit.value) if folds else folding.whole(emit.value)
-        yield (
-            commit.actor_id,
-            event.sequence,
-            event.at_ms,
-            emit.name,
-            emit.kind,
-            emit.turn_id,
-            emit.message_id,
-            data,
-        )
-
-
-def _columns(put: Put, folding: Folding) -> tuple[Any, ...]:
-    data = folding.text(put.value) if put.table in FOLDED_TABLES else folding.whole(put.value)
-    row = (put.id, put.parent, put.ordinal, put.status, put.alias, int(put.live), put.created_ms, data)
-    columns = COLUMNS.get(put.table)
-    return row if columns is None else (*row, *(field_at(put.value, path) for path in columns))
-
-
-def _execute(connection: sqlite3.Connection, statement: _Rows, rows: Sequence[tuple[Any, ...]]) -> None:
-    start = 0
+def _execute(connection: sqlite3.Connection, statement: _Rows, values: list[Any]) -> None:
+    start, rows = 0, len(values) // statement.width
     for size in _SIZES:
-        while len(rows) - start >= size:
-            values = [value for row in rows[start : start + size] for value in row]
-            connection.execute(_statement(statement, size), values)
-            start += size
+        while rows >= size:
+            end = start + size * statement.width
+            connection.execute(_statement(statement, size), values[start:end])
+            start, rows = end, rows - size
 
 
 @lru_cache(maxsize=512)
