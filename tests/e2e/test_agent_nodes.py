@@ -6,13 +6,15 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from google.protobuf.json_format import MessageToDict
+from grpc import aio
 
 from tests.e2e.client import Client, View, struct
 from tests.e2e.process import serving
 from tests.e2e.scripted import Scripted
-from tests.e2e.test_kill import through_deaths
+from tests.e2e.test_kill import slow_agent, through_deaths
 from tests.fakes.provider import Call, Provider, Script
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
@@ -263,3 +265,38 @@ async def test_a_server_that_dies_at_every_third_commit_still_gets_there(data: P
     """At every second it would not: run and conversation each write that they hand out their work again."""
     await prepare(data)
     assert await through_deaths(data, ask_once, View(), "after-commit:3") > 2
+
+
+async def exists(client: Client, conversation_id: str) -> bool:
+    """A run's call is on disk before the conversation that is made for it."""
+    try:
+        await room_of(client, conversation_id)
+    except aio.AioRpcError as problem:
+        if problem.code() is not grpc.StatusCode.NOT_FOUND:
+            raise
+        return False
+    return True
+
+
+async def cancel_it(client: Client, _: View) -> None:
+    """Start the run, cancel it once its agent speaks, and see the agent stop."""
+    run_id = await started(client, "e2e/asking/ask_snail_delegate", "say 1000 words", "ask")
+    node = (await client.coordinator.GetRun(runs.GetRunRequest(run_id=run_id))).run.node_executions[0]
+    async with asyncio.timeout(20):
+        while not await exists(client, node.carried_out_by):
+            pass
+    async with client.listening(node.carried_out_by) as listener:
+        await listener.until(lambda v: any(v.texts.values()) or "turn.cancelled" in v.names)
+        await client.coordinator.CancelRun(runs.CancelRunRequest(run_id=run_id, request_id="stop"))
+        await listener.until(lambda v: "turn.cancelled" in v.names)
+    run = await ended(client, run_id)
+    assert run.status == run_pb2.RUN_STATUS_CANCELLED
+
+
+@pytest.mark.parametrize("doom", ["before-commit:4", "after-commit:4", "before-commit:5", "after-commit:5"])
+async def test_a_kill_around_a_cancel_does_not_leave_the_agent_working(data: Path, doom: str) -> None:
+    """The fourth commit is the run's, the fifth the conversation's."""
+    await slow_agent(data)
+    async with serving(data) as server, server.client() as client:
+        await asking(client, "snail")
+    assert await through_deaths(data, cancel_it, View(), doom, "") == 1
