@@ -20,8 +20,8 @@ CHECKS = st.sampled_from(["true", "false", "has(state.a)", "input.n > 1"])
 
 
 @st.composite
-def steps(draw: st.DrawFn, number: int, failures: st.SearchStrategy[OnFailure]) -> Step:
-    on_failure, condition = draw(failures), draw(CONDITIONS)
+def steps(draw: st.DrawFn, number: int) -> Step:
+    on_failure, condition = draw(st.sampled_from(OnFailure)), draw(CONDITIONS)
     if draw(st.booleans()):
         mapping = {"condition": draw(CHECKS)}
         return step(f"s{number}", "assert", condition=condition, on_failure=on_failure, input_mapping=mapping)
@@ -38,8 +38,7 @@ def steps(draw: st.DrawFn, number: int, failures: st.SearchStrategy[OnFailure]) 
 
 @st.composite
 def tasks(draw: st.DrawFn) -> PinnedTask:
-    failures = st.sampled_from(OnFailure)
-    made = [draw(steps(number, failures)) for number in range(draw(st.integers(0, 6)))]
+    made = [draw(steps(number)) for number in range(draw(st.integers(0, 6)))]
     schema = draw(st.sampled_from([{}, {}, {"required": ["a"]}]))
     retry = Retry(max_attempts=draw(st.integers(1, 4)), backoff_ms=draw(st.sampled_from([0, 10])))
     return task(*made, output_schema=schema, retry=retry)
@@ -83,8 +82,20 @@ def test_a_task_ends_as_its_definition_says_whoever_drives_it(one: PinnedTask, n
 
 @st.composite
 def tasks_in_vain(draw: st.DrawFn) -> PinnedTask:
-    """Whatever their steps come to, they start over twice."""
-    made = [draw(steps(number, st.just(OnFailure.CONTINUE))) for number in range(draw(st.integers(1, 6)))]
+    """Whatever their steps come to, which read and write each other's values, they start over twice."""
+    values = draw(
+        st.lists(st.tuples(st.sampled_from(["1", "state.a", "state.b"]), NAMES), min_size=2, max_size=6)
+    )
+    made = [
+        step(
+            f"s{number}",
+            "context",
+            input_mapping={"v": source},
+            output_mapping={f"state.{name}": "result.v"},
+            on_failure=OnFailure.CONTINUE,
+        )
+        for number, (source, name) in enumerate(values)
+    ]
     last = step("last", "assert", action={"config": {"condition": False}}, on_failure=OnFailure.RETRY)
     return task(*made, last, retry=Retry(max_attempts=3, backoff_ms=0))
 
