@@ -71,6 +71,15 @@ async def test_a_definition_may_say_that_its_action_is_idempotent(pool: Workers)
     assert (await one(second)).attempt == 2
 
 
+async def test_a_definition_may_say_that_its_action_is_not_idempotent(pool: Workers) -> None:
+    first, second = join(pool, IDEMPOTENT, name="first"), join(pool, IDEMPOTENT, name="second")
+    asked = await ask(pool, "op_1", idempotent=False)
+    await one(first)
+    pool.gone(first)
+    assert (await asked.fault()).reason is Reason.OUTCOME_UNKNOWN
+    assert await told(second) == []
+
+
 async def test_what_never_went_out_is_not_lost(pool: Workers) -> None:
     first, second = join(pool, name="first"), join(pool, name="second")
     await ask(pool, "op_1")

@@ -315,13 +315,14 @@ async def test_what_is_cancelled_in_line_leaves_it(pool: Workers) -> None:
 @pytest.mark.parametrize(
     ("declared", "defined", "reason"),
     [
-        (False, False, Reason.OUTCOME_UNKNOWN),
-        (True, False, Reason.TIMEOUT),
+        (False, None, Reason.OUTCOME_UNKNOWN),
+        (True, None, Reason.TIMEOUT),
         (False, True, Reason.TIMEOUT),
+        (True, False, Reason.OUTCOME_UNKNOWN),
     ],
 )
 async def test_work_that_takes_too_long_is_stopped_and_only_repeated_if_it_may_be(
-    pool: Workers, time: Time, declared: bool, defined: bool, reason: Reason
+    pool: Workers, time: Time, declared: bool, defined: bool | None, reason: Reason
 ) -> None:
     worker = join(pool, kind(idempotent=declared))
     asked = await ask(pool, "op_1", timeout_ms=5_000, idempotent=defined)
