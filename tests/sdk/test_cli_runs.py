@@ -35,7 +35,7 @@ LINES = """\
     0.301    → report[unit]  acme/flows/work@1
     0.350    ✓ report[unit]  49 ms
     0.400  ? agree  Shall this be released?  version: 1.2
-             wonder gates approve gate_1 --answer '{…}'    (or: reject)
+             wonder gates approve gate_1 --answer '{…}'
     0.500  ! signal hurry
     1.400  ? agree  approved by mia: fine
     1.400  ✓ agree  1.0 s

@@ -66,7 +66,7 @@ async def test_a_run_that_ends_at_once_costs_one_call() -> None:
     assert request.context.conversation_id == "conv_1"
     assert dict(request.metadata) == {"ticket": 7}
     assert request.timeout_ms == 1500
-    assert request.wait_ms == 60_000
+    assert request.wait_ms == 30_000
 
 
 async def test_a_run_that_takes_longer_is_watched_to_its_end() -> None:

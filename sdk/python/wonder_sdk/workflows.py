@@ -15,8 +15,8 @@ from wonder_sdk.runs import Run
 from wonder_sdk.values import to_struct, to_value
 from wonder_sdk.watch import RunItem, watch_run
 
-# What one StartRun may wait; whoever waits longer watches from then on.
-_WAIT_MS = 60_000
+# What one StartRun may wait, less than proxies usually do; whoever waits longer watches from then on.
+_WAIT_MS = 30_000
 _PAGE = 200
 
 
