@@ -50,7 +50,6 @@ async def test_its_runs_are_listed_by_what_they_belong_to(stage: RunStage) -> No
     assert await listed(parent=ROOM) == [ENDED]
 
 
-@pytest.mark.xfail(reason="Execution.token_id and Operation.kind need a default", strict=False)
 async def test_its_runs_are_shown_with_their_events(stage: RunStage) -> None:
     whole = await stage.runs.lookup.whole(ENDED)
     assert whole.run.status is RunStatus.COMPLETED and whole.executions == 1
