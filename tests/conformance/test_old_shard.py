@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 
 from tests.actors.run_kit import RunStage
