@@ -210,6 +210,7 @@ async def test_a_cancelled_run_hangs_up_on_its_agents_model(client: Client, prov
 
 WORDS = " ".join(f"word{n}" for n in range(1, 6))
 COMMITS = 6
+"""At most: the end of the run and what is remembered of the turn may come together on disk or apart."""
 
 
 async def ask_once(client: Client, _: View) -> None:
@@ -217,6 +218,7 @@ async def ask_once(client: Client, _: View) -> None:
     answer = await output(
         client, await started(client, "e2e/asking/ask_assistant_delegate", "say 5 words", "ask")
     )
+    await client.settled(answer["conversation_id"], answer["turn_id"])
     assert answer["text"] == WORDS
     turns = (await client.conversations.ListTurns(pb.ListTurnsRequest())).turns
     assert [turn.id for turn in turns] == [answer["turn_id"]], "one call is one turn"
@@ -238,6 +240,7 @@ async def loop_in_once(client: Client, _: View) -> None:
     room = await client.open("host", request_id="open")
     run_id = await started(client, "e2e/asking/ask_assistant_loop_in", "say 5 words", "ask", room)
     answer = await output(client, run_id)
+    await client.settled(room, answer["turn_id"])
     assert [m.content for m in await client.messages(room)] == ["say 5 words", WORDS]
     assert answer["text"] == WORDS and answer["conversation_id"] == room
     assert [p.agent.name for p in (await room_of(client, room)).participants] == ["host", "assistant"]
@@ -246,7 +249,8 @@ async def loop_in_once(client: Client, _: View) -> None:
 @pytest.mark.parametrize("doom", ["token:2", "model-done", *AT_COMMITS])
 async def test_a_kill_while_an_agent_works_for_a_run_changes_nothing(data: Path, doom: str) -> None:
     await prepare(data)
-    assert await through_deaths(data, ask_once, View(), doom, "") == 1
+    deaths = await through_deaths(data, ask_once, View(), doom, "")
+    assert deaths == 1 or doom.endswith(f":{COMMITS}")
 
 
 @pytest.mark.parametrize("doom", AT_COMMITS[2:12])
