@@ -97,6 +97,15 @@ def test_a_result_after_a_failed_attempt_counts_only_for_the_attempt_under_way()
     assert driven.step(late) == []
 
 
+def test_a_task_has_no_result_while_it_waits_for_its_next_attempt() -> None:
+    driven = started(alone(retry=PATIENT))
+    operation = driven.operation()
+    driven.fail("", TRANSIENT)
+    assert driven.step(inputs.NodeSucceeded(operation_id=operation.id, output=1)) == []
+    assert driven.step(inputs.NodeFailed(operation_id=operation.id, fault=TRANSIENT)) == []
+    assert driven.operation().attempt == 2
+
+
 def test_a_result_counts_once() -> None:
     driven = started(graph(node("a"), node("b"), ways=[way("a>b")]))
     twice = inputs.NodeSucceeded(operation_id=driven.operation().id, output=1)
