@@ -155,7 +155,7 @@ class Wonder:
         handlers.attach(loop)
         self._handlers, self._loop = handlers, loop
         self._serve(library, memory, executor, loop, shards)
-        await self._resume(loop, shards)
+        await self._resume(loop, handlers, shards)
 
     async def drain(self, grace_seconds: float) -> None:
         """Tell readers and workers, stop the work; what was under way stays in the outbox."""
@@ -259,11 +259,12 @@ class Wonder:
             }
         )
 
-    async def _resume(self, loop: Loop, shards: SqliteShards) -> None:
+    async def _resume(self, loop: Loop, handlers: Handlers, shards: SqliteShards) -> None:
         unfinished = await shards.unfinished()
         loop.resume(unfinished)
+        orphans = await handlers.sweep()
         if unfinished:
-            _log.info("resumed", actors=len(unfinished))
+            _log.info("resumed", actors=len(unfinished), orphans=orphans)
 
 
 def build(settings: Settings) -> Wonder:

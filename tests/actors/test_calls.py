@@ -227,6 +227,36 @@ async def test_a_cancelled_run_stops_its_agents_model_and_keeps_what_was_said() 
     assert house.names(conversation_id)[-2:] == ["message.appended", "turn.cancelled"]
 
 
+async def test_a_cancel_whose_stop_was_lost_with_the_server_reaches_the_agent_after_the_next_start() -> None:
+    house = House()
+    house.model.ends = ["wait"]
+    await house.run()
+    house.handlers._stopping = True  # It dies before the command is carried out.
+    await house.loop.ask(RUN_ID, CancelRun())
+    house.handlers._stopping = False
+    again = await house.restarted()
+    again.model.ends = ["wait"]
+    again.loop.resume(await again.journal.unfinished())
+    assert await again.handlers.sweep() == 1
+    await rest()
+    (turn,) = await again.turns(house.calls()[0].conversation_id)
+    assert turn.status is TurnStatus.CANCELLED
+    assert again.handlers.running == 0
+    assert await again.handlers.sweep() == 0
+
+
+async def test_what_is_still_waited_for_is_not_swept_away() -> None:
+    house = House()
+    house.model.ends = ["wait"]
+    await house.run()
+    await house.assembled()
+    again = await house.restarted()
+    again.loop.resume(await again.journal.unfinished())
+    assert await again.handlers.sweep() == 0
+    await rest()
+    assert (await again.result())["text"] == "Hello"
+
+
 async def test_what_is_stopped_before_its_agent_was_found_leaves_no_conversation() -> None:
     house = House()
     await house.run()

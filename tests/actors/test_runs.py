@@ -194,6 +194,25 @@ async def test_a_gate_that_is_none_is_not_found(stage: RunStage, gate_id: str) -
     assert await reason(stage.runs.gates.resolve(decision, "")) is Reason.GATE_NOT_FOUND
 
 
+async def test_what_waits_goes_on_after_a_restart(stage: RunStage) -> None:
+    gated, waiting = await stage.start("team/gate"), await stage.start("team/wait")
+    for view in (gated, waiting):
+        await stage.finish("a", run_id=view.run.id)
+    gate = await gate_of(stage, gated)
+    await stage.loop.stop()
+    again = RunStage(stage.shards)
+    again.loop.resume(await stage.shards.unfinished())
+    decision = ResolveGate(gate_id=gate.id, approve=False, shown_hash=gate.shown_hash, user_id="bob")
+    assert (await again.runs.gates.resolve(decision, "")).status is GateStatus.REJECTED
+    await again.runs.signal(waiting.run.id, ReceiveSignal(name="go"), "")
+    for view in (gated, waiting):
+        end = again.streams.end_of(view.run.id)
+        await again.finish("b", run_id=view.run.id)
+        assert (await end) is not None
+        assert (await again.runs.lookup.run(view.run.id)).status is RunStatus.COMPLETED
+    await again.loop.stop()
+
+
 # --- looking and replaying --------------------------------------------------------------------------
 
 

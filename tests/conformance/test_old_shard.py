@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 
 from tests.actors.run_kit import RunStage
@@ -50,7 +49,6 @@ async def test_its_runs_are_listed_by_what_they_belong_to(stage: RunStage) -> No
     assert await listed(parent=ROOM) == [ENDED]
 
 
-@pytest.mark.xfail(reason="Execution.token_id and Operation.kind need a default", strict=False)
 async def test_its_runs_are_shown_with_their_events(stage: RunStage) -> None:
     whole = await stage.runs.lookup.whole(ENDED)
     assert whole.run.status is RunStatus.COMPLETED and whole.executions == 1

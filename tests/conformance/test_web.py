@@ -199,9 +199,9 @@ async def test_a_host_that_moves_is_checked_again_though_a_connection_is_open(
     reach: GuardedWeb, site: Site, names: Names
 ) -> None:
     url = f"http://here:{site.port}/"
-    await reach.send(get(url), LOOPBACK)
+    await reach.send(get(url, repeatable=True), LOOPBACK)
     names.known["here"] = ["127.0.0.2"]
-    problem = await refused(reach, get(url))
+    problem = await refused(reach, get(url, repeatable=True))
     assert problem.fault.reason is Reason.PERMISSION_DENIED
     assert names.asked == ["here", "here"], "each request resolves the host once"
 
@@ -209,8 +209,9 @@ async def test_a_host_that_moves_is_checked_again_though_a_connection_is_open(
 async def test_an_open_connection_is_no_way_around_another_projects_policy(
     reach: GuardedWeb, site: Site
 ) -> None:
-    await reach.send(get(f"http://127.0.0.1:{site.port}/"), LOOPBACK)
-    problem = await refused(reach, get(f"http://127.0.0.1:{site.port}/"), NetworkPolicy())
+    request = get(f"http://127.0.0.1:{site.port}/", repeatable=True)
+    await reach.send(request, LOOPBACK)
+    problem = await refused(reach, request, NetworkPolicy())
     assert problem.fault.reason is Reason.PERMISSION_DENIED
 
 
@@ -219,10 +220,10 @@ async def test_connections_are_used_again_for_what_can_be_repeated_and_for_nothi
 ) -> None:
     url = f"http://here:{site.port}/"
     for _ in range(3):
-        await reach.send(get(url), LOOPBACK)
+        await reach.send(get(url, repeatable=True), LOOPBACK)
     assert len(site.peers) == 1
     for _ in range(2):
-        await reach.send(get(url, method="POST"), LOOPBACK)
+        await reach.send(get(url), LOOPBACK)
     assert len(site.peers) == 3
 
 

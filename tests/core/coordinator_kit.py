@@ -59,7 +59,7 @@ ROOM = "conv_01HF7YAT0000000000000000A0"
 
 
 def graph(*nodes: Node, ways: Sequence[Transition] = (), **spec: Any) -> PinnedWorkflow:
-    """A pinned workflow; nodes name task ``t``, task ``once`` (not repeatable), workflow ``w``, agent ``a``."""
+    """A pinned workflow; nodes name task ``t`` or ``once`` (not repeatable), workflow ``w``, agent ``a``."""
     return PinnedWorkflow(
         pin=pin("graph"),
         spec=Workflow(nodes=nodes, transitions=tuple(ways), initial_node_id=nodes[0].id, **spec),

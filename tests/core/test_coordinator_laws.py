@@ -17,7 +17,7 @@ from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.coordinator.state import RunState
 from wonder_server.core.definitions.check import check_spec
 from wonder_server.core.definitions.parse import kind_of
-from wonder_server.core.definitions.specs import PinnedWorkflow, Spec
+from wonder_server.core.definitions.specs import Kind, PinnedWorkflow, Spec
 from wonder_server.core.definitions.surroundings import Found
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
@@ -30,8 +30,8 @@ OUTPUTS: tuple[Any, ...] = ({}, {"n": 1}, {"n": 2}, None, [1], "text")
 HISTORIES = st.lists(
     st.tuples(
         st.sampled_from(
-            "succeed succeed succeed succeed succeed succeed fail fail wake elapse elapse back restart reload "
-            "signal gate gate late strange cancel start event".split()
+            "succeed succeed succeed succeed succeed succeed fail fail wake elapse elapse back restart "
+            "reload signal gate gate late strange cancel start event".split()
         ),
         st.integers(0, 30),
         st.integers(0, 30),
@@ -43,14 +43,15 @@ HISTORIES = st.lists(
 class Shelf:
     """What the definitions that graphs name are found in."""
 
-    specs: dict[str, Spec] = {"t": task().spec, "once": task().spec, "w": workflow().spec}
-    actions: dict[str, Any] = {"context": {}}
+    def __init__(self) -> None:
+        self.specs: dict[str, Spec] = {"t": task().spec, "once": task().spec, "w": workflow().spec}
+        self.actions: dict[str, Any] = {"context": {}}
 
     def find(self, reference: str, library: str) -> Found | None:
         spec = self.specs[reference]
         return Found(key=reference, library=library, kind=kind_of(spec), spec=spec)
 
-    def names(self, kind: Any, library: str) -> list[str]:
+    def names(self, kind: Kind, library: str) -> list[str]:
         return list(self.specs)
 
 
@@ -162,7 +163,8 @@ def _same(event: Any, was: RunState, state: RunState) -> Any:
     """The input that means in ``state`` what it meant in ``was``: ids of operations carry the time."""
     operation_id = getattr(event, "operation_id", "")
     gate = was.gates.get(getattr(event, "gate_id", ""))
-    key = was.operations[operation_id or gate.operation_id].key if operation_id or gate else ""
+    asked = operation_id or (gate.operation_id if gate is not None else "")
+    key = was.operations[asked].key if asked else ""
     if not key:
         return event
     (now,) = (each for each in state.operations.values() if each.key == key)

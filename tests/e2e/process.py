@@ -24,7 +24,11 @@ _ENVIRONMENT = {
 
 
 class Server:
-    """One server process on a data folder. `start`, then `client`, then `stop` or `kill`."""
+    """One server process on a data folder. `start`, then `client`, then `stop` or `kill`.
+
+    ``doom`` are failpoints (see `tests.e2e.failpoints`), separated by spaces: with two and more of them a
+    server follows on each that was killed, and `reborn` waits for it.
+    """
 
     def __init__(
         self, data: Path, *flags: str, doom: str = "", environment: Mapping[str, str] | None = None
@@ -33,8 +37,9 @@ class Server:
         self.log: list[dict[str, Any]] = []
         self.address = ""
         self._flags = flags
-        self._doom = ["--doom", doom] if doom else []
         self._environment = {**os.environ, **_ENVIRONMENT, **(environment or {})}
+        if doom:
+            self._environment["WONDER_FAILPOINT"] = doom
         self._changed = asyncio.Condition()
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -50,19 +55,39 @@ class Server:
         """Start the process and return at once."""
         listen = [] if "--listen" in self._flags else ["--listen", "127.0.0.1:0"]
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.e2e.launch", *self._doom,
+            sys.executable, "-m", "tests.e2e.launch",
             "serve", *listen, "--data", str(self.data), "--log-format", "json", *self._flags,
             cwd=ROOT, env=self._environment, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         self._reading = asyncio.create_task(self._read())
 
-    async def logged(self, event: str) -> dict[str, Any]:
-        """The first log line of this name; waits for it. Fails if the process ends before."""
+    async def logged(self, event: str, number: int = 1) -> dict[str, Any]:
+        """The ``number``-th log line of this name; waits for it. Fails if the process ends before."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self._find(event) or self._over())
-        found = self._find(event)
-        assert found, f"ended before '{event}': {self.log[-3:]}"
-        return found
+            await self._changed.wait_for(lambda: self.count(event) >= number or self._over())
+        found = [line for line in self.log if line["event"] == event]
+        assert len(found) >= number, f"ended before '{event}': {self.log[-3:]}"
+        return found[number - 1]
+
+    def count(self, event: str) -> int:
+        """How many log lines of this name there are."""
+        return sum(line["event"] == event for line in self.log)
+
+    @property
+    def lives(self) -> int:
+        """How many of its servers have been ready."""
+        return self.count("ready")
+
+    @property
+    def deaths(self) -> int:
+        """How many of its servers were killed and followed by another."""
+        return self.count("killed")
+
+    async def reborn(self, lives: int) -> None:
+        """Wait for a server beyond the first ``lives`` of them."""
+        await self.logged("ready", lives + 1)
+        # That one may be dead already.
+        self.address = [line for line in self.log if line["event"] == "ready"][-1]["address"]
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
@@ -106,9 +131,6 @@ class Server:
                 self._changed.notify_all()
         async with self._changed:
             self._changed.notify_all()
-
-    def _find(self, event: str) -> dict[str, Any] | None:
-        return next((line for line in self.log if line["event"] == event), None)
 
     def _over(self) -> bool:
         assert self._process is not None and self._process.stderr is not None

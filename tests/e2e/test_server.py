@@ -29,7 +29,6 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 LATER = {
     "ConversationService": "UpdateConversation DeleteConversation CompleteConversation ReopenConversation "
     "ResetConversation AddParticipant RemoveParticipant PreviewContext DiffBranch MergeBranch",
-    "CoordinatorService": "ListRuns SignalRun ListGates ResolveGate ForkRun",
     "MemoryService": "SupersedeMemory",
     "LibraryService": "ReadArtifact WriteArtifact ListArtifacts SearchArtifacts ListArtifactRevisions "
     "MergeArtifacts",

@@ -20,7 +20,8 @@ from grpc import aio
 
 from tests.e2e.client import PATIENCE_S, Client, struct
 from tests.e2e.process import ROOT, Server, serving
-from wonder.v1 import errors_pb2, task_pb2
+from wonder.v1 import coordinator_service_pb2 as runs
+from wonder.v1 import errors_pb2, run_pb2, task_pb2
 from wonder.v1 import executor_service_pb2 as pb
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -32,15 +33,19 @@ name: {name}
 task:
   steps:
     - id: act
-      action:
-        kind: worker
-        config: {{name: {kind}}}
-        timeout_ms: {timeout_ms}
-        max_attempts: 3
-        backoff_ms: 1
+      action: {{kind: worker, config: {{name: {kind}}}, timeout_ms: {timeout_ms}, backoff_ms: 1{more}}}
       input_mapping: {{input: input}}
-      output_mapping: {{output: result}}
-""".replace("{{output: result}}", "{{output.by: result.by, output.attempt: result.attempt}}")
+      output_mapping: {{output.by: result.by, output.attempt: result.attempt}}
+"""
+WORKFLOW = """
+name: run_{name}
+workflow:
+  nodes:
+    - id: act
+      task_id: {name}
+      input_mapping: {{hold: input.hold}}
+      output_mapping: {{output.by: result.by}}
+"""
 SHORT_LEASES = {"WONDER_WORKER_LEASE_SECONDS": "2"}
 
 
@@ -125,9 +130,12 @@ async def shop(server: Server) -> AsyncIterator[Shop]:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(server.client())
         tasks = [
-            TASK.format(name="once", kind="once", timeout_ms=60_000),
-            TASK.format(name="again", kind="again", timeout_ms=60_000),
-            TASK.format(name="nobody", kind="nobody", timeout_ms=50),
+            TASK.format(name="once", kind="once", timeout_ms=60_000, more=""),
+            TASK.format(name="again", kind="again", timeout_ms=60_000, more=""),
+            TASK.format(name="defined", kind="once", timeout_ms=60_000, more=", idempotent: true"),
+            TASK.format(name="nobody", kind="nobody", timeout_ms=50, more=""),
+            WORKFLOW.format(name="once"),
+            WORKFLOW.format(name="defined"),
         ]
         await client.apply("e2e/workers", "\n---\n".join(tasks))
         yield Shop(server, client, stack)
@@ -282,6 +290,35 @@ async def test_workers_let_go_of_what_they_have_when_the_server_is_killed_and_co
         ):
             await reopened.until_workers(1)
             assert output(await reopened.ask("again"))["by"] == "ada"
+
+
+@pytest.mark.parametrize("task", ["once", "defined"])
+async def test_a_runs_work_after_a_crash_of_the_server_is_repeated_only_if_its_definition_says_so(
+    data: Path, task: str
+) -> None:
+    start = runs.StartRunRequest(
+        workflow_id=f"e2e/workers/run_{task}", input=struct(hold=1), request_id="r", wait_ms=30_000
+    )
+    server = await Server(data).start()
+    async with shop(server) as opened:
+        ada = await opened.worker("ada")
+        started = asyncio.ensure_future(opened.client.coordinator.StartRun(start))
+        begun = await ada.until("begun")
+        await server.kill()
+        await ada.until("cancelled")
+        await asyncio.gather(started, return_exceptions=True)
+        async with serving(data, "--listen", server.address) as again, again.client() as client:
+            asked = asyncio.ensure_future(client.coordinator.StartRun(start))
+            if task == "defined":
+                assert (await ada.until("begun"))["operation"] == begun["operation"]
+                ada.go()
+            run = (await asked).run
+            if task == "defined":
+                assert run.status == run_pb2.RUN_STATUS_COMPLETED, run
+                assert MessageToDict(run.output) == {"by": "ada"}
+            else:
+                assert run.status == run_pb2.RUN_STATUS_FAILED
+                assert run.error.reason == errors_pb2.ERROR_REASON_OUTCOME_UNKNOWN
 
 
 async def test_the_example(here: Shop) -> None:

@@ -1,17 +1,20 @@
 """Records the golden journals anew: ``python -m tests.golden.record``. Needs nothing but this checkout.
 
-A server runs through a few short stories, and the journals of its actors are written beside this file.
+A server runs through a few short stories, and the journals of its actors are written beside this file. With
+the beginning of a name (``run-``) only those that are called so are written.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import tempfile
 from pathlib import Path
 
 from tests.e2e.client import Client, View, struct
 from tests.e2e.journals import PLANNERS, journals
 from tests.e2e.process import Server, serving
+from tests.golden import run_stories
 from tests.golden.journals import dump
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import coordinator_service_pb2 as runs
@@ -153,7 +156,7 @@ async def run(client: Client, workflow: str, **given: str) -> str:
     return run_id
 
 
-async def record() -> None:
+async def record(prefix: str = "") -> None:
     names: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
@@ -166,16 +169,19 @@ async def record() -> None:
             names[await called(client)] = "conversation-called"
             names[await run(client, "branching", user_message="yes")] = "run-completed"
             names[await run(client, "branching", user_message="no")] = "run-failed"
+            await client.apply("golden/runs", run_stories.LIBRARY)
+            for name, story in run_stories.STORIES.items():
+                names[await story(client)] = name
             room = await killed(client, server)
             names[room] = "conversation-killed"
         async with serving(data) as again, again.client() as client:
             turns = (await client.conversations.ListTurns(pb.ListTurnsRequest(conversation_id=room))).turns
             await client.settled(room, turns[0].id)
         for actor_id, entries in (await journals(data)).items():
-            if actor_id in names:
+            if actor_id in names and names[actor_id].startswith(prefix):
                 text = dump(PLANNERS[actor_id.partition("_")[0]], entries)
                 (HERE / f"{names[actor_id]}.jsonl").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    asyncio.run(record())
+    asyncio.run(record(*sys.argv[1:]))

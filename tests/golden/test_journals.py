@@ -24,8 +24,20 @@ def test_the_recorded_journals_are_there() -> None:
         "conversation-cancelled",
         "conversation-killed",
         "conversation-tools-and-limits",
+        "run-agent",
+        "run-cancelled",
         "run-completed",
+        "run-diamond",
         "run-failed",
+        "run-forked",
+        "run-gate",
+        "run-list",
+        "run-loop",
+        "run-retry",
+        "run-sequence",
+        "run-signal",
+        "run-subworkflow",
+        "run-two-of-three",
     ]
 
 

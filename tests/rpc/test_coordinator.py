@@ -21,8 +21,11 @@ from wonder.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from wonder_server.actors.streams import NodeProgress
 from wonder_server.core.conversation.values import Caller, Turn
 from wonder_server.core.records import Put
+from wonder_server.ports.records import Query
 from wonder_server.rpc import run_codec
+from wonder_server.rpc.auth import caller
 from wonder_server.rpc.coordinator import CoordinatorServicer
+from wonder_server.rpc.run_stream import said
 from wonder_server.services.executor import StepProgress, StepTrace
 
 SERVICE = "wonder.v1.CoordinatorService"
@@ -447,6 +450,26 @@ async def test_a_decision_that_cannot_be_is_refused(
     assert await gates(stub) == [gate.id]
 
 
+async def test_who_does_not_say_who_they_are_is_the_caller(stage: RunStage) -> None:
+    run_id = (await stage.start("team/gate")).run.id
+    await stage.finish("a")
+    servicer = CoordinatorServicer(stage.runs, TwoProjects())
+    (gate,) = (await servicer.list_gates(pb.ListGatesRequest(run_id=run_id), None)).gates
+    token = caller.set("bob")
+    try:
+        signal = pb.SignalRunRequest(run_id=run_id, signal=run_pb2.Signal(name="hint"))
+        await servicer.signal_run(signal, None)
+        decision = pb.ResolveGateRequest(
+            gate_id=gate.id, decision=pb.GATE_DECISION_APPROVE, shown_hash=gate.shown_hash
+        )
+        resolved = (await servicer.resolve_gate(decision, None)).gate
+    finally:
+        caller.reset(token)
+    assert resolved.resolution.user_id == "bob"
+    (heard,) = await stage.shards.find(Query(table="signals", actor=run_id))
+    assert heard.user_id == "bob"
+
+
 # --- WatchRun ---------------------------------------------------------------------------------------
 
 
@@ -483,6 +506,17 @@ async def test_every_event_is_watched_once_from_any_cursor(
     negative = pb.WatchRunRequest(run_id=gate.run_id, after_sequence=-1)
     assert await refused(stub.WatchRun(negative).read()) == ("FIELD_INVALID", ["after_sequence"])
     assert stage.streams.count == 0
+
+
+async def test_an_end_between_attaching_and_looking_is_shown(stage: RunStage) -> None:
+    view = await stage.start()
+    attachment = await stage.runs.attach(view.run.id, view.head.sequence)
+    await stage.finish("a")
+    ended = await stage.runs.lookup.now(view.run.id)
+    words = [pb.WatchRunResponse.FromString(word) async for word in said(attachment, ended.head.sequence)]
+    attachment.close()
+    assert [word.event.sequence for word in words[:-1]] == [4, 5, 6]
+    assert words[-2].event.name == "workflow_completed" and words[-1].HasField("end")
 
 
 async def test_progress_is_shown_to_those_who_want_it(stage: RunStage, stub: CoordinatorServiceStub) -> None:

@@ -31,8 +31,9 @@ from wonder_server.core.errors import Reason, error
 from wonder_server.core.ids import random_id
 from wonder_server.core.memory import Draft, Memory
 from wonder_server.rpc import executor as rpc
+from wonder_server.rpc.executions import MAX_BACKLOG, Execution
 from wonder_server.services.actions import ACTIONS, ActionCall, ActionKind, Services
-from wonder_server.services.executor import Executor
+from wonder_server.services.executor import Executor, Progress, StepProgress, StepTrace
 
 SERVICE = "wonder.v1.ExecutorService"
 CONVERSATION = random_id("conv", 1)
@@ -326,6 +327,29 @@ async def test_a_stream_shows_each_step_as_it_begins_and_ends_and_then_the_resul
 async def test_a_stream_of_a_failing_task_ends_with_its_result(stub: Any) -> None:
     *_, last = await rest(stub.StreamTask(streaming("fail")))
     assert last.result.error.reason == errors_pb2.ERROR_REASON_ASSERTION_FAILED
+
+
+async def test_progress_passes_by_who_does_not_read_and_steps_do_not() -> None:
+    flood = asyncio.Event()
+
+    async def run(tell: Progress) -> task_pb2.TaskResult:
+        trace = StepTrace(step_id="one", kind="test", position=0, attempt=1, status="running")
+        tell(trace)
+        await flood.wait()
+        for number in range(5_000):
+            tell(StepProgress(step_id="one", message=str(number)))
+        tell(trace)
+        return task_pb2.TaskResult()
+
+    execution = Execution(run, outlives_callers=False)
+    slow = execution.steps()
+    assert isinstance(await anext(slow), StepTrace)
+    flood.set()
+    await execution.result()
+    told = [item async for item in slow]
+    assert len(told) == MAX_BACKLOG + 1 and isinstance(told[-1], StepTrace)
+    late = [item async for item in execution.steps()]
+    assert [type(item) for item in late] == [StepTrace, StepTrace]
 
 
 @pytest.mark.parametrize("method", ["ExecuteTask", "StreamTask"])

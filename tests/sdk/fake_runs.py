@@ -205,6 +205,8 @@ class FakeCoordinator(rpc.CoordinatorServiceServicer):
             self.started.append(request.request_id)
         if self.cut_starts:
             self.cut_starts -= 1
+            async with self.changed:
+                self.changed.notify_all()
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the line is cut")
         told = self.run()
         if not request.wait_ms:

@@ -100,11 +100,11 @@ def test_whole_numbers_off_the_wire_are_written_as_such() -> None:
         "  provider: auto\n"
         "  parameters:\n"
         "    max_tokens: 400\n"
-        "    temperature: 0.5\n"
         "    stop:\n"
         "      - |-\n"
         "        a\n"
         "        b\n"
+        "    temperature: 0.5\n"
         "  max_attempts: 2\n"
     )
 

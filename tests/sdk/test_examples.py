@@ -11,13 +11,15 @@ import shlex
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from wonder_sdk import cli, sync, v1
+from wonder_sdk import Client, cli, sync, v1
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -207,3 +209,40 @@ def test_a_person_and_a_signal_let_the_others_go_on(address: str) -> None:
     assert (code, json.loads(out)) == (0, {"says": "Shipped.", "payment": {"amount": 12}})
     code, _, err = wonder(address, *argv)
     assert code == 1 and "RUN_NOT_ACTIVE" in err
+
+
+async def test_the_guide_to_workflows_runs_as_it_stands(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wonder(address, "apply", "-f", str(EXAMPLES / "workflows"))
+    guide = (ROOT / "docs" / "workflows.md").read_text(encoding="utf-8")
+    running, approving = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    async with Client(address) as client:
+        await _run_block(running.replace("Client()", f"Client({address!r})"), client)
+        told = capsys.readouterr().out.splitlines()
+        assert told[0] == "1 workflow_started"
+        assert told[-1] == "{'payment': {'amount': 12}, 'says': 'Shipped.'}"
+        run = await client.start_run("acme/flows/release", {"version": "1.2"})
+        async for event in run.watch():
+            if isinstance(event, v1.RunEvent) and event.gate_opened is not None:
+                await _run_block(approving.replace('project="shop"', ""), client)
+        assert await run.result() == {"released": "Bugs fixed.", "said": "looks good"}
+
+
+async def _run_block(block: str, client: Client) -> None:
+    names: dict[str, Any] = {"Client": Client, "client": client}
+    exec(f"async def run():\n{textwrap.indent(block, '    ')}", names)
+    await names["run"]()
+
+
+@pytest.mark.parametrize("page", ["README.md", "sdk/python/README.md", "docs/workflows.md"])
+def test_every_command_of_the_guides_is_one(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    shown = re.findall(r"^(wonder (?:run|runs|gates|workflow) .*)$", text, re.MULTILINE)
+    assert shown
+    for line in shown:
+        command = re.split(r"  +|\|", line)[0]
+        try:
+            cli.build_parser().parse_args(shlex.split(command, comments=True)[1:] or ["--help"])
+        except SystemExit:
+            pytest.fail(f"{page}: {line}")

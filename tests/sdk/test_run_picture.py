@@ -68,7 +68,7 @@ def drawn(
     for event in events:
         picture.take(event)
         table.show(event)
-        table._drawn_at = float("-inf")  # every event makes a frame
+        table._next_at = float("-inf")  # every event makes a frame
     table.close()
     return screen.shown, picture
 
@@ -110,7 +110,7 @@ def test_a_frame_in_the_middle_shows_what_works_what_waits_and_what_to_type(
     assert shown[-5:-1] == [
         "  ⋯ agree                        1.6 s · waits for a person",
         "  ? agree: Shall this be released?  version: 1.2",
-        "      wonder gates approve gate_1 --answer '{…}'    (or: reject)",
+        "      wonder gates approve gate_1 --answer '{…}'",
         "waiting 2.0 s · Ctrl-C leaves; it goes on",
     ]
     assert list(picture.gates) == ["gate_1"]

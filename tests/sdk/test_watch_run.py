@@ -78,3 +78,11 @@ async def test_a_first_connection_that_fails_is_no_reason_to_wait() -> None:
         with pytest.raises(UnavailableError):
             await anext(client.watch_run("run_1"))
     assert fake.cursors == [0]
+
+
+async def test_whoever_wants_to_know_is_told_of_the_connection() -> None:
+    told: list[str] = []
+    async with watching(FakeRun(2, 1)) as client:
+        async for _ in client.watch_run("run_1", on_connection=lambda problem: told.append(str(problem))):
+            pass
+    assert told == ["the line is cut", "None", "the line is cut", "None"]

@@ -66,7 +66,7 @@ async def test_a_run_that_ends_at_once_costs_one_call() -> None:
     assert request.context.conversation_id == "conv_1"
     assert dict(request.metadata) == {"ticket": 7}
     assert request.timeout_ms == 1500
-    assert request.wait_ms == 60_000
+    assert request.wait_ms == 30_000
 
 
 async def test_a_run_that_takes_longer_is_watched_to_its_end() -> None:
@@ -85,6 +85,19 @@ async def test_a_start_whose_answer_is_lost_starts_nothing_twice(cuts: int) -> N
     async with talking(fake) as client:
         assert await client.run("acme/flows/release") == OUTPUT
     assert len(fake.requests) == cuts + 1
+    assert len(fake.started) == 1 and fake.started[0]
+
+
+async def test_a_server_that_is_away_after_the_start_is_waited_for() -> None:
+    fake = FakeCoordinator(cut_starts=1)
+    async with serving(coordinator=fake) as address, fake.changed:
+        client = Client(address, reconnect=Reconnect(first_ms=10, most_ms=10, give_up_ms=10_000))
+        running = asyncio.create_task(client.run("acme/flows/release"))
+        await fake.changed.wait_for(lambda: fake.started)
+    with pytest.raises(UnavailableError, match="no server answers"):
+        await client.get_run(RUN)
+    async with serving(coordinator=fake, address=address), client:
+        assert await running == OUTPUT
     assert len(fake.started) == 1
 
 

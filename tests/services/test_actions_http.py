@@ -299,6 +299,8 @@ async def test_it_is_tried_again_unless_it_may_have_been_done_and_must_not_be_do
     assert len(web.sent) == outcome.steps[0].tries == tries
     assert (outcome.fault.reason if outcome.fault else None) is reason
     assert len({request.headers.get("Idempotency-Key") for request in web.sent}) == 1
+    may_repeat = method in ("GET", "PUT") if idempotent is None else idempotent
+    assert {request.repeatable for request in web.sent} == {may_repeat}
 
 
 async def test_a_method_that_is_mapped_is_not_known_beforehand() -> None:

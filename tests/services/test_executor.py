@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -427,3 +428,26 @@ def test_at_once_a_bad_input_and_an_unknown_kind_are_faults() -> None:
     unknown = executor().at_once(task(step("a", "teleport")), {}, CONTEXT)
     assert unknown is not None and unknown.fault is not None
     assert unknown.fault.reason is Reason.NOT_IMPLEMENTED
+
+
+def test_ten_steps_cost_less_than_a_millisecond_of_processor_time() -> None:
+    """About 0.13 ms on a quiet machine; the best of many, since others use the processor too."""
+    ten = task(
+        *(
+            step(
+                f"s{number}",
+                "context",
+                condition="input.n > 0",
+                input_mapping={"v": "input.n + 1"},
+                output_mapping={"state.v": "result.v"},
+            )
+            for number in range(10)
+        )
+    )
+    one, costs = executor(), []
+    for _ in range(200):
+        began = time.process_time()
+        outcome = one.at_once(ten, {"n": 1}, CONTEXT)
+        costs.append(time.process_time() - began)
+        assert outcome is None or len(outcome.steps) == 10
+    assert min(costs) < 0.001

@@ -63,11 +63,11 @@ async def watch_run(
     stub: stubs.CoordinatorServiceStub,
     request: v1.WatchRunRequest,
     reconnect: Reconnect,
-    on_lost: Callable[[WonderError], object] | None = None,
+    on_connection: Callable[[WonderError | None], object] = lambda problem: None,
 ) -> AsyncGenerator[RunItem, None]:
     """What happens in a run until it has ended; see `Client.watch_run`."""
     patience = Patience(reconnect)
-    cursor, attached = request.after_sequence, False
+    cursor, attached, is_lost = request.after_sequence, False, False
     while True:
         call = stub.watch_run(
             v1.WatchRunRequest(
@@ -79,6 +79,9 @@ async def watch_run(
         try:
             async for response in call:
                 attached = True
+                if is_lost:
+                    is_lost = False
+                    on_connection(None)
                 match betterproto2.which_one_of(response, "item"):
                     case "event", v1.RunEvent(sequence=sequence) as event:
                         if sequence > cursor:
@@ -101,6 +104,6 @@ async def watch_run(
             call.cancel()
         if not attached:
             raise problem
-        if on_lost is not None:
-            on_lost(problem)
+        is_lost = True
+        on_connection(problem)
         await patience.failed(problem, wait_ms=wait_ms)

@@ -15,8 +15,8 @@ from wonder_sdk.runs import Run
 from wonder_sdk.values import to_struct, to_value
 from wonder_sdk.watch import RunItem, watch_run
 
-# What one StartRun may wait; whoever waits longer watches from then on.
-_WAIT_MS = 60_000
+# What one StartRun may wait, less than proxies usually do; whoever waits longer watches from then on.
+_WAIT_MS = 30_000
 _PAGE = 200
 
 
@@ -140,18 +140,20 @@ class Workflows:
         *,
         after_sequence: int = 0,
         include_progress: bool = False,
-        on_lost: Callable[[WonderError], object] | None = None,
+        on_connection: Callable[[WonderError | None], object] = lambda problem: None,
     ) -> AsyncGenerator[RunItem, None]:
         """Watch a run until it has ended: each event after the cursor once, over as many connections as it
-        takes. With ``include_progress`` also what nodes do inside their tasks, as it happens. ``on_lost`` is
-        called with what broke a connection, before it is sought again.
+        takes.
+
+        With ``include_progress`` also what nodes do inside their tasks, as it happens. ``on_connection`` is
+        called with what broke a connection, before it is sought again, and with None once there is one.
 
         Raises NotFoundError, and OutOfRangeError for a cursor beyond the record.
         """
         request = v1.WatchRunRequest(
             run_id=run_id, after_sequence=after_sequence, include_progress=include_progress
         )
-        return watch_run(self.coordinator, request, self._reconnect, on_lost)
+        return watch_run(self.coordinator, request, self._reconnect, on_connection)
 
     async def list_gates(
         self,

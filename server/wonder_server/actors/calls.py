@@ -21,10 +21,14 @@ from wonder_server.core.conversation.calls import MAX_DEPTH, answer, called_turn
 from wonder_server.core.conversation.inputs import CancelCall, Create, Send
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Caller, Conversation, Participant, Turn, TurnStatus
+from wonder_server.core.coordinator.values import Execution, ExecutionStatus
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, error
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.records import Query, Records
+
+MOST_SWEPT = 100_000
+"""Active turns that are looked through at a start."""
 
 
 class Calls:
@@ -80,6 +84,25 @@ class Calls:
         turn = called_turn(state, operation_id) if isinstance(state, ConversationState) else None
         spoken = self._streams.spoken(conversation_id, turn.id) if turn is not None else ""
         self._loop.tell(conversation_id, CancelCall(operation_id=operation_id, spoken=spoken))
+
+    async def sweep(self) -> int:
+        """After a start: stop the turns whose parents gave up just before the server ended; how many."""
+        query = Query(table="turns", statuses=(TurnStatus.ACTIVE.value,), limit=MOST_SWEPT)
+        orphans = 0
+        for turn in await self._records.find(query):
+            parent = turn.parent
+            if parent is None:
+                continue
+            # A node's execution has the id of its operation.
+            node = await self._records.get("executions", parent.operation_id, parent.actor_id)
+            if (
+                not isinstance(node, Execution)
+                or node.status is not ExecutionStatus.RUNNING
+                or node.carried_out_by != turn.conversation_id
+            ):
+                self.give_up(turn.conversation_id, parent.operation_id)
+                orphans += 1
+        return orphans
 
     def _room_for(self, command: CallAgent, agent: PinnedAgent) -> Create:
         return delegation(

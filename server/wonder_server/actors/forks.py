@@ -19,6 +19,7 @@ from wonder_server.actors.requests import request
 from wonder_server.actors.run_lookup import ENDED, RunLookup, RunView
 from wonder_server.actors.run_starts import Starts
 from wonder_server.core import schemas
+from wonder_server.core.coordinator.draft import ROOT
 from wonder_server.core.coordinator.inputs import Past, StartFork
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.coordinator.values import (
@@ -102,6 +103,7 @@ class Forks:
 
     async def _input(self, run_id: str, wanted: Forking) -> StartFork:
         rewound = await self._rewind(wanted)
+        _check_root(rewound)
         run, workflow = rewound.run, rewound.pinned.workflow
         if wanted.revision:
             workflow = await self._revision(run, wanted.revision)
@@ -265,6 +267,13 @@ def _check_runs(rewound: _Rewound, wanted: Forking) -> None:
         f"The node execution {wanted.before_execution} had ended when this run's record has it first; "
         "choose another, or an event with `after_sequence`.",
     )
+
+
+def _check_root(rewound: _Rewound) -> None:
+    """Refuse what an older version recorded: its tokens are no tree."""
+    if all(token.id != ROOT for token in rewound.tokens):
+        message = "The run was recorded by an older version of Wonder and cannot be forked; start a new one."
+        raise error(Reason.INPUT_INVALID, message, field="run_id")
 
 
 def _check_nodes(workflow: PinnedWorkflow, rewound: _Rewound) -> None:

@@ -110,6 +110,11 @@ class Handlers:
             loop=loop, records=self._records, streams=self._streams, agents=self._agents, clock=self._clock
         )
 
+    async def sweep(self) -> int:
+        """After a start: stop what nobody waits for any more; how many operations that was."""
+        assert self._calls is not None, "attach comes first"
+        return await self._calls.sweep()
+
     @property
     def running(self) -> int:
         """Operations under way."""

@@ -10,13 +10,15 @@ from wonder_server.core.frozen import Value
 
 
 class WebRequest(Value, frozen=True, kw_only=True):
-    """One HTTP request. ``max_bytes``: of the answer's body, after decompression."""
+    """One HTTP request. ``max_bytes``: of the answer's body, after decompression. ``repeatable``: it may
+    arrive twice, so that it can go through a connection that is open already."""
 
     method: str
     url: str
     max_bytes: int
     headers: Mapping[str, str] = {}
     body: bytes = b""
+    repeatable: bool = False
 
 
 class WebResponse(Value, frozen=True, kw_only=True):

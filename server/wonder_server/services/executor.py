@@ -190,6 +190,7 @@ class Executor:
             services=self._services,
             timeout_ms=action.timeout_ms,
             repeatable=_may_repeat(kind, need),
+            idempotent=action.idempotent,
             progress=partial(run.tell, need.step),
             emit=partial(run.emit, need.step, need.context),
         )

@@ -411,7 +411,8 @@ class ExecutorServiceStub:
         a stream that breaks, ends the assignment: if the kind is idempotent it is given to another
         worker under the same `operation_id`, else it ends with OUTCOME_UNKNOWN. The stream ends by the
         worker's `leave` or with a status: FIELD_INVALID and DEFINITION_INVALID for what cannot be
-        registered, PERMISSION_DENIED, SERVER_DRAINING.
+        registered, TIMEOUT for a worker of which nothing is heard for as long as a lease lasts,
+        PERMISSION_DENIED, SERVER_DRAINING.
         """
 
 

@@ -135,14 +135,17 @@ class _Watching:
             self._picture = Picture.of(client.get_run(run_id))
             self._picture.begin_again()
         self._lost_at: float | None = None
-        self._is_lost = False
+        self._is_away = False
         self._view = self._choose_view(self._picture)
 
     def to_the_end(self) -> int:
         """Show it until it has ended or somebody interrupts; the exit code."""
         interrupts = 0
         items = self._client.watch_run(
-            self._run_id, after_sequence=self._arguments.after, include_progress=True, on_lost=self._lost
+            self._run_id,
+            after_sequence=self._arguments.after,
+            include_progress=True,
+            on_connection=self._connection,
         )
         while True:
             try:
@@ -165,7 +168,7 @@ class _Watching:
         while True:
             while not items.ready(within=_TICK_SECONDS):
                 self._tick()
-            self._found()
+            self._tick()
             try:
                 item = next(items)
             except StopIteration:
@@ -179,20 +182,18 @@ class _Watching:
     def _tick(self) -> None:
         if self._view is None:
             return
-        away = time.monotonic() - self._lost_at if self._lost_at is not None else 0.0
-        if away >= _PATIENCE_SECONDS and not self._is_lost:
-            self._is_lost = True
+        lost_at = self._lost_at
+        if lost_at is not None and not self._is_away and time.monotonic() - lost_at >= _PATIENCE_SECONDS:
+            self._is_away = True
             self._view.note(f"no connection to {self._client.target}; trying again")
+        elif lost_at is None and self._is_away:
+            self._is_away = False
+            self._view.note("connected again")
         self._view.tick()
 
-    def _lost(self, problem: WonderError) -> None:
-        self._lost_at = self._lost_at or time.monotonic()
-
-    def _found(self) -> None:
-        self._lost_at = None
-        if self._is_lost and self._view is not None:
-            self._view.note("connected again")
-        self._is_lost = False
+    def _connection(self, problem: WonderError | None) -> None:
+        """Called from the client's own thread."""
+        self._lost_at = None if problem is None else self._lost_at or time.monotonic()
 
     def _cancel(self) -> None:
         from wonder_sdk import FailedPreconditionError

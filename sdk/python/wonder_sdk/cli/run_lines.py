@@ -107,9 +107,10 @@ def gate_question(gate: v1.Gate) -> str:
 
 def gate_command(gate: v1.Gate) -> str:
     """What to type to answer a gate."""
-    takes_answer = gate.answer_schema is not None and gate.answer_schema.fields
-    answer = " --answer '{…}'" if takes_answer else ""
-    return f"wonder gates approve {gate.id}{answer}    (or: reject)"
+    command = f"wonder gates approve {gate.id}"
+    if gate.answer_schema is not None and gate.answer_schema.fields:
+        return f"{command} --answer '{{…}}'"
+    return f"{command}    (or: reject)"
 
 
 def gate_answer(gate: v1.Gate) -> str:

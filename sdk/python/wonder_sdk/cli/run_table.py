@@ -19,6 +19,8 @@ from wonder_sdk.cli.terminal import Terminal, printable
 from wonder_sdk.watch import RunItem
 
 _FRAME_SECONDS = 0.1
+# Of its time, drawing takes a tenth at most, however large the run.
+_PAUSES = 9
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _LEAST_ROWS = 5
 # What stands around the rows: the run, what is left out, the end, and the line that the cursor needs.
@@ -43,7 +45,7 @@ class RunTable:
         self._terminal, self._picture = terminal, picture
         self._now, self._monotonic = now, monotonic
         self._drawn = 0
-        self._drawn_at = float("-inf")
+        self._next_at = float("-inf")
         self._frames = 0
 
     def show(self, item: RunItem) -> None:
@@ -66,7 +68,7 @@ class RunTable:
 
     def tick(self) -> None:
         """Draw, if there is something to draw and the last frame is old enough."""
-        if self._picture.run.id and self._monotonic() - self._drawn_at >= _FRAME_SECONDS:
+        if self._picture.run.id and self._monotonic() >= self._next_at:
             self._draw()
 
     def close(self) -> None:
@@ -75,6 +77,7 @@ class RunTable:
         self._drawn = 0
 
     def _draw(self) -> None:
+        begun_at = self._monotonic()
         height = shutil.get_terminal_size((100, 24)).lines
         width = self._terminal.width
         lines = self._lines(height)
@@ -85,7 +88,8 @@ class RunTable:
             parts.append((self._terminal.style(clean, style) if style else clean) + "\x1b[K\n")
         parts.append("\x1b[J")
         self._terminal.raw("".join(parts))
-        self._drawn, self._drawn_at = len(lines), self._monotonic()
+        now = self._monotonic()
+        self._drawn, self._next_at = len(lines), now + max(_FRAME_SECONDS, _PAUSES * (now - begun_at))
 
     def _above(self, text: str, style: str) -> None:
         if self._drawn:

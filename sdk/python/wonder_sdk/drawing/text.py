@@ -45,7 +45,8 @@ class _Drawing:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._joins = meetings(graph)
-        self._reach = _reach(graph)
+        self._length = _lengths(graph)
+        self._below = _descendants(graph)
         self._drawn: set[str] = set()
         self._lines: list[tuple[str, str]] = []
 
@@ -137,30 +138,46 @@ class _Drawing:
             self._lines.append((f"{prefix}{'├─' if onward else '└─'} else ■", ""))
 
     def _spine(self, ways: list[Edge], join: str | None, stops: frozenset[str]) -> str | None:
-        """Of ways that meet nowhere, the one that goes on at this level: the longest, if one is."""
+        """Of ways that meet nowhere, the one that goes on at this level, if one does: what another way may
+        come back to, else the longest."""
         if any(edge.is_parallel for edge in ways):
             return None
-        lengths = {
-            edge.target: self._reach[edge.target]
-            for edge in ways
-            if not edge.is_back and edge.target not in self._drawn | stops and edge.target != join
-        }
-        if not lengths:
-            return None
-        longest = max(lengths.values())
-        found = [target for target, length in lengths.items() if length == longest]
-        return found[-1] if (longest > 1 and len(found) == 1) or len(lengths) == 1 else None
+        ahead = [
+            target
+            for target in dict.fromkeys(edge.target for edge in ways if not edge.is_back)
+            if target not in self._drawn | stops and target != join
+        ]
+        if len(ahead) < 2:
+            return ahead[0] if ahead else None
+        longest = max(self._length[each] for each in ahead)
+        # But a short end that many ways lead to, such as the one for failures, is no spine.
+        shared = [
+            each
+            for each in ahead
+            if 2 * self._length[each] >= longest and any(each in self._below[other] for other in ahead)
+        ]
+        found = shared or [each for each in ahead if self._length[each] == longest > 1]
+        return found[-1] if shared or len(found) == 1 else None
 
     def _called(self, node_id: str) -> str:
         return _name(self._graph.nodes[node_id])
 
 
-def _reach(graph: Graph) -> dict[str, int]:
+def _lengths(graph: Graph) -> dict[str, int]:
     """How many nodes come on the longest way from each node, it included."""
-    reach: dict[str, int] = {}
+    length: dict[str, int] = {}
     for node_id in reversed(graph.order()):
-        reach[node_id] = 1 + max((reach[each] for each in graph.forward(node_id)), default=0)
-    return reach
+        length[node_id] = 1 + max((length[each] for each in graph.forward(node_id)), default=0)
+    return length
+
+
+def _descendants(graph: Graph) -> dict[str, set[str]]:
+    """What comes after each node, however late."""
+    below: dict[str, set[str]] = {}
+    for node_id in reversed(graph.order()):
+        following = graph.forward(node_id)
+        below[node_id] = set(following).union(*(below[each] for each in following))
+    return below
 
 
 def _name(node: Node) -> str:

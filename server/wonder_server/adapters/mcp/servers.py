@@ -41,6 +41,7 @@ class McpServers:
         self._servers = {server.name: server for server in servers}
         self._web = web
         self._held: dict[str, Held] = {}
+        self._session: Any = None
         self._closed = False
 
     async def call(
@@ -48,8 +49,10 @@ class McpServers:
     ) -> McpResult:
         """See `ports.mcp.Mcp.call`."""
         server = self._named(call.server) if call.server else None
-        # The import takes half a second, which streams would feel; in a thread they only share the processor.
-        session: Any = await asyncio.to_thread(import_module, "wonder_server.adapters.mcp.session")
+        if self._session is None:
+            # The import takes half a second, which streams would feel; in a thread they share the processor.
+            self._session = await asyncio.to_thread(import_module, "wonder_server.adapters.mcp.session")
+        session = self._session
         if self._closed:
             raise NotBegunError(Reason.SERVER_DRAINING, "The server is stopping; no tool can be called.")
         if server is not None and server.command:

@@ -34,7 +34,6 @@ MAX_ADDRESSES: Final = 4
 USER_AGENT: Final = "wonder"
 
 _CHUNK_BYTES: Final = 64 * 1024
-_REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a host, in the order in which to try them. Raises `OSError`."""
@@ -56,7 +55,9 @@ class GuardedWeb:
 
     async def send(self, request: WebRequest, policy: NetworkPolicy) -> WebResponse:
         """See `ports.web.Web.send`."""
-        asked = self.exchange(request.method, request.url, request.headers, request.body, policy)
+        asked = self.exchange(
+            request.method, request.url, request.headers, request.body, policy, pooled=request.repeatable
+        )
         async with asked as response:
             body = bytearray()
             async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
@@ -73,15 +74,22 @@ class GuardedWeb:
 
     @asynccontextmanager
     async def exchange(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes, policy: NetworkPolicy
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        policy: NetworkPolicy,
+        *,
+        pooled: bool = False,
     ) -> AsyncIterator[ClientResponse]:
         """One request and its answer as it arrives. Errors as `send`, those of reading it included."""
-        pooled, fresh = await self._sessions()
+        pool, fresh = await self._sessions()
         target = _target(url)
         addresses = await self._addresses(target, policy)
-        # A connection from the pool may be closed from the other side at any moment. What can be repeated
-        # is then sent again; of the rest nobody would know whether it arrived.
-        session = pooled if method in _REPEATABLE else fresh
+        # A connection from the pool may be closed from the other side at any moment. What may be repeated is
+        # then sent again; of the rest nobody would know whether it arrived.
+        session = pool if pooled else fresh
         try:
             response = await _first_answer(session, method, target, addresses, headers, body)
             try:

@@ -168,7 +168,7 @@ class Execution(Value, frozen=True, kw_only=True):
     run_id: str
     ordinal: int
     node_id: str
-    token_id: str
+    token_id: str = ""
     status: ExecutionStatus = ExecutionStatus.RUNNING
     target: str = ""
     carried_out_by: str = ""
@@ -203,7 +203,7 @@ class Operation(Value, frozen=True, kw_only=True):
 
     id: str
     run_id: str
-    kind: OperationKind
+    kind: OperationKind = OperationKind.TASK
     token_id: str = ""
     node_id: str = ""
     key: str = ""

@@ -120,6 +120,7 @@ def _request(call: ActionCall) -> WebRequest:
         url=_with_query(given["url"], given.get("query", {})),
         headers=headers,
         body=body,
+        repeatable=call.repeatable,
         max_bytes=int(given.get("max_response_bytes", DEFAULT_BYTES)),
     )
 

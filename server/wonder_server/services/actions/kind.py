@@ -83,6 +83,7 @@ class ActionCall(Value, frozen=True, kw_only=True):
     ``input`` is the action's config with the step's input over it, and fits the kind's schema.
     ``timeout_ms`` is what the action has for each try. ``repeatable``: it may be run again when nobody
     knows whether it was done; `core.task.effects` says how an action that may not reports what it knows.
+    ``idempotent`` is what the action's definition says of that; None if it says nothing.
     """
 
     input: Mapping[str, Any]
@@ -90,6 +91,7 @@ class ActionCall(Value, frozen=True, kw_only=True):
     services: Services
     timeout_ms: int = 30_000
     repeatable: bool = False
+    idempotent: bool | None = None
     progress: Told = _unheard
     emit: Emit = _unheard
 

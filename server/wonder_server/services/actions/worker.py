@@ -27,7 +27,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
         operation_id=call.context.key,
         context=call.context,
         timeout_ms=call.timeout_ms,
-        idempotent=call.repeatable,
+        idempotent=call.idempotent,
         on_progress=tell,
     )
     return await workers.perform(job)

@@ -9,7 +9,8 @@ lease::
                  └── lost ◀─────┘                       its stream broke, or its lease ran out
 
 A lost job goes back to the front of the line and to another worker if it is idempotent, or if it had not
-gone out; else it ends with OUTCOME_UNKNOWN. It is idempotent if its kind or the action's definition says so.
+gone out; else it ends with OUTCOME_UNKNOWN. Whether it is idempotent says the action's definition, or, if
+that says nothing, the kind.
 
 Nothing of this is on disk: the pool is as old as the process. Everything happens on the event loop, without
 waiting, so there is nothing to lock; leases and timeouts are its timers, which a clock that jumps does not

@@ -32,7 +32,8 @@ class Assignment:
     @property
     def is_idempotent(self) -> bool:
         """Whether it may be given to another worker when nobody knows whether it was done."""
-        return self.kind.idempotent or self.ticket.job.idempotent
+        defined = self.ticket.job.idempotent
+        return self.kind.idempotent if defined is None else defined
 
 
 class Seat:

@@ -60,7 +60,7 @@ class Job:
 
     ``operation_id`` stays the same however often it is tried or given out, so that a worker can tell.
     ``timeout_ms`` is for everything: waiting for a worker, and every worker that is lost with it.
-    ``idempotent`` says so of this job, whatever its kind declares.
+    ``idempotent`` is what its definition says; None leaves it to what the kind declares.
     """
 
     kind: str
@@ -68,7 +68,7 @@ class Job:
     operation_id: str
     context: Scope
     timeout_ms: int
-    idempotent: bool = False
+    idempotent: bool | None = None
     on_progress: Callable[[Progress], None] | None = None
 
 

@@ -8452,7 +8452,8 @@ class Run(betterproto2.Message):
 
     node_executions: "list[NodeExecution]" = betterproto2.field(13, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Its newest 500 node executions, oldest first. Not in lists; WatchRun has them all.
+    Its newest 500 node executions, oldest first, fewer where the answer would exceed 3 MiB. Not in lists; WatchRun has
+    them all.
     """
 
     node_execution_count: "int" = betterproto2.field(14, betterproto2.TYPE_INT32)

@@ -1,0 +1,166 @@
+"""Signals, and nodes that wait for them or for a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.core.coordinator_kit import Driven, diamond, graph, node, wait, way
+from wonder_server.core.coordinator import inputs
+from wonder_server.core.coordinator.plan import MAX_SIGNALS
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.coordinator.values import RunStatus
+from wonder_server.core.definitions.specs import FanIn, FanInMode, Node, PinnedWorkflow
+from wonder_server.core.errors import Reason
+
+
+def flow(waiting: Node) -> PinnedWorkflow:
+    return graph(node("a"), waiting, node("z"), ways=[way("a>w"), way("w>z")])
+
+
+def at_the_wait(waiting: Node) -> Driven:
+    driven = Driven()
+    driven.start(flow(waiting))
+    driven.succeed("a")
+    return driven
+
+
+@pytest.mark.parametrize("duration_ms", [0, 60_000])
+def test_a_signal_ends_the_wait(duration_ms: int) -> None:
+    driven = at_the_wait(wait("w", "go", duration_ms))
+    assert (driven.tokens, driven.status) == ({"t": "waiting_for_signal"}, RunStatus.WAITING)
+    operation = driven.operation()
+    assert operation.wake_ms == (driven.now + duration_ms if duration_ms else 0)
+    driven.restart()
+    assert driven.signal("other", 1) == ["RecordSignal"]
+    driven.signal("go", {"x": 1})
+    assert driven.at == ["z"]
+    assert driven.state.state["w"] == {"received": True, "payload": {"x": 1}}
+    assert driven.step(inputs.NodeWoken(operation_id=operation.id)) == []
+    driven.replayed()
+
+
+@pytest.mark.parametrize("signal", ["", "go"])
+def test_the_time_ends_the_wait(signal: str) -> None:
+    driven = at_the_wait(wait("w", signal, 60_000))
+    assert driven.step(inputs.NodeWoken(operation_id=driven.operation().id)) == []
+    driven.wake()
+    assert driven.state.state["w"] == {"received": False, "payload": None}
+    assert driven.at == ["z"]
+
+
+def test_a_signal_that_came_before_ends_the_wait_at_once() -> None:
+    driven = Driven()
+    driven.start(flow(wait("w", "go", 60_000)))
+    driven.signal("go", "first")
+    driven.signal("go", "newest")
+    driven.reload()
+    driven.succeed("a")
+    assert driven.at == ["z"]
+    assert driven.state.state["w"] == {"received": True, "payload": "newest"}
+    driven.replayed()
+
+
+def test_a_signal_is_taken_once() -> None:
+    """The next node that waits for its name waits for the next of its kind."""
+    driven = Driven()
+    driven.start(graph(wait("w", "go"), node("z"), ways=[way("w>w", loop_limit=2), way("w>z", priority=1)]))
+    for number in range(3):
+        assert driven.at == ["w"]
+        driven.reload()
+        driven.signal("go", number)
+    assert driven.at == ["z"]
+    assert driven.state.signals["go"].number == 3
+
+
+def test_after_the_time_was_over_a_signal_waits_for_the_next_node() -> None:
+    flow = graph(wait("v", "go", 1_000), node("a"), wait("w", "go"), ways=[way("v>a"), way("a>w")])
+    driven = Driven()
+    driven.start(flow)
+    driven.wake("v")
+    driven.signal("go", 1)
+    driven.succeed("a")
+    assert driven.status is RunStatus.COMPLETED
+    assert driven.state.state["w"]["payload"] == 1
+
+
+def two(join: FanIn, **fields: Any) -> Driven:
+    driven = Driven()
+    driven.start(
+        graph(
+            node("a", fan_out=True),
+            wait("v", "go", **fields),
+            wait("w", "go"),
+            node("z", fan_in=join),
+            ways=[way("a>v"), way("a>w"), way("v>z"), way("w>z")],
+        )
+    )
+    driven.succeed("a")
+    return driven
+
+
+def test_a_signal_wakes_all_that_wait_for_it() -> None:
+    driven = two(FanIn())
+    driven.reload()
+    driven.signal("go", 1)
+    assert driven.at == ["z"]
+    driven.replayed()
+
+
+def test_what_the_first_to_hear_does_may_end_the_second() -> None:
+    driven = two(FanIn(), output_mapping={"state.x": "result.payload.none"})
+    driven.signal("go", 1)
+    assert driven.fault.reason is Reason.EXPRESSION_FAILED
+    assert sorted(each.status.value for each in driven.recorded.values()) == [
+        "cancelled",
+        "completed",
+        "completed",
+    ]
+    driven.replayed()
+
+
+def test_with_the_first_of_two_to_hear_enough_have_arrived() -> None:
+    driven = two(FanIn(mode=FanInMode.ANY))
+    driven.signal("go", 1)
+    assert driven.at == ["z"]
+
+
+def test_expressions_see_the_newest_signal_of_each_name() -> None:
+    flow = graph(
+        node("a"),
+        node("b", input_mapping={"all": "signals", "go": "signals.go.x"}),
+        node("c"),
+        ways=[way("a>b", "has(signals.go)"), way("a>c", priority=1)],
+    )
+    driven = Driven()
+    driven.start(flow)
+    driven.signal("go", {"x": 1})
+    driven.signal("go", {"x": 2})
+    driven.signal("stop", None)
+    driven.reload()
+    driven.succeed("a")
+    assert driven.input("b") == {"all": {"go": {"x": 2}, "stop": None}, "go": 2}
+    driven = Driven()
+    driven.start(flow)
+    driven.succeed("a")
+    assert driven.at == ["c"]
+
+
+def test_a_run_remembers_a_bounded_number_of_names() -> None:
+    driven = Driven()
+    driven.start(diamond("b"))
+    for number in range(MAX_SIGNALS):
+        driven.signal(f"s{number}")
+    fault = RUN.refusal(RUN.plan(driven.state, inputs.ReceiveSignal(name="one_more"), driven.now))
+    assert fault is not None
+    assert (fault.reason, fault.field) == (Reason.LIMIT_EXCEEDED, "signal.name")
+    assert driven.signal("s0", "again") == ["RecordSignal"]
+    assert driven.state.signals["s0"].number == 2
+
+
+def test_a_waiting_nodes_own_limit_of_time_fails_it() -> None:
+    driven = at_the_wait(wait("w", "go", timeout_ms=5_000))
+    driven.wake()
+    assert driven.fault.reason is Reason.TIMEOUT
+    assert driven.fault.metadata == {"node": "w"}

@@ -1,0 +1,164 @@
+"""Points at which a server kills itself with SIGKILL, as a power failure would.
+
+A failpoint is ``POINT:COUNT``: the process dies when it comes to POINT for the COUNT-th time (left out: the
+first). The points lie on methods of the server, which knows nothing of them::
+
+    before-commit       a commit of a conversation or run is submitted, nothing of it written
+    in-commit           in the writer's thread: all statements were carried out, COMMIT comes next
+    committed           in the writer's thread: it is on disk, and nobody knows
+    after-commit        on disk, and nobody told
+    before-publish      events on disk are about to be shown to watchers
+    before-dispatch     what was decided is about to be handed out
+    before-answer       a child run's or agent's result is about to reach who waits for it
+    before-ring         a timer's time has come
+    before-call=NAME, after-call=NAME
+                        an RPC that changes something (start, signal, resolve, cancel, fork) begins; all it
+                        does is done, and its client not answered
+    before-send, after-send
+                        an `http` action sends its request; the other side has answered
+    before-task, after-task
+                        a task begins; it is done, and its result is not on disk. With =NAME: of this name
+    token               a piece of text was shown
+    model-done          the model said its last token; its answer is not on disk
+    before-memory, after-memory
+                        a memory that an extraction put out is written
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from wonder_server.actors.forks import Forks
+from wonder_server.actors.gates import Gates
+from wonder_server.actors.handlers import Handlers
+from wonder_server.actors.loop import Loop
+from wonder_server.actors.runs import Runs
+from wonder_server.actors.streams import Streams
+from wonder_server.adapters.models.offline import OfflineModel
+from wonder_server.adapters.sqlite.database import Database
+from wonder_server.adapters.sqlite.shard import SqliteShard
+from wonder_server.adapters.web.guarded import GuardedWeb
+from wonder_server.core.definitions.specs import PinnedTask
+from wonder_server.services.executor import Executor
+from wonder_server.services.memory_operations import MemoryOperations
+
+CALLS = {"start": Runs, "signal": Runs, "cancel": Runs, "fork": Forks, "resolve": Gates}
+
+
+class Failpoint:
+    """Counts the passages of one point."""
+
+    def __init__(self, sentence: str) -> None:
+        self._point, _, count = sentence.partition(":")
+        self._left = int(count or 1)
+
+    def passed(self, *names: str) -> None:
+        """This is the point of all these names."""
+        if self._point in names:
+            self._left -= 1
+            if not self._left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def lay(self) -> None:
+        """Put all points in their places."""
+        self._before(Streams, "publish", "publish")
+        self._before(Handlers, "dispatch", "dispatch")
+        self._before(Loop, "_answer_parent", "answer")
+        self._before(Loop, "_wake", "ring")
+        self._around(GuardedWeb, "send", lambda *_: ("send",))
+        self._around(MemoryOperations, "apply", lambda *_: ("memory",))
+        self._around(Executor, "execute", lambda _self, task, *_: ("task", f"task={task.pin.name}"))
+        for method, owner in CALLS.items():
+            self._around(owner, method, lambda *_, name=f"call={method}": (name,))
+        self._at_commits()
+        self._at_words()
+
+    def _before(self, owner: type, method: str, name: str) -> None:
+        """A point before a method that is not async."""
+        original = getattr(owner, method)
+
+        @functools.wraps(original)
+        def passing(*given: Any, **more: Any) -> Any:
+            self.passed(f"before-{name}")
+            return original(*given, **more)
+
+        setattr(owner, method, passing)
+
+    def _around(self, owner: type, method: str, named: Callable[..., Sequence[str]]) -> None:
+        """Points before and after an async method; ``named`` makes their names of its arguments."""
+        original = getattr(owner, method)
+
+        @functools.wraps(original)
+        async def passing(*given: Any, **more: Any) -> Any:
+            names = named(*given)
+            self.passed(*(f"before-{name}" for name in names))
+            result = await original(*given, **more)
+            self.passed(*(f"after-{name}" for name in names))
+            return result
+
+        setattr(owner, method, passing)
+
+    def _at_commits(self) -> None:
+        submit, commit = SqliteShard.submit, Database._commit
+
+        def passing_submit(*given: Any) -> Any:
+            self.passed("before-commit")
+            future = submit(*given)
+            future.add_done_callback(lambda written: written.exception() or self.passed("after-commit"))
+            return future
+
+        def passing_commit(database: Database, connection: Any, jobs: Any) -> None:
+            if database.path.parent.name == "shards":
+                connection = _Passing(connection, self)
+            commit(database, connection, jobs)
+
+        SqliteShard.submit = passing_submit  # type: ignore[method-assign]
+        Database._commit = passing_commit  # type: ignore[method-assign]
+
+    def _at_words(self) -> None:
+        say, stream, at_once = Streams.say, OfflineModel.stream, Executor.at_once
+
+        def passing_say(*given: Any) -> None:
+            say(*given)
+            self.passed("token")
+
+        async def passing_stream(*given: Any) -> AsyncIterator[Any]:
+            async for chunk in stream(*given):
+                yield chunk
+            self.passed("model-done")
+
+        def passing_at_once(executor: Executor, task: PinnedTask, *given: Any) -> Any:
+            outcome = at_once(executor, task, *given)
+            if outcome is not None:
+                # It has no effects, so it is all the same that it is over already.
+                self.passed("before-task", f"before-task={task.pin.name}")
+                self.passed("after-task", f"after-task={task.pin.name}")
+            return outcome
+
+        Streams.say = passing_say  # type: ignore[method-assign]
+        OfflineModel.stream = passing_stream  # type: ignore[method-assign]
+        Executor.at_once = passing_at_once  # type: ignore[method-assign]
+
+
+class _Passing:
+    """A connection that comes by the points on both sides of its COMMIT."""
+
+    def __init__(self, connection: sqlite3.Connection, failpoint: Failpoint) -> None:
+        self._connection = connection
+        self._failpoint = failpoint
+
+    def execute(self, sql: str, *values: Any) -> Any:
+        if sql != "COMMIT":
+            return self._connection.execute(sql, *values)
+        self._failpoint.passed("in-commit")
+        result = self._connection.execute(sql)
+        self._failpoint.passed("committed")
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
