@@ -13,6 +13,7 @@ To record new ones, after a change that is *meant* to change decisions: ``python
 from __future__ import annotations
 
 import json
+from dataclasses import is_dataclass
 from typing import Any
 
 import msgspec
@@ -59,7 +60,19 @@ def load(text: str) -> tuple[Planner, list[Entry]]:
 
 
 def _tagged(value: Any) -> list[Any]:
-    return [type(value).__name__, msgspec.to_builtins(value)]
+    return [type(value).__name__, _whole(value)]
+
+
+def _whole(value: Any) -> Any:
+    """A value with all its fields: a file must not come to say something else because a default does."""
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_whole(item) for item in value]
+    if isinstance(value, msgspec.Struct) or is_dataclass(value):
+        names = [field.name for field in msgspec.inspect.type_info(type(value)).fields]  # type: ignore[union-attr]
+        return {name: _whole(getattr(value, name)) for name in names}
+    return msgspec.to_builtins(value)
 
 
 def _built(tagged: list[Any], known: dict[str, type]) -> Any:

@@ -17,4 +17,7 @@ replace = msgspec.structs.replace
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Base of frozen values with named fields; each says ``frozen=True, kw_only=True`` for itself, since
-    type checkers do not inherit it. Equal when their fields are."""
+    type checkers do not inherit it. Equal when their fields are.
+
+    Fields that have their default are not written down, so a default never changes: what is on disk would
+    come to say something else."""
