@@ -114,3 +114,20 @@ def test_an_unlisted_format_is_taken_for_openais() -> None:
 )
 def test_a_result_is_text_for_the_model(result: Any, text: str) -> None:
     assert result_text(ToolResult(tool_call_id="c", success=True, result=result)) == text
+
+
+def test_openai_is_told_of_what_happened_meanwhile_as_by_the_user() -> None:
+    told = DIALECTS["openai_chat"].notice(DIALECTS["openai_chat"].resume(ASKED, RAW, []), "It is done.")
+    assert told["messages"] == [*ASKED["messages"], RAW, {"role": "user", "content": "It is done."}]
+
+
+def test_anthropic_is_told_of_what_happened_meanwhile_beside_the_results_of_its_calls() -> None:
+    told = DIALECTS["anthropic_messages"].notice(resumed("anthropic_messages", ASKED), "It is done.")
+    last = told["messages"][-1]
+    assert [block["type"] for block in last["content"]] == ["tool_result", "tool_result", "text"]
+    assert last["content"][-1]["text"] == "It is done."
+
+
+def test_anthropic_takes_no_message_without_content() -> None:
+    empty = {"role": "assistant", "content": []}
+    assert DIALECTS["anthropic_messages"].resume(ASKED, empty, []) == ASKED

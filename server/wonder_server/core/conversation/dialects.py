@@ -22,10 +22,13 @@ class Dialect:
     """How one request format goes on.
 
     ``resume(request, raw, results)`` appends the assistant's message and its tools' results.
+    No results: the model called nothing, and what it is told next is a notice.
+    ``notice(request, text)`` tells the model what happened meanwhile: an async tool has ended.
     ``wrap_up(request, note)`` forbids tools and adds a note for the model.
     """
 
     resume: Callable[[Request, dict[str, Any], Sequence[ToolResult]], Request]
+    notice: Callable[[Request, str], Request]
     wrap_up: Callable[[Request, str], Request]
 
 
@@ -48,6 +51,11 @@ def _openai_resume(request: Request, raw: dict[str, Any], results: Sequence[Tool
     return {**request, "messages": [*request.get("messages", []), raw, *answers]}
 
 
+def _openai_notice(request: Request, text: str) -> Request:
+    # As the user's: many providers take a system message at the beginning only.
+    return {**request, "messages": [*request.get("messages", []), {"role": "user", "content": text}]}
+
+
 def _openai_wrap_up(request: Request, note: str) -> Request:
     messages = [*request.get("messages", []), {"role": "system", "content": note}]
     wrapped = {**request, "messages": messages}
@@ -66,13 +74,15 @@ def _anthropic_resume(request: Request, raw: dict[str, Any], results: Sequence[T
         }
         for result in results
     ]
-    answer = {"role": "user", "content": blocks}
-    return {**request, "messages": [*request.get("messages", []), raw, answer]}
+    # A message without content is refused.
+    answer = [{"role": "user", "content": blocks}] if blocks else []
+    said = [raw] if raw.get("content") != [] else []
+    return {**request, "messages": [*request.get("messages", []), *said, *answer]}
 
 
-def _anthropic_wrap_up(request: Request, note: str) -> Request:
+def _anthropic_notice(request: Request, text: str) -> Request:
     messages = list(request.get("messages", []))
-    block = {"type": "text", "text": note}
+    block = {"type": "text", "text": text}
     if messages and messages[-1].get("role") == "user":
         last = messages[-1]
         content = last.get("content", [])
@@ -81,7 +91,11 @@ def _anthropic_wrap_up(request: Request, note: str) -> Request:
         messages[-1] = {**last, "content": [*blocks, block]}
     else:
         messages.append({"role": "user", "content": [block]})
-    wrapped = {**request, "messages": messages}
+    return {**request, "messages": messages}
+
+
+def _anthropic_wrap_up(request: Request, note: str) -> Request:
+    wrapped = _anthropic_notice(request, note)
     if wrapped.get("tools"):
         # The tools stay listed: a request whose history uses them is refused without them.
         wrapped["tool_choice"] = {"type": "none"}
@@ -89,8 +103,8 @@ def _anthropic_wrap_up(request: Request, note: str) -> Request:
 
 
 DIALECTS: dict[str, Dialect] = {
-    "openai_chat": Dialect(_openai_resume, _openai_wrap_up),
-    "anthropic_messages": Dialect(_anthropic_resume, _anthropic_wrap_up),
+    "openai_chat": Dialect(_openai_resume, _openai_notice, _openai_wrap_up),
+    "anthropic_messages": Dialect(_anthropic_resume, _anthropic_notice, _anthropic_wrap_up),
 }
 
 
