@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 
-class Put(msgspec.Struct, frozen=True, gc=False):
+class Put(msgspec.Struct, frozen=True):
     """Write a row whole. ``live`` rows make up the working set that an actor is restored from; ``alias`` is
     a second name that it is found by."""
 
@@ -26,14 +26,14 @@ class Put(msgspec.Struct, frozen=True, gc=False):
     created_ms: int = 0
 
 
-class Delete(msgspec.Struct, frozen=True, gc=False):
+class Delete(msgspec.Struct, frozen=True):
     """Remove a row."""
 
     table: str
     id: str
 
 
-class Emit(msgspec.Struct, frozen=True, gc=False):
+class Emit(msgspec.Struct, frozen=True):
     """An event of the record, for clients.
 
     ``name`` is the documents' own name (``turn.failed``); ``kind`` and ``value`` are the payload: which

@@ -40,7 +40,8 @@ def rows_sql(query: Query) -> tuple[str, list[Any]]:
         )
     for path, wanted in query.allowed:
         where.add(
-            "(json_array_length(data, ?) = 0 OR EXISTS (SELECT 1 FROM json_each(data, ?) WHERE value = ?))",
+            "(coalesce(json_array_length(data, ?), 0) = 0"
+            " OR EXISTS (SELECT 1 FROM json_each(data, ?) WHERE value = ?))",
             f"$.{path}",
             f"$.{path}",
             wanted,
