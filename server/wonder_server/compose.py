@@ -23,6 +23,7 @@ from wonder_server.adapters.mcp.servers import McpServers, Server
 from wonder_server.adapters.models.defaults import default_profile, endpoints, settled
 from wonder_server.adapters.models.litellm import PASSED_ENVIRONMENT, LiteLLMModel
 from wonder_server.adapters.models.offline import OfflineModel
+from wonder_server.adapters.models.prices import LiteLLMPrices
 from wonder_server.adapters.models.routing import RoutedModel
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
 from wonder_server.adapters.sqlite.memories import SqliteMemories
@@ -73,6 +74,7 @@ class Wonder:
         self._streams = Streams(settings.max_stream_backlog_events, settings.max_stream_backlog_bytes)
         provider_environment = settings.provider_environment()
         self._profile = default_profile(provider_environment)
+        self._prices = LiteLLMPrices()
         self._workers = Workers(self._clock, lease_ms=settings.worker_lease_seconds * 1_000, reserved=ACTIONS)
         self._model = RoutedModel(
             {"offline": OfflineModel()},
@@ -119,6 +121,7 @@ class Wonder:
             self._clock,
             actions={name: kind.input_schema for name, kind in ACTIONS.items()},
             settle=self._settle,
+            inform=self._prices.informed,
         )
         await library.ensure_standard(STANDARD)
         memory = self._memory_service(memories)
@@ -132,11 +135,13 @@ class Wonder:
                 mcp=self._mcp,
                 policies=library,
                 workers=self._workers,
+                prices=self._prices,
             )
         )
         handlers = Handlers(
             tasks=executor,
             model=self._model,
+            prices=self._prices,
             memory=MemoryOperations(memory),
             streams=self._streams,
             agents=library,

@@ -15,6 +15,7 @@ from tests.core.conversation_kit import ASSEMBLED, BUSINESS, RUN_ID, agent, call
 from wonder_server.actors.handlers import Handlers
 from wonder_server.actors.streams import NodeProgress, Streams
 from wonder_server.adapters.in_memory.journal import MemoryShards
+from wonder_server.adapters.in_memory.prices import MemoryPrices
 from wonder_server.core.commands import RunTask, Scope
 from wonder_server.core.conversation.inputs import CancelTurn, Woken
 from wonder_server.core.conversation.values import TurnStatus
@@ -129,6 +130,7 @@ class Played(Stage):
         self.handlers = Handlers(
             tasks=self.tasks_done,
             model=self.model,
+            prices=MemoryPrices(),
             memory=Memory(),
             streams=self.streams,
             agents=Agents(),

@@ -69,7 +69,7 @@ def test_the_answer_goes_to_the_parent_without_waiting_for_memory_extraction() -
         "agent_id": "agt_1",
         "conversation_id": ROOM,
         "turn_id": driven.turn.id,
-        "usage": {"input_tokens": 3, "output_tokens": 2, "model_calls": 1},
+        "usage": {"input_tokens": 3, "output_tokens": 2, "model_calls": 1, "cost_micros": None},
     }
     assert driven.pending(OperationKind.EXTRACTION).turn_id == driven.turn.id
     assert driven.turn.output == "Use two."

@@ -198,7 +198,7 @@ async def test_llm_answers_with_the_whole_response() -> None:
     assert await run("llm", {"request": {"messages": []}}, model=model) == {
         "text": "Hello",
         "tool_calls": [{"id": "c1", "name": "add", "arguments": {"a": 1}, "malformed": ""}],
-        "usage": {"input_tokens": 3, "output_tokens": None},
+        "usage": {"input_tokens": 3, "output_tokens": None, "cost_micros": None},
         "stop_reason": "tool_calls",
         "model": "m",
     }

@@ -35,6 +35,7 @@ from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.model import Finished, Model, TextDelta
+from wonder_server.ports.prices import Prices
 from wonder_server.ports.records import Records
 
 Work = Callable[[], Awaitable[Callable[[], None]]]
@@ -87,6 +88,7 @@ class Handlers:
         *,
         tasks: Tasks,
         model: Model,
+        prices: Prices,
         memory: MemoryOperations,
         streams: Streams,
         agents: Agents,
@@ -95,6 +97,7 @@ class Handlers:
     ) -> None:
         self._tasks = tasks
         self._model = model
+        self._prices = prices
         self._memory = memory
         self._streams = streams
         self._agents, self._records, self._clock = agents, records, clock
@@ -205,7 +208,8 @@ class Handlers:
         if result is None:
             failed = Failed(operation_id=command.operation_id, fault=fault, spoken="".join(said))
             return lambda: self._actors.tell(actor_id, failed)
-        answered = ModelAnswered(operation_id=command.operation_id, result=result)
+        priced = await self._prices.priced(command.profile, result)
+        answered = ModelAnswered(operation_id=command.operation_id, result=priced)
         return lambda: self._actors.tell(actor_id, answered)
 
     async def _run_task(self, actor_id: str, command: RunTask) -> Callable[[], None]:

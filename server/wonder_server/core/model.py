@@ -22,10 +22,17 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens as the provider counted them; None where it did not say."""
+    """Tokens as the provider counted them; None where it did not say.
+
+    ``cached_input_tokens`` are part of ``input_tokens``, ``reasoning_tokens`` of ``output_tokens``.
+    ``cost_micros``: what it cost in millionths of a US dollar, by the price table; None if not known.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_micros: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +41,8 @@ class ModelResult:
 
     ``raw`` is the assistant's message in the provider's own format: what is appended to the request
     when the conversation goes on, and what a move records. ``stop_reason`` is one of ``end``,
-    ``tool_calls``, ``length``, ``refusal``, ``other``.
+    ``tool_calls``, ``length``, ``refusal``, ``other``. ``reasoning`` is what the model thought before it
+    answered, where the format shows it; it is no part of ``text``.
     """
 
     text: str
@@ -43,3 +51,4 @@ class ModelResult:
     usage: Usage = field(default_factory=Usage)
     stop_reason: str = "end"
     model: str = ""
+    reasoning: str = ""

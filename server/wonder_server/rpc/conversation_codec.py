@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wonder.v1 import common_pb2, conversation_pb2, event_pb2
+from wonder_server.core.conversation.spending import known_cost
 from wonder_server.core.conversation.values import (
     Caller,
     Conversation,
@@ -58,10 +59,20 @@ def conversation(value: Conversation, head: int, active: Sequence[str] = ()) -> 
         last_sequence=head,
         turn_count=value.turn_count,
         active_turn_ids=active,
-        usage=common_pb2.Usage(input_tokens=value.input_tokens, output_tokens=value.output_tokens),
+        usage=usage(value),
         create_time=to_timestamp(value.created_ms),
         update_time=to_timestamp(value.updated_ms),
         etag=str(value.version),
+    )
+
+
+def usage(spender: Conversation | Turn) -> common_pb2.Usage:
+    """What a conversation or a turn has spent."""
+    return common_pb2.Usage(
+        input_tokens=spender.input_tokens,
+        output_tokens=spender.output_tokens,
+        cost_micros=known_cost(spender),
+        model_calls=spender.model_calls or getattr(spender, "moves", 0),
     )
 
 
@@ -149,11 +160,7 @@ def turn(value: Turn, operations: Sequence[Operation] = ()) -> conversation_pb2.
         context_assembly_run_id=value.context_assembly_run_id,
         memory_extraction_run_id=value.memory_extraction_run_id,
         persona=value.persona,
-        usage=common_pb2.Usage(
-            input_tokens=value.input_tokens,
-            output_tokens=value.output_tokens,
-            model_calls=value.moves,
-        ),
+        usage=usage(value),
         move_count=value.moves,
         operations=[operation(item) for item in operations],
         create_time=to_timestamp(value.created_ms),
@@ -221,6 +228,7 @@ def move(value: Move, *, with_raw: bool = True) -> conversation_pb2.Move:
         usage=common_pb2.Usage(
             input_tokens=value.usage.input_tokens or 0,
             output_tokens=value.usage.output_tokens or 0,
+            cost_micros=value.usage.cost_micros,
             model_calls=1,
         ),
         create_time=to_timestamp(value.created_ms),

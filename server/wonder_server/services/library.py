@@ -23,7 +23,7 @@ from wonder_server.ports.clock import Clock
 from wonder_server.services import agents, projects
 from wonder_server.services.catalog_writes import CatalogWrites
 from wonder_server.services.definitions import Definitions
-from wonder_server.services.pins import Pins
+from wonder_server.services.pins import Inform, Pins
 from wonder_server.services.standard import ensure_standard
 
 
@@ -37,17 +37,19 @@ class Library:
         *,
         actions: Mapping[str, Mapping[str, Any]],
         settle: Settle,
+        inform: Inform | None = None,
         before_agent_delete: Sequence[agents.BeforeDelete] = (),
         before_project_delete: Sequence[projects.BeforeDelete] = (),
     ) -> None:
         """``actions``: the action kinds of this server, each with the JSON Schema of its input.
         ``settle``: decides provider, model and format of a model profile that leaves them open.
+        ``inform``: adds what is known of the model to a settled profile.
         ``before_…_delete``: asked before something is deleted that others hold on to."""
         writes = CatalogWrites(catalog, clock)
         self.definitions = Definitions(catalog, writes, actions)
         self.agents = agents.Agents(catalog, writes, actions, before_agent_delete)
         self.projects = projects.Projects(catalog, writes, before_project_delete)
-        self.pins = Pins(catalog, writes, settle)
+        self.pins = Pins(catalog, writes, settle, inform)
 
     async def agent_id(self, key: str) -> str:
         """The id of an agent that a client names by id or name. Errors: AGENT_NOT_FOUND."""

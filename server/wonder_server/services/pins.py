@@ -12,6 +12,7 @@ from wonder_server.core.definitions.resources import Agent, Definition
 from wonder_server.core.definitions.shelf import Shelf
 from wonder_server.core.definitions.specs import (
     Kind,
+    ModelProfile,
     Persona,
     PinnedAgent,
     PinnedTask,
@@ -26,6 +27,8 @@ MAX_REMEMBERED = 10_000
 
 P = TypeVar("P")
 
+Inform = Callable[[ModelProfile], Awaitable[ModelProfile]]
+
 
 class Pins:
     """Pins agents, workflows and tasks.
@@ -34,11 +37,15 @@ class Pins:
     may touch be resolved anew; pins that were handed out stay as they are.
     """
 
-    def __init__(self, catalog: Catalog, writes: CatalogWrites, settle: pins.Settle) -> None:
-        """``settle`` decides provider, model and format of profiles that leave them open."""
+    def __init__(
+        self, catalog: Catalog, writes: CatalogWrites, settle: pins.Settle, inform: Inform | None = None
+    ) -> None:
+        """``settle`` decides provider, model and format of profiles that leave them open; ``inform``
+        adds what is known of the model."""
         self._catalog = catalog
         self._writes = writes
         self._settle = settle
+        self._inform = inform
         self._known: dict[tuple[str, str, str], Any] = {}
         writes.listen(self._forget)
 
@@ -106,6 +113,9 @@ class Pins:
         shelf = Shelf()
         called = await self._agents(await complete(shelf, self._catalog, [(persona, library)]))
         pinned = pins.pin_agent(agent, persona, library, shelf, called, self._settle)
+        if self._inform is not None:
+            informed = replace(pinned.profile, spec=await self._inform(pinned.profile.spec))
+            pinned = replace(pinned, profile=informed)
         return replace(pinned, persona_ref=reference)
 
     async def _persona(self, agent: Agent) -> tuple[Persona, str, str]:

@@ -23,6 +23,7 @@ from wonder_server.core.conversation.decisions import (
 from wonder_server.core.conversation.dialects import dialect_of
 from wonder_server.core.conversation.inputs import ModelAnswered
 from wonder_server.core.conversation.pieces import Decisions, agent_message, fail_turn, hook
+from wonder_server.core.conversation.spending import charged, of_call
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     Conversation,
@@ -95,12 +96,7 @@ def model_answered(
         usage=result.usage,
         created_ms=operation.created_ms,
     )
-    turn = replace(
-        turn,
-        moves=move.sequence,
-        input_tokens=turn.input_tokens + (result.usage.input_tokens or 0),
-        output_tokens=turn.output_tokens + (result.usage.output_tokens or 0),
-    )
+    turn = replace(charged(turn, of_call(result.usage, operation.attempt)), moves=move.sequence)
     said = _said(conversation, turn, operation, result, now)
     limit = agent.persona.constraints.max_moves_per_turn
     if result.tool_calls and not (limit and move.sequence >= limit):

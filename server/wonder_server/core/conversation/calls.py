@@ -13,6 +13,7 @@ from wonder_server.core.commands import Answer, Parent
 from wonder_server.core.conversation.decisions import AnswerCallAgain, AppendMessage
 from wonder_server.core.conversation.inputs import Send
 from wonder_server.core.conversation.pieces import Decisions
+from wonder_server.core.conversation.spending import as_usage
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Role, Turn, TurnStatus
 from wonder_server.core.errors import Fault, Reason
@@ -82,10 +83,6 @@ def answer(turn: Turn, parent: Parent) -> Answer:
     output: dict[str, Any] = {
         "text": turn.output or "",
         **where,
-        "usage": {
-            "input_tokens": turn.input_tokens,
-            "output_tokens": turn.output_tokens,
-            "model_calls": turn.moves,
-        },
+        "usage": as_usage(turn),
     }
     return Answer(parent=parent, run_id=turn.conversation_id, output=output)

@@ -92,6 +92,13 @@ class RecordMove:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChargeTurn:
+    """The turn has spent something besides its own moves: a delegate's turn, a summary."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchTask:
     """Run a tool's task."""
 
@@ -221,6 +228,7 @@ Decision = (
     | AssemblyFailed
     | DispatchModel
     | RecordMove
+    | ChargeTurn
     | DispatchTask
     | MarkWaiting
     | ResumeFromTool

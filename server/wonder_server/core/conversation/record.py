@@ -11,6 +11,7 @@ from wonder_server.core.conversation.decisions import (
     AppendMessage,
     AssemblyFailed,
     CancelOperation,
+    ChargeTurn,
     CompleteTurn,
     ContextAssembled,
     Decision,
@@ -89,6 +90,9 @@ def record(state: ConversationState, decision: Decision) -> Iterator[Change]:
             yield Delete("operations", decision.operation_id)
             move = decision.move
             yield Emit("move.recorded", "move_recorded", move, move.turn_id, move.message_id)
+        case ChargeTurn():
+            yield from _conversation(state)
+            yield _turn(decision.turn)
         case ResumeFromTool():
             yield from _resumed(decision)
         case CancelOperation():

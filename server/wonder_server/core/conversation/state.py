@@ -15,6 +15,7 @@ from wonder_server.core.conversation.decisions import (
     AppendMessage,
     AssemblyFailed,
     CancelOperation,
+    ChargeTurn,
     CompleteTurn,
     ContextAssembled,
     Decision,
@@ -38,6 +39,7 @@ from wonder_server.core.conversation.decisions import (
     StartTurn,
     WriteMemory,
 )
+from wonder_server.core.conversation.spending import charged, difference
 from wonder_server.core.conversation.values import (
     Conversation,
     Message,
@@ -48,7 +50,6 @@ from wonder_server.core.conversation.values import (
     TurnStatus,
     Work,
 )
-from wonder_server.core.model import Usage
 
 RECENT_TURNS = 50
 """How many turns are kept at hand; a persona's ``recent_turns_limit`` may not exceed it."""
@@ -102,7 +103,7 @@ class ConversationState:
             case RecordMove():
                 self._put_turn(decision.turn)
                 self.moves[decision.turn.id].append(decision.move)
-                self._count(decision.move.created_ms, usage=decision.move.usage)
+                self._count(decision.move.created_ms)
                 self._close(decision.operation_id)
             case ResumeFromTool():
                 self._put_turn(decision.turn)
@@ -112,7 +113,7 @@ class ConversationState:
                 self._close(decision.operation.id)
             case AssemblyFailed():
                 self._close(decision.operation_id)
-            case CompleteTurn() | FailTurn() | EndTurnByCancel():
+            case CompleteTurn() | FailTurn() | EndTurnByCancel() | ChargeTurn():
                 self._put_turn(decision.turn)
             case MemoryWritten():
                 self._close(decision.operation_id)
@@ -130,9 +131,13 @@ class ConversationState:
                 assert_never(decision)
 
     def _put_turn(self, turn: Turn) -> None:
+        before = self.turns.get(turn.id)
         self.turns[turn.id] = turn
+        spent = difference(before, turn) if before is not None else None
+        if spent is not None and self.conversation is not None:
+            self.conversation = charged(self.conversation, spent)
 
-    def _count(self, at_ms: int, *, turns: int = 0, messages: int = 0, usage: Usage | None = None) -> None:
+    def _count(self, at_ms: int, *, turns: int = 0, messages: int = 0) -> None:
         conversation = self.conversation
         assert conversation is not None, "a conversation is created before anything else"
         self.conversation = replace(
@@ -140,8 +145,6 @@ class ConversationState:
             updated_ms=max(conversation.updated_ms, at_ms),
             turn_count=conversation.turn_count + turns,
             message_count=conversation.message_count + messages,
-            input_tokens=conversation.input_tokens + ((usage and usage.input_tokens) or 0),
-            output_tokens=conversation.output_tokens + ((usage and usage.output_tokens) or 0),
         )
 
     def _put_move(self, move: Move) -> None:

@@ -67,7 +67,13 @@ class Participant:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
     """The room. ``called_by`` is set if it was made for one delegated turn: the id of the run, agent or user
-    that called. Lists leave such a room out."""
+    that called. Lists leave such a room out.
+
+    ``expire_ms`` is when it is archived, 0 for never; each turn moves it on by ``expire_after_ms``.
+    ``archived_ms`` is when that was decided; once ``archive`` names the object that holds its record, nothing
+    else is left here. ``deleted_ms``: it is being deleted, and nobody finds it any more. Agents do not see
+    turns up to ``reset_ordinal``; ``prompts`` stand in for their personas' system messages since then.
+    """
 
     id: str
     project_id: str
@@ -80,10 +86,37 @@ class Conversation:
     message_count: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cost_micros: int = 0
+    model_calls: int = 0
+    unpriced_calls: int = 0
     version: int = 1
     created_ms: int = 0
     updated_ms: int = 0
     called_by: str = ""
+    expire_ms: int = 0
+    expire_after_ms: int = 0
+    archived_ms: int = 0
+    archive: str = ""
+    deleted_ms: int = 0
+    reset_ordinal: int = 0
+    prompts: tuple[KeptPrompt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPrompt:
+    """An agent's system message as it was when the conversation began."""
+
+    agent_id: str
+    system_prompt: str
+    instructions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryReset:
+    """A conversation begins anew: agents do not see turns up to ``last_turn_ordinal`` any more."""
+
+    keep_system_message: bool
+    last_turn_ordinal: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +135,8 @@ class Turn:
     """One unit of agent work: an input, what the agent did with it, how it ended.
 
     ``parent`` is who waits for it, if an actor does; ``depth`` counts the calls from agent to agent that led
-    to it; ``output`` is what a delegated turn gave to its caller.
+    to it; ``output`` is what a delegated turn gave to its caller. Tokens, calls and the known part of the
+    cost are what it has spent (`spending`).
     """
 
     id: str
@@ -124,6 +158,9 @@ class Turn:
     moves: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cost_micros: int = 0
+    model_calls: int = 0
+    unpriced_calls: int = 0
     created_ms: int = 0
     completed_ms: int = 0
     parent: Parent | None = None

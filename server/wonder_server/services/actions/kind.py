@@ -14,6 +14,7 @@ from wonder_server.core.memory import Draft, Hit, Memory
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.mcp import Mcp
 from wonder_server.ports.model import Model
+from wonder_server.ports.prices import Prices
 from wonder_server.ports.web import Web
 from wonder_server.services.workers.words import Job
 
@@ -51,7 +52,7 @@ class RemoteWork(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """What actions work with. ``default_profile`` is the operator's model, never ``auto``. Without
-    ``workers`` there is no remote work."""
+    ``workers`` there is no remote work, without ``prices`` no cost is known."""
 
     model: Model
     memory: AgentMemory
@@ -61,6 +62,7 @@ class Services:
     mcp: Mcp
     policies: Policies
     workers: RemoteWork | None = None
+    prices: Prices | None = None
 
 
 class Told(Protocol):

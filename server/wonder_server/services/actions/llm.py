@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from wonder_server.core.definitions.parse import read_record
@@ -24,13 +24,15 @@ async def _run(call: ActionCall) -> dict[str, Any]:
     profile = _profile(call)
     try:
         async with asyncio.timeout(profile.timeout_ms / 1000) as deadline:
-            return _as_json(await _answer(call, profile))
+            result = await _answer(call, profile)
     except TimeoutError:
         if not deadline.expired():
             raise
         raise error(
             Reason.TIMEOUT, f"The model did not finish within {profile.timeout_ms} ms.", transient=True
         ) from None
+    prices = call.services.prices
+    return _as_json(result if prices is None else await prices.priced(profile, result))
 
 
 def _profile(call: ActionCall) -> ModelProfile:
@@ -67,7 +69,11 @@ def _as_json(result: ModelResult) -> dict[str, Any]:
             {"id": call.id, "name": call.name, "arguments": call.arguments, "malformed": call.malformed}
             for call in result.tool_calls
         ],
-        "usage": asdict(result.usage),
+        "usage": {
+            "input_tokens": result.usage.input_tokens,
+            "output_tokens": result.usage.output_tokens,
+            "cost_micros": result.usage.cost_micros,
+        },
         "stop_reason": result.stop_reason,
         "model": result.model,
     }
@@ -112,6 +118,10 @@ LLM = ActionKind(
                 "properties": {
                     "input_tokens": {"type": ["integer", "null"]},
                     "output_tokens": {"type": ["integer", "null"]},
+                    "cost_micros": {
+                        "type": ["integer", "null"],
+                        "description": "Millionths of a US dollar; null if the price is not known.",
+                    },
                 },
             },
             "stop_reason": {"enum": ["end", "tool_calls", "length", "refusal", "other"]},

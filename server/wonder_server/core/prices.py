@@ -1,0 +1,118 @@
+"""What models cost and how much fits into them, from a price table in LiteLLM's format. Pure.
+
+Prices are whole numbers: millionths of a US dollar for a million tokens, so that 0.75 dollars for a million
+tokens are 750,000. A cost is in millionths of a US dollar. What is not known is None, never 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from wonder_server.core.frozen import Value
+from wonder_server.core.model import Usage
+
+_TIER = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
+_MODES = ("chat", "responses", "completion", None)
+_PER_TOKEN = 10**12
+
+
+class Tier(Value, frozen=True, kw_only=True):
+    """Prices of a request with more than ``above`` input tokens, for all of its tokens."""
+
+    above: int
+    input: int
+    output: int
+    cached: int
+
+
+class Card(Value, frozen=True, kw_only=True):
+    """What is known of a model. ``provider``: whose it is, in LiteLLM's words; ``context_tokens``: what fits
+    into a request, 0 if not known; ``tiers``: by rising ``above``, empty if no price is known."""
+
+    provider: str
+    context_tokens: int = 0
+    tiers: tuple[Tier, ...] = ()
+
+
+FREE = Card(provider="offline", context_tokens=128_000, tiers=(Tier(above=-1, input=0, output=0, cached=0),))
+"""The built-in model."""
+
+
+def read(table: Mapping[str, Any]) -> dict[str, Card]:
+    """The cards of a price table, by its keys. Entries that are no language models, or say nothing of use,
+    are left out."""
+    cards = {}
+    for name, entry in table.items():
+        if isinstance(entry, dict) and entry.get("mode") in _MODES:
+            card = _card(entry)
+            if card.context_tokens or card.tiers:
+                cards[name] = card
+    return cards
+
+
+def find(cards: Mapping[str, Card], provider: str, model: str) -> Card | None:
+    """The card of a provider's model, under ``provider/model`` or under the model's bare name."""
+    if provider == "offline":
+        return FREE
+    known = cards.get(f"{provider}/{model}")
+    if known is not None:
+        return known
+    bare = cards.get(model)
+    return bare if bare is not None and bare.provider.partition("-")[0] == provider else None
+
+
+def cost_micros(card: Card | None, usage: Usage) -> int | None:
+    """What a call cost, rounded to the nearest millionth of a dollar; None if its price or its tokens are
+    not known."""
+    if card is None or usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    price = None
+    for tier in card.tiers:
+        if usage.input_tokens > tier.above:
+            price = tier
+    if price is None:
+        return None
+    cached = min(usage.cached_input_tokens or 0, usage.input_tokens)
+    fresh = usage.input_tokens - cached
+    total = fresh * price.input + cached * price.cached + usage.output_tokens * price.output
+    return (total + 500_000) // 1_000_000
+
+
+def _card(entry: Mapping[str, Any]) -> Card:
+    limit = _whole(entry.get("max_input_tokens"))
+    tiers = []
+    base = _tier(entry, -1, "")
+    if base is not None:
+        tiers.append(base)
+        for key in entry:
+            found = _TIER.fullmatch(key)
+            tier = _tier(entry, int(found[1]) * 1000, f"_above_{found[1]}k_tokens") if found else None
+            if tier is not None:
+                tiers.append(tier)
+    tiers.sort(key=lambda tier: tier.above)
+    return Card(
+        provider=str(entry.get("litellm_provider", "")),
+        context_tokens=limit,
+        tiers=tuple(tiers),
+    )
+
+
+def _tier(entry: Mapping[str, Any], above: int, suffix: str) -> Tier | None:
+    paid = _price(entry.get(f"input_cost_per_token{suffix}"))
+    made = _price(entry.get(f"output_cost_per_token{suffix}"))
+    if paid is None or made is None:
+        return None
+    cached = _price(entry.get(f"cache_read_input_token_cost{suffix}"))
+    return Tier(above=above, input=paid, output=made, cached=paid if cached is None else cached)
+
+
+def _price(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+        return None
+    return round(value * _PER_TOKEN)
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**31 else 0

@@ -1,0 +1,85 @@
+"""What turns and conversations have spent, and when a cost is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.core.conversation_kit import ASSEMBLED, Driven, call, said
+from wonder_server.core.conversation.decisions import ChargeTurn
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.spending import (
+    Spent,
+    as_usage,
+    charged,
+    from_usage,
+    known_cost,
+)
+from wonder_server.core.conversation.values import Conversation, OperationKind
+from wonder_server.core.model import ModelResult, Usage
+from wonder_server.core.records import Put
+
+ASSEMBLY, TASK = OperationKind.ASSEMBLY, OperationKind.TASK
+
+
+def priced(result: ModelResult, cost: int | None) -> ModelResult:
+    return replace(result, usage=Usage(input_tokens=3, output_tokens=2, cost_micros=cost))
+
+
+def room(driven: Driven) -> Conversation:
+    assert driven.state.conversation is not None
+    return driven.state.conversation
+
+
+def two_moves(first: int | None, second: int | None) -> Driven:
+    driven = Driven()
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    driven.answer(priced(said("", call("find")), first))
+    driven.succeed(TASK, {})
+    driven.answer(priced(said("Done."), second))
+    return driven
+
+
+def test_a_turn_and_its_conversation_add_up_what_moves_cost() -> None:
+    driven = two_moves(40, 2)
+    assert as_usage(driven.turn) == {
+        "input_tokens": 6, "output_tokens": 4, "model_calls": 2, "cost_micros": 42,
+    }  # fmt: skip
+    assert as_usage(room(driven)) == as_usage(driven.turn)
+
+
+def test_one_part_without_a_price_makes_the_cost_unknown() -> None:
+    driven = two_moves(40, None)
+    assert known_cost(driven.turn) is None and driven.turn.cost_micros == 40
+    assert known_cost(room(driven)) is None
+
+
+def test_nothing_spent_is_known_and_what_was_never_counted_is_not() -> None:
+    driven = Driven()
+    assert known_cost(driven.turn) == 0
+    assert known_cost(replace(driven.turn, input_tokens=5)) is None
+
+
+def test_a_delegate_counts_for_the_turn_and_the_conversation_that_called() -> None:
+    driven = Driven()
+    spent = from_usage(as_usage(charged(driven.turn, Spent(input_tokens=7, model_calls=2, cost_micros=9))))
+    decision = ChargeTurn(turn=charged(driven.turn, spent))
+    driven.state.apply(decision)
+    assert as_usage(room(driven)) == as_usage(driven.turn)
+    assert room(driven).cost_micros == 9 and room(driven).model_calls == 2
+    tables = [put.table for put in CONVERSATION.record(driven.state, decision) if isinstance(put, Put)]
+    assert tables == ["conversations", "turns"]
+
+
+def test_usage_from_outside_is_taken_with_care() -> None:
+    assert from_usage({"input_tokens": -4, "output_tokens": "x"}) == Spent(model_calls=1, unpriced_calls=1)
+    assert from_usage({"cost_micros": True, "model_calls": 2.0}).unpriced_calls == 2
+    assert from_usage({"cost_micros": 5, "model_calls": 3}) == Spent(cost_micros=5, model_calls=3)
+
+
+def test_attempts_that_failed_count_as_calls() -> None:
+    driven = Driven()
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    operation = driven.pending(OperationKind.MODEL)
+    driven.state.operations[operation.id] = replace(operation, attempt=3)
+    driven.answer(priced(said("Done."), 1))
+    assert driven.turn.model_calls == 3 and known_cost(driven.turn) == 1

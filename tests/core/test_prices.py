@@ -1,0 +1,78 @@
+"""Prices from a table in LiteLLM's format: whole numbers, and what is not known stays not known."""
+
+from __future__ import annotations
+
+import pytest
+
+from wonder_server.core.model import Usage
+from wonder_server.core.prices import FREE, cost_micros, find, read
+
+TABLE = {
+    "sample_spec": {"max_input_tokens": "as many as fit", "input_cost_per_token": 0, "mode": "chat"},
+    "small": {
+        "litellm_provider": "openai",
+        "mode": "chat",
+        "input_cost_per_token": 7.5e-07,
+        "output_cost_per_token": 4.5e-06,
+        "cache_read_input_token_cost": 7.5e-08,
+        "max_input_tokens": 272_000,
+    },
+    "gemini/tiered": {
+        "litellm_provider": "gemini",
+        "mode": "chat",
+        "input_cost_per_token_above_200k_tokens": 2.5e-06,
+        "output_cost_per_token_above_200k_tokens": 1.5e-05,
+        "input_cost_per_token": 1.25e-06,
+        "output_cost_per_token": 1e-05,
+    },
+    "half": {
+        "litellm_provider": "openai",
+        "mode": "chat",
+        "input_cost_per_token": 1e-6,
+        "max_input_tokens": 9,
+    },
+    "picture": {"litellm_provider": "openai", "mode": "image_generation", "max_input_tokens": 100},
+    "nonsense": {"litellm_provider": "openai", "input_cost_per_token": "free", "max_input_tokens": -1},
+    "no entry": 3,
+}
+CARDS = read(TABLE)
+
+
+def cost(provider: str, model: str, **usage: int) -> int | None:
+    return cost_micros(find(CARDS, provider, model), Usage(**usage))
+
+
+def test_a_call_costs_what_its_tokens_cost() -> None:
+    assert cost("openai", "small", input_tokens=1000, output_tokens=100) == 750 + 450
+    assert cost("openai", "small", input_tokens=1000, output_tokens=0, cached_input_tokens=1000) == 75
+    # Nonsense of a provider is not paid back.
+    assert cost("openai", "small", input_tokens=10, output_tokens=0, cached_input_tokens=99) == 1
+
+
+def test_a_long_request_has_prices_of_its_own() -> None:
+    assert cost("gemini", "tiered", input_tokens=200_000, output_tokens=0) == 250_000
+    assert cost("gemini", "tiered", input_tokens=200_001, output_tokens=1) == 500_018
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [("openai", "other"), ("anthropic", "small"), ("openai", "half"), ("openai", "picture"), ("openai", "")],
+)
+def test_what_is_not_known_is_no_cost_at_all(provider: str, model: str) -> None:
+    assert cost(provider, model, input_tokens=5, output_tokens=5) is None
+
+
+def test_tokens_that_nobody_counted_have_no_cost() -> None:
+    assert cost("openai", "small", input_tokens=5) is None
+    assert cost("openai", "small", output_tokens=5) is None
+
+
+def test_the_built_in_model_is_free_and_that_is_known() -> None:
+    assert find(CARDS, "offline", "anything") is FREE
+    assert cost("offline", "offline", input_tokens=5, output_tokens=5) == 0
+
+
+def test_a_limit_is_known_where_a_price_is_not() -> None:
+    card = find(CARDS, "openai", "half")
+    assert card is not None and card.context_tokens == 9 and not card.tiers
+    assert "nonsense" not in CARDS and "sample_spec" not in CARDS
