@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.actors.kit import ROOM, Stage, rest
 from tests.core.conversation_kit import ASSEMBLED, BUSINESS, RUN_ID, agent, call, said, task, workflow
+from wonder_server.actors import handlers
 from wonder_server.actors.handlers import Handlers
 from wonder_server.actors.streams import NodeProgress, Streams
 from wonder_server.adapters.in_memory.journal import MemoryShards
@@ -321,6 +322,21 @@ async def test_a_task_that_need_not_wait_is_answered_on_the_spot(output: Any, to
     stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
     assert stage.told == [(RUN_ID, told)]
     assert stage.handlers.running == 0
+
+
+async def test_tasks_are_answered_on_the_spot_only_until_others_have_waited_long_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Told()
+    stage.tasks_done.quick = True
+    monkeypatch.setattr(handlers, "LONGEST_STRETCH_S", 0.0)
+    for _ in range(3):
+        stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
+    assert stage.tasks_done.at_once_count == 1
+    await rest()
+    assert len(stage.told) == 2, "the two that came late are one operation"
+    stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
+    assert stage.tasks_done.at_once_count == 2
 
 
 @pytest.mark.usefixtures("_quietly")

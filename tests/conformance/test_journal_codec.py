@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 import wonder_server
 from tests.conformance.journal_subjects import ROOM, commit, opened
 from tests.core.conversation_kit import BUSINESS, Driven, agent, call, said, send, tool, workflow
-from wonder_server.adapters.sqlite.codec import WHOLE_BELOW, Folder, Folding, build, decode, unfold
+from wonder_server.adapters.sqlite.codec import (
+    STRING_FROM,
+    WHOLE_BELOW,
+    Folder,
+    Folding,
+    build,
+    decode,
+    unfold,
+)
 from wonder_server.adapters.sqlite.shard import SqliteShard
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.planner import CONVERSATION
@@ -24,6 +32,10 @@ from wonder_server.core.conversation.values import OperationKind
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.records import Emit
 from wonder_server.ports.journal import Commit, Entry, Event
+
+SHORT = STRING_FROM - 8
+"""Bytes of a string that is no part by itself; two of them make something that is."""
+assert 2 * SHORT > WHOLE_BELOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,18 +97,18 @@ def test_what_is_folded_unfolds_to_the_same(value: Any) -> None:
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(value=VALUES, times=st.integers(2, 4))
 def test_what_repeats_is_shared_and_still_comes_back_each_time(value: Any, times: int) -> None:
-    big = {"content": value, "filler": "f" * (WHOLE_BELOW - 8)}
+    big = {"content": value, "filler": "f" * SHORT, "more": "m" * SHORT}
     # Equal, not the same: sharing goes by content.
     repeated = [{**big} for _ in range(times)]
     text, parts = folded({"messages": repeated})
     assert unfolded(text, parts) == {"messages": repeated}
-    assert sum(part.count(b"f" * (WHOLE_BELOW - 8)) for part in parts.values()) == 1
+    assert sum(part.count(b"f" * SHORT) for part in parts.values()) == 1
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(value=VALUES)
 def test_nobody_can_forge_a_reference(value: Any) -> None:
-    secret = {"password": "s" * (WHOLE_BELOW - 8)}
+    secret = {"password": "s" * SHORT, "more": "t" * SHORT}
     _, parts = folded(secret)
     (digest,) = (digest for digest, data in parts.items() if b"password" in data)
     for forged in ({"$": digest}, {"$$": digest}, [{"$": digest}], {"a": {"$": digest, "b": value}}):
