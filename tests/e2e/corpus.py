@@ -291,24 +291,55 @@ workflow:
     - {id: note, task_id: note, input_mapping: {value: output.status},
        output_mapping: {output.copy: result.value}}
   transitions: [{from_node_id: get, to_node_id: note}]
+---
+name: waits
+workflow:
+  nodes: [{id: wait, wait: {signal: never}}]
+---
+name: cancelled
+description: Waits in every way, for ever.
+workflow:
+  nodes:
+    - {id: begin, task_id: note, fan_out: true, input_mapping: {value: '1'}}
+    - {id: gate, human_gate: {prompt: Wait for ever}, input_mapping: {}}
+    - {id: signal, wait: {signal: never}}
+    - {id: child, workflow_id: waits}
+    - {id: each, task_id: note, input_mapping: {value: '1'}}
+    - {id: hang, task_id: again, input_mapping: {url: 'input.url + "/hang/" + input.name', value: '1'}}
+    - {id: never, task_id: note, fan_in: {}, input_mapping: {value: '1'}}
+  transitions:
+    - {from_node_id: begin, to_node_id: gate}
+    - {from_node_id: begin, to_node_id: signal}
+    - {from_node_id: begin, to_node_id: child}
+    - {from_node_id: begin, to_node_id: each}
+    - {from_node_id: each, to_node_id: hang, for_each: {items: '[1, 2, 3]', max_concurrency: 1}}
+    - {from_node_id: hang, to_node_id: never}
 """
 
 
 @dataclass(frozen=True)
 class Case:
-    """One graph: the gates that the test approves, the signals that it sends."""
+    """One graph, and what people do about it."""
 
     workflow: str
     gates: tuple[str, ...] = ()
+    """Where they approve."""
     signals: tuple[str, ...] = ()
+    """What they send."""
+    cancel: bool = False
+    """Whether they cancel it, when it waits in every way."""
+    fork: int = 0
+    """The node execution before which they fork it, when it has ended; 0: none."""
 
 
 _PLAIN = (
-    "sequence", "diamond", "two_of_three", "each", "each_of_each", "loop", "children", "timers",
+    "diamond", "two_of_three", "each", "each_of_each", "loop", "children", "timers",
     "agent", "effect_once", "effect_again", "retries",
 )  # fmt: skip
 CORPUS = (
     *(Case(name) for name in _PLAIN),
+    Case("sequence", fork=3),
+    Case("cancelled", cancel=True),
     Case("gate", gates=("agree",)),
     Case("signal", signals=("paid",)),
 )

@@ -54,6 +54,7 @@ class Story:
     name: str
     url: str
     view: RunView = field(default_factory=RunView)
+    fork: RunView = field(default_factory=RunView)
     answers: dict[str, object] = field(default_factory=dict)
 
     async def tell(self, client: Client) -> None:
@@ -72,6 +73,10 @@ class Story:
                 group.create_task(self._signal(client, name))
             for node_id in self.case.gates:
                 group.create_task(self._approve(client, node_id))
+            if self.case.cancel:
+                group.create_task(self._cancel(client))
+        if self.case.fork:
+            await self._fork(client)
 
     async def _signal(self, client: Client, name: str) -> None:
         signal = run_pb2.Signal(name=name, user_id="mia")
@@ -96,6 +101,35 @@ class Story:
         resolved = (await client.coordinator.ResolveGate(request)).gate
         self._same(node_id, resolved.SerializeToString(deterministic=True))
 
+    async def _cancel(self, client: Client) -> None:
+        """When it has come to all places where it waits; its child run too, so that there is one for sure."""
+        waits = ("gate", "signal", "child", "hang")
+        await self.view.until(lambda: {e.node_id for e in self.view.executions("node_started")} >= {*waits})
+        while True:
+            children = await runs(client, parent_run_id=self.view.run_id)
+            if children and children[0].status != run_pb2.RUN_STATUS_RUNNING:
+                break
+            await asyncio.sleep(0.01)
+        request_id = f"{self.name}/cancel"
+        request = pb.CancelRunRequest(run_id=self.view.run_id, reason="Enough.", request_id=request_id)
+        run = (await client.coordinator.CancelRun(request)).run
+        assert run.error.message == "Enough."
+        self._same("cancel", run.status)
+
+    async def _fork(self, client: Client) -> None:
+        request = pb.ForkRunRequest(
+            run_id=self.view.run_id,
+            before_node_execution=self.case.fork,
+            request_id=f"{self.name}/fork",
+        )
+        self.fork.run_id = (await client.coordinator.ForkRun(request)).run.id
+        self._same("fork", self.fork.run_id)
+        await self.fork.watch(client)
+
+    @property
+    def run_ids(self) -> list[str]:
+        return [view.run_id for view in (self.view, self.fork) if view.run_id]
+
     def _same(self, asked: str, answer: object) -> None:
         assert self.answers.setdefault(asked, answer) == answer, (
             f"{self.name}: {asked} was answered otherwise"
@@ -107,7 +141,7 @@ async def tell_all(server: Server, stories: list[Story]) -> None:
     while True:
         lives = server.lives
         try:
-            async with server.client() as client, asyncio.TaskGroup() as group:
+            async with asyncio.timeout(60), server.client() as client, asyncio.TaskGroup() as group:
                 for story in stories:
                     group.create_task(story.tell(client))
             return
@@ -123,6 +157,12 @@ def _only_death(problems: BaseExceptionGroup[BaseException]) -> None:
         else:
             assert isinstance(problem, aio.AioRpcError)
             assert problem.code() is grpc.StatusCode.UNAVAILABLE, problem
+            assert not _refused(problem), problem
+
+
+def _refused(problem: aio.AioRpcError) -> bool:
+    """Whether a server has said that it is not to be had, instead of being dead."""
+    return any(key == "grpc-status-details-bin" for key, _ in problem.trailing_metadata() or ())
 
 
 # --- what they share ----------------------------------------------------------------------------------
@@ -137,6 +177,7 @@ class Whole:
     outcomes: dict[str, Outcome]
     children: dict[str, list[Outcome]]
     """By case, those of its child runs."""
+    forks: dict[str, Outcome]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -157,9 +198,11 @@ async def whole(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Whole
             record = await recorded(server, stories)
         assert_nothing_is_live(folder / "data")
         outcomes = {story.case.workflow: outcome(story.view) for story in stories}
-        assert {name: end.status for name, end in outcomes.items() if end.reason} == {}
+        reasons = {name: end.reason for name, end in outcomes.items() if end.reason}
+        assert reasons == {"cancelled": "ERROR_REASON_CANCELLED"}
         children = {story.case.workflow: record[story.view.run_id] for story in stories}
-        yield Whole(folder / "fresh", effects, outcomes, children)
+        forks = {story.case.workflow: outcome(story.fork) for story in stories if story.case.fork}
+        yield Whole(folder / "fresh", effects, outcomes, children, forks)
 
 
 async def recorded(server: Server, stories: list[Story]) -> dict[str, list[Outcome]]:
@@ -178,9 +221,13 @@ async def recorded(server: Server, stories: list[Story]) -> dict[str, list[Outco
         await asyncio.gather(*(look(run) for run in found))
     for story in stories:
         assert views[story.view.run_id].events == story.view.events
+        if story.case.fork:
+            assert views[story.fork.run_id].events == story.fork.events
     began = {run.id: run.parent.run_id for run in found if not run.workflow.startswith("wonder/std/")}
     top = [run_id for run_id, parent in began.items() if not parent]
-    assert sorted(top) == sorted(story.view.run_id for story in stories), "each start is one run"
+    assert sorted(top) == sorted(run_id for story in stories for run_id in story.run_ids), (
+        "each start is one run"
+    )
     below: dict[str, list[Outcome]] = defaultdict(list)
     for run_id, parent in began.items():
         if parent:
@@ -222,6 +269,10 @@ POINTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "before-call=signal": (3, ("signal",)),
     "after-call=signal": (3, ("signal",)),
     "after-call=start": (10, ALL),
+    "before-call=cancel": (3, ("cancelled",)),
+    "after-call=cancel": (3, ("cancelled",)),
+    "before-call=fork": (3, ("sequence",)),
+    "after-call=fork": (3, ("sequence",)),
     "token": (4, ("agent",)),
     "model-done": (2, ("agent",)),
 }
@@ -272,6 +323,8 @@ def assert_outcome(story: Story, whole: Whole, children: list[Outcome]) -> None:
         assert found.status == "RUN_STATUS_FAILED"
         return
     assert found == whole.outcomes[name]
+    if story.case.fork:
+        assert outcome(story.fork) == whole.forks[name]
     assert same(children, whole.children[name]), children
     if name == "effect_once":
         assert len(asked) == 2

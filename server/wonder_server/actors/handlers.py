@@ -18,6 +18,7 @@ from wonder_server.actors.calls import Calls
 from wonder_server.actors.conversations import Agents
 from wonder_server.actors.incidents import unexpected
 from wonder_server.actors.loop import Loop
+from wonder_server.actors.orphans import orphaned_runs
 from wonder_server.actors.streams import NodeProgress, Streams
 from wonder_server.core.commands import (
     Answer,
@@ -122,7 +123,10 @@ class Handlers:
     async def sweep(self) -> int:
         """After a start: stop what nobody waits for any more; how many operations that was."""
         assert self._calls is not None, "attach comes first"
-        return await self._calls.sweep()
+        orphans = await orphaned_runs(self._records)
+        for run_id in orphans:
+            self._actors.tell(run_id, CancelRun(reason="Nobody waits for it any more."))
+        return len(orphans) + await self._calls.sweep()
 
     @property
     def running(self) -> int:
