@@ -101,6 +101,8 @@ def record(state: ConversationState, decision: Decision) -> Iterator[Change]:
             yield Emit("limit.reached", "limit_reached", decision.limit, decision.turn_id)
         case CompleteTurn() | FailTurn() | EndTurnByCancel():
             yield from _ended(decision.turn)
+            if state.conversation is not None and state.conversation.budget.max_duration_ms:
+                yield from _conversation(state)
         case MemoryWritten():
             yield Delete("operations", decision.operation_id)
         case ExtractionEnded():

@@ -15,6 +15,7 @@ from wonder_server.core.conversation.decisions import (
     StartTurn,
 )
 from wonder_server.core.conversation.inputs import Send
+from wonder_server.core.conversation.limits import unaffordable
 from wonder_server.core.conversation.pieces import Decisions, hook
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
@@ -94,6 +95,7 @@ def _turn(conversation: Conversation, event: Send, ids: Minter, now: int) -> Tur
         created_ms=now,
         parent=event.parent,
         depth=event.depth,
+        budget=event.budget,
     )
 
 
@@ -112,6 +114,9 @@ def _unfit(state: ConversationState, event: Send) -> Fault | None:
             reason=Reason.LIMIT_EXCEEDED,
             message=f"The conversation already has {MAX_ACTIVE_TURNS} active turns; wait for one to end.",
         )
+    poor = unaffordable(conversation)
+    if poor is not None:
+        return poor
     newcomer = _newcomer(conversation, event, 0)
     if newcomer is not None and event.loop_in and len(conversation.participants) >= MAX_PARTICIPANTS:
         return Fault(

@@ -88,6 +88,7 @@ class ConversationState:
                 self.messages.setdefault(decision.turn.id, [])
                 self.moves[decision.turn.id] = []
                 self._count(decision.turn.created_ms, turns=1)
+                self._keep_time(decision.turn)
                 self._forget_old_turns()
             case AppendMessage():
                 self.messages.setdefault(decision.message.turn_id, []).append(decision.message)
@@ -113,7 +114,10 @@ class ConversationState:
                 self._close(decision.operation.id)
             case AssemblyFailed():
                 self._close(decision.operation_id)
-            case CompleteTurn() | FailTurn() | EndTurnByCancel() | ChargeTurn():
+            case CompleteTurn() | FailTurn() | EndTurnByCancel():
+                self._put_turn(decision.turn)
+                self._keep_time(decision.turn)
+            case ChargeTurn():
                 self._put_turn(decision.turn)
             case MemoryWritten():
                 self._close(decision.operation_id)
@@ -136,6 +140,18 @@ class ConversationState:
         spent = difference(before, turn) if before is not None else None
         if spent is not None and self.conversation is not None:
             self.conversation = charged(self.conversation, spent)
+
+    def _keep_time(self, turn: Turn) -> None:
+        """A turn has started or ended: for how long the room was busy, if that is limited."""
+        conversation = self.conversation
+        if conversation is None or not conversation.budget.max_duration_ms:
+            return
+        since = conversation.busy_since_ms
+        if turn.status is TurnStatus.ACTIVE:
+            self.conversation = replace(conversation, busy_since_ms=since or turn.created_ms)
+        elif since and not self.active_turns():
+            busy = conversation.busy_ms + max(0, turn.completed_ms - since)
+            self.conversation = replace(conversation, busy_ms=busy, busy_since_ms=0)
 
     def _count(self, at_ms: int, *, turns: int = 0, messages: int = 0) -> None:
         conversation = self.conversation
