@@ -23,8 +23,9 @@ from tests.core.conversation_kit import (
 )
 from wonder_server.core.commands import Answer, Parent, RunWorkflow, Stop
 from wonder_server.core.conversation import inputs
-from wonder_server.core.conversation.decisions import AddParticipant, Decision, RefuseCall
+from wonder_server.core.conversation.decisions import Decision, RefuseCall
 from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.room_decisions import AddParticipant
 from wonder_server.core.conversation.sending import MAX_ACTIVE_TURNS, MAX_PARTICIPANTS
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (

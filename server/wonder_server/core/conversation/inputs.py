@@ -10,6 +10,7 @@ from typing import Any
 
 from wonder_server.core.budget import Budget
 from wonder_server.core.commands import Parent
+from wonder_server.core.conversation.room_inputs import RoomInput
 from wonder_server.core.conversation.values import Caller, Conversation
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
@@ -104,4 +105,5 @@ class Restarted:
     operation_id: str
 
 
-Input = Create | Send | CancelTurn | CancelCall | ModelAnswered | Succeeded | Failed | Woken | Restarted
+Result = ModelAnswered | Succeeded | Failed | Woken | Restarted
+Input = Create | Send | CancelTurn | CancelCall | Result | RoomInput

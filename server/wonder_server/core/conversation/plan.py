@@ -64,6 +64,20 @@ from wonder_server.core.conversation.pieces import (
     linked,
     outcome_of,
 )
+from wonder_server.core.conversation.room_inputs import (
+    Complete,
+    Demolish,
+    Expire,
+    Join,
+    Leave,
+    PutAway,
+    Reopen,
+    Reset,
+    Revise,
+    Rouse,
+    Vacate,
+)
+from wonder_server.core.conversation.rooms import plan_room
 from wonder_server.core.conversation.sending import refuse, send
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
@@ -115,6 +129,10 @@ def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
         case Restarted():
             operation = state.operations.get(event.operation_id)
             return () if operation is None else _restarted(state, operation, now_ms)
+        case Join() | Leave() | Revise() | Complete() | Reopen() | Reset():
+            return plan_room(state, event, now_ms)
+        case Vacate() | Demolish() | Expire() | PutAway() | Rouse():
+            return plan_room(state, event, now_ms)
         case _:
             assert_never(event)
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from wonder_server.core.conversation.decisions import (
-    AddParticipant,
     AnswerCallAgain,
     AppendMessage,
     AssemblyFailed,
@@ -39,7 +38,17 @@ from wonder_server.core.conversation.decisions import (
     StartTurn,
     WriteMemory,
 )
+from wonder_server.core.conversation.room_decisions import (
+    AddParticipant,
+    CloseRoom,
+    EndConversation,
+    RemoveParticipant,
+    RemoveRecord,
+    ResetConversation,
+    UpdateConversation,
+)
 from wonder_server.core.conversation.spending import charged, difference
+from wonder_server.core.conversation.standing import standing
 from wonder_server.core.conversation.values import (
     Conversation,
     Message,
@@ -68,6 +77,8 @@ class ConversationState:
     works: dict[str, Work] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
     operations: dict[str, Operation] = field(default_factory=dict)
+    has_turned: bool = field(default=False, compare=False, repr=False)
+    """Whether the last decision made the room wait, or wait no longer."""
 
     def pending(self, turn_id: str) -> list[Operation]:
         """The turn's operations whose results are still to come, oldest first."""
@@ -78,9 +89,23 @@ class ConversationState:
         return [turn for turn in self.turns.values() if turn.status is TurnStatus.ACTIVE]
 
     def apply(self, decision: Decision) -> None:
-        """Change the working set as ``decision`` says."""
+        """Change the working set as ``decision`` says, and the room's status as follows from that."""
+        self._apply(decision)
+        room = self.conversation
+        self.has_turned = False
+        if room is not None:
+            status = standing(room, self.turns.values(), self.operations.values())
+            if status is not room.status:
+                self.conversation, self.has_turned = replace(room, status=status), True
+
+    def _apply(self, decision: Decision) -> None:
         match decision:
-            case StartConversation() | AddParticipant():
+            case StartConversation() | AddParticipant() | RemoveParticipant() | UpdateConversation():
+                self.conversation = decision.conversation
+            case EndConversation() | ResetConversation() | CloseRoom():
+                self.conversation = decision.conversation
+            case RemoveRecord():
+                self._forget_all()
                 self.conversation = decision.conversation
             case StartTurn():
                 self._put_turn(decision.turn)
@@ -134,6 +159,10 @@ class ConversationState:
             case _:
                 assert_never(decision)
 
+    def _forget_all(self) -> None:
+        for held in (self.turns, self.messages, self.moves, self.works, self.requests, self.operations):
+            held.clear()
+
     def _put_turn(self, turn: Turn) -> None:
         before = self.turns.get(turn.id)
         self.turns[turn.id] = turn
@@ -160,6 +189,7 @@ class ConversationState:
             conversation,
             updated_ms=max(conversation.updated_ms, at_ms),
             turn_count=conversation.turn_count + turns,
+            expire_ms=_moved_on(conversation, at_ms) if turns else conversation.expire_ms,
             message_count=conversation.message_count + messages,
         )
 
@@ -176,3 +206,9 @@ class ConversationState:
             if turn_id not in self.works:
                 del self.turns[turn_id]
                 self.messages.pop(turn_id, None)
+
+
+def _moved_on(conversation: Conversation, at_ms: int) -> int:
+    """When it expires now that there is a turn."""
+    after_ms = conversation.expire_after_ms
+    return at_ms + after_ms if after_ms else conversation.expire_ms
