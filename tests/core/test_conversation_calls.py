@@ -246,7 +246,7 @@ def test_a_looped_in_agent_takes_part_sees_what_was_said_and_stays() -> None:
     driven.succeed(ASSEMBLY, ASSEMBLED)
     assert answer(driven, driven.answer(said("Eins."))).output["text"] == "Eins."
     assert driven.state.conversation is not None
-    assert [p.id for p in driven.state.conversation.participants] == ["ann", "agt_2"]
+    assert [p.id for p in driven.state.conversation.participants] == ["agt_1", "ann", "agt_2"]
     # Looped in again, it joins no second time.
     assert kinds(driven.step(called("op_2", loop_in=True, agent=poet)))[0] == "StartTurn"
 

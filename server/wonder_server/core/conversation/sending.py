@@ -118,6 +118,12 @@ def _unfit(state: ConversationState, event: Send) -> Fault | None:
     poor = unaffordable(conversation)
     if poor is not None:
         return poor
+    if not event.loop_in and not _takes_part(conversation, event):
+        return Fault(
+            reason=Reason.AGENT_NOT_FOUND,
+            message=f"`{event.agent.name}` takes no part in this conversation.",
+            field="agent_id",
+        )
     newcomer = _newcomer(conversation, event, 0)
     if newcomer is not None and event.loop_in and len(conversation.participants) >= MAX_PARTICIPANTS:
         return Fault(
@@ -125,6 +131,11 @@ def _unfit(state: ConversationState, event: Send) -> Fault | None:
             message=f"The conversation already has {MAX_PARTICIPANTS} participants; remove one.",
         )
     return None
+
+
+def _takes_part(conversation: Conversation, event: Send) -> bool:
+    """Whether the agent hears what is said: it may have been removed since it was addressed."""
+    return any(one.type == "agent" and one.id == event.agent.agent_id for one in conversation.participants)
 
 
 def _join(conversation: Conversation, event: Send, now: int) -> Decisions:
