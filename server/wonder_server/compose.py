@@ -22,9 +22,11 @@ from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.mcp.servers import McpServers, Server
 from wonder_server.adapters.models.defaults import default_profile, endpoints, settled
 from wonder_server.adapters.models.litellm import PASSED_ENVIRONMENT, LiteLLMModel
+from wonder_server.adapters.models.native.model import NativeModel
+from wonder_server.adapters.models.native.orders import ROUTES
 from wonder_server.adapters.models.offline import OfflineModel
 from wonder_server.adapters.models.prices import LiteLLMPrices
-from wonder_server.adapters.models.routing import RoutedModel
+from wonder_server.adapters.models.routing import ANY, RoutedModel
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
 from wonder_server.adapters.sqlite.memories import SqliteMemories
 from wonder_server.adapters.sqlite.shards import SqliteShards
@@ -76,14 +78,7 @@ class Wonder:
         self._profile = default_profile(provider_environment)
         self._prices = LiteLLMPrices()
         self._workers = Workers(self._clock, lease_ms=settings.worker_lease_seconds * 1_000, reserved=ACTIONS)
-        self._model = RoutedModel(
-            {"offline": OfflineModel()},
-            otherwise=LiteLLMModel(
-                endpoints(provider_environment),
-                allow_remote=settings.allow_remote_models,
-                environment=inherited(PASSED_ENVIRONMENT),
-            ),
-        )
+        self._model = _model(settings, provider_environment)
         self._web = GuardedWeb()
         self._mcp = McpServers([Server(**asdict(each)) for each in settings.mcp_servers], self._web)
         self._servicers: dict[str, object] = {}
@@ -270,6 +265,17 @@ class Wonder:
         orphans = await handlers.sweep()
         if unfinished:
             _log.info("resumed", actors=len(unfinished), orphans=orphans)
+
+
+def _model(settings: Settings, provider_environment: Mapping[str, str]) -> RoutedModel:
+    """Every way of reaching a model, by provider and format."""
+    known = endpoints(provider_environment)
+    remote, environment = settings.allow_remote_models, inherited(PASSED_ENVIRONMENT)
+    native = NativeModel(known, allow_remote=remote, environment=environment)
+    return RoutedModel(
+        {("offline", ANY): OfflineModel(), **dict.fromkeys(ROUTES, native)},
+        otherwise=LiteLLMModel(known, allow_remote=remote, environment=environment),
+    )
 
 
 def build(settings: Settings) -> Wonder:

@@ -1,4 +1,4 @@
-"""A scripted model provider on loopback: OpenAI chat completions and Anthropic messages.
+"""A scripted model provider on loopback: OpenAI chat and responses, Anthropic messages, Gemini.
 
 The request's ``model`` chooses what happens: each name in `SCRIPTS` is a list of `Script` s, and the
 n-th request for a name plays its n-th script (the last one repeats). So ``429-then-text`` is a provider
@@ -11,66 +11,42 @@ In process::
         provider.url            # http://127.0.0.1:54321
         provider.seen           # what was asked, and whether the client left early
 
-As a process of its own: ``python tests/fakes/provider.py --port 0`` prints the port it listens on.
+As a process of its own: ``python -m tests.fakes.provider --port 0`` prints the port it listens on.
 ``GET /control/seen`` answers with what was asked, ``POST /control/reset`` forgets it.
 
-OpenAI clients use ``<url>/v1`` as their base, Anthropic clients ``<url>``.
+OpenAI clients use ``<url>/v1`` as their base, Anthropic's and Gemini's ``<url>``.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from aiohttp import web
+
+from tests.fakes import provider_formats
+from tests.fakes.provider_formats import Call, Format, Script
+
+__all__ = ["Call", "Provider", "Script", "Seen", "running_provider"]
 
 STALL_SECONDS = 60
 """A stall ends when the client leaves; this bounds it should the client never do so."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A tool call to make: ``arguments`` is sent as it stands, so it may be malformed."""
-
-    name: str
-    arguments: str = "{}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
-    """What one request is answered with.
-
-    ``stall``: ``headers`` (nothing at all is sent), ``first_token`` (the stream opens, then silence) or
-    ``chunks`` (half of the text, then silence). ``break_off``: after half of the text ``abort`` resets
-    the connection, ``eof`` ends the body without a finish. ``echo`` answers with the last user text.
-    """
-
-    text: str = ""
-    echo: bool = False
-    calls: tuple[Call, ...] = ()
-    stop: str = ""
-    stall: str = ""
-    break_off: str = ""
-    malformed_chunk: bool = False
-    delay_ms: int = 0
-    status: int = 200
-    error: str = "scripted error"
-    error_code: str = ""
-    retry_after: str = ""
-
-
 @dataclass(slots=True, kw_only=True)
 class Seen:
-    """One request as it arrived, and how it ended."""
+    """One request as it arrived, and how it ended. ``port``: the client's, one for each connection."""
 
     path: str
     model: str
     body: dict[str, Any]
+    headers: dict[str, str] = field(default_factory=dict)
+    query: str = ""
+    port: int = 0
     chunks_sent: int = 0
     finished: bool = False
     closed_early: bool = False
@@ -94,10 +70,24 @@ SCRIPTS: dict[str, list[Script]] = {
     "huge-number": [Script(calls=(Call(name="weather", arguments='{"n": 9007199254740993}'),))],
     "length": [Script(text="cut sho", stop="length")],
     "refusal": [Script(text="I will not.", stop="refusal")],
+    "thinking": [Script(thought="Let me think.", text="It is so.")],
+    "comments": [Script(text="one two three four", comments=True)],
+    "late-end": [Script(text="one two", late_end_ms=60_000)],
     "stall-headers": [Script(stall="headers")],
     "stall-first": [Script(text="never", stall="first_token")],
     "stall-chunks": [Script(text="one two three four", stall="chunks")],
     "break-abort": [Script(text="one two three four", break_off="abort")],
+    "break-begin": [Script(text="never", break_off="begin")],
+    "nothing": [Script(body="")],
+    "html": [Script(body="<html>Hello</html>", content_type="text/html")],
+    "no-stream": [
+        Script(body='{"error": {"message": "overloaded", "code": 503}}', content_type="application/json")
+    ],
+    "redirect": [Script(status=307, location="/v1/elsewhere", error="moved")],
+    "error-event": [Script(text="one two three four", error_event=503)],
+    "error-event-429": [Script(text="one two three four", error_event=429)],
+    "error-event-400": [Script(text="one two three four", error_event=400)],
+    "break-end": [Script(text="one two three four", break_off="end")],
     "break-eof": [Script(text="one two three four", break_off="eof")],
     "bad-chunk": [Script(text="one two three four", malformed_chunk=True)],
     "429": [Script(status=429)],
@@ -105,7 +95,9 @@ SCRIPTS: dict[str, list[Script]] = {
     "429-then-text": [Script(status=429), _HELLO],
     "500": [Script(status=500)],
     "500-then-text": [Script(status=500), _HELLO],
+    "502": [Script(status=502)],
     "503": [Script(status=503)],
+    "529": [Script(status=529)],
     "400": [Script(status=400, error="messages.0: the role is unknown")],
     "401": [Script(status=401, error="Incorrect API key provided: sk-test-secret-key")],
     "403": [Script(status=403)],
@@ -134,6 +126,8 @@ class Provider:
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_post("/v1/chat/completions", self._openai)
         app.router.add_post("/v1/messages", self._anthropic)
+        app.router.add_post("/v1/responses", self._responses)
+        app.router.add_post("/v1beta/models/{model}:streamGenerateContent", self._gemini)
         app.router.add_get("/control/seen", self.control_seen)
         app.router.add_post("/control/reset", self.control_reset)
         app.router.add_post("/control/script", self.control_script)
@@ -172,20 +166,34 @@ class Provider:
         return web.json_response({})
 
     async def _openai(self, request: web.Request) -> web.StreamResponse:
-        return await self._play(request, _openai_error, _openai_events)
+        return await self._play(request, provider_formats.OPENAI_CHAT)
+
+    async def _responses(self, request: web.Request) -> web.StreamResponse:
+        return await self._play(request, provider_formats.OPENAI_RESPONSES)
 
     async def _anthropic(self, request: web.Request) -> web.StreamResponse:
-        return await self._play(request, _anthropic_error, _anthropic_events)
+        return await self._play(request, provider_formats.ANTHROPIC_MESSAGES)
 
-    async def _play(self, request: web.Request, refuse: Refuse, events: Events) -> web.StreamResponse:
+    async def _gemini(self, request: web.Request) -> web.StreamResponse:
+        return await self._play(request, provider_formats.GEMINI)
+
+    async def _play(self, request: web.Request, spoken: Format) -> web.StreamResponse:
         body = await request.json()
-        model = body.get("model", "")
-        seen = Seen(path=request.path, model=model, body=body)
+        model = request.match_info.get("model") or body.get("model", "")
+        assert request.transport is not None
+        seen = Seen(
+            path=request.path,
+            model=model,
+            body=body,
+            headers={name.lower(): value for name, value in request.headers.items()},
+            query=request.query_string,
+            port=request.transport.get_extra_info("peername")[1],
+        )
         self.seen.append(seen)
         await self._notify()
         script = self._next(model)
         if script is None:
-            return refuse(Script(status=404, error=f"no script is called {model}"))
+            return spoken.refuse(Script(status=404, error=f"no script is called {model}"))
         if script.echo:
             script = replace(script, text=f"You said: {_last_user_text(body)}")
         try:
@@ -193,8 +201,13 @@ class Provider:
                 await asyncio.sleep(STALL_SECONDS)
             if script.status != 200:
                 seen.finished = True
-                return refuse(script)
-            return await self._stream(request, script, events(script, model), seen)
+                answer = spoken.refuse(script)
+                if script.location:
+                    answer.headers["location"] = script.location
+                return answer
+            if script.body is not None:
+                return web.Response(text=script.body, content_type=script.content_type)
+            return await self._stream(request, script, spoken, seen)
         except (asyncio.CancelledError, ConnectionResetError):
             seen.closed_early = True
             raise
@@ -202,9 +215,12 @@ class Provider:
             await asyncio.shield(self._notify())
 
     async def _stream(
-        self, request: web.Request, script: Script, frames: list[Frame], seen: Seen
+        self, request: web.Request, script: Script, spoken: Format, seen: Seen
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        if script.break_off == "begin":
+            return _reset(request, response)
+        frames = spoken.events(script, seen.model)
         await response.prepare(request)
         texts = sum(frame.text for frame in frames)
         sent_texts = 0
@@ -214,19 +230,26 @@ class Provider:
                 await asyncio.sleep(STALL_SECONDS)
             if half_way and script.malformed_chunk:
                 await response.write(b'data: {"this is": not JSON\n\n')
+            if half_way and script.error_event:
+                await response.write(spoken.fail(script).data)
+                break
             if half_way and script.break_off == "abort":
                 seen.finished = True
-                assert request.transport is not None
-                request.transport.abort()
-                return response
+                return _reset(request, response)
             if half_way and script.break_off == "eof":
                 break
             if script.delay_ms and frame.text:
                 await asyncio.sleep(script.delay_ms / 1000)
-            await response.write(frame.data)
+            data = frame.data
+            if script.comments:
+                data = b": still here\r\n\r\n" + data.replace(b"\n", b"\r\n")
+            await response.write(data)
             seen.chunks_sent += 1
             sent_texts += frame.text
         seen.finished = True
+        if script.break_off == "end":
+            return _reset(request, response)
+        await asyncio.sleep(script.late_end_ms / 1000)
         await response.write_eof()
         return response
 
@@ -243,153 +266,20 @@ class Provider:
             self._changed.notify_all()
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One server-sent event; ``text`` says whether it carries a piece of the answer."""
-
-    data: bytes
-    text: bool = False
-
-
-Refuse = Callable[[Script], web.Response]
-Events = Callable[[Script, str], list[Frame]]
+def _reset(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.abort()
+    return response
 
 
 def _last_user_text(body: dict[str, Any]) -> str:
-    for message in reversed(body.get("messages", [])):
+    for message in reversed(body.get("messages") or body.get("input") or body.get("contents") or []):
         if message.get("role") == "user":
-            content = message.get("content", "")
+            content = message.get("content") or message.get("parts") or ""
             if isinstance(content, str):
                 return content
             return " ".join(str(block.get("text", "")) for block in content)
     return ""
-
-
-def _pieces(text: str) -> list[str]:
-    words = text.split(" ")
-    return [word if last else word + " " for word, last in zip(words, _marks(len(words)), strict=True)]
-
-
-def _marks(count: int) -> list[bool]:
-    return [position == count - 1 for position in range(count)]
-
-
-def _split(text: str) -> list[str]:
-    """Arguments in uneven pieces, as providers send them."""
-    return [text[start : start + 5] for start in range(0, len(text), 5)]
-
-
-# --- OpenAI ------------------------------------------------------------------------------------
-
-_OPENAI_STOPS = {"refusal": "content_filter"}
-
-
-def _openai_error(script: Script) -> web.Response:
-    detail = {"message": script.error, "type": "scripted", "code": script.error_code or None}
-    return web.json_response({"error": detail}, status=script.status, headers=_retry_after(script))
-
-
-def _openai_events(script: Script, model: str) -> list[Frame]:
-    frames = [_openai_frame(model, {"role": "assistant", "content": ""})]
-    if script.text:
-        frames += [_openai_frame(model, {"content": piece}, text=True) for piece in _pieces(script.text)]
-    openings = [
-        {"index": index, "id": f"call_{index}", "type": "function",
-         "function": {"name": call.name, "arguments": ""}}
-        for index, call in enumerate(script.calls)
-    ]  # fmt: skip
-    # Parallel calls arrive interleaved: what an accumulator must not mix up.
-    frames += [_openai_frame(model, {"tool_calls": [opening]}) for opening in openings]
-    splits = [_split(call.arguments) for call in script.calls]
-    for position in range(max((len(split) for split in splits), default=0)):
-        for index, split in enumerate(splits):
-            if position < len(split):
-                delta = {"index": index, "function": {"arguments": split[position]}}
-                frames.append(_openai_frame(model, {"tool_calls": [delta]}))
-    stop = _OPENAI_STOPS.get(script.stop, script.stop) or ("tool_calls" if script.calls else "stop")
-    frames.append(_openai_frame(model, {}, finish=stop))
-    usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
-    frames.append(_sse({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1,
-                        "model": model, "choices": [], "usage": usage}))  # fmt: skip
-    frames.append(Frame(b"data: [DONE]\n\n"))
-    return frames
-
-
-def _openai_frame(
-    model: str, delta: dict[str, Any], *, text: bool = False, finish: str | None = None
-) -> Frame:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model}
-    return _sse({**chunk, "choices": [choice]}, text=text)
-
-
-def _sse(payload: dict[str, Any], *, event: str = "", text: bool = False) -> Frame:
-    head = f"event: {event}\n" if event else ""
-    return Frame(f"{head}data: {json.dumps(payload)}\n\n".encode(), text)
-
-
-def _retry_after(script: Script) -> dict[str, str]:
-    return {"retry-after": script.retry_after} if script.retry_after else {}
-
-
-# --- Anthropic ---------------------------------------------------------------------------------
-
-_ANTHROPIC_STOPS = {"length": "max_tokens"}
-_ANTHROPIC_ERRORS = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
-                     404: "not_found_error", 429: "rate_limit_error"}  # fmt: skip
-
-
-def _anthropic_error(script: Script) -> web.Response:
-    kind = _ANTHROPIC_ERRORS.get(script.status, "api_error")
-    body = {"type": "error", "error": {"type": kind, "message": script.error}}
-    return web.json_response(body, status=script.status, headers=_retry_after(script))
-
-
-def _anthropic_events(script: Script, model: str) -> list[Frame]:
-    usage = {"input_tokens": 11, "output_tokens": 1}
-    message: dict[str, Any] = {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": usage,
-    }
-    frames = [_event("message_start", message=message), _event("ping")]
-    index = 0
-    if script.text:
-        frames += _anthropic_block(
-            index, {"type": "text", "text": ""}, "text_delta", "text", _pieces(script.text)
-        )
-        index += 1
-    for number, call in enumerate(script.calls):
-        block = {"type": "tool_use", "id": f"toolu_{number}", "name": call.name, "input": {}}
-        pieces = ["", *_split(call.arguments)]
-        frames += _anthropic_block(index, block, "input_json_delta", "partial_json", pieces)
-        index += 1
-    stop = _ANTHROPIC_STOPS.get(script.stop, script.stop) or ("tool_use" if script.calls else "end_turn")
-    delta = {"stop_reason": stop, "stop_sequence": None}
-    frames += [_event("message_delta", delta=delta, usage={"output_tokens": 7}), _event("message_stop")]
-    return frames
-
-
-def _anthropic_block(
-    index: int, block: dict[str, Any], kind: str, key: str, pieces: list[str]
-) -> list[Frame]:
-    deltas = [
-        _event(
-            "content_block_delta", text=kind == "text_delta", index=index, delta={"type": kind, key: piece}
-        )
-        for piece in pieces
-    ]
-    start = _event("content_block_start", index=index, content_block=block)
-    return [start, *deltas, _event("content_block_stop", index=index)]
-
-
-def _event(kind: str, *, text: bool = False, **fields: Any) -> Frame:
-    return _sse({"type": kind, **fields}, event=kind, text=text)
 
 
 # --- running it --------------------------------------------------------------------------------

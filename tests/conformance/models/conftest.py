@@ -1,4 +1,4 @@
-"""What the models' suite runs against: the offline model, and LiteLLM before a scripted provider.
+"""What the models' suite runs against: the offline model, native and LiteLLM before a scripted provider.
 
 LiteLLM's helper process takes seconds to start, so the session has one, and everything that uses it
 runs on the session's event loop (``pytestmark`` of those files).
@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.conformance.models.subjects import KEY, LiteLLMSubject, OfflineSubject, Subject
+from tests.conformance.models.subjects import KEY, OfflineSubject, RemoteSubject, Subject
 from tests.fakes.provider import Provider, running_provider
 from wonder_server.adapters.models.endpoints import Endpoint
 from wonder_server.adapters.models.litellm import LiteLLMModel
+from wonder_server.adapters.models.native.model import NativeModel
 from wonder_server.adapters.models.offline import OfflineModel
 
 
@@ -51,19 +52,60 @@ async def litellm(shared_provider: Provider) -> AsyncIterator[LiteLLMModel]:
     await model.close()
 
 
-@pytest.fixture(params=["openai_chat", "anthropic_messages"])
+def native_model(provider: Provider) -> NativeModel:
+    return NativeModel(
+        {
+            "openai": Endpoint(api_key=KEY, api_base=f"{provider.url}/v1"),
+            "anthropic": Endpoint(api_key=KEY, api_base=provider.url),
+            "gemini": Endpoint(api_key=KEY, api_base=provider.url),
+        },
+        allow_remote=False,
+    )
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def native(shared_provider: Provider) -> AsyncIterator[NativeModel]:
+    model = native_model(shared_provider)
+    yield model
+    await model.close()
+
+
+FORMATS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+TRANSLATED = ("openai_chat", "anthropic_messages")
+"""The formats in which LiteLLM is asked."""
+
+
+@pytest.fixture(params=FORMATS)
 def request_format(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def litellm_subject(litellm: LiteLLMModel, provider: Provider, request_format: str) -> LiteLLMSubject:
-    return LiteLLMSubject(litellm, request_format)
+@pytest.fixture(params=TRANSLATED)
+def litellm_subject(
+    litellm: LiteLLMModel, provider: Provider, request: pytest.FixtureRequest
+) -> RemoteSubject:
+    return RemoteSubject(litellm, request.param)
 
 
-@pytest.fixture(params=["offline", "litellm"])
-def subject(request: pytest.FixtureRequest, request_format: str) -> Subject:
-    if request.param == "offline":
+@pytest.fixture(params=FORMATS)
+def native_subject(native: NativeModel, provider: Provider, request: pytest.FixtureRequest) -> RemoteSubject:
+    return RemoteSubject(native, request.param)
+
+
+REMOTE = [("native", each) for each in FORMATS] + [("litellm", each) for each in TRANSLATED]
+
+
+@pytest.fixture(params=REMOTE, ids="-".join)
+def remote(provider: Provider, request: pytest.FixtureRequest) -> RemoteSubject:
+    """Every model that asks a provider, in every format in which it does."""
+    name, request_format = request.param
+    return RemoteSubject(request.getfixturevalue(name), request_format)
+
+
+@pytest.fixture(params=[("offline", each) for each in FORMATS] + REMOTE, ids="-".join)
+def subject(provider: Provider, request: pytest.FixtureRequest) -> Subject:
+    """Every model, in every format that it speaks."""
+    name, request_format = request.param
+    if name == "offline":
         return OfflineSubject(OfflineModel(), request_format)
-    found: LiteLLMSubject = request.getfixturevalue("litellm_subject")
-    return found
+    return RemoteSubject(request.getfixturevalue(name), request_format)

@@ -1,4 +1,4 @@
-"""A model under test, made to behave in a given way: offline by what it is told, LiteLLM by the script."""
+"""A model under test, made to behave in a given way: offline by what it is told, the others by the script."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from wonder_server.core.conversation.dialects import DIALECTS
+from wonder_server.core.conversation.values import ToolResult
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.model import ModelResult
 from wonder_server.ports.model import Finished, Model, TextDelta
@@ -31,44 +33,57 @@ class Subject(Protocol):
 
 def tool(request_format: str, name: str, schema: dict[str, Any]) -> dict[str, Any]:
     """A tool as the format describes it."""
-    if request_format == "anthropic_messages":
-        return {"name": name, "description": f"The {name}.", "input_schema": schema}
-    return {
-        "type": "function",
-        "function": {"name": name, "description": f"The {name}.", "parameters": schema},
-    }
+    described = {"name": name, "description": f"The {name}."}
+    match request_format:
+        case "anthropic_messages":
+            return {**described, "input_schema": schema}
+        case "openai_responses":
+            return {"type": "function", **described, "parameters": schema, "strict": False}
+        case "gemini":
+            return {**described, "parametersJsonSchema": schema}
+        case _:
+            return {"type": "function", "function": {**described, "parameters": schema}}
 
 
 def ask(request_format: str, text: str, *, system: str = "", **tools: dict[str, Any]) -> dict[str, Any]:
     """A request with one user message and the given tools (name -> schema)."""
-    messages: list[dict[str, Any]] = [{"role": "user", "content": text}]
-    request: dict[str, Any] = {"messages": messages}
-    if request_format == "anthropic_messages":
-        request["max_tokens"] = 1000
-        if system:
-            request["system"] = system
-    elif system:
-        messages.insert(0, {"role": "system", "content": system})
+    said = {"role": "user", "content": text}
+    request: dict[str, Any]
+    match request_format:
+        case "anthropic_messages":
+            request = {"messages": [said], "max_tokens": 1000, **({"system": system} if system else {})}
+        case "openai_responses":
+            request = {"input": [said], **({"instructions": system} if system else {})}
+        case "gemini":
+            request = {"contents": [{"role": "user", "parts": [{"text": text}]}]}
+            if system:
+                request["systemInstruction"] = {"parts": [{"text": system}]}
+        case _:
+            request = {"messages": [*([{"role": "system", "content": system}] if system else []), said]}
     if tools:
-        request["tools"] = [tool(request_format, name, schema) for name, schema in tools.items()]
+        described = [tool(request_format, name, schema) for name, schema in tools.items()]
+        request["tools"] = [{"functionDeclarations": described}] if request_format == "gemini" else described
     return request
+
+
+def limited(request_format: str, request: dict[str, Any], tokens: int) -> dict[str, Any]:
+    """The request, with a limit to the answer's tokens."""
+    match request_format:
+        case "openai_responses":
+            return {**request, "max_output_tokens": tokens}
+        case "gemini":
+            return {**request, "generationConfig": {"maxOutputTokens": tokens}}
+        case _:
+            return {**request, "max_tokens": tokens}
 
 
 def with_results(request_format: str, request: dict[str, Any], result: ModelResult) -> dict[str, Any]:
     """The next request: the model's own message, and a result for each of its calls."""
-    answers: list[dict[str, Any]]
-    if request_format == "anthropic_messages":
-        blocks = [
-            {"type": "tool_result", "tool_use_id": call.id, "content": f"{call.name} is fine"}
-            for call in result.tool_calls
-        ]
-        answers = [{"role": "user", "content": blocks}]
-    else:
-        answers = [
-            {"role": "tool", "tool_call_id": call.id, "content": f"{call.name} is fine"}
-            for call in result.tool_calls
-        ]
-    return {**request, "messages": [*request["messages"], result.raw, *answers]}
+    results = [
+        ToolResult(tool_call_id=call.id, success=True, result=f"{call.name} is fine")
+        for call in result.tool_calls
+    ]
+    return DIALECTS[request_format].resume(request, result.raw, results)
 
 
 _SAID = {
@@ -94,19 +109,24 @@ class OfflineSubject:
         profile = ModelProfile(provider="offline", model="offline", format=self.format)
         request = ask(self.format, _SAID[name], weather=WEATHER_SCHEMA, clock=CLOCK_SCHEMA)
         if name == "length":
-            request["max_tokens"] = 3
+            request = limited(self.format, request, 3)
         if name == "slow":
             profile = replace(profile, parameters={"token_delay_ms": 20})
         return profile, request
 
 
+PROVIDERS = {"anthropic_messages": "anthropic", "gemini": "gemini"}
+
+
 @dataclass
-class LiteLLMSubject:
+class RemoteSubject:
+    """A model that asks the scripted provider."""
+
     model: Model
     format: str
 
     def case(self, name: str, **patience: int) -> tuple[ModelProfile, dict[str, Any]]:
-        provider = "anthropic" if self.format == "anthropic_messages" else "openai"
+        provider = PROVIDERS.get(self.format, "openai")
         profile = ModelProfile(provider=provider, model=name, format=self.format, **patience)  # type: ignore[arg-type]
         return profile, ask(self.format, "Hello", weather=WEATHER_SCHEMA, clock=CLOCK_SCHEMA)
 

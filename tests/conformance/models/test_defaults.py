@@ -15,11 +15,11 @@ from tests.conformance.models.subjects import ask, collect
 from wonder_server.adapters.models.defaults import OFFLINE, default_profile, endpoints, settled
 from wonder_server.adapters.models.endpoints import Endpoint, is_loopback
 from wonder_server.adapters.models.offline import OfflineModel
-from wonder_server.adapters.models.routing import RoutedModel
+from wonder_server.adapters.models.routing import ANY, RoutedModel
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.model import ModelResult
-from wonder_server.ports.model import Chunk, Finished
+from wonder_server.ports.model import Chunk, Finished, Model
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 
@@ -42,6 +42,10 @@ def test_wonder_model_names_provider_and_model() -> None:
     profile = default_profile({"WONDER_MODEL": "openrouter/meta/llama-4"})
 
     assert (profile.provider, profile.model, profile.format) == ("openrouter", "meta/llama-4", "openai_chat")
+
+
+def test_a_model_of_gemini_is_asked_in_its_own_format() -> None:
+    assert default_profile({"WONDER_MODEL": "gemini/gemini-x"}).format == "gemini"
 
 
 def test_a_model_of_anthropic_is_asked_in_its_own_format() -> None:
@@ -132,15 +136,20 @@ class Recorder:
         self.closed += 1
 
 
-async def test_the_provider_chooses_the_adapter() -> None:
+async def test_provider_and_format_choose_the_adapter() -> None:
     native, other = Recorder("native"), Recorder("other")
-    model = RoutedModel({"offline": OfflineModel(), "openai": native, "mistral": native}, otherwise=other)
+    routes: dict[tuple[str, str], Model] = {("offline", ANY): OfflineModel()}
+    routes |= {("openai", "openai_chat"): native, ("anthropic", "anthropic_messages"): native}
+    model = RoutedModel(routes, otherwise=other)
 
-    chosen = {
-        provider: (await collect(model, ModelProfile(provider=provider), ask("openai_chat", "Hi")))[1].model
-        for provider in ("offline", "openai", "mistral", "groq")
-    }
+    async def chosen(provider: str, format_name: str = "") -> str:
+        profile = ModelProfile(provider=provider, format=format_name)
+        _, result = await collect(model, profile, ask(format_name or "openai_chat", "Hi"))
+        return result.model
+
+    assert await chosen("offline") == await chosen("offline", "gemini") == "offline"
+    assert await chosen("openai") == await chosen("anthropic") == "native"
+    assert await chosen("openai", "openai_chat") == "native"
+    assert await chosen("anthropic", "openai_chat") == await chosen("groq") == "other"
     await model.close()
-
-    assert chosen == {"offline": "offline", "openai": "native", "mistral": "native", "groq": "other"}
     assert (native.closed, other.closed) == (1, 1)

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from wonder_server.adapters.models.arguments import clean_text, parse_arguments
-from wonder_server.adapters.models.formats import AnthropicMessages, OpenAIChat, accumulator
-from wonder_server.adapters.models.sse import Event, EventDecoder
+from wonder_server.adapters.models.formats import accumulator, fed, whole
+from wonder_server.adapters.models.formats.anthropic_messages import AnthropicMessages
+from wonder_server.adapters.models.formats.gemini import Gemini
+from wonder_server.adapters.models.formats.openai_chat import OpenAIChat
+from wonder_server.adapters.models.formats.openai_responses import OpenAIResponses
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.model import ModelResult
 
@@ -181,7 +184,7 @@ def test_an_error_inside_a_stream_is_a_fault() -> None:
 
 def test_a_format_that_is_not_spoken_is_refused() -> None:
     with pytest.raises(WonderError) as raised:
-        accumulator("gemini")
+        accumulator("morse")
     assert raised.value.fault.reason is Reason.NOT_IMPLEMENTED
 
 
@@ -222,19 +225,210 @@ def test_text_with_half_a_character_becomes_text_that_can_be_encoded() -> None:
     assert clean_text("Łódź") == "Łódź"
 
 
-def test_events_are_decoded_wherever_the_bytes_are_cut() -> None:
-    stream = 'event: a\r\ndata: {"x": "Łódź"}\r\n\r\n: comment\n\ndata: one\ndata: two\n\n'.encode()
-
-    for size in range(1, len(stream) + 1):
-        decoder = EventDecoder()
-        pieces = [stream[start : start + size] for start in range(0, len(stream), size)]
-        events = [event for received in pieces for event in decoder.feed(received)]
-        assert events == [Event("a", '{"x": "Łódź"}'), Event("", "one\ntwo")]
+# --- OpenAI responses -----------------------------------------------------------------------------
 
 
-def test_an_event_without_end_is_refused() -> None:
-    decoder = EventDecoder()
+def responses(*events: dict[str, Any], status: str = "completed", **response: Any) -> ModelResult:
+    gathered = OpenAIResponses()
+    for event in events:
+        gathered.feed(event)
+    gathered.feed({"type": f"response.{status}", "response": {"status": status, **response}})
+    return whole(gathered)
 
-    with pytest.raises(WonderError):
-        for _ in range(20):
-            list(decoder.feed(b"x" * 1_000_000))
+
+def said(delta: str, index: int = 0) -> dict[str, Any]:
+    return {"type": "response.output_text.delta", "output_index": index, "content_index": 0, "delta": delta}
+
+
+def done(index: int, **item: Any) -> dict[str, Any]:
+    return {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant"}
+CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "clock"}
+
+
+def test_the_items_of_a_response_come_back_in_order_as_they_came() -> None:
+    thought = {"type": "reasoning", "id": "rs_1", "encrypted_content": "x", "summary": []}
+    message = {**MESSAGE, "content": [{"type": "output_text", "text": "Hm."}]}
+    call = {**CALL, "arguments": '{"zone": "UTC"}'}
+
+    result = responses(done(0, **thought), said("Hm.", 1), done(1, **message), done(2, **call))
+
+    assert result.raw == {"output": [thought, message, call]}
+    assert (result.text, calls(result)) == ("Hm.", [("c1", "clock", {"zone": "UTC"})])
+    assert result.stop_reason == "tool_calls"
+
+
+def test_a_message_that_no_delta_brought_is_still_said() -> None:
+    gathered = OpenAIResponses()
+    message = {**MESSAGE, "content": [{"type": "output_text", "text": "All at once."}]}
+
+    assert gathered.feed(done(0, **message)) == "All at once."
+    assert gathered.feed({"type": "response.completed", "response": {"output": [message]}}) == ""
+    assert whole(gathered).text == "All at once."
+
+
+def test_a_response_of_nothing_but_deltas_has_a_message_to_go_back() -> None:
+    content = [{"type": "output_text", "text": "Hi.", "annotations": []}]
+
+    assert responses(said("Hi.")).raw == {
+        "output": [{"type": "message", "role": "assistant", "content": content}]
+    }
+
+
+def test_arguments_are_taken_from_the_deltas_where_the_item_does_not_repeat_them() -> None:
+    opened = {"type": "response.output_item.added", "output_index": 0, "item": CALL}
+    pieces = [
+        {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": piece}
+        for piece in ('{"zone"', ': "UTC"}')
+    ]
+
+    assert calls(responses(opened, *pieces)) == [("c1", "clock", {"zone": "UTC"})]
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop"), [("max_output_tokens", "length"), ("content_filter", "refusal"), (None, "other")]
+)
+def test_an_incomplete_response_says_why(reason: str | None, stop: str) -> None:
+    details = {"incomplete_details": {"reason": reason}}
+
+    assert responses(said("x"), status="incomplete", **details).stop_reason == stop
+
+
+def test_a_call_in_a_cut_response_whose_arguments_never_came_is_malformed() -> None:
+    result = responses(done(0, **CALL, arguments=""), status="incomplete")
+
+    assert result.tool_calls[0].arguments is None
+    assert result.raw["output"][0]["arguments"] == "{}"
+
+
+def test_a_failed_response_is_a_fault() -> None:
+    event = {
+        "type": "response.failed",
+        "response": {"error": {"code": "rate_limit_exceeded", "message": "Slow."}},
+    }
+
+    with pytest.raises(WonderError, match="busy"):
+        OpenAIResponses().feed(event)
+
+
+# --- Gemini ------------------------------------------------------------------------------------------
+
+
+def gemini(*parts: dict[str, Any], finish: str = "STOP") -> ModelResult:
+    gathered = Gemini()
+    for part in parts:
+        gathered.feed({"candidates": [{"content": {"role": "model", "parts": [part]}}]})
+    gathered.feed({"candidates": [{"finishReason": finish}]})
+    return whole(gathered)
+
+
+def test_geminis_text_is_joined_and_parts_with_signatures_stay_as_they_are() -> None:
+    signed = {"text": "c", "thoughtSignature": "s"}
+    call = {"functionCall": {"name": "clock", "args": {}}, "thoughtSignature": "t"}
+
+    thoughts = [{"text": "Hm", "thought": True}, {"text": "m.", "thought": True}]
+
+    result = gemini(*thoughts, {"text": "a"}, {"text": "b"}, signed, {"text": "d"}, call)
+
+    assert (result.text, result.reasoning) == ("abcd", "Hmm.")
+    assert result.raw["parts"] == [
+        {"text": "Hmm.", "thought": True}, {"text": "ab"}, signed, {"text": "d"}, call,
+    ]  # fmt: skip
+
+
+def test_geminis_calls_without_ids_get_some_and_the_raw_content_stays_without() -> None:
+    result = gemini(
+        {"functionCall": {"name": "one", "args": {"n": 1}}}, {"functionCall": {"name": "two", "id": "x"}}
+    )
+
+    assert calls(result) == [("call_0", "one", {"n": 1}), ("x", "two", {})]
+    assert "id" not in result.raw["parts"][0]["functionCall"]
+
+
+def test_geminis_arguments_that_arrive_in_pieces_are_never_run() -> None:
+    for piece in ({"partialArgs": [{"jsonPath": "$.n"}]}, {"willContinue": True}):
+        result = gemini({"functionCall": {"name": "one", **piece}})
+        assert result.tool_calls[0].arguments is None
+
+
+def test_geminis_arguments_that_the_platform_cannot_carry_go_back_empty() -> None:
+    result = gemini({"functionCall": {"name": "one", "args": {"n": 2**60}}})
+
+    assert result.tool_calls[0].arguments is None and str(2**60) in result.tool_calls[0].malformed
+    assert result.raw["parts"][0]["functionCall"]["args"] == {}
+
+
+@pytest.mark.parametrize(
+    ("finish", "stop"), [("STOP", "end"), ("MAX_TOKENS", "length"), ("SAFETY", "refusal"), ("NEW", "other")]
+)
+def test_geminis_finish_reasons_are_translated(finish: str, stop: str) -> None:
+    assert gemini({"text": "x"}, finish=finish).stop_reason == stop
+
+
+def test_a_prompt_that_gemini_blocks_is_a_refusal() -> None:
+    gathered = Gemini()
+    gathered.feed({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})
+
+    assert (whole(gathered).text, whole(gathered).stop_reason) == ("", "refusal")
+
+
+def test_a_call_that_gemini_could_not_read_may_be_asked_for_again() -> None:
+    with pytest.raises(WonderError) as raised:
+        gemini({"text": "x"}, finish="MALFORMED_FUNCTION_CALL")
+    assert raised.value.fault.transient
+
+
+# --- all of them ---------------------------------------------------------------------------------------
+
+FORMATS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "event",
+    [
+        [], "text", 5, None, {"choices": 5}, {"choices": [{"delta": {"tool_calls": [5]}}]},
+        {"type": "content_block_delta"}, {"type": "response.completed", "response": 5},
+        {"type": "response.output_item.done", "output_index": {}, "item": {}},
+        {"candidates": [{"content": {"parts": [5]}}]},
+    ],
+)  # fmt: skip
+def test_events_of_no_known_shape_are_passed_over_or_unreadable(name: str, event: Any) -> None:
+    try:
+        fed(accumulator(name), event)
+    except WonderError as problem:
+        assert problem.fault.reason is Reason.MODEL_UNAVAILABLE and problem.fault.transient
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_nothing_is_no_answer(name: str) -> None:
+    with pytest.raises(WonderError, match="broke off"):
+        whole(accumulator(name))
+
+
+def test_a_call_in_a_cut_answer_whose_arguments_never_came_is_malformed() -> None:
+    cut = chat(
+        piece("", index=0, id="a", name="one"), piece("", index=1, id="b", name="two"), finish="length"
+    )
+
+    assert [call.arguments for call in cut.tool_calls] == [{}, None]
+    block_ = block(0, {"type": "tool_use", "id": "t", "name": "clock", "input": {}})
+    assert anthropic(*block_, stop="max_tokens").tool_calls[0].arguments is None
+
+
+def test_what_a_server_thought_goes_back_to_it_with_its_calls_only() -> None:
+    thought = {"reasoning_content": "Hm."}
+
+    assert chat(thought, piece("", index=0, id="a")).raw["reasoning_content"] == "Hm."
+    assert "reasoning_content" not in chat(thought, {"content": "Yes."}, finish="stop").raw
+    assert chat({"reasoning": "Hm."}, {"content": "Yes."}, finish="stop").reasoning == "Hm."
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, "7", True, 2**60, None])
+def test_counts_that_are_none_are_not_believed(count: Any) -> None:
+    gathered = OpenAIChat()
+    gathered.feed({"usage": {"prompt_tokens": count}, "choices": [{"finish_reason": "stop"}]})
+
+    assert whole(gathered).usage.input_tokens is None

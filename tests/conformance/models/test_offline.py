@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance.models.subjects import WEATHER_SCHEMA, ask, collect, with_results
 from wonder_server.adapters.models.offline import INTRODUCTION, OfflineModel
+from wonder_server.core.conversation.dialects import DIALECTS
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.model import ModelResult
@@ -114,8 +115,7 @@ async def test_told_to_keep_going_it_does_so_until_tools_are_forbidden(request_f
     after = with_results(request_format, request, first)
 
     _, again = await collect(OfflineModel(), profile, after)
-    forbidden = "none" if request_format == "openai_chat" else {"type": "none"}
-    _, last = await collect(OfflineModel(), profile, {**after, "tool_choice": forbidden})
+    _, last = await collect(OfflineModel(), profile, DIALECTS[request_format].wrap_up(after, "Stop."))
 
     assert [call.name for call in again.tool_calls] == ["weather"]
     assert again.tool_calls[0].id != first.tool_calls[0].id
@@ -151,7 +151,7 @@ async def test_it_reads_requests_of_an_unexpected_shape() -> None:
 
 async def test_a_format_that_it_does_not_read_is_refused() -> None:
     with pytest.raises(WonderError) as raised:
-        await collect(OfflineModel(), ModelProfile(provider="offline", format="gemini"), {})
+        await collect(OfflineModel(), ModelProfile(provider="offline", format="morse"), {})
     assert raised.value.fault.reason is Reason.NOT_IMPLEMENTED
 
 

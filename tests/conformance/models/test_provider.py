@@ -9,12 +9,12 @@ from pathlib import Path
 
 import aiohttp
 
-import tests.fakes.provider as provider_module
+ROOT = Path(__file__).parents[3]
 
 
 async def test_it_prints_its_port_plays_scripts_from_outside_and_tells_what_it_saw() -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(Path(provider_module.__file__)), "--port", "0", stdout=subprocess.PIPE
+        sys.executable, "-m", "tests.fakes.provider", "--port", "0", stdout=subprocess.PIPE, cwd=ROOT
     )
     try:
         assert process.stdout is not None

@@ -40,7 +40,7 @@ _DEFAULTS: tuple[tuple[str, ModelProfile], ...] = (
         ModelProfile(
             provider="gemini",
             model="gemini-flash-latest",
-            format="openai_chat",
+            format="gemini",
             context_window_tokens=1_048_576,
         ),
     ),

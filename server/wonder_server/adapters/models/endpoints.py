@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from wonder_server.core.errors import Reason, error
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
@@ -29,10 +31,20 @@ class Endpoint:
 
 def is_loopback(url: str) -> bool:
     """Whether an address can only lead to this machine."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
     try:
+        host = urlsplit(url).hostname or ""
+        if host == "localhost":
+            return True
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def refuse_remote(provider: str, url: str) -> None:
+    """MODEL_UNAVAILABLE unless ``url`` is on this machine; empty stands for the provider's own address."""
+    if not is_loopback(url):
+        raise error(
+            Reason.MODEL_UNAVAILABLE,
+            f"Only models on this machine may be reached, and the provider {provider} is not here.",
+            provider=provider,
+        )

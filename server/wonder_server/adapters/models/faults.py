@@ -24,7 +24,10 @@ _CLASS_NAMES = re.compile(
     r"\A(?:\s*(?:[A-Za-z_]\w*\.)*[A-Za-z]\w*(?:Error|Exception|Exceeded)\s*(?::|-|$)\s*)+"
 )
 _CONTEXT_LENGTH = re.compile(
-    r"context.{0,3}length|context window|prompt is too long|too many tokens|maximum context", re.IGNORECASE
+    r"context.{0,3}length|context window|prompt is too long|too many tokens|maximum context|context size"
+    r"|exceeds? the maximum number of tokens|exceeds? (?:the )?context limit|input is too long"
+    r"|reduce the length of the messages",
+    re.IGNORECASE,
 )
 _QUOTA = re.compile(
     r"insufficient_quota|exceeded your current quota|credit balance is too low", re.IGNORECASE
@@ -33,6 +36,9 @@ _QUOTA = re.compile(
 _NO_KEY = re.compile(
     r"missing credentials|missing \w+ api key|api_key client option must be set", re.IGNORECASE
 )
+_BAD_KEY = re.compile(r"API_KEY_INVALID|API key (?:not valid|expired)", re.IGNORECASE)
+_RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?)s"')
+_LONGEST_PAUSE_MS = 24 * 60 * 60 * 1000
 _NO_PROVIDER = "LLM Provider NOT provided"
 
 
@@ -41,23 +47,25 @@ def from_status(status: int, text: str, headers: Mapping[str, str]) -> Fault:
     said = plain_text(text)
     if _NO_KEY.search(text):  # Which LiteLLM reports as a 500 of the provider.
         return no_key("The model provider cannot be called without a key, and the server has none for it.")
-    if _QUOTA.search(text):
+    # Gemini says that the quota is used up of a minute's too, and then names a delay.
+    delay = _RETRY_DELAY.search(text)
+    if _QUOTA.search(text) and not delay:
         return _failed("quota", "The model provider says that the account's quota is used up", said)
+    pause = _bounded_ms(float(delay[1]) * 1000) if delay else retry_after_ms(headers)
     if status == 429:
-        return unavailable(
-            f"The model provider is busy (429){_quoted(said)}.", retry_after_ms=retry_after_ms(headers)
-        )
+        return unavailable(f"The model provider is busy (429){_quoted(said)}.", retry_after_ms=pause)
     if status in (408, 409, 425) or status >= 500:
         return unavailable(
-            f"The model provider cannot answer now ({status}){_quoted(said)}.",
-            retry_after_ms=retry_after_ms(headers),
+            f"The model provider cannot answer now ({status}){_quoted(said)}.", retry_after_ms=pause
         )
-    if _CONTEXT_LENGTH.search(text):
+    if status == 413 or _CONTEXT_LENGTH.search(text):
         return _failed("context_length", "The request is longer than the model's context", said)
-    if status in (401, 403):
+    if status in (401, 403) or _BAD_KEY.search(text):
         return _failed("auth", f"The model provider refused the key ({status})", said)
     if status == 404:
         return _failed("not_found", "The model provider does not know this model or address (404)", said)
+    if status < 400:
+        return _failed("refused", f"The model provider answered with {status} instead of a stream", said)
     return _failed("refused", f"The model provider refused the request ({status})", said)
 
 
@@ -110,12 +118,16 @@ def redacted(fault: Fault, secrets: Collection[str]) -> Fault:
 
 
 def retry_after_ms(headers: Mapping[str, str]) -> int | None:
-    """How long the provider asks to be left alone, from its headers (names in lower case)."""
-    if (milliseconds := headers.get("retry-after-ms", "")).isdigit():
-        return int(milliseconds)
+    """How long the provider asks to be left alone, from its headers (names in lower case); a day at most.
+
+    A date is held against the answer's own ``date``, so that no two clocks are compared; without one there
+    is nothing to say.
+    """
+    if (milliseconds := headers.get("retry-after-ms", "")).isdecimal():
+        return _bounded_ms(float(milliseconds[:20]))
     value = headers.get("retry-after", "").strip()
     try:
-        return max(0, round(float(value) * 1000))
+        return _bounded_ms(float(value) * 1000)
     except (ValueError, OverflowError):
         pass
     try:
@@ -123,7 +135,7 @@ def retry_after_ms(headers: Mapping[str, str]) -> int | None:
         since = parsedate_to_datetime(headers.get("date", ""))
     except (ValueError, TypeError):
         return None
-    return max(0, round((_aware(until) - _aware(since)).total_seconds() * 1000))
+    return _bounded_ms((_aware(until) - _aware(since)).total_seconds() * 1000)
 
 
 def plain_text(text: str) -> str:
@@ -144,6 +156,11 @@ def plain_text(text: str) -> str:
 
 def _failed(kind: str, summary: str, said: str) -> Fault:
     return Fault(reason=Reason.MODEL_FAILED, message=f"{summary}{_quoted(said)}.", metadata={"kind": kind})
+
+
+def _bounded_ms(milliseconds: float) -> int:
+    """OverflowError or ValueError for what is no number of milliseconds."""
+    return max(0, min(_LONGEST_PAUSE_MS, round(milliseconds)))
 
 
 def _quoted(said: str) -> str:

@@ -21,7 +21,8 @@ from typing import Any
 
 from wonder_server.adapters.models import faults, formats, frames
 from wonder_server.adapters.models.defaults import missing_key
-from wonder_server.adapters.models.endpoints import Endpoint, is_loopback
+from wonder_server.adapters.models.endpoints import Endpoint, refuse_remote
+from wonder_server.adapters.models.patience import Patience
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.ports.model import Chunk, Finished, TextDelta
@@ -43,11 +44,10 @@ _OWN_ENVIRONMENT = {
 }
 
 START_TIMEOUT_S = 60
+_FORMATS = (formats.OPENAI_CHAT, formats.ANTHROPIC_MESSAGES)
 _STOP_TIMEOUT_S = 2
 _ENDED = faults.unavailable("The helper process that reaches model providers ended unexpectedly.")
 _NOT_STARTED = faults.unavailable("The helper process that reaches model providers did not start.")
-_OFFLINE_PARAMETERS = frozenset({"token_delay_ms"})
-_DEFAULT_MAX_TOKENS = 4096
 
 
 class LiteLLMModel:
@@ -111,19 +111,14 @@ class LiteLLMModel:
         self._check_key(profile.provider)
         format_name = profile.format or formats.usual_format(profile.provider)
         formats.accumulator(format_name)
-        full = {
-            name: value
-            for name, value in {**profile.parameters, **request}.items()
-            if name not in _OFFLINE_PARAMETERS
-        }
-        if format_name == formats.ANTHROPIC_MESSAGES:
-            if profile.provider != "anthropic":
-                raise error(
-                    Reason.MODEL_FAILED,
-                    f"{profile.provider} is not reached in the format {format_name}; use openai_chat.",
-                    field="format",
-                )
-            full.setdefault("max_tokens", _DEFAULT_MAX_TOKENS)
+        reached = _FORMATS if profile.provider == "anthropic" else _FORMATS[:1]
+        if format_name not in reached:
+            raise error(
+                Reason.MODEL_FAILED,
+                f"{profile.provider} is not reached in the format {format_name}; use {' or '.join(reached)}.",
+                field="format",
+            )
+        full = formats.filled(profile, request, format_name)
         return {
             "format": format_name,
             "provider": profile.provider,
@@ -135,13 +130,8 @@ class LiteLLMModel:
     def _check_address(self, provider: str) -> None:
         if self._closed:
             raise WonderError(faults.unavailable("The server is stopping; no model can be called."))
-        base = self._endpoints.get(provider, Endpoint()).api_base
-        if not self._allow_remote and not is_loopback(base):
-            raise error(
-                Reason.MODEL_UNAVAILABLE,
-                f"Only models on this machine may be reached, and the provider {provider} is not here.",
-                provider=provider,
-            )
+        if not self._allow_remote:
+            refuse_remote(provider, self._endpoints.get(provider, Endpoint()).api_base)
 
     async def _helper(self) -> _Helper:
         """The running helper, started if there is none. Whoever waits for it may leave without harm."""
@@ -180,30 +170,16 @@ class LiteLLMModel:
 
 
 class _Call:
-    """One call in flight: what arrived and was not read yet, and its watchdog.
-
-    With every chunk only the deadline moves; the timer looks at it when it rings.
-    """
+    """One call in flight: what arrived and was not read yet, and its watchdogs."""
 
     def __init__(self, call_id: int, profile: ModelProfile) -> None:
         self.id = call_id
         self.over = False
-        self._profile = profile
         self._arrived: asyncio.Queue[dict[str, Any] | Fault] = asyncio.Queue()
-        self._loop = asyncio.get_running_loop()
-        self._begun = False
-        now = self._loop.time()
-        self._end = now + profile.timeout_ms / 1000
-        self._deadline = now + profile.first_token_timeout_ms / 1000
-        self._timer = self._loop.call_at(min(self._deadline, self._end), self._ring)
+        self._patience = Patience(profile, self._give_up)
 
     def arrive(self, message: dict[str, Any]) -> None:
-        self._deadline = self._loop.time() + self._profile.chunk_timeout_ms / 1000
-        if not self._begun:
-            # The only time that a deadline can come nearer: between chunks patience may be shorter.
-            self._begun = True
-            self._timer.cancel()
-            self._ring()
+        self._patience.heard()
         if "fault" in message:
             self.fail(frames.fault_from_json(message["fault"]))
         elif len(message) > 1:
@@ -221,22 +197,11 @@ class _Call:
         return message
 
     def stop_watching(self) -> None:
-        self._timer.cancel()
+        self._patience.stop()
 
-    def _ring(self) -> None:
-        if self.over:
-            return
-        now = self._loop.time()
-        if now >= self._end:
-            self._arrived.put_nowait(faults.stalled("did not finish", self._profile.timeout_ms))
-        elif now >= self._deadline and self._begun:
-            self._arrived.put_nowait(faults.stalled("sent nothing more", self._profile.chunk_timeout_ms))
-        elif now >= self._deadline:
-            self._arrived.put_nowait(
-                faults.stalled("did not begin to answer", self._profile.first_token_timeout_ms)
-            )
-        else:
-            self._timer = self._loop.call_at(min(self._deadline, self._end), self._ring)
+    def _give_up(self, fault: Fault) -> None:
+        if not self.over:
+            self._arrived.put_nowait(fault)
 
 
 class _Helper(asyncio.Protocol):

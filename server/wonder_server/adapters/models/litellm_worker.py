@@ -28,7 +28,7 @@ import aiohttp
 
 from wonder_server.adapters.models import faults, formats, frames
 from wonder_server.adapters.models.endpoints import is_loopback
-from wonder_server.adapters.models.sse import EventDecoder
+from wonder_server.adapters.models.sse import EventDecoder, parsed
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 
 # Everything that the chat format knows and LiteLLM takes as an argument of the same name. Nothing else
@@ -100,15 +100,13 @@ class Worker:
         events = self._anthropic(call) if native else self._chat(call)
         try:
             async for event in events:
-                if text := _fed(gathered, event):
+                if text := formats.fed(gathered, event):
                     self._send({"id": call_id, "text": text})
                 elif gathered.begun:
                     self._send({"id": call_id})
         finally:
             await events.aclose()
-        if not gathered.complete:
-            raise WonderError(faults.BROKEN_OFF)
-        return gathered.result()
+        return formats.whole(gathered)
 
     async def _chat(self, call: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """The chunks of a chat completion."""
@@ -143,8 +141,8 @@ class Worker:
                 raise WonderError(faults.from_status(response.status, await response.text(), headers))
             decoder = EventDecoder()
             async for received in response.content.iter_any():
-                for event in decoder.feed(received):
-                    yield json.loads(event.data)
+                for data in decoder.feed(received):
+                    yield parsed(data)
 
     async def _prepare(self, call: dict[str, Any]) -> _Prepared:
         """What LiteLLM's native Anthropic entry point is about to post, and where."""
@@ -182,13 +180,6 @@ class Worker:
     def _flush(self) -> None:
         self._writer.write(b"".join(self._unsent))
         self._unsent.clear()
-
-
-def _fed(gathered: formats.Accumulator, event: dict[str, Any]) -> str:
-    try:
-        return gathered.feed(event)
-    except (KeyError, TypeError, AttributeError) as failure:
-        raise WonderError(faults.UNREADABLE) from failure
 
 
 def _chat_fields(request: dict[str, Any]) -> dict[str, Any]:

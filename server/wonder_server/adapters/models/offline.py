@@ -1,8 +1,7 @@
 """`OfflineModel`: a model that needs no key, no network and no weights.
 
-It reads a request in ``openai_chat`` or ``anthropic_messages`` format and answers by plain rules, the
-same for the same request. It is for first steps, tests and benchmarks, and says so when asked. The
-first rule that fits is taken:
+It reads a request in any of the four formats and answers by plain rules, the same for the same request.
+It is for first steps, tests and benchmarks, and says so when asked. The first rule that fits is taken:
 
 1. Tool results came after the last user message: it reports them in words.
 2. Lines of the message that name an offered tool call it, one call a line, all in parallel::
@@ -22,8 +21,9 @@ first rule that fits is taken:
 7. Otherwise it repeats what was said, and what it can do.
 
 ``remember`` and ``recall`` are also found as parts of a tool's name (``memory_recall``). The profile's
-parameter ``token_delay_ms`` is the pause between tokens, 0 by default. ``max_tokens`` of the request
-cuts the answer (stop reason ``length``). Tokens are counted as words. Source: feature D2, design "Models".
+parameter ``token_delay_ms`` is the pause between tokens, 0 by default. ``max_tokens`` of the request,
+or what its format calls that, cuts the answer (stop reason ``length``). Tokens are counted as words.
+Source: feature D2, design "Models".
 """
 
 from __future__ import annotations
@@ -93,13 +93,11 @@ Answer = tuple[str, tuple[ToolCall, ...]]
 
 
 def _result(text: str, calls: tuple[ToolCall, ...], cut: bool, reading: Reading, tokens: int) -> ModelResult:
-    anthropic = reading.format == formats.ANTHROPIC_MESSAGES
-    make_raw = formats.anthropic_message if anthropic else formats.openai_message
     written = sum(len(call.name.split()) + len(str(call.arguments).split()) for call in calls)
     return ModelResult(
         text=text,
         tool_calls=calls,
-        raw=make_raw(text, calls),
+        raw=formats.message(reading.format, text, calls),
         usage=Usage(input_tokens=reading.words, output_tokens=tokens + written),
         stop_reason="length" if cut else "tool_calls" if calls else "end",
         model="offline",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wonder_server.adapters.models.formats import ANTHROPIC_MESSAGES
+from wonder_server.adapters.models.offline_shapes import as_chat
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Reading:
 def read(request: dict[str, Any], format_name: str) -> Reading:
     """Reads a request leniently: what has an unexpected shape is passed over."""
     anthropic = format_name == ANTHROPIC_MESSAGES
+    request = as_chat(request, format_name)
     messages = [message for message in request.get("messages") or () if isinstance(message, dict)]
     system = [_text(message.get("content")) for message in messages if message.get("role") in _SYSTEM_ROLES]
     if anthropic:

@@ -102,9 +102,89 @@ def _anthropic_wrap_up(request: Request, note: str) -> Request:
     return wrapped
 
 
+def _responses_resume(request: Request, raw: dict[str, Any], results: Sequence[ToolResult]) -> Request:
+    said = _list(raw.get("output"))
+    if request.get("store") is False:
+        said = _unstored(said)
+    answers = [
+        {"type": "function_call_output", "call_id": result.tool_call_id, "output": result_text(result)}
+        for result in results
+    ]
+    return {**request, "input": [*_input(request), *said, *answers]}
+
+
+def _unstored(items: list[Any]) -> list[Any]:
+    """Items that the provider can take back although it kept nothing: reasoning goes only whole (encrypted),
+    and without it the other items may not refer to it by their ids."""
+    known = [item for item in items if isinstance(item, dict)]
+    kept = [item for item in known if item.get("type") != "reasoning" or item.get("encrypted_content")]
+    if len(kept) == len(known):
+        return items
+    return [{name: value for name, value in item.items() if name != "id"} for item in kept]
+
+
+def _responses_notice(request: Request, text: str) -> Request:
+    return {**request, "input": [*_input(request), {"role": "user", "content": text}]}
+
+
+def _responses_wrap_up(request: Request, note: str) -> Request:
+    wrapped = {**request, "input": [*_input(request), {"role": "system", "content": note}]}
+    if wrapped.get("tools"):
+        wrapped["tool_choice"] = "none"
+    return wrapped
+
+
+def _input(request: Request) -> list[Any]:
+    """The input of a request to OpenAI responses, which may be a single text."""
+    given = request.get("input")
+    return [{"role": "user", "content": given}] if isinstance(given, str) else _list(given)
+
+
+def _gemini_resume(request: Request, raw: dict[str, Any], results: Sequence[ToolResult]) -> Request:
+    said = [raw] if raw.get("parts") else []
+    parts = [part for part in _list(raw.get("parts")) if isinstance(part, dict)]
+    calls = [part["functionCall"] for part in parts if isinstance(part.get("functionCall"), dict)]
+    answers = [_function_response(calls, position, result) for position, result in enumerate(results)]
+    answer = [{"role": "user", "parts": answers}] if answers else []
+    return {**request, "contents": [*_list(request.get("contents")), *said, *answer]}
+
+
+def _function_response(calls: list[dict[str, Any]], position: int, result: ToolResult) -> dict[str, Any]:
+    """A result as Gemini takes it: with the function's name, and an id only where the call had one."""
+    by_id = (call for call in calls if call.get("id") == result.tool_call_id)
+    # Without ids of its own the calls are known by their order, which is that of the results.
+    call = next(by_id, calls[position] if position < len(calls) else {})
+    failure = {"code": result.code, "message": result.message, "retriable": result.retriable}
+    response = {
+        **({"id": call["id"]} if call.get("id") else {}),
+        "name": call.get("name", ""),
+        "response": {"output": result.result} if result.success else {"error": failure},
+    }
+    return {"functionResponse": response}
+
+
+def _gemini_notice(request: Request, text: str) -> Request:
+    # A content of its own: one with function responses may hold nothing else.
+    said = {"role": "user", "parts": [{"text": text}]}
+    return {**request, "contents": [*_list(request.get("contents")), said]}
+
+
+def _gemini_wrap_up(request: Request, note: str) -> Request:
+    wrapped = _gemini_notice(request, note)
+    if wrapped.get("tools"):
+        wrapped["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
+    return wrapped
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 DIALECTS: dict[str, Dialect] = {
     "openai_chat": Dialect(_openai_resume, _openai_notice, _openai_wrap_up),
+    "openai_responses": Dialect(_responses_resume, _responses_notice, _responses_wrap_up),
     "anthropic_messages": Dialect(_anthropic_resume, _anthropic_notice, _anthropic_wrap_up),
+    "gemini": Dialect(_gemini_resume, _gemini_notice, _gemini_wrap_up),
 }
 
 

@@ -1,0 +1,102 @@
+"""Streamed answers in the providers' formats, gathered into one `ModelResult`. Pure.
+
+An accumulator is fed each event of a stream, already parsed as JSON, and gives back the text in it. One file
+for each format; every way of reaching a provider shares them, so tool calls are put together in one place.
+Sources: feature D2, and the providers' documents named in each file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from wonder_server.adapters.models import faults
+from wonder_server.adapters.models.formats.anthropic_messages import AnthropicMessages, anthropic_message
+from wonder_server.adapters.models.formats.gemini import Gemini, gemini_message
+from wonder_server.adapters.models.formats.openai_chat import OpenAIChat, openai_message
+from wonder_server.adapters.models.formats.openai_responses import OpenAIResponses, responses_message
+from wonder_server.adapters.models.formats.parts import Accumulator, tool_call
+from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.model import ModelResult, ToolCall
+
+__all__ = [
+    "ANTHROPIC_MESSAGES", "GEMINI", "OPENAI_CHAT", "OPENAI_RESPONSES",
+    "Accumulator", "accumulator", "fed", "filled", "message", "tool_call", "usual_format", "whole",
+]  # fmt: skip
+
+OPENAI_CHAT = "openai_chat"
+OPENAI_RESPONSES = "openai_responses"
+ANTHROPIC_MESSAGES = "anthropic_messages"
+GEMINI = "gemini"
+
+_ACCUMULATORS: dict[str, Callable[[], Accumulator]] = {
+    OPENAI_CHAT: OpenAIChat,
+    OPENAI_RESPONSES: OpenAIResponses,
+    ANTHROPIC_MESSAGES: AnthropicMessages,
+    GEMINI: Gemini,
+}
+
+_MESSAGES: dict[str, Callable[[str, Iterable[ToolCall]], dict[str, Any]]] = {
+    OPENAI_CHAT: openai_message,
+    OPENAI_RESPONSES: responses_message,
+    ANTHROPIC_MESSAGES: anthropic_message,
+    GEMINI: gemini_message,
+}
+
+_USUAL = {"anthropic": ANTHROPIC_MESSAGES, "gemini": GEMINI}
+_MISSHAPEN = (KeyError, TypeError, AttributeError, ValueError)
+_OFFLINE_PARAMETERS = frozenset({"token_delay_ms"})
+_ANTHROPIC_MAX_TOKENS = 4096
+
+
+def usual_format(provider: str) -> str:
+    """The format that a provider's profiles use when they name none."""
+    return _USUAL.get(provider, OPENAI_CHAT)
+
+
+def accumulator(format_name: str) -> Accumulator:
+    """A fresh accumulator; NOT_IMPLEMENTED for a format that this server does not speak."""
+    make = _ACCUMULATORS.get(format_name)
+    if make is None:
+        raise error(
+            Reason.NOT_IMPLEMENTED,
+            f"Requests in the format {format_name} cannot be sent; use {' or '.join(_ACCUMULATORS)}.",
+            field="format",
+        )
+    return make()
+
+
+def fed(gathered: Accumulator, event: Any) -> str:
+    """The text in ``event``; a shape that is not the format's is a transient MODEL_UNAVAILABLE."""
+    try:
+        return gathered.feed(event)
+    except _MISSHAPEN as problem:
+        raise WonderError(faults.UNREADABLE) from problem
+
+
+def whole(gathered: Accumulator) -> ModelResult:
+    """The answer of a stream that has ended; a transient MODEL_UNAVAILABLE if it broke off."""
+    if not gathered.complete:
+        raise WonderError(faults.BROKEN_OFF)
+    try:
+        return gathered.result()
+    except _MISSHAPEN as problem:
+        raise WonderError(faults.UNREADABLE) from problem
+
+
+def filled(profile: ModelProfile, request: dict[str, Any], format_name: str) -> dict[str, Any]:
+    """``request`` with the profile's parameters where it has none of that name: what is sent."""
+    full = {
+        name: value
+        for name, value in {**profile.parameters, **request}.items()
+        if name not in _OFFLINE_PARAMETERS
+    }
+    if format_name == ANTHROPIC_MESSAGES:
+        full.setdefault("max_tokens", _ANTHROPIC_MAX_TOKENS)
+    return full
+
+
+def message(format_name: str, text: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
+    """The model's own message in a format, for answers of text and tool calls: ``ModelResult.raw``."""
+    return _MESSAGES[format_name](text, calls)

@@ -1,0 +1,134 @@
+"""Anthropic messages. Source: Anthropic, "Streaming messages"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from wonder_server.adapters.models.arguments import clean_text, parse_arguments
+from wonder_server.adapters.models.formats.parts import Written, as_written, count, reported, settled, total
+from wonder_server.core.errors import WonderError
+from wonder_server.core.model import ModelResult, ToolCall, Usage
+
+_STOPS = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+}
+
+_WRITTEN = ("text", "thinking")
+"""Kinds of blocks that are written piece by piece under the name of their kind."""
+
+
+def anthropic_message(text: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
+    """The assistant's message as the next request repeats it, for answers of text and tool calls."""
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    blocks += [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
+        for call in calls
+    ]
+    return {"role": "assistant", "content": blocks}
+
+
+class AnthropicMessages:
+    """Gathers streaming events. Blocks it does not know are kept as they came."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.ended = False
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._pieces: dict[int, list[str]] = {}
+        self._stop = ""
+        self._usage: dict[str, Any] = {}
+        self._model = ""
+
+    @property
+    def complete(self) -> bool:
+        return bool(self._stop)
+
+    def feed(self, event: dict[str, Any]) -> str:
+        match event.get("type"):
+            case "content_block_delta":
+                return self._delta(event["index"], event["delta"])
+            case "content_block_start":
+                return self._start(event["index"], dict(event["content_block"]))
+            case "message_start":
+                message = event["message"]
+                self._model = message.get("model") or ""
+                self._usage.update(message.get("usage") or {})
+            case "message_delta":
+                self._stop = event["delta"].get("stop_reason") or self._stop
+                self._usage.update(event.get("usage") or {})
+            case "message_stop":
+                self.ended = True
+            case "error":
+                raise WonderError(reported(event.get("error")))
+        return ""
+
+    def _start(self, index: int, block: dict[str, Any]) -> str:
+        self._blocks[index] = block
+        kind = block.get("type")
+        opening = clean_text(block.get(kind) or "") if kind in _WRITTEN else ""
+        self._pieces[index] = [opening]
+        self.begun = self.begun or kind != "text"
+        return opening if kind == "text" else ""
+
+    def _delta(self, index: int, delta: dict[str, Any]) -> str:
+        block, pieces = self._blocks[index], self._pieces[index]
+        self.begun = True
+        match delta.get("type"):
+            case "text_delta":
+                text = clean_text(delta["text"])
+                pieces.append(text)
+                return text
+            case "input_json_delta":
+                pieces.append(delta["partial_json"])
+            case "thinking_delta":
+                pieces.append(clean_text(delta["thinking"]))
+            case "signature_delta":
+                block["signature"] = block.get("signature", "") + delta["signature"]
+            case "citations_delta":
+                block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+        return ""
+
+    def result(self) -> ModelResult:
+        content: list[dict[str, Any]] = []
+        written: list[Written] = []
+        for index in sorted(self._blocks):
+            block, text = self._blocks[index], "".join(self._pieces[index])
+            kind = block.get("type")
+            if kind in _WRITTEN:
+                block = {**block, kind: text}
+            elif text or "input" in block:
+                text = text or as_written(block["input"])
+                block = {**block, "input": parse_arguments(text) or {}}
+            if kind == "tool_use":
+                written.append(Written(block.get("id") or "", block.get("name") or "", text))
+            # A text block without text is sent by the provider and refused by it when it comes back.
+            if kind != "text" or text:
+                content.append(block)
+        stop = _STOPS.get(self._stop, "other")
+        calls = settled(written, cut=stop == "length")
+        return ModelResult(
+            text="".join(block["text"] for block in content if block.get("type") == "text"),
+            tool_calls=calls,
+            raw={"role": "assistant", "content": content},
+            usage=self._counted(),
+            stop_reason="tool_calls" if calls and stop == "end" else stop,
+            model=self._model,
+            reasoning="".join(block["thinking"] for block in content if block.get("type") == "thinking"),
+        )
+
+    def _counted(self) -> Usage:
+        """All input tokens, as OpenAI counts them: Anthropic reports cached ones apart from the rest."""
+        cached = count(self._usage, "cache_read_input_tokens")
+        return Usage(
+            input_tokens=total(
+                count(self._usage, "input_tokens"), count(self._usage, "cache_creation_input_tokens"), cached
+            ),
+            output_tokens=count(self._usage, "output_tokens"),
+            cached_input_tokens=cached,
+        )

@@ -1,0 +1,162 @@
+"""OpenAI chat completions. Source: OpenAI, "Chat Completions streaming"."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from wonder_server.adapters.models.arguments import clean_text
+from wonder_server.adapters.models.formats.parts import Written, count, reported, settled
+from wonder_server.core.errors import WonderError
+from wonder_server.core.model import ModelResult, ToolCall, Usage
+
+_STOPS = {
+    "stop": "end",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "content_filter": "refusal",
+}
+
+
+def openai_message(
+    text: str, calls: Iterable[ToolCall], *, refusal: str = "", reasoning: str = ""
+) -> dict[str, Any]:
+    """The assistant's message as the next request repeats it.
+
+    Malformed arguments go back as ``{}``: several servers fail on a history that does not parse.
+    """
+    tool_calls = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {
+                "name": call.name,
+                "arguments": json.dumps(call.arguments or {}, ensure_ascii=False),
+            },
+        }
+        for call in calls
+    ]
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": text or (None if tool_calls or refusal else ""),
+    }
+    if refusal:
+        message["refusal"] = refusal
+    if tool_calls:
+        message["tool_calls"] = tool_calls
+        if reasoning:
+            message["reasoning_content"] = reasoning
+    return message
+
+
+class OpenAIChat:
+    """Gathers ``chat.completion.chunk`` s; reads choice 0."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.ended = False
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._reasoning: list[str] = []
+        self._repeats_reasoning = False
+        self._calls: list[Written] = []
+        self._by_index: dict[int, Written] = {}
+        self._finish = ""
+        self._usage = Usage()
+        self._model = ""
+
+    @property
+    def complete(self) -> bool:
+        return bool(self._finish)
+
+    def feed(self, event: dict[str, Any]) -> str:
+        if event.get("error"):
+            raise WonderError(reported(event["error"]))
+        self._model = event.get("model") or self._model
+        if usage := event.get("usage"):
+            self._usage = Usage(
+                input_tokens=count(usage, "prompt_tokens"),
+                output_tokens=count(usage, "completion_tokens"),
+                cached_input_tokens=count(usage, "prompt_tokens_details", "cached_tokens"),
+                reasoning_tokens=count(usage, "completion_tokens_details", "reasoning_tokens"),
+            )
+        text = ""
+        for choice in event.get("choices") or ():
+            if choice.get("index", 0) == 0:
+                self._finish = choice.get("finish_reason") or self._finish
+                if delta := choice.get("delta"):
+                    text += self._delta(delta)
+        return text
+
+    def _delta(self, delta: dict[str, Any]) -> str:
+        text = delta.get("content")
+        text = clean_text(text) if isinstance(text, str) else ""
+        refusal = delta.get("refusal")
+        if isinstance(refusal, str) and refusal:
+            self._refusal.append(clean_text(refusal))
+            text += self._refusal[-1]
+        if text:
+            self._text.append(text)
+            self.begun = True
+        if calls := delta.get("tool_calls"):
+            self.begun = True
+            for call in calls:
+                self._call_delta(call)
+        # The names that servers other than OpenAI's own give it.
+        if thought := delta.get("reasoning_content") or delta.get("reasoning"):
+            self.begun = True
+            if isinstance(thought, str):
+                self._reasoning.append(clean_text(thought))
+                self._repeats_reasoning |= "reasoning_content" in delta
+        return text
+
+    def _call_delta(self, delta: dict[str, Any]) -> None:
+        """Adds a piece to the call it belongs to: same index, unless a new id says that another begins.
+
+        Some providers give every parallel call the index 0, some send no index, some repeat the id.
+        """
+        index, call_id = delta.get("index"), delta.get("id") or ""
+        written = self._by_index.get(index) if index is not None else None
+        if index is None:
+            written = self._with_id(call_id) if call_id else (self._calls[-1] if self._calls else None)
+        elif written is not None and call_id and written.id and written.id != call_id:
+            written = self._with_id(call_id)
+        if written is None:
+            written = Written()
+            self._calls.append(written)
+        if index is not None:
+            self._by_index[index] = written
+        function = delta.get("function") or {}
+        written.id = written.id or call_id
+        written.name = written.name or function.get("name") or ""
+        written.arguments.append(function.get("arguments") or "")
+
+    def _with_id(self, call_id: str) -> Written | None:
+        return next((call for call in self._calls if call.id == call_id), None)
+
+    def result(self) -> ModelResult:
+        stop = _STOPS.get(self._finish, "other")
+        calls = settled(self._calls, cut=stop == "length")
+        text, refusal = "".join(self._text), "".join(self._refusal)
+        reasoning = "".join(self._reasoning)
+        if refusal:
+            stop = "refusal"
+        elif calls and stop == "end":
+            stop = "tool_calls"
+        return ModelResult(
+            text=text,
+            tool_calls=calls,
+            raw=openai_message(
+                "" if refusal else text,
+                calls,
+                refusal=refusal,
+                # Servers that think before they call tools want to see what they thought.
+                reasoning=reasoning if self._repeats_reasoning else "",
+            ),
+            usage=self._usage,
+            stop_reason=stop,
+            model=self._model,
+            reasoning=reasoning,
+        )

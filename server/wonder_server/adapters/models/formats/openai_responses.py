@@ -1,0 +1,154 @@
+"""OpenAI responses. Source: OpenAI, "Responses API: streaming events".
+
+An answer is a list of items (messages, tool calls, reasoning). ``raw`` is ``{"output": [item, …]}``; the next
+request's ``input`` repeats the items as they came.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from wonder_server.adapters.models.arguments import clean_text, parse_arguments
+from wonder_server.adapters.models.formats.parts import Written, count, reported, settled
+from wonder_server.core.errors import WonderError
+from wonder_server.core.model import ModelResult, ToolCall, Usage
+
+_INCOMPLETE = {"max_output_tokens": "length", "content_filter": "refusal"}
+
+
+def responses_message(text: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
+    """The answer as the next request repeats it, for answers of text and tool calls."""
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    items: list[dict[str, Any]] = (
+        [{"type": "message", "role": "assistant", "content": content}] if text else []
+    )
+    items += [
+        {
+            "type": "function_call",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": json.dumps(call.arguments or {}, ensure_ascii=False),
+        }
+        for call in calls
+    ]
+    return {"output": items}
+
+
+class OpenAIResponses:
+    """Gathers ``response.*`` events. Items it does not know are kept as they came."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.ended = False
+        self._items: dict[int, dict[str, Any]] = {}
+        self._text: list[str] = []
+        self._spoken: set[tuple[int, int]] = set()
+        self._refused = False
+        self._reasoning: list[str] = []
+        self._arguments: dict[int, list[str]] = {}
+        self._stop = ""
+        self._usage: Any = None
+        self._model = ""
+
+    @property
+    def complete(self) -> bool:
+        return bool(self._stop)
+
+    def feed(self, event: dict[str, Any]) -> str:
+        match event.get("type"):
+            case "response.output_text.delta":
+                return self._said(event, event["delta"])
+            case "response.refusal.delta":
+                self._refused = True
+                return self._said(event, event["delta"])
+            case "response.function_call_arguments.delta":
+                self._arguments.setdefault(event["output_index"], []).append(event["delta"])
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                self.begun = True
+                self._reasoning.append(clean_text(event["delta"]))
+            case "response.reasoning_summary_part.added" if self._reasoning:
+                self._reasoning.append("\n\n")
+            case "response.output_item.added":
+                # A message that opens is not yet an answer; whatever else opens is.
+                self.begun = self.begun or event["item"].get("type") != "message"
+                self._items[event["output_index"]] = dict(event["item"])
+            case "response.output_item.done":
+                self.begun = True
+                self._items[event["output_index"]] = dict(event["item"])
+                return self._unspoken(event["output_index"], event["item"])
+            case "response.created" | "response.in_progress":
+                self._model = event["response"].get("model") or self._model
+            case "response.completed" | "response.incomplete":
+                return self._end(event["response"])
+            case "response.failed":
+                raise WonderError(reported(event["response"].get("error")))
+            case "error":
+                raise WonderError(reported(event.get("error") or event))
+        return ""
+
+    def _said(self, event: dict[str, Any], delta: str) -> str:
+        text = clean_text(delta)
+        if text:
+            self.begun = True
+            self._spoken.add((event["output_index"], event.get("content_index", 0)))
+            self._text.append(text)
+        return text
+
+    def _unspoken(self, index: int, item: dict[str, Any]) -> str:
+        """The text of a finished message that no delta brought."""
+        found = ""
+        if item.get("type") == "message":
+            for position, part in enumerate(item.get("content") or ()):
+                if (index, position) not in self._spoken:
+                    self._refused |= part.get("type") == "refusal"
+                    where = {"output_index": index, "content_index": position}
+                    found += self._said(where, part.get("text") or part.get("refusal") or "")
+        return found
+
+    def _end(self, response: dict[str, Any]) -> str:
+        self.ended = True
+        self._model = response.get("model") or self._model
+        self._usage = response.get("usage")
+        reason = str((response.get("incomplete_details") or {}).get("reason"))
+        self._stop = _INCOMPLETE.get(reason, "other") if response.get("status") == "incomplete" else "end"
+        found = ""
+        for index, item in enumerate(response.get("output") or ()):
+            self._items[index] = dict(item)
+            found += self._unspoken(index, item)
+        return found
+
+    def result(self) -> ModelResult:
+        output, written = [], []
+        for index, item in sorted(self._items.items()):
+            if item.get("type") == "function_call":
+                arguments = item.get("arguments") or "".join(self._arguments.get(index, ()))
+                written.append(Written(item.get("call_id") or "", item.get("name") or "", arguments))
+                # Malformed arguments go back as {}: a history that does not parse is refused.
+                item = {**item, "arguments": arguments if parse_arguments(arguments) else "{}"}
+            output.append(item)
+        calls = settled(written, cut=self._stop not in ("end", ""))
+        ids = iter(calls)
+        output = [
+            {**item, "call_id": next(ids).id} if item.get("type") == "function_call" else item
+            for item in output
+        ]
+        text = "".join(self._text)
+        if text and not output:  # Some servers send nothing but deltas.
+            output = responses_message(text, ())["output"]
+        stop = "refusal" if self._refused else self._stop or "other"
+        return ModelResult(
+            text=text,
+            tool_calls=calls,
+            raw={"output": output},
+            usage=Usage(
+                input_tokens=count(self._usage, "input_tokens"),
+                output_tokens=count(self._usage, "output_tokens"),
+                cached_input_tokens=count(self._usage, "input_tokens_details", "cached_tokens"),
+                reasoning_tokens=count(self._usage, "output_tokens_details", "reasoning_tokens"),
+            ),
+            stop_reason="tool_calls" if calls and stop == "end" else stop,
+            model=self._model,
+            reasoning="".join(self._reasoning),
+        )

@@ -1,0 +1,134 @@
+"""`Exchange`: one POST to a provider, and its answer as it arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from typing import TYPE_CHECKING, Final
+
+from wonder_server.adapters.models import faults
+from wonder_server.adapters.models.formats.parts import reported
+from wonder_server.adapters.models.native.orders import Order
+from wonder_server.adapters.models.patience import Patience
+from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.errors import Fault, Reason, WonderError
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+MAX_ERROR_BYTES: Final = 64 * 1024
+MAX_PIECE_BYTES: Final = 256 * 1024
+LINGER_S: Final = 1
+"""How long the end of a body may follow its last event, for the connection to be used again."""
+
+_NO_STREAM: Final = ("application/json", "text/html")
+
+
+class Exchange:
+    """Opened once, read to its end, closed in any case. `WonderError` as the port `Model` says.
+
+    ``patience`` runs from the start; when it ends, whatever waits here fails.
+    """
+
+    def __init__(self, session: ClientSession, order: Order, profile: ModelProfile) -> None:
+        self.patience = Patience(profile, self._give_up)
+        self._session = session
+        self._order = order
+        self._opening: asyncio.Timeout | None = None
+        self._response: ClientResponse | None = None
+        self._fault: Fault | None = None
+        self._received = 0
+
+    async def open(self) -> None:
+        """Sends the request and waits until the answer's head is there, and says that a stream follows."""
+        from aiohttp import ClientError
+        from yarl import URL
+
+        order = self._order
+        try:
+            async with asyncio.timeout(None) as self._opening:
+                self._response = response = await self._session.post(
+                    URL(order.url, encoded=True),
+                    # Large bodies go out piece by piece, between which others have their turn.
+                    data=order.body if len(order.body) <= MAX_PIECE_BYTES else io.BytesIO(order.body),
+                    headers=order.headers,
+                    # Wherever a redirect leads, the key has no business there.
+                    allow_redirects=False,
+                    proxy=order.proxy,
+                )
+                if response.status != 200 or response.content_type in _NO_STREAM:
+                    raise WonderError(await _refusal(response))
+        except (TimeoutError, ClientError, OSError):
+            raise WonderError(self._fault or faults.CONNECTION_LOST) from None
+        except ValueError as problem:
+            raise WonderError(_unsendable()) from problem
+        finally:
+            self._opening = None
+
+    async def read(self) -> bytes:
+        """What has arrived, waiting for something; empty at the end."""
+        from aiohttp import ClientError
+
+        assert self._response is not None
+        try:
+            received = await self._response.content.readany()
+        except (ClientError, OSError):
+            raise WonderError(self._fault or faults.CONNECTION_LOST) from None
+        self._received += len(received)
+        if self._received > MAX_ANSWER_BYTES:
+            raise WonderError(faults.unavailable("The model's answer does not end."))
+        return received
+
+    def let_go(self) -> None:
+        """The answer has been read. Its connection goes back to the pool when the body's end, which often is
+        a packet of its own, arrives soon; else it is closed."""
+        response, self._response = self._response, None
+        if response is not None and not response.closed:
+            overdue = asyncio.get_running_loop().call_later(LINGER_S, response.close)
+            response.content.on_eof(overdue.cancel)
+
+    def close(self) -> None:
+        """Closes the connection at once, unless the answer has been let go."""
+        self.patience.stop()
+        if self._response is not None:
+            self._response.close()
+
+    def _give_up(self, fault: Fault) -> None:
+        self._fault = fault
+        if self._opening is not None:
+            self._opening.reschedule(0)
+        elif self._response is not None:
+            self._response.content.set_exception(TimeoutError())
+
+
+async def _refusal(response: ClientResponse) -> Fault:
+    """The fault for an answer that is no stream."""
+    body = bytearray()
+    while len(body) < MAX_ERROR_BYTES and (received := await response.content.readany()):
+        body += received
+    text = body[:MAX_ERROR_BYTES].decode("utf-8", "replace")
+    if response.status != 200:
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return faults.from_status(response.status, text, headers)
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        said = None
+    if isinstance(said, dict) and said.get("error"):
+        return reported(said["error"])
+    return Fault(
+        reason=Reason.MODEL_FAILED,
+        message=f"The model provider answered with {response.content_type} instead of a stream of events; "
+        "is its address the right one?",
+        metadata={"kind": "refused"},
+    )
+
+
+def _unsendable() -> Fault:
+    return Fault(
+        reason=Reason.MODEL_FAILED,
+        message="The request to the model provider cannot be sent: its address or a header is not valid.",
+        metadata={"kind": "refused"},
+    )

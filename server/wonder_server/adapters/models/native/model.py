@@ -1,0 +1,138 @@
+"""`NativeModel`: OpenAI chat and responses, Anthropic messages and Gemini, spoken by ourselves.
+
+For these formats a request is already what its provider takes, so nothing is translated: one POST, and
+server-sent events back. aiohttp does HTTP; its session, with its pool of connections, is made with the first
+call, because the import takes 150 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from wonder_server.adapters.models import faults, formats
+from wonder_server.adapters.models.defaults import missing_key
+from wonder_server.adapters.models.endpoints import Endpoint, refuse_remote
+from wonder_server.adapters.models.native.exchange import Exchange
+from wonder_server.adapters.models.native.orders import Order, order
+from wonder_server.adapters.models.sse import EventDecoder, parsed
+from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.errors import WonderError
+from wonder_server.ports.model import Chunk, Finished, TextDelta
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+CONNECT_TIMEOUT_S: Final = 15
+KEEP_ALIVE_S: Final = 15
+_DONE: Final = b"[DONE]"
+_STOPPING: Final = faults.unavailable("The server is stopping; no model can be called.")
+
+
+class NativeModel:
+    """A `Model` (port) for the providers and formats of `orders.SPOKEN`.
+
+    ``endpoints``: provider -> where it is and with which key; nothing else decides that. With
+    ``allow_remote`` False every address must be on this machine, which is how tests stay away from real
+    providers. ``environment``: where ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY`` are looked up.
+
+    Pieces of text that arrive together are one `TextDelta`.
+    """
+
+    def __init__(
+        self,
+        endpoints: Mapping[str, Endpoint],
+        *,
+        allow_remote: bool = True,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._endpoints = dict(endpoints)
+        self._allow_remote = allow_remote
+        self._environment = dict(environment or {})
+        self._opening: asyncio.Task[ClientSession] | None = None
+        self._closed = False
+
+    async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
+        """See `ports.model.Model.stream`."""
+        try:
+            asked = self._order(profile, request)
+            exchange = Exchange(await self._session(), asked, profile)
+            gathered, decoder, over = formats.accumulator(asked.format), EventDecoder(), False
+            try:
+                await exchange.open()
+                while not over:
+                    text, over = await _more(exchange, decoder, gathered)
+                    if text:
+                        exchange.patience.held = True
+                        yield TextDelta(text)
+                        exchange.patience.held = False
+                        exchange.patience.heard()
+                result = formats.whole(gathered)
+                exchange.let_go()
+            finally:
+                exchange.close()
+        except WonderError as problem:
+            secrets = [secret for endpoint in self._endpoints.values() for secret in endpoint.secrets]
+            raise WonderError(faults.redacted(problem.fault, secrets)) from None
+        yield Finished(result)
+
+    async def close(self) -> None:
+        """Closes all connections; calls in flight fail. No call can be made afterwards."""
+        self._closed = True
+        if self._opening is not None:
+            await (await self._opening).close()
+
+    def _order(self, profile: ModelProfile, request: dict[str, Any]) -> Order:
+        """The call as it is sent; refuses what must not leave or cannot be sent."""
+        provider = profile.provider
+        endpoint = self._endpoints.get(provider, Endpoint())
+        if not self._allow_remote:
+            refuse_remote(provider, endpoint.api_base)
+        if problem := missing_key(provider, self._endpoints):
+            raise WonderError(faults.no_key(problem))
+        return order(profile, request, endpoint, self._environment)
+
+    async def _session(self) -> ClientSession:
+        if self._closed:
+            raise WonderError(_STOPPING)
+        if self._opening is None:
+            self._opening = asyncio.create_task(_open_session())
+        return await asyncio.shield(self._opening)
+
+
+async def _more(exchange: Exchange, decoder: EventDecoder, gathered: formats.Accumulator) -> tuple[str, bool]:
+    """The next of the answer's text, and whether its provider has now said all of it."""
+    text, over = "", False
+    while not text and not over:
+        try:
+            received = await exchange.read()
+        except WonderError:
+            if gathered.complete:  # Lost is only what nobody needs any more.
+                return "", True
+            raise
+        complete, over = gathered.complete, not received
+        for data in decoder.feed(received):
+            if data == _DONE:
+                over = True
+                break
+            text += formats.fed(gathered, parsed(data))
+            if gathered.begun:
+                exchange.patience.heard()
+        over = over or gathered.ended
+        if gathered.complete and not complete:
+            exchange.patience.nearly_over()
+    return text, over
+
+
+async def _open_session() -> ClientSession:
+    # In a thread an import shares the processor with the streams; here it would stop them.
+    aiohttp = await asyncio.to_thread(import_module, "aiohttp")
+    session: ClientSession = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
+        trust_env=False,
+    )
+    return session

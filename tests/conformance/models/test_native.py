@@ -1,0 +1,297 @@
+"""What is the native model's own: connections, addresses, keys, and answers that are no streams."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from contextlib import aclosing
+
+import pytest
+
+from tests.conformance.models.conftest import native_model
+from tests.conformance.models.subjects import KEY, RemoteSubject, ask, collect
+from tests.conformance.models.test_every_provider import fault_of, upstream_closes
+from tests.fakes.provider import Provider, Script
+from wonder_server.adapters.models.endpoints import Endpoint
+from wonder_server.adapters.models.native import exchange
+from wonder_server.adapters.models.native.model import NativeModel
+from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.errors import Fault, Reason, WonderError
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def refused(model: NativeModel, profile: ModelProfile) -> Fault:
+    with pytest.raises(WonderError) as raised:
+        await collect(model, profile, ask(profile.format or "openai_chat", "Hi"))
+    return raised.value.fault
+
+
+# --- connections ---------------------------------------------------------------------------------
+
+
+async def test_connections_are_used_again(native_subject: RemoteSubject, provider: Provider) -> None:
+    for case in ("text", "tool", "text"):
+        await collect(native_subject.model, *native_subject.case(case))
+
+    assert len({seen.port for seen in provider.seen}) == 1
+
+
+async def test_a_refused_request_leaves_its_connection_to_the_next(
+    native_subject: RemoteSubject, provider: Provider
+) -> None:
+    await fault_of(native_subject, "429")
+    await collect(native_subject.model, *native_subject.case("text"))
+
+    assert len({seen.port for seen in provider.seen}) == 1
+
+
+async def test_an_answer_does_not_wait_for_the_bodys_end(provider: Provider) -> None:
+    model = native_model(provider)
+    for name in ("openai_chat", "openai_responses", "anthropic_messages"):
+        async with asyncio.timeout(1):
+            _, result = await collect(model, *RemoteSubject(model, name).case("late-end"))
+        assert result.text == "one two"
+    await model.close()
+    await provider.wait_until(lambda: all(seen.closed_early for seen in provider.seen))
+
+
+async def test_a_body_that_does_not_end_is_not_waited_for_long(
+    native_subject: RemoteSubject, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "LINGER_S", 0.02)
+    monkeypatch.setattr("wonder_server.adapters.models.patience.LAST_WORDS_S", 0.02)
+
+    async with asyncio.timeout(5):
+        _, result = await collect(native_subject.model, *native_subject.case("late-end"))
+        assert result.text == "one two"
+        await provider.wait_until(lambda: all(seen.closed_early for seen in provider.seen))
+
+
+async def test_what_is_lost_after_the_whole_answer_is_not_missed(native_subject: RemoteSubject) -> None:
+    _, result = await collect(native_subject.model, *native_subject.case("break-end"))
+
+    assert (result.text, result.stop_reason) == ("one two three four", "end")
+
+
+async def test_closing_the_model_ends_its_calls_and_refuses_new_ones(provider: Provider) -> None:
+    model = native_model(provider)
+    subject = RemoteSubject(model, "openai_chat")
+    under_way = asyncio.create_task(collect(model, *subject.case("stall-chunks")))
+    await provider.wait_until(lambda: len(provider.seen) == 1)
+
+    await model.close()
+
+    with pytest.raises(WonderError) as raised:
+        await under_way
+    assert raised.value.fault.reason is Reason.MODEL_UNAVAILABLE
+    await upstream_closes(provider)
+    assert "stopping" in (await refused(model, subject.case("text")[0])).message
+
+
+async def test_closing_a_model_that_was_never_called_is_fine(provider: Provider) -> None:
+    await native_model(provider).close()
+
+
+async def test_two_hundred_answers_arrive_side_by_side(
+    native_subject: RemoteSubject, provider: Provider
+) -> None:
+    answers = await asyncio.gather(
+        *(collect(native_subject.model, *native_subject.case("words-50")) for _ in range(200))
+    )
+
+    assert {len(result.text.split()) for _, result in answers} == {50}
+
+
+async def test_what_a_reader_takes_its_time_for_is_not_the_providers_silence(
+    native_subject: RemoteSubject,
+) -> None:
+    """The reader is slower than the patience between chunks; the provider is not."""
+    profile, request = native_subject.case("words-50", chunk_timeout_ms=50, timeout_ms=10_000)
+    said = ""
+    async with aclosing(native_subject.model.stream(profile, request)) as chunks:  # type: ignore[type-var]
+        async for chunk in chunks:
+            said += getattr(chunk, "text", "")
+            await asyncio.sleep(0.12)
+
+    assert len(said.split()) == 50
+
+
+async def test_a_keep_alive_is_no_answer(native_subject: RemoteSubject, provider: Provider) -> None:
+    provider.script("only-comments", Script(text="never", comments=True, stall="first_token"))
+
+    fault = await fault_of(native_subject, "only-comments", first_token_timeout_ms=100)
+
+    assert (fault.reason, fault.transient) == (Reason.TIMEOUT, True)
+
+
+# --- answers that are no streams ---------------------------------------------------------------------
+
+
+async def test_a_redirect_is_not_followed(native_subject: RemoteSubject, provider: Provider) -> None:
+    fault = await fault_of(native_subject, "redirect")
+
+    assert (fault.reason, fault.transient, fault.metadata) == (
+        Reason.MODEL_FAILED,
+        False,
+        {"kind": "refused"},
+    )
+    assert len(provider.seen) == 1
+
+
+async def test_a_page_instead_of_a_stream_is_told_apart(native_subject: RemoteSubject) -> None:
+    fault = await fault_of(native_subject, "html")
+
+    assert (fault.reason, fault.transient) == (Reason.MODEL_FAILED, False)
+    assert "text/html" in fault.message
+
+
+async def test_an_error_that_is_said_with_200_is_an_error(native_subject: RemoteSubject) -> None:
+    fault = await fault_of(native_subject, "no-stream")
+
+    assert (fault.reason, fault.transient) == (Reason.MODEL_UNAVAILABLE, True)
+    assert "overloaded" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [("error-event-429", Reason.MODEL_UNAVAILABLE), ("error-event-400", Reason.MODEL_FAILED)],
+)
+async def test_an_error_inside_the_stream_keeps_its_kind(
+    native_subject: RemoteSubject, case: str, reason: Reason
+) -> None:
+    fault = await fault_of(native_subject, case)
+
+    assert (fault.reason, fault.transient) == (reason, reason is Reason.MODEL_UNAVAILABLE)
+    assert "scripted error" in fault.message
+
+
+async def test_a_key_inside_an_error_event_is_blotted_out(
+    native_subject: RemoteSubject, provider: Provider
+) -> None:
+    provider.script("tells", Script(text="one two", error_event=503, error=f"the key was {KEY}"))
+
+    assert "***" in (await fault_of(native_subject, "tells")).message
+
+
+async def test_an_answer_without_end_is_bounded(
+    native_subject: RemoteSubject, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "MAX_ANSWER_BYTES", 20_000)
+    provider.script("long", Script(text="word " * 20_000))
+
+    fault = await fault_of(native_subject, "long")
+
+    assert (fault.reason, fault.transient) == (Reason.MODEL_UNAVAILABLE, True)
+
+
+# --- where it goes, and with which key -----------------------------------------------------------------
+
+
+async def test_the_key_goes_into_its_header_and_nowhere_else(
+    native_subject: RemoteSubject, provider: Provider
+) -> None:
+    await collect(native_subject.model, *native_subject.case("text"))
+
+    [seen] = provider.seen
+    name = {"anthropic_messages": "x-api-key", "gemini": "x-goog-api-key"}.get(
+        native_subject.format, "authorization"
+    )
+    assert [header for header, value in seen.headers.items() if KEY in value] == [name]
+    assert KEY not in seen.query + str(seen.body)
+    assert seen.query == ("alt=sse" if native_subject.format == "gemini" else "")
+
+
+async def test_a_server_of_ones_own_is_asked_without_a_key(provider: Provider) -> None:
+    model = NativeModel({"openai": Endpoint(api_base=f"{provider.url}/v1/")}, allow_remote=False)
+
+    await collect(model, ModelProfile(provider="openai", model="text"), ask("openai_chat", "Hi"))
+    await model.close()
+
+    assert "authorization" not in provider.seen[0].headers
+
+
+@pytest.mark.parametrize(
+    "base", ["", "https://api.openai.com/v1", "http://127.0.0.1.example.com", "http://[::"]
+)
+async def test_no_other_machine_is_reached_when_that_is_not_allowed(base: str) -> None:
+    model = NativeModel({"openai": Endpoint(api_key=KEY, api_base=base)}, allow_remote=False)
+
+    for profile in (ModelProfile(provider="openai", model="m"), ModelProfile(provider="gemini", model="m")):
+        fault = await refused(model, profile)
+        assert (fault.reason, fault.transient) == (Reason.MODEL_UNAVAILABLE, False)
+        assert "this machine" in fault.message
+
+
+@pytest.mark.parametrize("provider_name", ["openai", "anthropic", "gemini"])
+async def test_a_provider_without_a_key_is_not_even_called(provider_name: str) -> None:
+    fault = await refused(NativeModel({}), ModelProfile(provider=provider_name, model="m"))
+
+    assert fault.message.startswith(
+        f"There is no key for {provider_name}: set {provider_name.upper()}_API_KEY"
+    )
+    assert (fault.reason, fault.metadata) == (Reason.MODEL_FAILED, {"kind": "auth"})
+
+
+@pytest.mark.parametrize(
+    "base", ["api.openai.com", "ftp://x/v1", "http://", "http://a:b@127.0.0.1/", "http://x:99999"]
+)
+async def test_an_address_that_is_none_is_said_plainly(base: str) -> None:
+    model = NativeModel({"openai": Endpoint(api_key=KEY, api_base=base)})
+
+    fault = await refused(model, ModelProfile(provider="openai", model="m"))
+
+    assert (fault.reason, fault.transient) == (Reason.MODEL_FAILED, False)
+    assert "WONDER_OPENAI_BASE_URL" in fault.message
+
+
+@pytest.mark.parametrize("key", ["two\nlines", "schlüssel"])
+async def test_a_key_that_cannot_be_one_is_not_shown(key: str) -> None:
+    model = NativeModel({"openai": Endpoint(api_key=key)})
+
+    fault = await refused(model, ModelProfile(provider="openai", model="m"))
+
+    assert (fault.reason, fault.metadata) == (Reason.MODEL_FAILED, {"kind": "auth"})
+    assert key not in fault.message
+
+
+async def test_a_provider_that_cannot_be_reached_may_be_asked_again() -> None:
+    model = NativeModel({"openai": Endpoint(api_key=KEY, api_base="http://127.0.0.1:1/v1")})
+
+    fault = await refused(model, ModelProfile(provider="openai", model="m"))
+    await model.close()
+
+    assert (fault.reason, fault.transient) == (Reason.MODEL_UNAVAILABLE, True)
+    assert "127.0.0.1" not in fault.message
+
+
+@pytest.mark.parametrize(
+    ("format_name", "reason"),
+    [
+        ("morse", Reason.NOT_IMPLEMENTED),
+        ("gemini", Reason.MODEL_FAILED),
+        ("anthropic_messages", Reason.MODEL_FAILED),
+    ],
+)
+async def test_a_format_that_is_not_the_providers_is_refused_plainly(
+    native: NativeModel, provider: Provider, format_name: str, reason: Reason
+) -> None:
+    fault = await refused(native, ModelProfile(provider="openai", model="text", format=format_name))
+
+    assert fault.reason is reason
+    assert provider.seen == []
+
+
+async def test_nothing_shows_a_key(native: NativeModel) -> None:
+    assert KEY not in repr(native) + repr(vars(native))
+
+
+async def test_aiohttp_is_imported_with_the_first_call_only() -> None:
+    """Its import costs 150 ms and 15 MB, of which a server's start and idle memory shall feel nothing."""
+    code = (
+        "import sys; from wonder_server.adapters.models.native.model import NativeModel; NativeModel({}); "
+        "sys.exit('aiohttp' in sys.modules)"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stderr=subprocess.DEVNULL)
+    assert await process.wait() == 0
