@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from tests.actors.kit import Stage, TestJournal, rest
 from tests.actors.toy import TOY, Begin, Done, Note, Step, ToyRun
+from wonder_server.actors import crew
 from wonder_server.actors import loop as loops
 from wonder_server.actors.replay import replay
 from wonder_server.core.commands import Command, RunTask, RunWorkflow, Stop
@@ -174,7 +175,7 @@ async def test_a_child_begins_when_its_parent_is_on_disk_and_its_answer_travels(
 
 
 async def test_others_have_their_turn_while_a_long_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loops, "STRETCH_S", -1.0)
+    monkeypatch.setattr(crew, "STRETCH_S", -1.0)
     world = World()
     turns: list[int] = []
 
