@@ -14,6 +14,7 @@ from wonder_server.actors.calls import content_of
 from wonder_server.actors.conversations import MAX_CONTENT_BYTES
 from wonder_server.core.commands import CallAgent, Scope, Stop
 from wonder_server.core.conversation.calls import MAX_DEPTH
+from wonder_server.core.conversation.room_inputs import Leave
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Conversation, Turn, TurnStatus
 from wonder_server.core.coordinator.inputs import CancelRun, Start
@@ -276,6 +277,7 @@ async def test_a_looped_in_agent_joins_the_runs_conversation_and_stays() -> None
     await house.assembled()
     await rest()
     house.tasks_done.output = ASSEMBLED
+    await house.loop.ask(ROOM, Leave(type="agent", id="agt_1"))
     await house.run(Scope(conversation_id=ROOM), invocation_mode="loop_in")
     output = await house.result()
     assert (output["text"], output["conversation_id"]) == ("Hello", ROOM)

@@ -12,6 +12,7 @@ from tests.actors.test_handlers import Agents, Played
 from tests.core.conversation_kit import said
 from wonder_server.actors.conversations import Conversations
 from wonder_server.actors.service_calls import ServiceCall, ServiceCalls
+from wonder_server.core.conversation.room_inputs import Leave
 from wonder_server.core.conversation.values import Caller, Conversation, Turn, TurnStatus
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.ports.records import Query
@@ -147,6 +148,7 @@ async def test_an_agent_is_looped_in_and_its_output_is_what_it_said_last() -> No
     office = Office()
     await office.assembled()
     await rest()
+    await office.loop.ask(ROOM, Leave(type="agent", id="agt_1"))
     office.model.ends = [said("Bonjour")]
     office.model.pieces = ["Bonjour"]
     turn = await office.call("And you?", conversation_id=ROOM, request_id="r1")

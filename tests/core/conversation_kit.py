@@ -11,7 +11,14 @@ from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.decisions import Decision
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.state import ConversationState
-from wonder_server.core.conversation.values import Caller, Conversation, Operation, OperationKind, Turn
+from wonder_server.core.conversation.values import (
+    Caller,
+    Conversation,
+    Operation,
+    OperationKind,
+    Participant,
+    Turn,
+)
 from wonder_server.core.definitions.specs import (
     Action,
     Constraints,
@@ -119,7 +126,10 @@ def agent(
 
 
 def room(room_id: str = ROOM) -> inputs.Create:
-    conversation = Conversation(id=room_id, project_id="proj_1", created_ms=NOW, updated_ms=NOW)
+    helper = Participant(type="agent", id="agt_1", name="helper", joined_ms=NOW)
+    conversation = Conversation(
+        id=room_id, project_id="proj_1", participants=(helper,), created_ms=NOW, updated_ms=NOW
+    )
     return inputs.Create(conversation=conversation)
 
 

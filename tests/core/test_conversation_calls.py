@@ -23,8 +23,9 @@ from tests.core.conversation_kit import (
 )
 from wonder_server.core.commands import Answer, Parent, RunWorkflow, Stop
 from wonder_server.core.conversation import inputs
-from wonder_server.core.conversation.decisions import AddParticipant, Decision, RefuseCall
+from wonder_server.core.conversation.decisions import Decision, RefuseCall
 from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.room_decisions import AddParticipant
 from wonder_server.core.conversation.sending import MAX_ACTIVE_TURNS, MAX_PARTICIPANTS
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
@@ -245,7 +246,7 @@ def test_a_looped_in_agent_takes_part_sees_what_was_said_and_stays() -> None:
     driven.succeed(ASSEMBLY, ASSEMBLED)
     assert answer(driven, driven.answer(said("Eins."))).output["text"] == "Eins."
     assert driven.state.conversation is not None
-    assert [p.id for p in driven.state.conversation.participants] == ["ann", "agt_2"]
+    assert [p.id for p in driven.state.conversation.participants] == ["agt_1", "ann", "agt_2"]
     # Looped in again, it joins no second time.
     assert kinds(driven.step(called("op_2", loop_in=True, agent=poet)))[0] == "StartTurn"
 

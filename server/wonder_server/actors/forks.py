@@ -192,7 +192,7 @@ class _Rewound:
                     self.events += 1
                 elif isinstance(change, Delete):
                     self._rows[change.table].pop(change.id, None)
-                else:
+                elif isinstance(change, Put):
                     self._put(change)
         if len(self._rows["executions"]) > 2 * KEPT_EXECUTIONS:
             self._rows["executions"] = {put.id: put for put in self._kept()}

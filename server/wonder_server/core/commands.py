@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wonder_server.core.budget import Budget
 from wonder_server.core.definitions.specs import ModelProfile, PinnedTask, PinnedWorkflow
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value
@@ -16,7 +17,8 @@ from wonder_server.core.frozen import Value
 
 class Scope(Value, frozen=True, kw_only=True):
     """In whose name something runs. ``agent_id`` decides whose memory is touched (feature E5); ``depth``
-    counts the calls of agents that led to it."""
+    counts the calls of agents that led to it; ``budget`` is what agents that it calls may spend, None for
+    as much as they like."""
 
     project_id: str = ""
     agent_id: str = ""
@@ -25,6 +27,7 @@ class Scope(Value, frozen=True, kw_only=True):
     run_id: str = ""
     key: str = ""
     depth: int = 0
+    budget: Budget | None = None
 
 
 class Parent(Value, frozen=True, kw_only=True):

@@ -48,7 +48,20 @@ class Emit(msgspec.Struct, frozen=True):
     message_id: str = ""
 
 
-Change = Put | Delete | Emit
+class Erase(msgspec.Struct, frozen=True):
+    """Remove everything that was written of the actor before this commit, and of its ``children``.
+
+    ``whole``: of this commit too nothing is kept but the request that asked for it, and everything goes whose
+    root the actor is. ``table`` and ``id`` are always empty: no single row is meant.
+    """
+
+    children: tuple[str, ...] = ()
+    whole: bool = False
+    table: str = ""
+    id: str = ""
+
+
+Change = Put | Delete | Emit | Erase
 
 
 def field_at(value: Any, path: str) -> Any:

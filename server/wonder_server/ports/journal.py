@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from wonder_server.core.planner import Planner
-from wonder_server.core.records import Delete, Emit, Put
+from wonder_server.core.records import Delete, Emit, Erase, Put
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +62,7 @@ class Commit:
     actor_id: str
     planner: Planner
     entries: list[Entry] = field(default_factory=list)
-    changes: list[Put | Delete] = field(default_factory=list)
+    changes: list[Put | Delete | Erase] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     requests: list[tuple[Request, dict[str, str]]] = field(default_factory=list)
     entry_head: int = 0

@@ -9,7 +9,7 @@ from operator import gt, lt
 from typing import Any
 
 from wonder_server.core.planner import Planner
-from wonder_server.core.records import Delete, Put, field_at
+from wonder_server.core.records import Delete, Erase, Put, field_at
 from wonder_server.ports.journal import Answered, Commit, Entry, Event, Loaded
 from wonder_server.ports.records import EventQuery, Head, Query, Snapshot
 
@@ -18,13 +18,21 @@ Rows = dict[str, Put]
 
 @dataclass(slots=True)
 class _Written:
-    """One actor, as it was written: rows by table and id; entry and event number ``n`` at ``n - 1``."""
+    """One actor, as it was written: rows by table and id; entries and events in order, but for
+    those that were removed: ``erased`` is how many entries and events those are."""
 
     id: str
     planner: Planner
     rows: dict[str, Rows] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    erased: tuple[int, int] = (0, 0)
+    root: str = ""
+
+    @property
+    def heads(self) -> tuple[int, int]:
+        """The sequences of its last entry and event."""
+        return self.erased[0] + len(self.entries), self.erased[1] + len(self.events)
 
     def table(self, name: str) -> Rows:
         return self.rows.get(name, {})
@@ -33,7 +41,7 @@ class _Written:
     def head(self) -> Head:
         ordinals = [put.ordinal for put in self.table("executions").values()]
         at_ms = self.events[-1].at_ms if self.events else 0
-        return Head(len(self.events), at_ms, max(ordinals, default=0))
+        return Head(self.heads[1], at_ms, max(ordinals, default=0))
 
 
 class MemoryJournal:
@@ -43,6 +51,8 @@ class MemoryJournal:
     def __init__(self) -> None:
         self.written: dict[str, _Written] = {}
         self._answers: dict[tuple[str, str], Answered] = {}
+        self._owners: dict[tuple[str, str], str] = {}
+        """Whose request it was."""
         self.commits = 0
 
     async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
@@ -54,7 +64,7 @@ class MemoryJournal:
             table: [put.value for put in sorted(found.get(table, {}).values(), key=_by_ordinal)]
             for table in planner.row_types
         }
-        return Loaded(rows, len(actor.entries), len(actor.events))
+        return Loaded(rows, *actor.heads)
 
     def submit(self, commits: Sequence[Commit]) -> asyncio.Future[Any]:
         return done(lambda: self.write(commits))
@@ -67,24 +77,53 @@ class MemoryJournal:
         self._check(commits)
         self.commits += 1
         for commit in commits:
+            if self._erases(commit):
+                continue
             actor = self.written.setdefault(commit.actor_id, _Written(commit.actor_id, commit.planner))
+            actor.root = actor.root or commit.root or commit.actor_id
             actor.entries.extend(commit.entries)
             actor.events.extend(commit.events)
             for change in commit.changes:
                 rows = actor.rows.setdefault(change.table, {})
                 if isinstance(change, Delete):
                     rows.pop(change.id, None)
-                else:
+                elif isinstance(change, Put):
                     rows[change.id] = change
             for request, answer in commit.requests:
                 self._answers[request.scope, request.id] = Answered(request.fingerprint, answer)
+                self._owners[request.scope, request.id] = commit.actor_id
+
+    def _erases(self, commit: Commit) -> bool:
+        """Remove what the commit says; True if nothing else of it counts."""
+        place = next((at for at, change in enumerate(commit.changes) if isinstance(change, Erase)), None)
+        if place is None:
+            return False
+        erase = commit.changes[place]
+        assert isinstance(erase, Erase)
+        gone = {commit.actor_id, *erase.children}
+        if erase.whole:
+            gone |= {actor.id for actor in self.written.values() if actor.root == commit.actor_id}
+        for actor_id in gone - {commit.actor_id}:
+            self.written.pop(actor_id, None)
+        for key in [key for key, owner in self._owners.items() if owner in gone]:
+            del self._answers[key], self._owners[key]
+        kept = self.written.get(commit.actor_id)
+        if erase.whole:
+            self.written.pop(commit.actor_id, None)
+            for request, answer in commit.requests:
+                self._answers[request.scope, request.id] = Answered(request.fingerprint, answer)
+        elif kept is not None:
+            kept.erased = kept.heads
+            kept.rows, kept.entries, kept.events = {}, [], []
+            commit.changes = commit.changes[place:]
+        return erase.whole
 
     def _check(self, commits: Sequence[Commit]) -> None:
         """Nothing is ever written twice: raises before anything is changed."""
         heads: dict[str, tuple[int, int]] = {}
         for commit in commits:
             actor = self.written.get(commit.actor_id)
-            before = (len(actor.entries), len(actor.events)) if actor is not None else (0, 0)
+            before = actor.heads if actor is not None else (0, 0)
             entry, event = heads.get(commit.actor_id, before)
             entries = [each.sequence for each in commit.entries]
             events = [each.sequence for each in commit.events]
@@ -100,11 +139,11 @@ class MemoryJournal:
 
     async def events(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Event]:
         actor = self.written.get(actor_id)
-        return actor.events[after : after + limit] if actor is not None else []
+        return _after(actor.events, after - actor.erased[1], limit) if actor is not None else []
 
     async def entries(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Entry]:
         actor = self.written.get(actor_id)
-        return actor.entries[after : after + limit] if actor is not None else []
+        return _after(actor.entries, after - actor.erased[0], limit) if actor is not None else []
 
     async def unfinished(self) -> list[str]:
         return [
@@ -112,6 +151,11 @@ class MemoryJournal:
             for actor in self.written.values()
             if any(put.live for put in actor.table("operations").values())
         ]
+
+
+def _after(items: list[Any], skipped: int, limit: int) -> list[Any]:
+    start = max(0, skipped)
+    return items[start : start + limit]
 
 
 def done(work: Callable[[], None]) -> asyncio.Future[Any]:
@@ -146,7 +190,7 @@ class MemoryShards:
 
     async def head(self, actor_id: str) -> int | None:
         actor = self.journal.written.get(actor_id)
-        return None if actor is None else len(actor.events)
+        return None if actor is None else actor.heads[1]
 
     async def heads(self, actors: Sequence[str]) -> dict[str, Head]:
         written = self.journal.written

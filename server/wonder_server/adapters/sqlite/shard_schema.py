@@ -39,7 +39,8 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
         "workflow_id": "workflow_id",
         "workflow_ref": "workflow_ref",
         "parent.actor_id": "parent_actor",
-    }
+    },
+    "conversations": {"called_by": "called_by"},
 }
 """Columns beside those that all tables have, by the path of their value in the row's value. They are written
 when the row is first written, and never change."""
@@ -200,7 +201,18 @@ def _rows(tables: tuple[str, ...]) -> str:
     return "".join(_ROWS.format(table=table) for table in tables)
 
 
+_ROOMS = """
+ALTER TABLE conversations ADD COLUMN called_by TEXT NOT NULL DEFAULT '';
+UPDATE conversations SET called_by = coalesce(json_extract(data, '$.called_by'), '');
+CREATE INDEX conversations_by_caller ON conversations (called_by) WHERE called_by <> '';
+CREATE INDEX conversations_by_expiry ON conversations (ordinal, id);
+CREATE INDEX actors_by_root ON actors (root) WHERE root <> id;
+CREATE INDEX requests_by_actor ON requests_answered (actor);
+"""
+"""What is needed to sweep, archive and delete conversations. A conversation's ordinal is when it expires."""
+
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0001_shard", _rows(_FIRST_TABLES) + _INDEXES + _REST),
     ("0002_workflows", _rows(_TABLES_OF_WORKFLOWS) + _WORKFLOWS),
+    ("0003_rooms", _ROOMS),
 )

@@ -14,8 +14,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from wonder_server.adapters.sqlite.codec import Folder, Folding, encode
+from wonder_server.adapters.sqlite.erasing import erase_record, erase_root
 from wonder_server.adapters.sqlite.shard_schema import COLUMNS, FOLDED_TABLES, ROW_TABLES
-from wonder_server.core.records import Delete, Put, field_at
+from wonder_server.core.records import Change, Delete, Erase, Put, field_at
 from wonder_server.ports.journal import Commit
 
 Pin = tuple[str, str]
@@ -71,18 +72,27 @@ class Writes:
         self._folder = folder
         self._foldings: dict[str, Folding] = {}
         self._actors: dict[str, tuple[Any, ...]] = {}
-        self._changes: dict[tuple[str, str, str], tuple[Put | Delete, Folding]] = {}
+        self._changes: dict[tuple[str, str, str], tuple[Change, Folding]] = {}
         self._values: dict[_Rows, list[Any]] = {_ENTRY: [], _EVENT: [], _REQUEST: []}
         """The values of all rows, one after the other."""
+        self._erased: list[tuple[str, Erase]] = []
 
     def add(self, commit: Commit) -> None:
         """Take in a commit; a later one goes over an earlier one."""
         actor, root = commit.actor_id, commit.root or commit.actor_id
+        changes = commit.changes
+        erase = next((change for change in changes if isinstance(change, Erase)), None)
+        if erase is not None:
+            self._erased.append((actor, erase))
+            changes = changes[changes.index(erase) + 1 :]
+            if erase.whole:
+                self._add_requests(commit)
+                return
         folding = self._foldings.get(root)
         if folding is None:
             folding = self._foldings[root] = self._folder.begin()
         self._actors[actor] = (actor, commit.planner.kind, root, commit.entry_head, commit.event_head)
-        for change in commit.changes:
+        for change in changes:
             self._changes[change.table, actor, change.id] = (change, folding)
         values = self._values[_ENTRY]
         for entry in commit.entries:
@@ -94,18 +104,24 @@ class Writes:
             emit = event.emit
             values += (actor, event.sequence, event.at_ms, emit.name, emit.kind)
             values += (emit.turn_id, emit.message_id, text(emit.value))
+        self._add_requests(commit)
+
+    def _add_requests(self, commit: Commit) -> None:
         values = self._values[_REQUEST]
         for request, answer in commit.requests:
-            values += (request.scope, request.id, actor, request.fingerprint, encode(answer).decode())
+            told = encode(answer).decode()
+            values += (request.scope, request.id, commit.actor_id, request.fingerprint, told)
 
     def carry_out(self, connection: sqlite3.Connection, stored: Collection[Pin]) -> list[Pin]:
         """Write it all, but for pins that are ``stored`` already. Returns the pins that were not."""
+        for actor, erase in self._erased:
+            erase_record(connection, actor, erase.children)
         actors = [value for row in self._actors.values() for value in row]
         rows: dict[_Rows, list[Any]] = {_ACTOR: actors, **self._values}
         for (table, actor, row_id), (change, folding) in self._changes.items():
             if isinstance(change, Delete):
                 rows.setdefault(_DELETE[table], []).extend((actor, row_id))
-            else:
+            elif isinstance(change, Put):
                 text = folding.text if table in FOLDED_TABLES else folding.whole
                 values = rows.setdefault(_PUT[table], [])
                 values += (actor, row_id, change.parent, change.ordinal, change.status, change.alias)
@@ -115,6 +131,9 @@ class Writes:
         rows[_PART], pins = self._parts(stored)
         for statement, values in rows.items():
             _execute(connection, statement, values)
+        for actor, erase in self._erased:
+            if erase.whole:
+                erase_root(connection, actor)
         return pins
 
     def _parts(self, stored: Collection[Pin]) -> tuple[list[str], list[Pin]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from wonder_server.core.conversation import tools
+from wonder_server.core.conversation import limits, tools
 from wonder_server.core.conversation.calls import declined, with_output
 from wonder_server.core.conversation.decisions import (
     AppendMessage,
@@ -49,9 +49,13 @@ WRAP_UP = (
 )
 
 
-def call_model(turn: Turn, agent: PinnedAgent, body: dict[str, Any], ids: Minter, now: int) -> Decisions:
+def call_model(
+    state: ConversationState, turn: Turn, agent: PinnedAgent, body: dict[str, Any], ids: Minter, now: int
+) -> Decisions:
+    """Ask the model, for an answer without tools where a limit leaves no room for more."""
     limit = agent.persona.constraints.max_moves_per_turn
     decisions: list[Decision] = []
+    last = limits.near(state, turn, agent, body, now) if agent.tools else None
     if limit and turn.moves + 1 >= limit and agent.tools:
         body = dialect_of(agent.profile.spec.format).wrap_up(body, WRAP_UP)
         if turn.moves:
@@ -59,6 +63,12 @@ def call_model(turn: Turn, agent: PinnedAgent, body: dict[str, Any], ids: Minter
             fault = Fault(reason=Reason.MAX_MOVES_REACHED, message=message)
             limited = Limit(fault=fault, enforced=False)
             decisions.append(LimitReached(turn_id=turn.id, limit=limited))
+    elif last is not None:
+        body = dialect_of(agent.profile.spec.format).wrap_up(body, last.note)
+        limited = Limit(fault=last.fault, enforced=False)
+        decisions.append(LimitReached(turn_id=turn.id, limit=limited))
+    wrap_up = last.fault if last is not None else None
+    request = Request(turn_id=turn.id, body=body, wrap_up=wrap_up)
     profile = agent.profile.spec
     operation = Operation(
         id=ids.new("op"),
@@ -71,7 +81,7 @@ def call_model(turn: Turn, agent: PinnedAgent, body: dict[str, Any], ids: Minter
         wake_ms=now + profile.timeout_ms,
         created_ms=now,
     )
-    return (*decisions, DispatchModel(operation=operation, request=Request(turn_id=turn.id, body=body)))
+    return (*decisions, DispatchModel(operation=operation, request=request))
 
 
 def model_answered(
@@ -99,9 +109,9 @@ def model_answered(
     turn = replace(charged(turn, of_call(result.usage, operation.attempt)), moves=move.sequence)
     said = _said(conversation, turn, operation, result, now)
     limit = agent.persona.constraints.max_moves_per_turn
-    if result.tool_calls and not (limit and move.sequence >= limit):
-        request = state.requests[turn.id].body
-        return _call_tools(operation, turn, agent, request, move, said, result.tool_calls, ids, now)
+    asked = state.requests[turn.id]
+    if result.tool_calls and not asked.wrap_up and not (limit and move.sequence >= limit):
+        return _call_tools(state, operation, turn, agent, asked.body, move, said, result.tool_calls, ids, now)
     move = replace(move, completed_ms=now)
     recorded = RecordMove(turn=turn, move=move, operation_id=operation.id)
     if not result.tool_calls:
@@ -109,6 +119,8 @@ def model_answered(
         if refusal is not None:
             return (recorded, *said, *fail_turn(turn, refusal, now))
         return (recorded, *said, *_complete(with_output(state, turn, said), agent, ids, now))
+    if asked.wrap_up is not None and not (limit and move.sequence >= limit):
+        return (recorded, *said, *limits.exhausted(state, turn, asked.wrap_up, now, answered=operation.id))
     fault = Fault(
         reason=Reason.MAX_MOVES_REACHED,
         message=f"The turn used all of its {limit} moves without an answer.",
@@ -139,6 +151,7 @@ def _complete(turn: Turn, agent: PinnedAgent, ids: Minter, now: int) -> Decision
 
 
 def _call_tools(
+    state: ConversationState,
     operation: Operation,
     turn: Turn,
     agent: PinnedAgent,
@@ -168,7 +181,7 @@ def _call_tools(
             )
             decisions.append(resumed)
     if move.completed_ms:
-        decisions.extend(_go_on(turn, agent, request, move, ids, now))
+        decisions.extend(_go_on(state, turn, agent, request, move, ids, now))
     return tuple(decisions)
 
 
@@ -187,13 +200,19 @@ def tool_ended(
     )
     if not move.completed_ms:
         return (resumed,)
-    return (resumed, *_go_on(turn, agent, request, move, ids, now))
+    return (resumed, *_go_on(state, turn, agent, request, move, ids, now))
 
 
 def _go_on(
-    turn: Turn, agent: PinnedAgent, request: dict[str, Any], move: Move, ids: Minter, now: int
+    state: ConversationState,
+    turn: Turn,
+    agent: PinnedAgent,
+    request: dict[str, Any],
+    move: Move,
+    ids: Minter,
+    now: int,
 ) -> Decisions:
     """Every call of ``move`` has its result: ask the model again."""
     results = [entry.result for entry in move.invocations if entry.result is not None]
     dialect = dialect_of(agent.profile.spec.format)
-    return call_model(turn, agent, dialect.resume(request, move.raw, results), ids, now)
+    return call_model(state, turn, agent, dialect.resume(request, move.raw, results), ids, now)

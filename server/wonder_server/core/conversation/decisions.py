@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wonder_server.core.commands import Parent
+from wonder_server.core.conversation.room_decisions import RoomDecision
 from wonder_server.core.conversation.values import (
     Conversation,
     HookOutcome,
@@ -17,7 +18,6 @@ from wonder_server.core.conversation.values import (
     Message,
     Move,
     Operation,
-    Participant,
     Request,
     Turn,
     Work,
@@ -28,14 +28,6 @@ from wonder_server.core.errors import Fault
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartConversation:
     conversation: Conversation
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddParticipant:
-    """Someone joins the room: a user who speaks for the first time, an agent that is looped in."""
-
-    conversation: Conversation
-    participant: Participant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +212,7 @@ class Refuse:
 
 Decision = (
     StartConversation
-    | AddParticipant
+    | RoomDecision
     | StartTurn
     | AppendMessage
     | DispatchWorkflow

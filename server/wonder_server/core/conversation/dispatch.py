@@ -36,6 +36,7 @@ from wonder_server.core.conversation.decisions import (
     WriteMemory,
 )
 from wonder_server.core.conversation.hooks import assembly_input, extraction_input
+from wonder_server.core.conversation.limits import left
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Operation, OperationKind, Turn
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTool, PinnedWorkflow
@@ -146,4 +147,5 @@ def _scope(state: ConversationState, operation: Operation, turn: Turn, agent: Pi
         run_id=operation.run_id,
         key=operation.id,
         depth=turn.depth,
+        budget=left(state, turn, agent, operation.created_ms),
     )

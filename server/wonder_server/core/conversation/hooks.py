@@ -28,10 +28,7 @@ def assembly_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -> 
         "conversation_id": turn.conversation_id,
         "turn_id": turn.id,
         "agent": {"id": agent.agent_id, "name": agent.name},
-        "persona": {
-            "system_prompt": agent.persona.system_prompt,
-            "instructions": list(agent.persona.instructions),
-        },
+        "persona": _persona(state, agent),
         "user_message": turn.input,
         "reply_to": _reply_to(state, turn),
         "recent_turns": recent,
@@ -68,7 +65,7 @@ def _recent_turns(state: ConversationState, turn: Turn, limit: int) -> list[dict
     earlier = [
         other
         for other in state.turns.values()
-        if other.ordinal < turn.ordinal and state.messages.get(other.id)
+        if _forgotten(state) < other.ordinal < turn.ordinal and state.messages.get(other.id)
     ]
     recent: list[dict[str, Any]] = []
     room = HISTORY_BYTES
@@ -90,9 +87,23 @@ def _recent_turns(state: ConversationState, turn: Turn, limit: int) -> list[dict
     return recent[::-1]
 
 
+def _forgotten(state: ConversationState) -> int:
+    """Ordinal of the last turn that agents do not see any more, as the conversation began anew after it."""
+    return state.conversation.reset_ordinal if state.conversation is not None else 0
+
+
+def _persona(state: ConversationState, agent: PinnedAgent) -> dict[str, Any]:
+    """What the agent is told of itself: as its persona has it, or as it was when the conversation began."""
+    prompts = state.conversation.prompts if state.conversation is not None else ()
+    kept = next((prompt for prompt in prompts if prompt.agent_id == agent.agent_id), None)
+    said = kept or agent.persona
+    return {"system_prompt": said.system_prompt, "instructions": list(said.instructions)}
+
+
 def _reply_to(state: ConversationState, turn: Turn) -> str | None:
-    for messages in state.messages.values():
-        for message in messages:
+    for turn_id, messages in state.messages.items():
+        seen = turn_id in state.turns and state.turns[turn_id].ordinal > _forgotten(state)
+        for message in messages if seen else ():
             if message.id == turn.reply_to_message_id:
                 return message.content
     return None

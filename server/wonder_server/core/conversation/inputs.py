@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from wonder_server.core.budget import Budget
 from wonder_server.core.commands import Parent
+from wonder_server.core.conversation.room_inputs import RoomInput
 from wonder_server.core.conversation.values import Caller, Conversation
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
@@ -27,7 +29,7 @@ class Send:
     """A message for an agent: starts a turn. ``seed`` is where the turn's ids come from.
 
     A ``parent`` waits for the turn's end, and is answered even if there will be no turn. ``loop_in``: the
-    agent takes part from now on, if it does not yet. ``depth``: see `Turn`.
+    agent takes part from now on, if it does not yet. ``depth``, ``budget``: see `Turn`.
     """
 
     seed: str
@@ -39,6 +41,7 @@ class Send:
     parent: Parent | None = None
     loop_in: bool = False
     depth: int = 0
+    budget: Budget | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,4 +105,5 @@ class Restarted:
     operation_id: str
 
 
-Input = Create | Send | CancelTurn | CancelCall | ModelAnswered | Succeeded | Failed | Woken | Restarted
+Result = ModelAnswered | Succeeded | Failed | Woken | Restarted
+Input = Create | Send | CancelTurn | CancelCall | Result | RoomInput

@@ -54,6 +54,7 @@ from wonder_server.core.conversation.inputs import (
     Succeeded,
     Woken,
 )
+from wonder_server.core.conversation.limits import time_is_up, within_time
 from wonder_server.core.conversation.pieces import (
     Decisions,
     again,
@@ -63,6 +64,20 @@ from wonder_server.core.conversation.pieces import (
     linked,
     outcome_of,
 )
+from wonder_server.core.conversation.room_inputs import (
+    Complete,
+    Demolish,
+    Expire,
+    Join,
+    Leave,
+    PutAway,
+    Reopen,
+    Reset,
+    Revise,
+    Rouse,
+    Vacate,
+)
+from wonder_server.core.conversation.rooms import plan_room
 from wonder_server.core.conversation.sending import refuse, send
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
@@ -79,6 +94,10 @@ from wonder_server.core.ids import Minter
 
 def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
     """What to do about ``event``. Pure; never raises."""
+    return within_time(state, _plan(state, event, now_ms))
+
+
+def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
     match event:
         case Create():
             return _create(state, event)
@@ -110,6 +129,10 @@ def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
         case Restarted():
             operation = state.operations.get(event.operation_id)
             return () if operation is None else _restarted(state, operation, now_ms)
+        case Join() | Leave() | Revise() | Complete() | Reopen() | Reset():
+            return plan_room(state, event, now_ms)
+        case Vacate() | Demolish() | Expire() | PutAway() | Rouse():
+            return plan_room(state, event, now_ms)
         case _:
             assert_never(event)
 
@@ -211,7 +234,7 @@ def _assembled(
             operation_id=operation.id,
             outcome=outcome_of(operation, agent.assembly, now),
         ),
-        *call_model(turn, agent, request, ids, now),
+        *call_model(state, turn, agent, request, ids, now),
     )
 
 
@@ -268,6 +291,11 @@ def _failed(
 def _woken(state: ConversationState, operation: Operation, now: int) -> Decisions:
     if now < operation.wake_ms:
         return ()
+    late = time_is_up(state, operation, now)
+    if isinstance(late, Fault):
+        return (CancelOperation(operation=operation), *_failed(state, operation, late, now))
+    if late is not None:
+        return late
     if operation.status is OperationStatus.BACKOFF:
         return (Redispatch(operation=again(operation, now)),)
     seconds = operation.timeout_ms / 1000

@@ -106,7 +106,11 @@ CONVERSATION = Planner(
     },
     event_types={
         "conversation_started": values.Conversation,
+        "conversation_updated": values.Conversation,
+        "conversation_ended": values.Conversation,
+        "conversation_reset": values.HistoryReset,
         "participant_joined": values.Participant,
+        "participant_left": values.Participant,
         "turn_started": values.Turn,
         "turn_completed": values.Turn,
         "turn_failed": values.Turn,

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from wonder_server.core.conversation.decisions import (
-    AddParticipant,
     AnswerCallAgain,
     AppendMessage,
     AssemblyFailed,
@@ -35,6 +34,16 @@ from wonder_server.core.conversation.decisions import (
     StartTurn,
     WriteMemory,
 )
+from wonder_server.core.conversation.room_decisions import (
+    AddParticipant,
+    CloseRoom,
+    EndConversation,
+    RemoveParticipant,
+    RemoveRecord,
+    ResetConversation,
+    UpdateConversation,
+)
+from wonder_server.core.conversation.room_record import put_room, record_room
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     HookOutcome,
@@ -51,13 +60,20 @@ from wonder_server.core.records import Change, Delete, Emit, Put
 
 def record(state: ConversationState, decision: Decision) -> Iterator[Change]:
     """The changes that ``decision`` makes, ``state`` being the working set after it was applied."""
+    if state.has_turned:
+        yield from _conversation(state)
+    yield from _record(state, decision)
+
+
+def _record(state: ConversationState, decision: Decision) -> Iterator[Change]:
     match decision:
         case StartConversation():
             yield from _conversation(state)
             yield Emit("conversation_started", "conversation_started", decision.conversation)
-        case AddParticipant():
-            yield from _conversation(state)
-            yield Emit("participant_joined", "participant_joined", decision.participant)
+        case AddParticipant() | RemoveParticipant() | UpdateConversation() | EndConversation():
+            yield from record_room(decision)
+        case ResetConversation() | CloseRoom() | RemoveRecord():
+            yield from record_room(decision)
         case StartTurn():
             yield from _conversation(state)
             yield _turn(decision.turn)
@@ -101,6 +117,8 @@ def record(state: ConversationState, decision: Decision) -> Iterator[Change]:
             yield Emit("limit.reached", "limit_reached", decision.limit, decision.turn_id)
         case CompleteTurn() | FailTurn() | EndTurnByCancel():
             yield from _ended(decision.turn)
+            if state.conversation is not None and state.conversation.budget.max_duration_ms:
+                yield from _conversation(state)
         case MemoryWritten():
             yield Delete("operations", decision.operation_id)
         case ExtractionEnded():
@@ -119,18 +137,8 @@ def record(state: ConversationState, decision: Decision) -> Iterator[Change]:
 
 
 def _conversation(state: ConversationState) -> Iterator[Change]:
-    conversation = state.conversation
-    if conversation is not None:
-        yield Put(
-            "conversations",
-            conversation.id,
-            conversation,
-            parent=conversation.project_id,
-            status=conversation.status.value,
-            alias=conversation.external_ref,
-            live=True,
-            created_ms=conversation.created_ms,
-        )
+    if state.conversation is not None:
+        yield put_room(state.conversation)
 
 
 def _hook(name: str, outcome: HookOutcome, turn_id: str) -> Emit:

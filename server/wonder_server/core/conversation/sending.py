@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from wonder_server.core.conversation.calls import asked_again
 from wonder_server.core.conversation.decisions import (
-    AddParticipant,
     AppendMessage,
     DispatchWorkflow,
     MarkWaiting,
@@ -15,11 +14,14 @@ from wonder_server.core.conversation.decisions import (
     StartTurn,
 )
 from wonder_server.core.conversation.inputs import Send
+from wonder_server.core.conversation.limits import unaffordable
 from wonder_server.core.conversation.pieces import Decisions, hook
+from wonder_server.core.conversation.room_decisions import AddParticipant
+from wonder_server.core.conversation.rooms import MAX_PARTICIPANTS, absent, rouse
+from wonder_server.core.conversation.standing import OPEN
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     Conversation,
-    ConversationStatus,
     Message,
     OperationKind,
     Participant,
@@ -32,9 +34,6 @@ from wonder_server.core.ids import Minter
 
 MAX_ACTIVE_TURNS = 64
 """Turns that one conversation may have active at once."""
-
-MAX_PARTICIPANTS = 100
-"""Users and agents that may take part in one conversation."""
 
 
 def send(state: ConversationState, event: Send, now: int) -> Decisions:
@@ -49,6 +48,7 @@ def send(state: ConversationState, event: Send, now: int) -> Decisions:
             Refuse(fault=unfit) if event.parent is None else RefuseCall(parent=event.parent, fault=unfit),
         )
     assert conversation is not None, "a conversation that is not there is unfit"
+    woken, conversation = rouse(conversation, now)
     ids = Minter(event.seed, now)
     turn = _turn(conversation, event, ids, now)
     message = Message(
@@ -64,6 +64,7 @@ def send(state: ConversationState, event: Send, now: int) -> Decisions:
     )
     assembly = hook(ids.new("op"), turn, OperationKind.ASSEMBLY, turn.context_assembly_run_id, now)
     return (
+        *woken,
         *_join(conversation, event, now),
         StartTurn(turn=turn, work=Work(turn_id=turn.id, agent=event.agent)),
         AppendMessage(message=message),
@@ -94,15 +95,17 @@ def _turn(conversation: Conversation, event: Send, ids: Minter, now: int) -> Tur
         created_ms=now,
         parent=event.parent,
         depth=event.depth,
+        budget=event.budget,
     )
 
 
 def _unfit(state: ConversationState, event: Send) -> Fault | None:
     """Why no turn can start now."""
     conversation = state.conversation
-    if conversation is None:
-        return Fault(reason=Reason.CONVERSATION_NOT_FOUND, message="No conversation has this id.")
-    if conversation.status not in (ConversationStatus.ACTIVE, ConversationStatus.WAITING):
+    missing = absent(conversation)
+    if conversation is None or missing is not None:
+        return missing
+    if conversation.status not in OPEN:
         return Fault(
             reason=Reason.CONVERSATION_NOT_ACTIVE,
             message=f"The conversation is {conversation.status.value}; reopen it before you send to it.",
@@ -112,6 +115,15 @@ def _unfit(state: ConversationState, event: Send) -> Fault | None:
             reason=Reason.LIMIT_EXCEEDED,
             message=f"The conversation already has {MAX_ACTIVE_TURNS} active turns; wait for one to end.",
         )
+    poor = unaffordable(conversation)
+    if poor is not None:
+        return poor
+    if not event.loop_in and not _takes_part(conversation, event):
+        return Fault(
+            reason=Reason.AGENT_NOT_FOUND,
+            message=f"`{event.agent.name}` takes no part in this conversation.",
+            field="agent_id",
+        )
     newcomer = _newcomer(conversation, event, 0)
     if newcomer is not None and event.loop_in and len(conversation.participants) >= MAX_PARTICIPANTS:
         return Fault(
@@ -119,6 +131,11 @@ def _unfit(state: ConversationState, event: Send) -> Fault | None:
             message=f"The conversation already has {MAX_PARTICIPANTS} participants; remove one.",
         )
     return None
+
+
+def _takes_part(conversation: Conversation, event: Send) -> bool:
+    """Whether the agent hears what is said: it may have been removed since it was addressed."""
+    return any(one.type == "agent" and one.id == event.agent.agent_id for one in conversation.participants)
 
 
 def _join(conversation: Conversation, event: Send, now: int) -> Decisions:

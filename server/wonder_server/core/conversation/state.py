@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from wonder_server.core.conversation.decisions import (
-    AddParticipant,
     AnswerCallAgain,
     AppendMessage,
     AssemblyFailed,
@@ -39,7 +38,17 @@ from wonder_server.core.conversation.decisions import (
     StartTurn,
     WriteMemory,
 )
+from wonder_server.core.conversation.room_decisions import (
+    AddParticipant,
+    CloseRoom,
+    EndConversation,
+    RemoveParticipant,
+    RemoveRecord,
+    ResetConversation,
+    UpdateConversation,
+)
 from wonder_server.core.conversation.spending import charged, difference
+from wonder_server.core.conversation.standing import standing
 from wonder_server.core.conversation.values import (
     Conversation,
     Message,
@@ -68,6 +77,8 @@ class ConversationState:
     works: dict[str, Work] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
     operations: dict[str, Operation] = field(default_factory=dict)
+    has_turned: bool = field(default=False, compare=False, repr=False)
+    """Whether the last decision made the room wait, or wait no longer."""
 
     def pending(self, turn_id: str) -> list[Operation]:
         """The turn's operations whose results are still to come, oldest first."""
@@ -78,9 +89,23 @@ class ConversationState:
         return [turn for turn in self.turns.values() if turn.status is TurnStatus.ACTIVE]
 
     def apply(self, decision: Decision) -> None:
-        """Change the working set as ``decision`` says."""
+        """Change the working set as ``decision`` says, and the room's status as follows from that."""
+        self._apply(decision)
+        room = self.conversation
+        self.has_turned = False
+        if room is not None:
+            status = standing(room, self.turns.values(), self.operations.values())
+            if status is not room.status:
+                self.conversation, self.has_turned = replace(room, status=status), True
+
+    def _apply(self, decision: Decision) -> None:
         match decision:
-            case StartConversation() | AddParticipant():
+            case StartConversation() | AddParticipant() | RemoveParticipant() | UpdateConversation():
+                self.conversation = decision.conversation
+            case EndConversation() | ResetConversation() | CloseRoom():
+                self.conversation = decision.conversation
+            case RemoveRecord():
+                self._forget_all()
                 self.conversation = decision.conversation
             case StartTurn():
                 self._put_turn(decision.turn)
@@ -88,6 +113,7 @@ class ConversationState:
                 self.messages.setdefault(decision.turn.id, [])
                 self.moves[decision.turn.id] = []
                 self._count(decision.turn.created_ms, turns=1)
+                self._keep_time(decision.turn)
                 self._forget_old_turns()
             case AppendMessage():
                 self.messages.setdefault(decision.message.turn_id, []).append(decision.message)
@@ -113,7 +139,10 @@ class ConversationState:
                 self._close(decision.operation.id)
             case AssemblyFailed():
                 self._close(decision.operation_id)
-            case CompleteTurn() | FailTurn() | EndTurnByCancel() | ChargeTurn():
+            case CompleteTurn() | FailTurn() | EndTurnByCancel():
+                self._put_turn(decision.turn)
+                self._keep_time(decision.turn)
+            case ChargeTurn():
                 self._put_turn(decision.turn)
             case MemoryWritten():
                 self._close(decision.operation_id)
@@ -130,12 +159,28 @@ class ConversationState:
             case _:
                 assert_never(decision)
 
+    def _forget_all(self) -> None:
+        for held in (self.turns, self.messages, self.moves, self.works, self.requests, self.operations):
+            held.clear()
+
     def _put_turn(self, turn: Turn) -> None:
         before = self.turns.get(turn.id)
         self.turns[turn.id] = turn
         spent = difference(before, turn) if before is not None else None
         if spent is not None and self.conversation is not None:
             self.conversation = charged(self.conversation, spent)
+
+    def _keep_time(self, turn: Turn) -> None:
+        """A turn has started or ended: for how long the room was busy, if that is limited."""
+        conversation = self.conversation
+        if conversation is None or not conversation.budget.max_duration_ms:
+            return
+        since = conversation.busy_since_ms
+        if turn.status is TurnStatus.ACTIVE:
+            self.conversation = replace(conversation, busy_since_ms=since or turn.created_ms)
+        elif since and not self.active_turns():
+            busy = conversation.busy_ms + max(0, turn.completed_ms - since)
+            self.conversation = replace(conversation, busy_ms=busy, busy_since_ms=0)
 
     def _count(self, at_ms: int, *, turns: int = 0, messages: int = 0) -> None:
         conversation = self.conversation
@@ -144,6 +189,7 @@ class ConversationState:
             conversation,
             updated_ms=max(conversation.updated_ms, at_ms),
             turn_count=conversation.turn_count + turns,
+            expire_ms=_moved_on(conversation, at_ms) if turns else conversation.expire_ms,
             message_count=conversation.message_count + messages,
         )
 
@@ -160,3 +206,9 @@ class ConversationState:
             if turn_id not in self.works:
                 del self.turns[turn_id]
                 self.messages.pop(turn_id, None)
+
+
+def _moved_on(conversation: Conversation, at_ms: int) -> int:
+    """When it expires now that there is a turn."""
+    after_ms = conversation.expire_after_ms
+    return at_ms + after_ms if after_ms else conversation.expire_ms

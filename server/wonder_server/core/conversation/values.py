@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from wonder_server.core.budget import Budget
 from wonder_server.core.commands import Parent
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
 from wonder_server.core.model import ToolCall, Usage
+
+NO_BUDGET = Budget()
 
 
 class ConversationStatus(StrEnum):
@@ -73,6 +76,9 @@ class Conversation:
     ``archived_ms`` is when that was decided; once ``archive`` names the object that holds its record, nothing
     else is left here. ``deleted_ms``: it is being deleted, and nobody finds it any more. Agents do not see
     turns up to ``reset_ordinal``; ``prompts`` stand in for their personas' system messages since then.
+
+    ``budget`` is what its turns may spend altogether. For how long turns were active is ``busy_ms``, and
+    since when ``busy_since_ms`` (0: none is); they are counted if the budget asks.
     """
 
     id: str
@@ -89,6 +95,9 @@ class Conversation:
     cost_micros: int = 0
     model_calls: int = 0
     unpriced_calls: int = 0
+    budget: Budget = NO_BUDGET
+    busy_ms: int = 0
+    busy_since_ms: int = 0
     version: int = 1
     created_ms: int = 0
     updated_ms: int = 0
@@ -136,7 +145,7 @@ class Turn:
 
     ``parent`` is who waits for it, if an actor does; ``depth`` counts the calls from agent to agent that led
     to it; ``output`` is what a delegated turn gave to its caller. Tokens, calls and the known part of the
-    cost are what it has spent (`spending`).
+    cost are what it has spent (`spending`), ``budget`` is what its caller lets it spend.
     """
 
     id: str
@@ -161,6 +170,7 @@ class Turn:
     cost_micros: int = 0
     model_calls: int = 0
     unpriced_calls: int = 0
+    budget: Budget | None = None
     created_ms: int = 0
     completed_ms: int = 0
     parent: Parent | None = None
@@ -284,11 +294,13 @@ class Work:
 class Request:
     """The request of an unfinished turn, in the provider's own format; it grows with each move.
 
-    The store keeps each of its messages once, however many requests repeat it.
+    The store keeps each of its messages once, however many requests repeat it. ``wrap_up``: the limit for
+    which it asks the model to wrap up, if it does.
     """
 
     turn_id: str
     body: dict[str, Any]
+    wrap_up: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,244 @@
+"""What turns may spend, and what happens when they have spent it (features B10, C6).
+
+A turn's limits are the smallest of what its persona says, what its caller allows and what is left of its
+conversation's budget. The model is told on the last call that fits: it gets that without tools, and is asked
+to wrap up. If it calls tools all the same, the turn fails with the typed reason. Time is different, for
+waiting uses it up too: from `WRAP_UP_SHARE` of it on, tools are no longer waited for, so that the model can
+still be told; at its end the turn fails. All deadlines are those of operations, so a restart keeps them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from wonder_server.core.budget import Budget, narrowed
+from wonder_server.core.conversation.decisions import (
+    CancelOperation,
+    Decision,
+    DispatchModel,
+    DispatchTask,
+    DispatchWorkflow,
+    LimitReached,
+    Redispatch,
+    RetryOperation,
+    StartTurn,
+)
+from wonder_server.core.conversation.pieces import Decisions, fail_turn
+from wonder_server.core.conversation.spending import Spender, charged, difference, total_tokens
+from wonder_server.core.conversation.state import ConversationState
+from wonder_server.core.conversation.values import (
+    Conversation,
+    Limit,
+    Operation,
+    OperationKind,
+    Turn,
+    TurnStatus,
+)
+from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.tokens import json_tokens
+
+WRAP_UP_SHARE = 0.8
+"""The part of a turn's time after which it is brought to its end."""
+
+WRAP_UP = (
+    "You have nearly used up the {} that you may spend. Do not call tools any more: "
+    "answer now with what you have, and say what is missing."
+)
+
+_AFTERWARDS = (OperationKind.EXTRACTION, OperationKind.MEMORY)
+"""What goes on when its turn has ended; its time is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """The last call that fits: what the model is told, and what is recorded of it."""
+
+    note: str
+    fault: Fault
+
+
+def near(
+    state: ConversationState, turn: Turn, agent: PinnedAgent, body: dict[str, object], now: int
+) -> Near | None:
+    """Whether the call of the model with ``body`` is the last that the limits leave room for."""
+    conversation = state.conversation
+    own, room = turn_budget(turn, agent), _room_budget(conversation)
+    if own == room == Budget():
+        return None
+    if own.max_tokens or room.max_tokens or own.max_cost_micros or room.max_cost_micros:
+        spent = turn.moves or 1
+        tokens = max(json_tokens(body), total_tokens(turn) // spent)
+        cost = turn.cost_micros // spent
+        for whose, budget, spender in (("turn", own, turn), ("conversation", room, conversation)):
+            if spender is None:
+                continue
+            # After this call, another of the same size would no longer fit.
+            if budget.max_tokens and total_tokens(spender) + 2 * tokens > budget.max_tokens:
+                fault = _exhausted(whose, "tokens", budget.max_tokens, total_tokens(spender), enforced=False)
+                return Near(WRAP_UP.format("tokens"), fault)
+            if budget.max_cost_micros and spender.cost_micros + 2 * cost >= budget.max_cost_micros:
+                fault = _exhausted(whose, "cost", budget.max_cost_micros, spender.cost_micros, enforced=False)
+                return Near(WRAP_UP.format("money"), fault)
+    limit, started = _time(conversation, turn, agent)
+    if limit and now >= started + int(limit * WRAP_UP_SHARE):
+        return Near(WRAP_UP.format("time"), _exhausted("turn", "time", limit, now - started, enforced=False))
+    return None
+
+
+def exhausted(state: ConversationState, turn: Turn, fault: Fault, now: int, *, answered: str) -> Decisions:
+    """The turn ends, since the model was told and went on: ``fault`` is what it was told, ``answered`` the
+    operation that is closed already, ``turn`` with what it has spent on that."""
+    whose = "conversation" if fault.metadata.get("of") == "conversation" else "turn"
+    spender: Spender = turn
+    if whose == "conversation" and state.conversation is not None:
+        spent = difference(state.turns[turn.id], turn)
+        spender = charged(state.conversation, spent) if spent is not None else state.conversation
+    kind = fault.metadata.get("budget", "tokens")
+    used = total_tokens(spender) if kind == "tokens" else spender.cost_micros
+    if kind == "time":
+        used = now - turn.created_ms
+    final = _exhausted(whose, kind, int(fault.metadata.get("limit", "0")), used, enforced=True)
+    return _end(state, turn, final, now, but=answered)
+
+
+def unaffordable(conversation: Conversation) -> Fault | None:
+    """Why no turn can start: the conversation has spent all that it may."""
+    budget = conversation.budget
+    for kind, limit, used in (
+        ("tokens", budget.max_tokens, total_tokens(conversation)),
+        ("cost", budget.max_cost_micros, conversation.cost_micros),
+        ("time", budget.max_duration_ms, conversation.busy_ms),
+    ):
+        if limit and used >= limit:
+            return _exhausted("conversation", kind, limit, used, enforced=True)
+    return None
+
+
+def left(state: ConversationState, turn: Turn, agent: PinnedAgent, now: int) -> Budget | None:
+    """What a delegate of the turn may spend; None if nothing limits it. What is used up counts as 1, for 0
+    would be no limit."""
+    own, room = turn_budget(turn, agent), _room_budget(state.conversation)
+    if own == room == Budget():
+        return None
+    rests = [_rest(own, turn)]
+    if state.conversation is not None:
+        rests.append(_rest(room, state.conversation))
+    limit, started = _time(state.conversation, turn, agent)
+    if limit:
+        rests.append(Budget(max_duration_ms=max(1, started + limit - now)))
+    return narrowed(*rests)
+
+
+def turn_budget(turn: Turn, agent: PinnedAgent) -> Budget:
+    """What the turn itself may spend, by its persona and its caller."""
+    limits = agent.persona.constraints
+    own = Budget(
+        max_tokens=limits.max_tokens_per_turn,
+        max_cost_micros=limits.max_cost_micros_per_turn,
+        max_duration_ms=limits.max_turn_ms,
+    )
+    return own if turn.budget is None else narrowed(own, turn.budget)
+
+
+# --- time -------------------------------------------------------------------------------------------
+
+
+def within_time(state: ConversationState, decisions: Decisions) -> Decisions:
+    """The same decisions, with no operation of a turn that may only take so long waking after that."""
+    started: dict[str, tuple[Turn, PinnedAgent]] = {}
+    bounded: list[Decision] = []
+    for decision in decisions:
+        match decision:
+            case StartTurn():
+                started[decision.turn.id] = (decision.turn, decision.work.agent)
+            case DispatchWorkflow() | DispatchTask() | DispatchModel() | Redispatch() | RetryOperation():
+                operation = decision.operation
+                turn, agent = started.get(operation.turn_id) or _of(state, operation)
+                ends = _ends(state.conversation, turn, agent, operation)
+                if ends and (operation.wake_ms == 0 or operation.wake_ms > ends):
+                    decision = replace(decision, operation=replace(operation, wake_ms=ends))
+            case _:
+                pass
+        bounded.append(decision)
+    return tuple(bounded)
+
+
+def time_is_up(state: ConversationState, operation: Operation, now: int) -> Decisions | Fault | None:
+    """What a wake at ``now`` means for the turn: it is over; or its tool is no longer waited for, and this
+    fault is what the model is told; or nothing."""
+    turn = state.turns.get(operation.turn_id)
+    if turn is None or turn.status is not TurnStatus.ACTIVE or operation.kind in _AFTERWARDS:
+        return None
+    limit, started = _time(state.conversation, turn, state.works[turn.id].agent)
+    if not limit:
+        return None
+    if now >= started + limit:
+        return _end(state, turn, _exhausted("turn", "time", limit, now - started, enforced=True), now)
+    if _is_tool(operation) and now >= started + int(limit * WRAP_UP_SHARE):
+        return Fault(
+            reason=Reason.TIMEOUT, message="The turn's time is nearly over; it was not waited for any longer."
+        )
+    return None
+
+
+def _of(state: ConversationState, operation: Operation) -> tuple[Turn, PinnedAgent]:
+    return state.turns[operation.turn_id], state.works[operation.turn_id].agent
+
+
+def _ends(conversation: Conversation | None, turn: Turn, agent: PinnedAgent, operation: Operation) -> int:
+    """When an operation of the turn is given up at the latest; 0 for no such time."""
+    if operation.kind in _AFTERWARDS:
+        return 0
+    limit, started = _time(conversation, turn, agent)
+    if not limit:
+        return 0
+    wrap_up = started + int(limit * WRAP_UP_SHARE)
+    # A tool that is only started now, although the model was told, may have the rest.
+    return wrap_up if _is_tool(operation) and operation.created_ms < wrap_up else started + limit
+
+
+def _time(conversation: Conversation | None, turn: Turn, agent: PinnedAgent) -> tuple[int, int]:
+    """Milliseconds that the turn may take, 0 for any, and when they began."""
+    own = turn_budget(turn, agent).max_duration_ms
+    room = _room_budget(conversation).max_duration_ms
+    if not room or conversation is None:
+        return own, turn.created_ms
+    busy_since = conversation.busy_since_ms or turn.created_ms
+    ends = busy_since + room - conversation.busy_ms
+    ends = min(ends, turn.created_ms + own) if own else ends
+    return max(1, ends - turn.created_ms), turn.created_ms
+
+
+def _is_tool(operation: Operation) -> bool:
+    return bool(operation.tool_call_id)
+
+
+# --- pieces -----------------------------------------------------------------------------------------
+
+
+def _end(state: ConversationState, turn: Turn, fault: Fault, now: int, *, but: str = "") -> Decisions:
+    pending = [CancelOperation(operation=each) for each in state.pending(turn.id) if each.id != but]
+    limited = LimitReached(turn_id=turn.id, limit=Limit(fault=fault, enforced=True))
+    return (*pending, limited, *fail_turn(turn, fault, now))
+
+
+def _room_budget(conversation: Conversation | None) -> Budget:
+    return Budget() if conversation is None else conversation.budget
+
+
+def _rest(budget: Budget, spender: Spender) -> Budget:
+    return Budget(
+        max_tokens=budget.max_tokens and max(1, budget.max_tokens - total_tokens(spender)),
+        max_cost_micros=budget.max_cost_micros and max(1, budget.max_cost_micros - spender.cost_micros),
+    )
+
+
+_WORDS = {"tokens": "tokens", "cost": "millionths of a dollar", "time": "milliseconds"}
+
+
+def _exhausted(whose: str, kind: str, limit: int, used: int, *, enforced: bool) -> Fault:
+    message = f"The {whose} used {used:,} of {limit:,} {_WORDS[kind]}"
+    message += "." if enforced else "; the model is asked to answer without tools."
+    metadata = {"budget": kind, "limit": str(limit), "used": str(used), "of": whose}
+    return Fault(reason=Reason.BUDGET_EXHAUSTED, message=message, metadata=metadata)
