@@ -190,6 +190,20 @@ async def test_others_have_their_turn_while_a_long_run_goes_on(monkeypatch: pyte
     assert len(turns) >= 50
 
 
+async def test_a_long_stretch_does_not_wait_for_all_that_is_to_be_handed_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(crew, "STRETCH_S", -1.0)
+    world = World()
+    for number in range(20):
+        world.begin(*early("a"), run_id=f"run_{number}")
+    handed_out = []
+    while world.effects.total() < 20:
+        await asyncio.sleep(0)
+        handed_out.append(world.effects.total())
+    assert len(set(handed_out)) >= 20, "one after the other, and everybody else in between"
+
+
 async def test_a_long_run_is_written_in_parts() -> None:
     world = World()
     world.begin(*early(*(f"s{number}" for number in range(3 * loops.ROUND))))
