@@ -72,8 +72,10 @@ async def test_a_clock_that_is_set_back_only_makes_it_wait_longer(monkeypatch: p
     clock.now -= 60_000
     timers.ring()
     assert bell.rung == []
+    assert timers.ring() == [LONGEST_S]
+    assert bell.rung == []
     clock.now = NOW + 1000
-    assert timers.ring() == [61.0]
+    assert timers.ring() == [LONGEST_S]
     assert bell.rung == [("conv_1", "op_1")]
 
 
@@ -104,8 +106,11 @@ async def test_setting_again_moves_it_and_zero_forgets_it(monkeypatch: pytest.Mo
     wakes.set("conv_1", "op_2", NOW + 1000)
     wakes.set("conv_1", "op_2", 0)
     wakes.set("conv_1", "op_3", 0)
-    clock.now += 2000
-    assert timers.ring() == [2.0]
+    clock.now += 1000
+    assert timers.ring() == [1.0], "it looks, but at nothing"
+    assert bell.rung == []
+    clock.now += 1000
+    assert timers.ring() == [1.0]
     assert bell.rung == [("conv_1", "op_1")]
 
 
@@ -121,3 +126,55 @@ async def test_an_actor_or_all_can_be_forgotten(monkeypatch: pytest.MonkeyPatch)
     assert len(wakes) == 0
     assert timers.ring() == []
     assert bell.rung == []
+
+
+async def test_all_of_them_are_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, bell, timers = FakeClock(), Bell(), Timers(monkeypatch)
+    wakes = Wakes(clock, bell)
+    for number in range(1000):
+        wakes.set(f"run_{number}", "op", NOW + 20_000 - number)
+    assert sum(not handle.cancelled() for _, handle in timers.set) == 1
+    clock.now += 20_000
+    (delay,) = timers.ring()
+    assert delay == pytest.approx(19.001)
+    # What is due first comes first.
+    assert bell.rung == [(f"run_{number}", "op") for number in reversed(range(1000))]
+    assert len(wakes) == 0
+    assert timers.ring() == []
+
+
+async def test_what_is_forgotten_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, bell, timers = FakeClock(), Bell(), Timers(monkeypatch)
+    wakes = Wakes(clock, bell)
+    wakes.set("run_0", "op", NOW + 1000)
+    for number in range(20_000):
+        wakes.set(f"run_{number}", "other", NOW + 5000)
+        wakes.set(f"run_{number}", "other", 0)
+    assert len(wakes) == 1
+    assert len(wakes._heap) < 2000
+    clock.now += 1000
+    timers.ring()
+    assert bell.rung == [("run_0", "op")]
+    assert wakes._set == {}
+
+
+async def test_what_is_woken_may_set_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, timers = FakeClock(), Timers(monkeypatch)
+    rung: list[str] = []
+
+    def ring(actor_id: str, operation_id: str) -> None:
+        rung.append(operation_id)
+        if operation_id == "op_1":
+            wakes.set(actor_id, "op_2", clock.now + 1000)
+
+    wakes = Wakes(clock, ring)
+    wakes.set("run_1", "op_1", NOW + 1000)
+    wakes.set("run_1", "op_3", NOW + 5000)
+    clock.now += 1000
+    assert timers.ring() == [1.0]
+    clock.now += 1000
+    assert timers.ring() == [1.0]
+    assert rung == ["op_1", "op_2"]
+    clock.now += 3000
+    assert timers.ring() == [3.0]
+    assert rung == ["op_1", "op_2", "op_3"]

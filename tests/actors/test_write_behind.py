@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from tests.actors.kit import Stage, TestJournal, rest
 from tests.actors.toy import TOY, Begin, Done, Note, Step, ToyRun
+from wonder_server.actors import crew
 from wonder_server.actors import loop as loops
 from wonder_server.actors.replay import replay
 from wonder_server.core.commands import Command, RunTask, RunWorkflow, Stop
@@ -174,7 +175,7 @@ async def test_a_child_begins_when_its_parent_is_on_disk_and_its_answer_travels(
 
 
 async def test_others_have_their_turn_while_a_long_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loops, "STRETCH_S", -1.0)
+    monkeypatch.setattr(crew, "STRETCH_S", -1.0)
     world = World()
     turns: list[int] = []
 
@@ -187,6 +188,20 @@ async def test_others_have_their_turn_while_a_long_run_goes_on(monkeypatch: pyte
     await world.begin(*early(*(f"s{number}" for number in range(50))))
     await rest()
     assert len(turns) >= 50
+
+
+async def test_a_long_stretch_does_not_wait_for_all_that_is_to_be_handed_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(crew, "STRETCH_S", -1.0)
+    world = World()
+    for number in range(20):
+        world.begin(*early("a"), run_id=f"run_{number}")
+    handed_out = []
+    while world.effects.total() < 20:
+        await asyncio.sleep(0)
+        handed_out.append(world.effects.total())
+    assert len(set(handed_out)) >= 20, "one after the other, and everybody else in between"
 
 
 async def test_a_long_run_is_written_in_parts() -> None:

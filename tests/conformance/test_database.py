@@ -101,6 +101,50 @@ async def test_a_write_that_raises_is_undone_alone_and_only_its_caller_hears(
     assert await database.read(texts) == ["a", "b"]
 
 
+class Together:
+    """Notes that are written by one call, however many ask for it."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+
+    def __call__(self, connection: sqlite3.Connection, found: list[str]) -> int:
+        self.calls.append(found)
+        for text in found:
+            note(text)(connection)
+            if text == "broken":
+                raise LookupError("stop here")
+        return len(found)
+
+
+async def test_writes_of_one_kind_that_follow_each_other_are_one_call(database: Database) -> None:
+    one, other = Together(), Together()
+    release = hold(database)
+    writes = [
+        database.submit_with(one, ["a"]),
+        database.submit_with(one, ["b", "c"]),
+        database.submit(note("d")),
+        database.submit_with(one, ["e"]),
+        database.submit_with(other, ["f"]),
+    ]
+    release()
+    assert await asyncio.gather(*writes) == [3, 3, 4, 1, 1]
+    assert (one.calls, other.calls) == ([["a", "b", "c"], ["e"]], [["f"]])
+    assert database.commits == 1
+    assert await database.read(texts) == ["a", "b", "c", "d", "e", "f"]
+
+
+async def test_of_writes_that_went_together_only_those_fail_that_cannot_go_alone(database: Database) -> None:
+    together = Together()
+    release = hold(database)
+    writes = [database.submit_with(together, [text]) for text in ("a", "broken", "b", "a", "c")]
+    release()
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    assert [type(result) for result in results] == [int, LookupError, int, sqlite3.IntegrityError, int]
+    assert together.calls[1:] == [["a"], ["broken"], ["b"], ["a"], ["c"]]
+    assert database.commits == 1
+    assert await database.read(texts) == ["a", "b", "c"]
+
+
 async def test_a_read_sees_every_write_submitted_before_it(database: Database) -> None:
     release = hold(database)
     early = asyncio.ensure_future(database.read(texts))

@@ -27,13 +27,13 @@ Three more laws:
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any
 
 from wonder_server.actors.actor import Actor, Batch, Envelope, Outcome
+from wonder_server.actors.crew import Crew
 from wonder_server.actors.idle import Idle
 from wonder_server.actors.incidents import unexpected
 from wonder_server.actors.salvage import Interrupted, salvage
@@ -51,14 +51,11 @@ _log = logger("actors")
 ROUND = 128
 """Inputs that one commit takes at most."""
 
-STRETCH_S = 0.005
-"""How long actors work before whatever else waits has its turn."""
-
 RELOAD_AFTER_S = 1.0
 """How long an actor waits after a failure before it is loaded again, unless somebody asks sooner."""
 
 
-class Loop:
+class Loop(Crew):
     """All actors of this process.
 
     ``journal_of(actor_id)`` finds the actor's shard; ``dispatch(actor_id, command)`` hands a command to its
@@ -77,23 +74,14 @@ class Loop:
         idle_limit: int,
         idle_bytes: int,
     ) -> None:
-        self._planners: Mapping[str, Planner] = {p.prefix: p for p in planners}
+        super().__init__(planners, Idle(idle_limit, idle_bytes))
         self._journal_of = journal_of
         self._clock = clock
         self._dispatch = dispatch
         self._publish = publish
-        self._actors: dict[str, Actor] = {}
-        self._idle = Idle(idle_limit, idle_bytes)
         self._interrupted: dict[str, Interrupted] = {}
-        self._busy: set[Actor] = set()
-        """Those that have a stretch, a commit or a look at the disk before them."""
-        self._ready: deque[Actor] = deque()
-        """Those that have a stretch before them, in order; the first may be at it."""
-        self._until = 0.0
-        self._quiet = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._wakes = Wakes(clock, self._wake)
-        self._stopping = False
 
     # --- receive --------------------------------------------------------------------------------
 
@@ -128,19 +116,6 @@ class Loop:
         """An operation of the actor failed."""
         self.tell(actor_id, self.planner_of(actor_id).failed(operation_id, fault, ""))
 
-    def planner_of(self, actor_id: str) -> Planner:
-        return self._planners[actor_id.partition("_")[0]]
-
-    def peek(self, actor_id: str) -> Any | None:
-        """The actor's working set if it is in memory; for a look, it may be ahead of what is on disk."""
-        actor = self._actors.get(actor_id)
-        return None if actor is None else actor.state
-
-    @property
-    def live(self) -> int:
-        """Actors in memory."""
-        return len(self._actors)
-
     def _post(self, actor_id: str, envelope: Envelope) -> None:
         if self._stopping:
             return
@@ -148,36 +123,7 @@ class Loop:
         actor.mailbox.append(envelope)
         self._schedule(actor)
 
-    def _actor(self, actor_id: str) -> Actor:
-        actor = self._actors.get(actor_id)
-        if actor is None:
-            actor = self._actors[actor_id] = Actor(actor_id, self.planner_of(actor_id))
-        return actor
-
     # --- one stretch ----------------------------------------------------------------------------
-
-    def _schedule(self, actor: Actor) -> None:
-        if actor.scheduled:
-            return
-        actor.scheduled = True
-        self._busy.add(actor)
-        self._idle.discard(actor.id)
-        if not self._ready:
-            asyncio.get_running_loop().call_soon(self._stretch)
-        self._ready.append(actor)
-
-    def _stretch(self) -> None:
-        """Let actors work, one after the other, until all have or others must have their turn."""
-        self._until = monotonic() + STRETCH_S
-        while self._ready:
-            try:
-                self._work(self._ready[0])
-            except Exception:
-                unexpected("stretch_failed", actor=self._ready[0].id)
-            self._ready.popleft()
-            if monotonic() > self._until and self._ready:
-                asyncio.get_running_loop().call_soon(self._stretch)
-                return
 
     def _work(self, actor: Actor) -> None:
         """Hand out and plan what there is, for a while; then write what is due, or rest."""
@@ -427,27 +373,7 @@ class Loop:
         if actor.mailbox and actor.mailbox[0] is envelope:
             actor.mailbox.popleft()
 
-    # --- leaving memory, failing, stopping ------------------------------------------------------
-
-    def _settle(self, actor: Actor) -> None:
-        """When nothing is left to do: stay because work is pending, or leave memory, or become idle."""
-        if not (actor.scheduled or actor.reading or actor.underway is not None):
-            self._rest(actor)
-        if self._actors.get(actor.id) is not actor or self._stopping or not actor.at_rest:
-            return
-        if actor.planner.pending(actor.state):
-            if not (actor.on_disk and actor.planner.parked(actor.state)):
-                return
-        elif actor.planner.kind == "run":
-            del self._actors[actor.id]
-            return
-        for leaving in self._idle.add(actor.id, actor.planner.weight(actor.state)):
-            del self._actors[leaving]
-
-    def _rest(self, actor: Actor) -> None:
-        self._busy.discard(actor)
-        if not self._busy:
-            self._quiet.set()
+    # --- failing, stopping ----------------------------------------------------------------------
 
     def _give_up(
         self, actor: Actor, failed: Batch | None, problem: WonderError, culprit: Envelope | None
@@ -509,11 +435,6 @@ class Loop:
             if type(failed) is not type(event):
                 interrupted.left.append(Envelope(failed))
 
-    def _poke_followers(self, actor: Actor) -> None:
-        followers, actor.followers = actor.followers, []
-        for follower in followers:
-            self._schedule(follower)
-
     def _reload(self, actor_id: str) -> None:
         if actor_id in self._interrupted and not self._stopping:
             self._schedule(self._actor(actor_id))
@@ -523,12 +444,6 @@ class Loop:
         self._interrupted.update({actor_id: Interrupted(restart=True) for actor_id in actor_ids})
         for actor_id in list(self._interrupted):
             self._reload(actor_id)
-
-    async def settled(self) -> None:
-        """Nothing is to be planned and everything that is due is on disk."""
-        while self._busy:
-            self._quiet.clear()
-            await self._quiet.wait()
 
     async def stop(self) -> None:
         """Take nothing more in; let commits under way finish. What is pending stays in the outbox."""

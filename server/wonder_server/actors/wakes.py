@@ -1,18 +1,23 @@
-"""Timers of operations: deadlines and the waits between attempts.
+"""Timers of operations: deadlines, waits, and the pauses between attempts.
 
 They are not stored on their own: each live operation's row says when it wants to be woken, so a restart
-sets them again. One call of the event loop per operation, no task and no thread.
+sets them again. All of them are one heap and one call of the event loop, no task and no thread; what is set
+and forgotten again, as most are, costs a place in the heap until that is cleaned up.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 
 from wonder_server.ports.clock import Clock
 
-LONGEST_S = 3600.0
-"""Waits longer than this are taken in pieces, so that a clock that jumps is noticed."""
+LONGEST_S = 30.0
+"""The clock is looked at at least as often, so that it is noticed when it jumps ahead."""
+
+_STALE_LIMIT = 1000
+"""Entries of the heap that may be of what is forgotten, beside as many as there are others."""
 
 
 class Wakes:
@@ -21,38 +26,74 @@ class Wakes:
     def __init__(self, clock: Clock, wake: Callable[[str, str], None]) -> None:
         self._clock = clock
         self._wake = wake
-        self._handles: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        self._heap: list[tuple[int, str, str]] = []
+        self._set: dict[str, dict[str, int]] = {}
+        """Actor -> operation -> when; what else the heap holds is forgotten."""
+        self._count = 0
+        self._handle: asyncio.TimerHandle | None = None
+        self._looks_ms = 0
 
     def __len__(self) -> int:
-        return len(self._handles)
+        return self._count
 
     def set(self, actor_id: str, operation_id: str, at_ms: int) -> None:
         """Wake at ``at_ms`` (milliseconds since 1970) instead of when it was; 0 forgets."""
-        key = (actor_id, operation_id)
-        handle = self._handles.pop(key, None)
-        if handle is not None:
-            handle.cancel()
-        if at_ms:
-            self._arm(key, at_ms)
+        operations = self._set.get(actor_id)
+        if operations is not None:
+            self._count -= operations.pop(operation_id, None) is not None
+            if not operations and not at_ms:
+                del self._set[actor_id]
+        if not at_ms:
+            return
+        self._set.setdefault(actor_id, {})[operation_id] = at_ms
+        self._count += 1
+        heappush(self._heap, (at_ms, actor_id, operation_id))
+        if len(self._heap) > 2 * self._count + _STALE_LIMIT:
+            self._heap = [
+                (at, actor, operation)
+                for actor, operations in self._set.items()
+                for operation, at in operations.items()
+            ]
+            heapify(self._heap)
+        if self._handle is None or self._heap[0][0] < self._looks_ms:
+            self._look_later()
 
     def forget(self, actor_id: str) -> None:
         """Forget all of an actor's."""
-        for key in [key for key in self._handles if key[0] == actor_id]:
-            self._handles.pop(key).cancel()
+        self._count -= len(self._set.pop(actor_id, ()))
 
     def close(self) -> None:
-        for handle in self._handles.values():
-            handle.cancel()
-        self._handles.clear()
+        """Forget everything."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._heap.clear()
+        self._set.clear()
+        self._count = 0
 
-    def _arm(self, key: tuple[str, str], at_ms: int) -> None:
-        wait = max(0.0, (at_ms - self._clock.now_ms()) / 1000)
-        loop = asyncio.get_running_loop()
-        self._handles[key] = loop.call_later(min(wait, LONGEST_S), self._ring, key, at_ms)
+    def _look_later(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        now = self._clock.now_ms()
+        wait = min(max(0.0, (self._heap[0][0] - now) / 1000), LONGEST_S)
+        self._looks_ms = now + int(wait * 1000)
+        self._handle = asyncio.get_running_loop().call_later(wait, self._look)
 
-    def _ring(self, key: tuple[str, str], at_ms: int) -> None:
-        if self._clock.now_ms() < at_ms:
-            self._arm(key, at_ms)
-            return
-        del self._handles[key]
-        self._wake(*key)
+    def _look(self) -> None:
+        """Wake what is due, and look again when the next is."""
+        self._handle = None
+        now = self._clock.now_ms()
+        due: list[tuple[str, str]] = []
+        while self._heap and (self._heap[0][0] <= now or self._is_stale(self._heap[0])):
+            entry = heappop(self._heap)
+            if not self._is_stale(entry):
+                due.append(entry[1:])
+                self.set(*entry[1:], 0)
+        for key in due:
+            self._wake(*key)
+        if self._heap and self._handle is None:
+            self._look_later()
+
+    def _is_stale(self, entry: tuple[int, str, str]) -> bool:
+        at_ms, actor_id, operation_id = entry
+        return self._set.get(actor_id, {}).get(operation_id) != at_ms

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -103,40 +104,33 @@ class Folding:
     def text(self, value: Any) -> str:
         """A frozen value as JSON, its large pieces folded. It is never a part itself."""
         text = self._texts.get(id(value))
-        if text is None:
-            data = None if _holds_pins(value.__class__) else encode(value)
-            if data is None or not _is_plain(data):
-                names = _names(value.__class__)
-                return encode({name: self._field(getattr(value, name))[0] for name in names}).decode()
-            text = self._keep(value, data)
-        return text
+        if text is not None:
+            return text
+        if not _holds_pins(value.__class__):
+            data = encode(value)
+            if len(data) < WHOLE_BELOW and b'"$' not in data:
+                text = self._texts[id(value)] = data.decode()
+                self._kept.append(value)  # an id is only good while its object lives
+                return text
+        names = _names(value.__class__)
+        return encode({name: self._field(getattr(value, name))[0] for name in names}).decode()
 
     def whole(self, value: Any) -> str:
         """A frozen value as JSON, nothing folded and nothing escaped."""
-        text = self._texts.get(id(value))
-        if text is None:
-            data = encode(value)
-            if not _is_plain(data):
-                return data.decode()
-            text = self._keep(value, data)
-        return text
+        # What is known is short, with nothing to escape: the same either way.
+        return self._texts.get(id(value)) or encode(value).decode()
 
     def tagged(self, value: Any) -> str:
         """``["ItsClass", {…}]``."""
         return f'["{value.__class__.__name__}",{self.text(value)}]'
 
     def all_tagged(self, values: Sequence[Any]) -> str:
-        """A list of those."""
-        if not any(_holds_pins(value.__class__) for value in values):
+        """A list of those. What is short on the average is written as it is."""
+        if not any(map(_holds_pins, map(_class, values))):
             data = encode([(value.__class__.__name__, value) for value in values])
-            if _is_plain(data):
+            if len(data) < WHOLE_BELOW * len(values) and b'"$' not in data:
                 return data.decode()
         return f"[{','.join([self.tagged(value) for value in values])}]"
-
-    def _keep(self, value: Any, data: bytes) -> str:
-        text = self._texts[id(value)] = data.decode()
-        self._kept.append(value)  # an id is only good while its object lives
-        return text
 
     def fold_object(self, value: dict[str, Any]) -> tuple[Any, int]:
         size, body = 2, {}
@@ -200,6 +194,9 @@ class Folding:
         digest = hashlib.blake2b(data, digest_size=16).hexdigest()
         self.parts[digest] = data
         return {"$": digest}, _REF_SIZE
+
+
+_class = attrgetter("__class__")
 
 
 def _is_plain(data: bytes) -> bool:

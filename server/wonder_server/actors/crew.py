@@ -1,0 +1,112 @@
+"""Who is in memory, whose turn it is to work, and who may rest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping
+from time import monotonic
+from typing import Any
+
+from wonder_server.actors.actor import Actor
+from wonder_server.actors.idle import Idle
+from wonder_server.actors.incidents import unexpected
+from wonder_server.core.planner import Planner
+
+STRETCH_S = 0.005
+"""How long actors work before whatever else waits has its turn."""
+
+
+class Crew:
+    """The actors in memory. Those that have something to do work in turn, in stretches between which the
+    event loop sees to everything else."""
+
+    def __init__(self, planners: Iterable[Planner], idle: Idle) -> None:
+        self._planners: Mapping[str, Planner] = {planner.prefix: planner for planner in planners}
+        self._actors: dict[str, Actor] = {}
+        self._idle = idle
+        self._busy: set[Actor] = set()
+        """Those that have a stretch, a commit or a look at the disk before them."""
+        self._ready: deque[Actor] = deque()
+        """Those that have a stretch before them, in order; the first may be at it."""
+        self._until = 0.0
+        """When the stretch is over, by the monotonic clock."""
+        self._quiet = asyncio.Event()
+        self._stopping = False
+
+    def planner_of(self, actor_id: str) -> Planner:
+        return self._planners[actor_id.partition("_")[0]]
+
+    def peek(self, actor_id: str) -> Any | None:
+        """The actor's working set if it is in memory; for a look, it may be ahead of what is on disk."""
+        actor = self._actors.get(actor_id)
+        return None if actor is None else actor.state
+
+    @property
+    def live(self) -> int:
+        """Actors in memory."""
+        return len(self._actors)
+
+    async def settled(self) -> None:
+        """Return when nothing is left to be planned, and everything that is due is on disk."""
+        while self._busy:
+            self._quiet.clear()
+            await self._quiet.wait()
+
+    def _work(self, actor: Actor) -> None:
+        """What an actor does when it is its turn, until `_until` at the latest."""
+        raise NotImplementedError
+
+    def _actor(self, actor_id: str) -> Actor:
+        actor = self._actors.get(actor_id)
+        if actor is None:
+            actor = self._actors[actor_id] = Actor(actor_id, self.planner_of(actor_id))
+        return actor
+
+    def _schedule(self, actor: Actor) -> None:
+        if actor.scheduled:
+            return
+        actor.scheduled = True
+        self._busy.add(actor)
+        self._idle.discard(actor.id)
+        if not self._ready:
+            asyncio.get_running_loop().call_soon(self._stretch)
+        self._ready.append(actor)
+
+    def _stretch(self) -> None:
+        """Let actors work, one after the other, until all have or others must have their turn."""
+        self._until = monotonic() + STRETCH_S
+        while self._ready:
+            try:
+                self._work(self._ready[0])
+            except Exception:
+                unexpected("stretch_failed", actor=self._ready[0].id)
+            self._ready.popleft()
+            if monotonic() > self._until and self._ready:
+                asyncio.get_running_loop().call_soon(self._stretch)
+                return
+
+    def _poke_followers(self, actor: Actor) -> None:
+        followers, actor.followers = actor.followers, []
+        for follower in followers:
+            self._schedule(follower)
+
+    def _settle(self, actor: Actor) -> None:
+        """When nothing is left to do: stay because work is pending, or leave memory, or become idle."""
+        if not (actor.scheduled or actor.reading or actor.underway is not None):
+            self._rest(actor)
+        if self._actors.get(actor.id) is not actor or self._stopping or not actor.at_rest:
+            return
+        if actor.planner.pending(actor.state):
+            if not (actor.on_disk and actor.planner.parked(actor.state)):
+                return
+        elif actor.planner.kind == "run":
+            del self._actors[actor.id]
+            return
+        for leaving in self._idle.add(actor.id, actor.planner.weight(actor.state)):
+            del self._actors[leaving]
+
+    def _rest(self, actor: Actor) -> None:
+        self._busy.discard(actor)
+        if not self._busy:
+            self._quiet.set()
