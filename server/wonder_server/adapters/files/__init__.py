@@ -1,0 +1,1 @@
+"""Adapters that keep things in plain files."""

@@ -1,0 +1,122 @@
+"""Objects as files of a folder: ``ab/abcdef…``, by the hash of their content.
+
+Written beside their place, flushed, then renamed into it: after a crash an object is there whole or not at
+all. What a crash left half-written lies in ``tmp`` and is cleared away when the folder is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from wonder_server.core.errors import Reason, error
+from wonder_server.ports.blobs import key_of
+
+_KEY: Final = re.compile(r"[0-9a-f]{64}\Z")
+
+
+class FileBlobs:
+    """Implements the port ``Blobs``."""
+
+    def __init__(self, folder: Path) -> None:
+        """Internal; use `open`."""
+        self._folder = folder
+
+    @classmethod
+    async def open(cls, folder: Path) -> FileBlobs:
+        """The objects of this folder, which is made if it is missing. Errors: STORAGE_UNAVAILABLE."""
+        blobs = cls(folder)
+        await asyncio.to_thread(blobs._prepare)
+        return blobs
+
+    async def put(self, content: bytes) -> str:
+        key = key_of(content)
+        await asyncio.to_thread(self._put, key, content)
+        return key
+
+    async def get(self, key: str) -> bytes | None:
+        content = await asyncio.to_thread(self._get, key)
+        if content is not None and key_of(content) != key:
+            raise error(
+                Reason.STORAGE_UNAVAILABLE,
+                f"The object {self._path(key)} is damaged; restore it from a backup.",
+            )
+        return content
+
+    async def exists(self, key: str) -> bool:
+        return bool(_KEY.match(key)) and await asyncio.to_thread(self._path(key).is_file)
+
+    async def delete(self, key: str) -> None:
+        await asyncio.to_thread(self._delete, key)
+
+    # --- in a thread ----------------------------------------------------------------------------
+
+    def _path(self, key: str) -> Path:
+        return self._folder / key[:2] / key
+
+    def _prepare(self) -> None:
+        with _failing("made"):
+            (self._folder / "tmp").mkdir(parents=True, exist_ok=True)
+            for left in (self._folder / "tmp").iterdir():
+                left.unlink()
+
+    def _put(self, key: str, content: bytes) -> None:
+        if self._get(key) == content:
+            return
+        path, draft = self._path(key), self._folder / "tmp" / secrets.token_hex(16)
+        with _failing("written"):
+            made = not path.parent.is_dir()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with draft.open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                draft.replace(path)
+            except BaseException:
+                draft.unlink(missing_ok=True)
+                raise
+            _sync(path.parent)
+            if made:
+                _sync(self._folder)
+
+    def _get(self, key: str) -> bytes | None:
+        if not _KEY.match(key):
+            return None
+        with _failing("read"):
+            try:
+                return self._path(key).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def _delete(self, key: str) -> None:
+        if _KEY.match(key):
+            with _failing("removed"):
+                self._path(key).unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _failing(done: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise error(
+            Reason.STORAGE_UNAVAILABLE,
+            f"An object could not be {done}: {problem.strerror or problem}.",
+            transient=True,
+        ) from None

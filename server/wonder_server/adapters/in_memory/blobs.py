@@ -1,0 +1,30 @@
+"""Objects in memory: for tests, and for servers that need not remember."""
+
+from __future__ import annotations
+
+from wonder_server.core.errors import Reason, error
+from wonder_server.ports.blobs import key_of
+
+
+class MemoryBlobs:
+    """Implements the port ``Blobs``."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, bytes] = {}
+
+    async def put(self, content: bytes) -> str:
+        key = key_of(content)
+        self.held[key] = bytes(content)
+        return key
+
+    async def get(self, key: str) -> bytes | None:
+        content = self.held.get(key)
+        if content is not None and key_of(content) != key:
+            raise error(Reason.STORAGE_UNAVAILABLE, f"The object {key} is damaged.")
+        return content
+
+    async def exists(self, key: str) -> bool:
+        return key in self.held
+
+    async def delete(self, key: str) -> None:
+        self.held.pop(key, None)

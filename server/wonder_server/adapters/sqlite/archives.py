@@ -1,0 +1,87 @@
+"""Whole records out of a shard, row by row as they lie there, and back."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from wonder_server.adapters.sqlite.shard import SqliteShard
+from wonder_server.adapters.sqlite.shard_schema import MIGRATIONS, ROW_TABLES
+from wonder_server.adapters.sqlite.shards import SqliteShards
+from wonder_server.ports.archives import Line
+
+PAGE: Final = 200
+"""Rows read at once, so that others' writes need not wait long."""
+
+_KEYS: Final = {
+    **dict.fromkeys(ROW_TABLES, ("actor", "id")),
+    "entries": ("actor", "sequence"),
+    "events": ("actor", "sequence"),
+    "requests_answered": ("actor", ""),
+    "parts": ("root", "hash"),
+    "actors": ("id", "id"),
+}
+"""By table: the column that says whose a row is, and the one by which its rows are read page by page; empty:
+all at once."""
+
+
+class SqliteArchives:
+    """Implements the port ``Archives``."""
+
+    version: Final = len(MIGRATIONS)
+
+    def __init__(self, shards: SqliteShards) -> None:
+        self._shards = shards
+
+    async def export(self, actor_id: str, children: Sequence[str]) -> AsyncIterator[list[Line]]:
+        shard = self._shards.of(actor_id)
+        for table in _KEYS:
+            # Parts are shared by all that have the same root.
+            for owner in (actor_id,) if table == "parts" else (actor_id, *children):
+                async for page in _pages(shard, table, owner):
+                    yield page
+
+    async def restore(self, actor_id: str, lines: Iterable[Line]) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            known = {table: _columns(connection, table) for table in _KEYS}
+            for table, row in lines:
+                columns = [column for column in row if column in known[table]]
+                # The actor itself has gone on counting; the conversation is what it was.
+                way = "REPLACE" if table == "conversations" else "IGNORE"
+                connection.execute(
+                    f"INSERT OR {way} INTO {table} ({', '.join(columns)})"
+                    f" VALUES ({', '.join('?' * len(columns))})",
+                    [row[column] for column in columns],
+                )
+
+        await self._shards.of(actor_id).database.write(write)
+
+
+async def _pages(shard: SqliteShard, table: str, owner: str) -> AsyncIterator[list[Line]]:
+    after: Any = ""
+    while True:
+        page = await shard.database.read(partial(_page, table=table, owner=owner, after=after))
+        if page:
+            yield page
+        order = _KEYS[table][1]
+        if len(page) < PAGE or not order:
+            return
+        after = page[-1][1][order]
+
+
+def _page(connection: sqlite3.Connection, *, table: str, owner: str, after: Any) -> list[Line]:
+    whose, order = _KEYS[table]
+    sql, values = f"SELECT * FROM {table} WHERE {whose} = ?", [owner]
+    if order and after != "":
+        sql, values = f"{sql} AND {order} > ?", [owner, after]
+    if order:
+        sql += f" ORDER BY {order} LIMIT {PAGE}"
+    found = connection.execute(sql, values)
+    names = [column[0] for column in found.description]
+    return [(table, dict(zip(names, row, strict=True))) for row in found.fetchall()]
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
+    return frozenset(row[1] for row in connection.execute(f"PRAGMA table_info({table})").fetchall())
