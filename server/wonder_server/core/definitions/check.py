@@ -35,8 +35,7 @@ MAX_INSTRUCTIONS = 100
 MAX_RECENT_TURNS = 200
 
 TARGET_TYPES = ("task", "workflow")
-FORMATS = ("openai_chat", "anthropic_messages")
-FORMATS_LATER = ("openai_responses", "gemini")
+FORMATS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 ACTIONS_LATER = re.compile(r"(?:shell|artifact|repo)(?:\..+)?\Z")
 """What the contract knows and this server does not carry out yet."""
 
@@ -93,6 +92,10 @@ class _Check(Rules):
         for name in ("max_tokens_per_turn", "max_cost_micros_per_turn"):
             self.number(f"constraints.{name}", getattr(limits, name), 0, 2**53)
         self.number("constraints.max_turn_ms", limits.max_turn_ms, 0, MAX_TIMEOUT_MS)
+        window = persona.context_window
+        if not 0 < window.threshold <= 1:
+            self.refuse("context_window.threshold", "The threshold is a part: above 0 and at most 1.")
+        self.number("context_window.keep_recent_messages", window.keep_recent_messages, 0, MAX_RECENT_TURNS)
         for index, kind in enumerate(limits.allowed_actions):
             self.allowed_action(f"constraints.allowed_actions[{index}]", kind)
 
@@ -145,12 +148,7 @@ class _Check(Rules):
             self.refuse("provider", "Name a provider: 'auto', 'offline', 'openai', 'anthropic', 'gemini', …")
         if not profile.model and profile.provider not in PROVIDERS_WITHOUT_MODEL:
             self.refuse("model", f"Name the model of '{profile.provider}' to use.")
-        if profile.format in FORMATS_LATER:
-            self.refuse(
-                "format", f"'{profile.format}' is not built yet; the formats there are: {', '.join(FORMATS)}."
-            )
-        else:
-            self.choice("format", profile.format, ("", *FORMATS))
+        self.choice("format", profile.format, ("", *FORMATS))
         for name in FORBIDDEN_PARAMETERS:
             if name in profile.parameters:
                 self.refuse(join("parameters", name), f"'{name}' is set by the server, not by a definition.")
