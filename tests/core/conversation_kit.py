@@ -76,7 +76,7 @@ def tool(name: str, *, attempts: int = 1, action: str = "context", **spec: Any) 
     return PinnedTool(pin=pin(name), spec=declared, task=task(action=action))
 
 
-def flow_tool(name: str, *, attempts: int = 1) -> PinnedTool:
+def flow_tool(name: str, *, attempts: int = 1, is_async: bool = False) -> PinnedTool:
     """A tool bound to a workflow."""
     declared = Tool(
         name=name,
@@ -84,9 +84,24 @@ def flow_tool(name: str, *, attempts: int = 1) -> PinnedTool:
         target_type="workflow",
         target_id="w",
         input_schema={"type": "object"},
+        is_async=is_async,
         retry=Retry(max_attempts=attempts, backoff_ms=100, timeout_ms=20_000),
     )
     return PinnedTool(pin=pin(name), spec=declared, workflow=workflow())
+
+
+def agent_tool(name: str, *, agent_id: str = "agt_2", attempts: int = 1, **spec: Any) -> PinnedTool:
+    """A tool bound to another agent."""
+    spec.setdefault("input_schema", TEXT)
+    declared = Tool(
+        name=name,
+        description=name,
+        target_type="agent",
+        target_id="expert",
+        retry=Retry(max_attempts=attempts, backoff_ms=100, timeout_ms=30_000),
+        **spec,
+    )
+    return PinnedTool(pin=pin(name), spec=declared, agent_id=agent_id)
 
 
 TOOLS = (
@@ -96,11 +111,13 @@ TOOLS = (
     tool("mapped", input_mapping={"query": "input.q"}),
     tool("broken", input_mapping={"query": "input.absent.deep"}),
     flow_tool("flow", attempts=2),
-    PinnedTool(
-        pin=pin("peer"),
-        spec=Tool(name="peer", description="peer", target_type="agent", target_id="a"),
-        agent_id="agt_2",
-    ),
+    agent_tool("peer", attempts=2),
+    agent_tool("guest", invocation_mode="loop_in"),
+    agent_tool("gone", agent_id=""),
+    agent_tool("mirror", agent_id="agt_1"),
+    tool("slow", attempts=2, is_async=True),
+    flow_tool("slow_flow", is_async=True),
+    agent_tool("slow_peer", is_async=True),
 )
 
 
@@ -110,8 +127,10 @@ def agent(
     max_moves: int = 20,
     extraction: bool = True,
     dialect: str = "openai_chat",
+    **constraints: Any,
 ) -> PinnedAgent:
-    persona = Persona(system_prompt="Be brief.", constraints=Constraints(max_moves_per_turn=max_moves))
+    limits = Constraints(max_moves_per_turn=max_moves, **constraints)
+    persona = Persona(system_prompt="Be brief.", constraints=limits)
     profile = ModelProfile(provider="offline", model="m", format=dialect)
     return PinnedAgent(
         agent_id="agt_1",
@@ -156,7 +175,9 @@ def call(name: str, call_id: str = "call_1", arguments: dict[str, Any] | None = 
 
 
 def said(text: str, *calls: ToolCall) -> ModelResult:
-    raw = {"role": "assistant", "content": text}
+    raw: dict[str, Any] = {"role": "assistant", "content": text}
+    if calls:
+        raw["tool_calls"] = [{"id": call.id, "name": call.name} for call in calls]
     return ModelResult(text=text, tool_calls=calls, raw=raw, usage=Usage(input_tokens=3, output_tokens=2))
 
 
@@ -212,6 +233,18 @@ class Driven:
     def turn(self) -> Turn:
         """The last turn."""
         return list(self.state.turns.values())[-1]
+
+    def operation(self, tool_name: str) -> Operation:
+        """The one pending operation of this tool."""
+        (found,) = (op for op in self.state.operations.values() if op.tool_name == tool_name)
+        return found
+
+    def back(self, tool_name: str, output: Any = None, fault: Fault | None = None) -> tuple[Decision, ...]:
+        """The tool comes back, well or with a fault."""
+        operation_id = self.operation(tool_name).id
+        if fault is not None:
+            return self.step(inputs.Failed(operation_id=operation_id, fault=fault))
+        return self.step(inputs.Succeeded(operation_id=operation_id, output=output))
 
     def request(self) -> dict[str, Any]:
         return self.state.requests[self.turn.id].body

@@ -47,6 +47,7 @@ OUTPUTS: tuple[Any, ...] = (
     None,
     [],
     "text",
+    {"text": "Red.", "turn_id": "turn_9", "usage": {"input_tokens": 5, "model_calls": 1}},
     {"request": {"messages": None}},
     {"request": {"messages": []}, "memory_operations": None},
     {"request": {"messages": [{"role": "user", "content": None}]}, "memory_operations": ["x"]},
@@ -58,6 +59,10 @@ RESULTS = (
     said("thinking", call("retried"), call("mapped", "c2")),
     said("", call("nothing"), call("broken"), call("find", arguments={"q": 7})),
     said("", call("find"), call("peer"), ToolCall(id="", name="", arguments=None, malformed="{")),
+    said("", call("slow"), call("slow"), call("slow_flow"), call("slow_peer")),
+    said("I am at it.", call("slow_peer"), call("find"), call("guest"), call("mirror")),
+    said("", call("slow", "c1")),
+    replace(said("cut", call("slow"), call("find")), stop_reason="length"),
     replace(said("I will not."), stop_reason="refusal"),
 )
 AGENTS: tuple[dict[str, Any], ...] = (
@@ -66,6 +71,7 @@ AGENTS: tuple[dict[str, Any], ...] = (
     {"max_moves": 1},
     {"max_moves": 2, "dialect": "anthropic_messages"},
     {"max_moves": 2, "extraction": False},
+    {"max_moves": 3, "dialect": "anthropic_messages"},
     {"tools": (), "max_moves": 1},
 )
 
@@ -134,6 +140,8 @@ class Walk:
             assert self.state.pending(turn.id), "an active turn has nothing to wait for"
         for operation in self.state.operations.values():
             assert operation.turn_id in self.state.works
+        models = [op.turn_id for op in self.state.operations.values() if op.kind is OperationKind.MODEL]
+        assert len(set(models)) == len(models), "two calls of the model in one turn"
         assert set(self.state.requests) <= set(self.state.works) == set(self.state.moves)
         assert set(self.ends.values()) <= {1}, "a turn ended twice"
         assert set(self.awaited.values()) <= {1}, "a parent was told twice"
@@ -152,6 +160,16 @@ class Walk:
         state = CONVERSATION.restore(loaded.rows)
         assert isinstance(state, ConversationState)
         return state
+
+    def told_of_all(self) -> None:
+        """A completed turn's model was told of everything that ran in the background, once."""
+        written = self.journal.written[ROOM]
+        for turn in (put.value for put in written.table("turns").values()):
+            if turn.status is TurnStatus.COMPLETED:
+                moves = [m.value for m in written.table("moves").values() if m.value.turn_id == turn.id]
+                told = [entry.operation_id for move in moves for entry in move.told]
+                ran = [e.operation_id for move in moves for e in move.invocations if e.is_async]
+                assert sorted(told) == sorted(ran)
 
     def replayed(self) -> None:
         entries = at_once(self.journal.entries(ROOM, CONVERSATION, 0, 10_000))
@@ -221,6 +239,7 @@ def test_no_order_of_inputs_breaks_a_law(steps: list[tuple[str, int, int]]) -> N
     walk.check()
     assert not walk.state.active_turns()
     assert len(walk.ends) == walk.state.conversation.turn_count  # type: ignore[union-attr]
+    walk.told_of_all()
     walk.replayed()
 
 

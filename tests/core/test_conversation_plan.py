@@ -195,7 +195,9 @@ def test_calls_with_one_id_each_get_their_own_result() -> None:
     ("made", "code"),
     [
         (call("nothing"), ToolErrorCode.NOT_FOUND),
-        (call("peer"), ToolErrorCode.NOT_FOUND),
+        (call("gone"), ToolErrorCode.NOT_FOUND),
+        (call("mirror"), ToolErrorCode.PERMISSION_DENIED),
+        (call("peer", arguments={"q": "x", "invocation_mode": "both"}), ToolErrorCode.INVALID_INPUT),
         (call("find", arguments={}), ToolErrorCode.INVALID_INPUT),
         (call("find", arguments={"q": 1}), ToolErrorCode.INVALID_INPUT),
         (call("broken"), ToolErrorCode.INVALID_INPUT),

@@ -256,7 +256,13 @@ TOOL: dict[str, Any] = {"name": "recall", "description": "Look.", "target_type":
         ({"description": " "}, {"description"}),
         ({"target_type": "planet"}, {"target_type"}),
         ({"target_type": "workflow"}, {"target_id"}),
-        ({"target_type": "agent", "target_id": "architect", "invocation_mode": "loop_in"}, {"target_type"}),
+        ({"target_type": "agent", "target_id": "architect", "invocation_mode": "loop_in"}, set()),
+        ({"target_type": "agent", "target_id": "architect", "async": True}, set()),
+        ({"target_type": "agent", "target_id": ""}, {"target_id"}),
+        (
+            {"target_type": "agent", "target_id": "a", "invocation_mode": "loop_in", "async": True},
+            {"async"},
+        ),
         ({"invocation_mode": "loop_in"}, {"invocation_mode"}),
         ({"input_schema": {"type": "array"}}, {"input_schema.type"}),
         ({"input_mapping": {"query": "state.q"}}, {"input_mapping.query"}),
@@ -322,8 +328,3 @@ def test_a_definition_beyond_the_size_limit_is_refused_whole() -> None:
 def test_a_spec_that_is_its_own_action_definition_is_checked_like_an_inline_one() -> None:
     assert set(faults(Kind.ACTION, {"kind": "memory.search", "config": {"x": 1}})) == {"config.x"}
     assert isinstance(TASK, Task)
-
-
-def test_what_is_not_built_yet_says_so() -> None:
-    agent = faults(Kind.TOOL, {**TOOL, "target_type": "agent"})["target_type"]
-    assert agent == "Calling agents is not built yet; a tool runs a 'task' or a 'workflow'."

@@ -1,7 +1,8 @@
-"""Agents called by the nodes of runs: one turn each, whose end the run is told (features C8 to C10).
+"""Agents called by tools and by the nodes of runs: one turn each, whose end the caller is told (C8 to C10).
 
 ``delegate``: a conversation is made for this one turn, with the agent alone in it, so that it sees nothing
-but its input. ``loop_in``: the agent joins the conversation that the run belongs to, and answers to all.
+but its input. ``loop_in``: the agent joins the conversation of the tool's turn, or that the run belongs to,
+and answers to all.
 
 A call may be handed out twice. The conversation is the same then, and knows by the parent's operation whether
 it has begun the turn already; turns too old for it to have at hand are looked up here.
@@ -16,11 +17,18 @@ from wonder_server.actors.conversations import MAX_CONTENT_BYTES, Agents
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.streams import Streams
 from wonder_server.core import ids
-from wonder_server.core.commands import CallAgent
-from wonder_server.core.conversation.calls import MAX_DEPTH, answer, called_turn, stands
+from wonder_server.core.commands import CallAgent, Parent
+from wonder_server.core.conversation.calls import answer, called_turn, stands
 from wonder_server.core.conversation.inputs import CancelCall, Create, Send
 from wonder_server.core.conversation.state import ConversationState
-from wonder_server.core.conversation.values import Caller, Conversation, Participant, Turn, TurnStatus
+from wonder_server.core.conversation.values import (
+    Caller,
+    Conversation,
+    Operation,
+    Participant,
+    Turn,
+    TurnStatus,
+)
 from wonder_server.core.coordinator.values import Execution, ExecutionStatus
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, error
@@ -46,20 +54,26 @@ class Calls:
     async def begin(self, command: CallAgent) -> None:
         """Begin the turn, or see that it has begun. Its end is told to the command's parent.
 
-        Errors: LIMIT_EXCEEDED (too deep), AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, INPUT_INVALID,
-        PAYLOAD_TOO_LARGE. What the conversation itself refuses, it tells the parent.
+        Errors: LIMIT_EXCEEDED (too deep, in a circle), AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND,
+        INPUT_INVALID, PAYLOAD_TOO_LARGE. What the conversation itself refuses, it tells the parent.
         """
         if command.dispatches > 1 and await self._begun_before(command):
             return
-        if command.scope.depth >= MAX_DEPTH:
+        scope = command.scope
+        if scope.depth >= scope.max_depth:
             raise error(
                 Reason.LIMIT_EXCEEDED,
-                f"Agents called agents {MAX_DEPTH} deep already; no further call is made.",
-                limit=str(MAX_DEPTH),
+                f"Agents called agents {scope.max_depth} deep already; no further call is made.",
+                limit=str(scope.max_depth),
+            )
+        if command.agent_id in scope.callers:
+            raise error(
+                Reason.LIMIT_EXCEEDED,
+                "The agent waits for what is done here already: agents may not call each other in a circle.",
+                agent_id=command.agent_id,
             )
         content = content_of(command.input)
         agent = await self._agents.pin_agent(command.agent_id)
-        caller = Caller(type="workflow", run_id=command.parent.actor_id)
         if command.mode == "loop_in":
             await self._room(command.conversation_id)
         else:
@@ -70,11 +84,13 @@ class Calls:
         send = Send(
             seed=ids.random_id("seed", self._clock.now_ms()),
             agent=agent,
-            caller=caller,
+            caller=_caller(command),
             content=content,
             parent=command.parent,
             loop_in=command.mode == "loop_in",
-            depth=command.scope.depth + 1,
+            depth=scope.depth + 1,
+            max_depth=scope.max_depth,
+            callers=scope.callers,
         )
         self._loop.tell(command.conversation_id, send)
 
@@ -91,25 +107,30 @@ class Calls:
         orphans = 0
         for turn in await self._records.find(query):
             parent = turn.parent
-            if parent is None:
-                continue
-            # A node's execution has the id of its operation.
-            node = await self._records.get("executions", parent.operation_id, parent.actor_id)
-            if (
-                not isinstance(node, Execution)
-                or node.status is not ExecutionStatus.RUNNING
-                or node.carried_out_by != turn.conversation_id
-            ):
+            if parent is not None and not await self._is_awaited(turn, parent):
                 self.give_up(turn.conversation_id, parent.operation_id)
                 orphans += 1
         return orphans
+
+    async def _is_awaited(self, turn: Turn, parent: Parent) -> bool:
+        """Whether ``parent`` still waits for this turn, and not for another attempt."""
+        if parent.actor_id.startswith("conv_"):
+            waiting = await self._records.get("operations", parent.operation_id, parent.actor_id)
+            return isinstance(waiting, Operation) and waiting.run_id == turn.conversation_id
+        # A node's execution has the id of its operation.
+        node = await self._records.get("executions", parent.operation_id, parent.actor_id)
+        return (
+            isinstance(node, Execution)
+            and node.status is ExecutionStatus.RUNNING
+            and node.carried_out_by == turn.conversation_id
+        )
 
     def _room_for(self, command: CallAgent, agent: PinnedAgent) -> Create:
         return delegation(
             command.conversation_id,
             agent,
             command.scope.project_id,
-            command.parent.actor_id,
+            command.scope.agent_id if _by_a_turn(command) else command.parent.actor_id,
             self._clock.now_ms(),
         )
 
@@ -120,7 +141,7 @@ class Calls:
         if not known:
             raise error(
                 Reason.CONVERSATION_NOT_FOUND,
-                "The run's conversation, which the agent was to join, does not exist.",
+                "The conversation that the agent was to join does not exist.",
                 id=conversation_id[:64],
             )
 
@@ -142,6 +163,17 @@ class Calls:
         elif found[0].status is not TurnStatus.ACTIVE:
             self._loop.succeeded(parent.actor_id, parent.operation_id, told.output)
         return True
+
+
+def _by_a_turn(command: CallAgent) -> bool:
+    """Whether the tool of a turn calls, not the node of a run."""
+    return command.parent.actor_id.startswith("conv_")
+
+
+def _caller(command: CallAgent) -> Caller:
+    if _by_a_turn(command):
+        return Caller(type="agent", agent_id=command.scope.agent_id, turn_id=command.scope.turn_id)
+    return Caller(type="workflow", run_id=command.parent.actor_id)
 
 
 def delegation(conversation_id: str, agent: PinnedAgent, project_id: str, called_by: str, now: int) -> Create:

@@ -14,11 +14,15 @@ from wonder_server.core.definitions.specs import ModelProfile, PinnedTask, Pinne
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value
 
+MAX_DEPTH = 5
+"""How often an agent's turn may lead to another agent's, unless its persona says otherwise."""
+
 
 class Scope(Value, frozen=True, kw_only=True):
     """In whose name something runs. ``agent_id`` decides whose memory is touched (feature E5); ``depth``
-    counts the calls of agents that led to it; ``budget`` is what agents that it calls may spend, None for
-    as much as they like."""
+    counts the calls of agents that led to it, ``max_depth`` is how deep they may go, ``callers`` are the
+    agents whose turns wait for it, the outermost first; ``budget`` is what agents that it calls may spend,
+    None for as much as they like."""
 
     project_id: str = ""
     agent_id: str = ""
@@ -28,6 +32,8 @@ class Scope(Value, frozen=True, kw_only=True):
     key: str = ""
     depth: int = 0
     budget: Budget | None = None
+    max_depth: int = MAX_DEPTH
+    callers: tuple[str, ...] = ()
 
 
 class Parent(Value, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from typing import Any
 from wonder.v1 import common_pb2, conversation_pb2, event_pb2
 from wonder_server.core.conversation.spending import known_cost
 from wonder_server.core.conversation.values import (
+    AgentCall,
     Caller,
     Conversation,
     HookOutcome,
@@ -184,17 +185,21 @@ _OPERATION_KINDS = {
 
 def operation(value: Operation) -> conversation_pb2.Operation:
     kind = _OPERATION_KINDS.get(value.kind.value, value.kind.value)
-    return conversation_pb2.Operation(
+    encoded = conversation_pb2.Operation(
         id=value.id,
         turn_id=value.turn_id,
         kind=enum(conversation_pb2.OperationKind, "OPERATION_KIND", kind),
         tool_call_id=value.tool_call_id,
         tool_name=value.tool_name,
-        run_id=value.run_id,
+        target=value.target,
+        # An agent's turn is carried out by a conversation.
+        run_id=value.run_id if value.run_id.startswith("run_") else "",
         attempt=value.attempt,
         create_time=to_timestamp(value.created_ms),
         deadline=to_timestamp(value.wake_ms),
     )
+    setattr(encoded, "async", value.is_async)
+    return encoded
 
 
 def message(value: Message) -> conversation_pb2.Message:
@@ -222,7 +227,7 @@ def move(value: Move, *, with_raw: bool = True) -> conversation_pb2.Move:
         reasoning=value.reasoning,
         message_id=value.message_id if value.reasoning else "",
         tool_calls=[tool_call(entry) for entry in value.invocations],
-        tool_results=[tool_result(entry.result) for entry in value.invocations if entry.result is not None],
+        tool_results=[tool_result(result) for result in _results(value)],
         model=value.model,
         stop_reason=enum(conversation_pb2.StopReason, "STOP_REASON", value.stop_reason),
         usage=common_pb2.Usage(
@@ -239,7 +244,13 @@ def move(value: Move, *, with_raw: bool = True) -> conversation_pb2.Move:
     return encoded
 
 
-def tool_call(entry: Invocation) -> conversation_pb2.ToolCall:
+def _results(value: Move) -> list[ToolResult]:
+    """What came back for the move's own calls, and what it was told of calls in the background."""
+    own = [entry.result for entry in value.invocations if not entry.is_async]
+    return [result for result in [*(entry.result for entry in value.told), *own] if result is not None]
+
+
+def tool_call(entry: Invocation, *, with_input: bool = True) -> conversation_pb2.ToolCall:
     call = conversation_pb2.ToolCall(
         id=entry.call.id,
         tool_name=entry.call.name,
@@ -247,13 +258,19 @@ def tool_call(entry: Invocation) -> conversation_pb2.ToolCall:
         malformed_input=entry.call.malformed,
         operation_id=entry.operation_id,
     )
-    if entry.call.arguments is not None:
+    setattr(call, "async", entry.is_async)
+    if with_input and entry.call.arguments is not None:
         call.input.CopyFrom(dict_to_struct(entry.call.arguments))
     return call
 
 
 def tool_result(value: ToolResult) -> conversation_pb2.ToolResult:
-    encoded = conversation_pb2.ToolResult(tool_call_id=value.tool_call_id, success=value.success)
+    encoded = conversation_pb2.ToolResult(
+        tool_call_id=value.tool_call_id,
+        success=value.success,
+        create_time=to_timestamp(value.created_ms),
+        attempts=value.attempts,
+    )
     if value.success:
         encoded.result.CopyFrom(json_to_value(value.result))
     elif value.code is not None:
@@ -296,16 +313,29 @@ def _hook(value: HookOutcome) -> event_pb2.HookOutcome:
 
 def _dispatched(value: Operation) -> event_pb2.ToolDispatched:
     call = conversation_pb2.ToolCall(id=value.tool_call_id, tool_name=value.tool_name, operation_id=value.id)
+    setattr(call, "async", value.is_async)
     if isinstance(value.input, dict):
         call.input.CopyFrom(dict_to_struct(value.input))
     return event_pb2.ToolDispatched(tool_call=call, operation=operation(value))
 
 
 def _tool_outcome(entry: Invocation) -> event_pb2.ToolOutcome:
-    outcome = event_pb2.ToolOutcome(tool_call=tool_call(entry))
+    outcome = event_pb2.ToolOutcome(tool_call=tool_call(entry, with_input=False))
     if entry.result is not None:
         outcome.tool_result.CopyFrom(tool_result(entry.result))
+        outcome.duration_ms = entry.result.duration_ms
     return outcome
+
+
+def _agent_call(value: AgentCall) -> event_pb2.AgentCallOutcome:
+    return event_pb2.AgentCallOutcome(
+        agent_id=value.agent_id,
+        mode=enum(common_pb2.InvocationMode, "INVOCATION_MODE", value.mode),
+        turn_id=value.turn_id,
+        operation_id=value.operation_id,
+        error=None if value.fault is None else fault_to_proto(value.fault),
+        duration_ms=value.duration_ms,
+    )
 
 
 def _limit_reached(value: Limit) -> event_pb2.LimitReached:
@@ -333,4 +363,6 @@ _PAYLOADS: dict[str, Callable[[Any], Any]] = {
     "tool_dispatched": _dispatched,
     "tool_completed": _tool_outcome,
     "tool_failed": _tool_outcome,
+    "agent_call_started": _agent_call,
+    "agent_call_completed": _agent_call,
 }

@@ -77,7 +77,8 @@ class Pins:
             pin = await resolve()
             if len(self._known) >= MAX_REMEMBERED:
                 self._known.clear()
-            self._known[key] = pin
+            if not _misses_an_agent(pin):
+                self._known[key] = pin
             return pin
 
     def _forget(self, changes: Sequence[Change]) -> None:
@@ -131,6 +132,13 @@ class Pins:
         """The ids of those of the named agents that there are, by what they are called."""
         found = [(key, await self._catalog.agent(key)) for key in called]
         return {key: agent.id for key, agent in found if agent is not None}
+
+
+def _misses_an_agent(pin: object) -> bool:
+    """Whether a tool of it calls an agent that is not there. One that is made later is to be found."""
+    if not isinstance(pin, PinnedAgent):
+        return False
+    return any(tool.spec.target_type == "agent" and not tool.agent_id for tool in pin.tools)
 
 
 def _is_new(change: Change) -> bool:

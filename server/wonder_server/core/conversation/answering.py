@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from wonder_server.core.conversation import limits, tools
+from wonder_server.core.conversation import agent_tools, background, limits, tools
+from wonder_server.core.conversation.agent_tools import LOOP_IN
 from wonder_server.core.conversation.calls import declined, with_output
 from wonder_server.core.conversation.decisions import (
+    AgentCallEnded,
     AppendMessage,
+    AsyncOperationCompleted,
+    ChargeTurn,
     CompleteTurn,
     Decision,
+    DispatchAgent,
     DispatchModel,
     DispatchTask,
     DispatchWorkflow,
@@ -19,11 +25,12 @@ from wonder_server.core.conversation.decisions import (
     RecordMove,
     ReleaseWork,
     ResumeFromTool,
+    TrackAsyncOperation,
 )
 from wonder_server.core.conversation.dialects import dialect_of
 from wonder_server.core.conversation.inputs import ModelAnswered
-from wonder_server.core.conversation.pieces import Decisions, agent_message, fail_turn, hook
-from wonder_server.core.conversation.spending import charged, of_call
+from wonder_server.core.conversation.pieces import Decisions, abandoned, agent_message, fail_turn, hook
+from wonder_server.core.conversation.spending import charged, from_usage, of_call
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     Conversation,
@@ -39,7 +46,7 @@ from wonder_server.core.conversation.values import (
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.ids import Minter
-from wonder_server.core.model import ModelResult, ToolCall
+from wonder_server.core.model import ModelResult
 
 MODEL_BACKOFF_MS = 500
 
@@ -50,9 +57,17 @@ WRAP_UP = (
 
 
 def call_model(
-    state: ConversationState, turn: Turn, agent: PinnedAgent, body: dict[str, Any], ids: Minter, now: int
+    state: ConversationState,
+    turn: Turn,
+    agent: PinnedAgent,
+    body: dict[str, Any],
+    ids: Minter,
+    now: int,
+    *,
+    tells: tuple[str, ...] = (),
 ) -> Decisions:
-    """Ask the model, for an answer without tools where a limit leaves no room for more."""
+    """Ask the model, for an answer without tools where a limit leaves no room for more. ``tells`` are the
+    operations in the background whose results ``body`` tells of."""
     limit = agent.persona.constraints.max_moves_per_turn
     decisions: list[Decision] = []
     last = limits.near(state, turn, agent, body, now) if agent.tools else None
@@ -75,6 +90,7 @@ def call_model(
         turn_id=turn.id,
         kind=OperationKind.MODEL,
         message_id=ids.new("msg"),
+        tells=tells,
         max_attempts=profile.max_attempts,
         backoff_ms=MODEL_BACKOFF_MS,
         timeout_ms=profile.timeout_ms,
@@ -100,6 +116,7 @@ def model_answered(
         sequence=turn.moves + 1,
         message_id=operation.message_id,
         reasoning=result.text,
+        told=background.of_operations(state.moves[turn.id], operation.tells),
         raw=result.raw,
         model=result.model,
         stop_reason=result.stop_reason,
@@ -111,13 +128,17 @@ def model_answered(
     limit = agent.persona.constraints.max_moves_per_turn
     asked = state.requests[turn.id]
     if result.tool_calls and not asked.wrap_up and not (limit and move.sequence >= limit):
-        return _call_tools(state, operation, turn, agent, asked.body, move, said, result.tool_calls, ids, now)
+        return _call_tools(state, operation, turn, move, said, result, ids, now)
     move = replace(move, completed_ms=now)
     recorded = RecordMove(turn=turn, move=move, operation_id=operation.id)
     if not result.tool_calls:
         refusal = declined(state, turn, result)
         if refusal is not None:
-            return (recorded, *said, *fail_turn(turn, refusal, now))
+            gone = abandoned(state, turn.id, now, but=operation.id)
+            return (recorded, *said, *gone, *fail_turn(turn, refusal, now))
+        moves = [*state.moves[turn.id], move]
+        if background.running(moves) or background.untold(moves):
+            return (recorded, *said, *_go_on(state, turn, moves, ids, now))
         return (recorded, *said, *_complete(with_output(state, turn, said), agent, ids, now))
     if asked.wrap_up is not None and not (limit and move.sequence >= limit):
         return (recorded, *said, *limits.exhausted(state, turn, asked.wrap_up, now, answered=operation.id))
@@ -126,7 +147,8 @@ def model_answered(
         message=f"The turn used all of its {limit} moves without an answer.",
     )
     limited = LimitReached(turn_id=turn.id, limit=Limit(fault=fault, enforced=True))
-    return (recorded, *said, limited, *fail_turn(turn, fault, now))
+    gone = abandoned(state, turn.id, now, but=operation.id)
+    return (recorded, *said, limited, *gone, *fail_turn(turn, fault, now))
 
 
 def _said(
@@ -154,25 +176,24 @@ def _call_tools(
     state: ConversationState,
     operation: Operation,
     turn: Turn,
-    agent: PinnedAgent,
-    request: dict[str, Any],
     move: Move,
     said: Decisions,
-    calls: tuple[ToolCall, ...],
+    result: ModelResult,
     ids: Minter,
     now: int,
 ) -> Decisions:
-    prepared = [tools.prepare(agent, call, turn, ids, now) for call in calls]
+    agent, cut = state.works[turn.id].agent, result.stop_reason == "length"
+    prepared = [tools.prepare(agent, call, turn, ids, now, cut=cut) for call in result.tool_calls]
     move = replace(move, invocations=tuple(item.invocation for item in prepared))
+    if not any(item.refusal for item in prepared):
+        move = tools.settled(move, now)
     decisions: list[Decision] = [
         RecordMove(turn=turn, move=move, operation_id=operation.id),
         *said,
     ]
     for index, item in enumerate(prepared):
         if item.operation is not None:
-            dispatch = DispatchTask if item.operation.kind is OperationKind.TASK else DispatchWorkflow
-            decisions.append(dispatch(operation=item.operation))
-            decisions.append(MarkWaiting(turn_id=turn.id, operation_id=item.operation.id))
+            decisions.extend(_dispatched(item.operation))
         elif item.refusal is not None:
             turn = replace(turn, tool_failures=turn.tool_failures + 1)
             move = tools.with_result(move, index, item.refusal, now)
@@ -180,39 +201,89 @@ def _call_tools(
                 turn=turn, move=move, invocation=move.invocations[index], operation_id=""
             )
             decisions.append(resumed)
-    if move.completed_ms:
-        decisions.extend(_go_on(state, turn, agent, request, move, ids, now))
+    decisions.extend(_go_on(state, turn, [*state.moves[turn.id], move], ids, now))
     return tuple(decisions)
 
 
-def tool_ended(
-    state: ConversationState, operation: Operation, result: ToolResult, ids: Minter, now: int
-) -> Decisions:
-    turn = state.turns[operation.turn_id]
-    agent, request = state.works[turn.id].agent, state.requests[turn.id].body
-    move = state.moves[turn.id][-1]
-    index = [entry.operation_id for entry in move.invocations].index(operation.id)
-    move = tools.with_result(move, index, result, now)
-    if not result.success:
-        turn = replace(turn, tool_failures=turn.tool_failures + 1)
-    resumed = ResumeFromTool(
-        turn=turn, move=move, invocation=move.invocations[index], operation_id=operation.id
-    )
-    if not move.completed_ms:
-        return (resumed,)
-    return (resumed, *_go_on(state, turn, agent, request, move, ids, now))
+def _dispatched(operation: Operation) -> Decisions:
+    dispatch: Decision
+    match operation.kind:
+        case OperationKind.TASK:
+            dispatch = DispatchTask(operation=operation)
+        case OperationKind.AGENT:
+            dispatch = DispatchAgent(operation=operation)
+        case _:
+            dispatch = DispatchWorkflow(operation=operation)
+    if operation.is_async:
+        return (dispatch, TrackAsyncOperation(turn_id=operation.turn_id, operation_id=operation.id))
+    return (dispatch, MarkWaiting(turn_id=operation.turn_id, operation_id=operation.id))
 
 
-def _go_on(
+def agent_ended(
     state: ConversationState,
-    turn: Turn,
-    agent: PinnedAgent,
-    request: dict[str, Any],
-    move: Move,
+    operation: Operation,
     ids: Minter,
     now: int,
+    *,
+    output: Any = None,
+    fault: Fault | None = None,
 ) -> Decisions:
-    """Every call of ``move`` has its result: ask the model again."""
-    results = [entry.result for entry in move.invocations if entry.result is not None]
+    """An agent that was called has answered, or has not: exactly one of the two counts. What a delegate has
+    spent, its caller has; one that was looped in has charged the conversation itself."""
+    turn = state.turns[operation.turn_id]
+    usage = output.get("usage") if isinstance(output, dict) and operation.mode != LOOP_IN else None
+    decisions: list[Decision] = []
+    if isinstance(usage, dict):
+        turn = charged(turn, from_usage(usage))
+        decisions.append(ChargeTurn(turn=turn))
+    if fault is None:
+        result = tools.success(operation, agent_tools.result_of(operation, output), now)
+    else:
+        result = tools.failure(operation, fault, now)
+    ended = AgentCallEnded(turn_id=turn.id, call=agent_tools.ended(operation, now, output, fault))
+    return (*decisions, ended, *tool_ended(state, turn, operation, result, ids, now))
+
+
+def tool_ended(
+    state: ConversationState, turn: Turn, operation: Operation, result: ToolResult, ids: Minter, now: int
+) -> Decisions:
+    """A tool call has its result. The model is told when it does not speak and waits for nothing else."""
+    moves = list(state.moves[turn.id])
+    place, index = next(
+        (place, index)
+        for place, move in enumerate(moves)
+        for index, entry in enumerate(move.invocations)
+        if entry.operation_id == operation.id
+    )
+    move = moves[place] = tools.with_result(moves[place], index, result, now)
+    if not result.success:
+        turn = replace(turn, tool_failures=turn.tool_failures + 1)
+    ended = AsyncOperationCompleted if operation.is_async else ResumeFromTool
+    resumed = ended(turn=turn, move=move, invocation=move.invocations[index], operation_id=operation.id)
+    if any(op.kind is OperationKind.MODEL for op in state.pending(turn.id)):
+        # It hears of this when it has spoken.
+        return (resumed,)
+    return (resumed, *_go_on(state, turn, moves, ids, now))
+
+
+def _go_on(state: ConversationState, turn: Turn, moves: Sequence[Move], ids: Minter, now: int) -> Decisions:
+    """Ask the model again, if the last of ``moves`` waits for nothing and there is something to tell."""
+    agent, last = state.works[turn.id].agent, moves[-1]
+    news, still = background.untold(moves), background.running(moves)
+    if not last.completed_ms or not (last.invocations or news):
+        return ()
     dialect = dialect_of(agent.profile.spec.format)
-    return call_model(state, turn, agent, dialect.resume(request, move.raw, results), ids, now)
+    results = [
+        background.started(entry) if entry.is_async else entry.result
+        for entry in last.invocations
+        if entry.is_async or entry.result is not None
+    ]
+    body = dialect.resume(state.requests[turn.id].body, last.raw, [each for each in results if each])
+    if news:
+        body = dialect.notice(body, background.notice(news, still))
+    limit = agent.persona.constraints.max_moves_per_turn
+    is_last = bool(limit) and turn.moves + 1 >= limit
+    if still and (is_last or limits.near(state, turn, agent, body, now) is not None):
+        # The last call is kept for the time when everything is back, so that all of it is told.
+        return ()
+    return call_model(state, turn, agent, body, ids, now, tells=tuple(entry.operation_id for entry in news))

@@ -1,4 +1,4 @@
-"""Turns that somebody waits for: an agent called by the node of a run (features C8 to C10).
+"""Turns that somebody waits for: an agent called by a tool or by the node of a run (features C8 to C10).
 
 A call is told to its conversation as a ``Send`` with a parent. When the turn ends the parent is answered,
 once what led to the end is on disk; if that answer is lost, the parent asks again and is told the same.
@@ -18,10 +18,6 @@ from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Role, Turn, TurnStatus
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.model import ModelResult
-
-MAX_DEPTH = 5
-"""How often an agent's turn may lead to another agent's: the default of the contract's
-``max_delegation_depth``."""
 
 
 def called_turn(state: ConversationState, operation_id: str) -> Turn | None:

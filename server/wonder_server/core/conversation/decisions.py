@@ -11,6 +11,7 @@ from typing import Any
 from wonder_server.core.commands import Parent
 from wonder_server.core.conversation.room_decisions import RoomDecision
 from wonder_server.core.conversation.values import (
+    AgentCall,
     Conversation,
     HookOutcome,
     Invocation,
@@ -95,6 +96,40 @@ class DispatchTask:
     """Run a tool's task."""
 
     operation: Operation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchAgent:
+    """Call another agent."""
+
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCallEnded:
+    """An agent that was called has answered, declined or failed, or nobody waits for it any more."""
+
+    turn_id: str
+    call: AgentCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackAsyncOperation:
+    """The turn goes on without waiting for this operation, and stays active until it is back."""
+
+    turn_id: str
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsyncOperationCompleted:
+    """An operation that the turn did not wait for has its result, good or bad. ``move`` is the one that
+    called it; the model is told as soon as it does not speak."""
+
+    turn: Turn
+    move: Move
+    invocation: Invocation
+    operation_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +257,10 @@ Decision = (
     | RecordMove
     | ChargeTurn
     | DispatchTask
+    | DispatchAgent
+    | AgentCallEnded
+    | TrackAsyncOperation
+    | AsyncOperationCompleted
     | MarkWaiting
     | ResumeFromTool
     | LimitReached

@@ -11,6 +11,7 @@ from typing import Any, assert_never
 from wonder_server.core.commands import (
     Answer,
     ApplyMemory,
+    CallAgent,
     CallModel,
     Command,
     Parent,
@@ -25,6 +26,7 @@ from wonder_server.core.conversation.decisions import (
     CancelOperation,
     CompleteTurn,
     Decision,
+    DispatchAgent,
     DispatchModel,
     DispatchTask,
     DispatchWorkflow,
@@ -45,7 +47,14 @@ from wonder_server.core.definitions.specs import PinnedAgent, PinnedTool, Pinned
 def commands(state: ConversationState, decision: Decision) -> Iterator[Command]:
     """What is to be carried out once ``decision`` is on disk."""
     match decision:
-        case DispatchWorkflow() | DispatchTask() | DispatchModel() | WriteMemory() | Redispatch():
+        case (
+            DispatchWorkflow()
+            | DispatchTask()
+            | DispatchAgent()
+            | DispatchModel()
+            | WriteMemory()
+            | Redispatch()
+        ):
             # A decision of the same input may have closed it again.
             if decision.operation.id in state.operations:
                 yield _command(state, decision.operation)
@@ -103,6 +112,17 @@ def _command(state: ConversationState, operation: Operation) -> Command:
                 volatile=False,
                 fresh=operation.dispatches == 1,
             )
+        case OperationKind.AGENT:
+            return CallAgent(
+                operation_id=operation.id,
+                agent_id=operation.target,
+                mode=operation.mode,
+                conversation_id=operation.run_id,
+                input=operation.input,
+                scope=_scope(state, operation, turn, agent),
+                parent=Parent(actor_id=turn.conversation_id, operation_id=operation.id),
+                dispatches=operation.dispatches,
+            )
         case OperationKind.MEMORY:
             return ApplyMemory(
                 operation_id=operation.id,
@@ -148,4 +168,6 @@ def _scope(state: ConversationState, operation: Operation, turn: Turn, agent: Pi
         key=operation.id,
         depth=turn.depth,
         budget=left(state, turn, agent, operation.created_ms),
+        max_depth=turn.max_depth,
+        callers=(*turn.callers, agent.agent_id),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wonder_server.core.conversation.agent_tools import offered_schema
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Move, Role, Turn, TurnStatus
 from wonder_server.core.definitions.specs import PinnedAgent
@@ -38,7 +39,7 @@ def assembly_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -> 
             {
                 "name": tool.spec.name,
                 "description": tool.spec.description,
-                "input_schema": tool.spec.input_schema or {"type": "object", "properties": {}},
+                "input_schema": offered_schema(tool),
             }
             for tool in agent.tools
         ],
@@ -115,7 +116,12 @@ def _active_turns(state: ConversationState, turn: Turn) -> list[dict[str, Any]]:
             "turn_id": other.id,
             "input": other.input[:EXCERPT],
             "pending": [
-                {"operation_id": op.id, "kind": op.kind.value, "tool_name": op.tool_name}
+                {
+                    "operation_id": op.id,
+                    "kind": op.kind.value,
+                    "tool_name": op.tool_name,
+                    "async": op.is_async,
+                }
                 for op in state.pending(other.id)
             ],
         }

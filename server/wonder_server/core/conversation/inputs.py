@@ -24,12 +24,16 @@ class Create:
     conversation: Conversation
 
 
+NO_DEPTH_LIMIT = 1_000_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
     """A message for an agent: starts a turn. ``seed`` is where the turn's ids come from.
 
     A ``parent`` waits for the turn's end, and is answered even if there will be no turn. ``loop_in``: the
-    agent takes part from now on, if it does not yet. ``depth``, ``budget``: see `Turn`.
+    agent takes part from now on, if it does not yet. ``depth``, ``callers``, ``budget``: see `Turn`;
+    ``max_depth`` is how deep whoever called lets agents call each other.
     """
 
     seed: str
@@ -42,6 +46,8 @@ class Send:
     loop_in: bool = False
     depth: int = 0
     budget: Budget | None = None
+    max_depth: int = NO_DEPTH_LIMIT
+    callers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

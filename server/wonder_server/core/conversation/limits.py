@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from wonder_server.core.budget import Budget, narrowed
 from wonder_server.core.conversation.decisions import (
-    CancelOperation,
     Decision,
+    DispatchAgent,
     DispatchModel,
     DispatchTask,
     DispatchWorkflow,
@@ -23,7 +23,7 @@ from wonder_server.core.conversation.decisions import (
     RetryOperation,
     StartTurn,
 )
-from wonder_server.core.conversation.pieces import Decisions, fail_turn
+from wonder_server.core.conversation.pieces import Decisions, abandoned, fail_turn
 from wonder_server.core.conversation.spending import Spender, charged, difference, total_tokens
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
@@ -152,7 +152,14 @@ def within_time(state: ConversationState, decisions: Decisions) -> Decisions:
         match decision:
             case StartTurn():
                 started[decision.turn.id] = (decision.turn, decision.work.agent)
-            case DispatchWorkflow() | DispatchTask() | DispatchModel() | Redispatch() | RetryOperation():
+            case (
+                DispatchWorkflow()
+                | DispatchTask()
+                | DispatchAgent()
+                | DispatchModel()
+                | Redispatch()
+                | RetryOperation()
+            ):
                 operation = decision.operation
                 turn, agent = started.get(operation.turn_id) or _of(state, operation)
                 ends = _ends(state.conversation, turn, agent, operation)
@@ -218,7 +225,7 @@ def _is_tool(operation: Operation) -> bool:
 
 
 def _end(state: ConversationState, turn: Turn, fault: Fault, now: int, *, but: str = "") -> Decisions:
-    pending = [CancelOperation(operation=each) for each in state.pending(turn.id) if each.id != but]
+    pending = abandoned(state, turn.id, now, but=but)
     limited = LimitReached(turn_id=turn.id, limit=Limit(fault=fault, enforced=True))
     return (*pending, limited, *fail_turn(turn, fault, now))
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wonder_server.core.conversation.decisions import Decision, FailTurn, ReleaseWork
+from wonder_server.core.conversation.agent_tools import LOOP_IN, ended
+from wonder_server.core.conversation.decisions import (
+    AgentCallEnded,
+    CancelOperation,
+    Decision,
+    FailTurn,
+    ReleaseWork,
+)
+from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     Conversation,
     HookOutcome,
@@ -17,7 +25,8 @@ from wonder_server.core.conversation.values import (
     TurnStatus,
 )
 from wonder_server.core.definitions.specs import PinnedWorkflow
-from wonder_server.core.errors import Fault
+from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.ids import Minter
 
 HOOK_ATTEMPTS, HOOK_BACKOFF_MS, HOOK_TIMEOUT_MS = 3, 100, 30_000
 """Platform defaults for context assembly and memory extraction (document 1)."""
@@ -48,12 +57,27 @@ def again(operation: Operation, now: int) -> Operation:
     )
 
 
-def is_run(operation: Operation) -> bool:
-    return operation.kind in (
-        OperationKind.ASSEMBLY,
-        OperationKind.EXTRACTION,
-        OperationKind.WORKFLOW,
-    )
+def next_child(operation: Operation, ids: Minter) -> str:
+    """What carries the next attempt out: a new run, a new conversation; where an agent is looped in, and
+    where neither does it, the same as before."""
+    if operation.kind in (OperationKind.ASSEMBLY, OperationKind.EXTRACTION, OperationKind.WORKFLOW):
+        return ids.child("run", operation.run_id)
+    if operation.kind is OperationKind.AGENT and operation.mode != LOOP_IN:
+        return ids.child("conv", operation.run_id)
+    return operation.run_id
+
+
+def abandoned(state: ConversationState, turn_id: str, now: int, *, but: str = "") -> list[Decision]:
+    """The turn ends: nobody waits any more for what it has pending, ``but`` for one that is dealt with."""
+    decisions: list[Decision] = []
+    for operation in state.pending(turn_id):
+        if operation.id == but:
+            continue
+        decisions.append(CancelOperation(operation=operation))
+        if operation.kind is OperationKind.AGENT:
+            fault = Fault(reason=Reason.CANCELLED, message="The turn that called the agent has ended.")
+            decisions.append(AgentCallEnded(turn_id=turn_id, call=ended(operation, now, fault=fault)))
+    return decisions
 
 
 def linked(turn: Turn, operation: Operation) -> Turn:

@@ -4,8 +4,8 @@ The theory. A turn is a small machine driven by results::
 
     Send ─▶ assembly ─▶ model ─▶ (no tool calls) ─▶ completed ─▶ extraction ─▶ released
                 ▲         │  ▲
-              retry       ▼  │ every call has its result
-                        tools
+              retry       ▼  │ every call that is waited for has its result,
+                        tools  or one in the background has come back
 
 Each arrow is an *operation* in the outbox: dispatched after a commit, answered by an input that carries
 its id. So the whole state of a turn is "which operations are pending", and a crash at any point leaves a
@@ -27,14 +27,13 @@ from dataclasses import replace
 from typing import assert_never
 
 from wonder_server.core.conversation import tools
-from wonder_server.core.conversation.answering import call_model, model_answered, tool_ended
+from wonder_server.core.conversation.answering import agent_ended, call_model, model_answered, tool_ended
 from wonder_server.core.conversation.calls import called_turn
 from wonder_server.core.conversation.decisions import (
     AppendMessage,
     AssemblyFailed,
     CancelOperation,
     ContextAssembled,
-    Decision,
     EndTurnByCancel,
     Redispatch,
     ReleaseWork,
@@ -57,11 +56,12 @@ from wonder_server.core.conversation.inputs import (
 from wonder_server.core.conversation.limits import time_is_up, within_time
 from wonder_server.core.conversation.pieces import (
     Decisions,
+    abandoned,
     again,
     agent_message,
     fail_turn,
-    is_run,
     linked,
+    next_child,
     outcome_of,
 )
 from wonder_server.core.conversation.room_inputs import (
@@ -84,7 +84,6 @@ from wonder_server.core.conversation.values import (
     Operation,
     OperationKind,
     OperationStatus,
-    ToolResult,
     Turn,
     TurnStatus,
 )
@@ -174,7 +173,7 @@ def _cancel_call(state: ConversationState, turn: Turn, event: CancelCall, now: i
 
 
 def _end_by_cancel(state: ConversationState, turn: Turn, fault: Fault, spoken: str, now: int) -> Decisions:
-    decisions: list[Decision] = [CancelOperation(operation=op) for op in state.pending(turn.id)]
+    decisions = abandoned(state, turn.id, now)
     for operation in state.pending(turn.id):
         decisions.extend(_half_said(state, operation, turn, spoken, now))
     ended = replace(turn, status=TurnStatus.CANCELLED, fault=fault, completed_ms=now)
@@ -198,8 +197,10 @@ def _succeeded(state: ConversationState, operation: Operation, event: Succeeded,
         case OperationKind.ASSEMBLY:
             return _assembled(state, operation, event, ids, now)
         case OperationKind.TASK | OperationKind.WORKFLOW:
-            result = ToolResult(tool_call_id=operation.tool_call_id, success=True, result=event.output)
-            return tool_ended(state, operation, result, ids, now)
+            result = tools.success(operation, event.output, now)
+            return tool_ended(state, state.turns[operation.turn_id], operation, result, ids, now)
+        case OperationKind.AGENT:
+            return agent_ended(state, operation, ids, now, output=event.output)
         case OperationKind.EXTRACTION:
             done = extracted(state, operation, event.output, ids, now)
             return _failed(state, operation, done, now) if isinstance(done, Fault) else done
@@ -248,14 +249,14 @@ def _failed(
     ids = Minter(f"{operation.id}/{operation.attempt}", now)
     if fault.transient and operation.attempt < operation.max_attempts:
         wait = operation.backoff_ms * 2 ** (operation.attempt - 1)
-        again = replace(
+        retried = replace(
             operation,
             status=OperationStatus.BACKOFF,
             attempt=operation.attempt + 1,
-            run_id=ids.child("run", operation.run_id) if is_run(operation) else operation.run_id,
+            run_id=next_child(operation, ids),
             wake_ms=now + max(wait, fault.retry_after_ms or 0),
         )
-        return (RetryOperation(operation=again, fault=fault, run_id=operation.run_id),)
+        return (RetryOperation(operation=retried, fault=fault, run_id=operation.run_id),)
     match operation.kind:
         case OperationKind.ASSEMBLY:
             turn = linked(state.turns[operation.turn_id], operation)
@@ -277,11 +278,14 @@ def _failed(
             return (
                 CancelOperation(operation=operation),
                 *_half_said(state, operation, turn, spoken, now),
+                *abandoned(state, turn.id, now, but=operation.id),
                 *fail_turn(turn, fault, now),
             )
         case OperationKind.TASK | OperationKind.WORKFLOW:
-            result = tools.failure(operation.tool_call_id, fault)
-            return tool_ended(state, operation, result, ids, now)
+            result = tools.failure(operation, fault, now)
+            return tool_ended(state, state.turns[operation.turn_id], operation, result, ids, now)
+        case OperationKind.AGENT:
+            return agent_ended(state, operation, ids, now, fault=fault)
         case OperationKind.EXTRACTION | OperationKind.MEMORY:
             return extraction_failed(state, operation, fault, now)
         case _:

@@ -120,6 +120,8 @@ CONVERSATION = Planner(
         "tool_dispatched": values.Operation,
         "tool_completed": values.Invocation,
         "tool_failed": values.Invocation,
+        "agent_call_started": values.AgentCall,
+        "agent_call_completed": values.AgentCall,
         "limit_reached": values.Limit,
         "context_assembly_completed": values.HookOutcome,
         "context_assembly_failed": values.HookOutcome,

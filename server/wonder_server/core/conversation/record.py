@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from wonder_server.core.conversation.decisions import (
+    AgentCallEnded,
     AnswerCallAgain,
     AppendMessage,
     AssemblyFailed,
+    AsyncOperationCompleted,
     CancelOperation,
     ChargeTurn,
     CompleteTurn,
     ContextAssembled,
     Decision,
+    DispatchAgent,
     DispatchModel,
     DispatchTask,
     DispatchWorkflow,
@@ -32,6 +35,7 @@ from wonder_server.core.conversation.decisions import (
     RetryOperation,
     StartConversation,
     StartTurn,
+    TrackAsyncOperation,
     WriteMemory,
 )
 from wonder_server.core.conversation.room_decisions import (
@@ -46,6 +50,8 @@ from wonder_server.core.conversation.room_decisions import (
 from wonder_server.core.conversation.room_record import put_room, record_room
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
+    TOOL_KINDS,
+    AgentCall,
     HookOutcome,
     Message,
     Move,
@@ -84,7 +90,7 @@ def _record(state: ConversationState, decision: Decision) -> Iterator[Change]:
             yield from _conversation(state)
             yield _message(message)
             yield Emit("message.appended", "message_appended", message, message.turn_id, message.id)
-        case DispatchWorkflow() | DispatchTask() | WriteMemory():
+        case DispatchWorkflow() | DispatchTask() | DispatchAgent() | WriteMemory():
             yield _operation(decision.operation)
             yield from _dispatched(decision.operation)
         case DispatchModel():
@@ -109,7 +115,9 @@ def _record(state: ConversationState, decision: Decision) -> Iterator[Change]:
         case ChargeTurn():
             yield from _conversation(state)
             yield _turn(decision.turn)
-        case ResumeFromTool():
+        case AgentCallEnded():
+            yield Emit("agent_call_completed", "agent_call_completed", decision.call, decision.turn_id)
+        case ResumeFromTool() | AsyncOperationCompleted():
             yield from _resumed(decision)
         case CancelOperation():
             yield Delete("operations", decision.operation.id)
@@ -130,7 +138,7 @@ def _record(state: ConversationState, decision: Decision) -> Iterator[Change]:
         case ReleaseWork():
             yield Delete("works", decision.turn_id)
             yield Delete("requests", decision.turn_id)
-        case MarkWaiting() | AnswerCallAgain() | RefuseCall() | Refuse():
+        case MarkWaiting() | TrackAsyncOperation() | AnswerCallAgain() | RefuseCall() | Refuse():
             return
         case _:
             assert_never(decision)
@@ -197,11 +205,14 @@ def _operation(operation: Operation) -> Put:
 
 
 def _dispatched(operation: Operation) -> Iterator[Change]:
-    if operation.kind in (OperationKind.TASK, OperationKind.WORKFLOW):
+    if operation.kind in TOOL_KINDS:
         yield Emit("tool.dispatched", "tool_dispatched", operation, operation.turn_id)
+    if operation.kind is OperationKind.AGENT:
+        call = AgentCall(agent_id=operation.target, mode=operation.mode, operation_id=operation.id)
+        yield Emit("agent_call_started", "agent_call_started", call, operation.turn_id)
 
 
-def _resumed(decision: ResumeFromTool) -> Iterator[Change]:
+def _resumed(decision: ResumeFromTool | AsyncOperationCompleted) -> Iterator[Change]:
     yield _turn(decision.turn)
     yield _move(decision.move)
     if decision.operation_id:
@@ -209,7 +220,7 @@ def _resumed(decision: ResumeFromTool) -> Iterator[Change]:
     result = decision.invocation.result
     end = "completed" if result is not None and result.success else "failed"
     yield Emit(f"tool.{end}", f"tool_{end}", decision.invocation, decision.turn.id)
-    if decision.move.completed_ms:
+    if decision.move.completed_ms and isinstance(decision, ResumeFromTool):
         # The same move again, whole now.
         yield Emit("move.recorded", "move_recorded", decision.move, decision.turn.id)
 

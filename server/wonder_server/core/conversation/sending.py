@@ -96,6 +96,8 @@ def _turn(conversation: Conversation, event: Send, ids: Minter, now: int) -> Tur
         parent=event.parent,
         depth=event.depth,
         budget=event.budget,
+        max_depth=min(event.max_depth, event.depth + agent.persona.constraints.max_delegation_depth),
+        callers=event.callers,
     )
 
 

@@ -10,14 +10,17 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from wonder_server.core.conversation.decisions import (
+    AgentCallEnded,
     AnswerCallAgain,
     AppendMessage,
     AssemblyFailed,
+    AsyncOperationCompleted,
     CancelOperation,
     ChargeTurn,
     CompleteTurn,
     ContextAssembled,
     Decision,
+    DispatchAgent,
     DispatchModel,
     DispatchTask,
     DispatchWorkflow,
@@ -36,6 +39,7 @@ from wonder_server.core.conversation.decisions import (
     RetryOperation,
     StartConversation,
     StartTurn,
+    TrackAsyncOperation,
     WriteMemory,
 )
 from wonder_server.core.conversation.room_decisions import (
@@ -118,7 +122,9 @@ class ConversationState:
             case AppendMessage():
                 self.messages.setdefault(decision.message.turn_id, []).append(decision.message)
                 self._count(decision.message.created_ms, messages=1)
-            case DispatchWorkflow() | DispatchTask() | WriteMemory() | Redispatch() | RetryOperation():
+            case DispatchWorkflow() | DispatchTask() | DispatchAgent() | WriteMemory():
+                self.operations[decision.operation.id] = decision.operation
+            case Redispatch() | RetryOperation():
                 self.operations[decision.operation.id] = decision.operation
             case DispatchModel():
                 self.operations[decision.operation.id] = decision.operation
@@ -131,7 +137,7 @@ class ConversationState:
                 self.moves[decision.turn.id].append(decision.move)
                 self._count(decision.move.created_ms)
                 self._close(decision.operation_id)
-            case ResumeFromTool():
+            case ResumeFromTool() | AsyncOperationCompleted():
                 self._put_turn(decision.turn)
                 self._put_move(decision.move)
                 self._close(decision.operation_id)
@@ -154,7 +160,9 @@ class ConversationState:
                 self.requests.pop(decision.turn_id, None)
                 self.moves.pop(decision.turn_id, None)
                 self._forget_old_turns()
-            case MarkWaiting() | LimitReached() | AnswerCallAgain() | RefuseCall() | Refuse():
+            case MarkWaiting() | TrackAsyncOperation() | AgentCallEnded() | LimitReached():
+                pass
+            case AnswerCallAgain() | RefuseCall() | Refuse():
                 pass
             case _:
                 assert_never(decision)

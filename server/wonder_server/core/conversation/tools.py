@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from wonder_server.core import expressions, schemas
+from wonder_server.core.conversation.agent_tools import LOOP_IN, own_schema, split_mode
+from wonder_server.core.conversation.permissions import forbidden_action, uncallable
 from wonder_server.core.conversation.values import (
     Invocation,
     Move,
@@ -25,6 +28,7 @@ _CODES = {
     Reason.INPUT_INVALID: ToolErrorCode.INVALID_INPUT,
     Reason.PERMISSION_DENIED: ToolErrorCode.PERMISSION_DENIED,
     Reason.DEFINITION_NOT_FOUND: ToolErrorCode.NOT_FOUND,
+    Reason.AGENT_NOT_FOUND: ToolErrorCode.NOT_FOUND,
     Reason.INTERNAL: ToolErrorCode.INTERNAL_ERROR,
 }
 
@@ -38,31 +42,47 @@ class Prepared:
     refusal: ToolResult | None = None
 
 
-def prepare(agent: PinnedAgent, call: ToolCall, turn: Turn, ids: Minter, now: int) -> Prepared:
-    """Resolve ``call`` to one of the agent's tools, validate its input and map it to the target's."""
+CUT_OFF = (
+    "Your answer was cut off by its limit of tokens, so that this call may be incomplete: it was not carried "
+    "out. Call the tool again, with less around it."
+)
+
+
+def prepare(
+    agent: PinnedAgent, call: ToolCall, turn: Turn, ids: Minter, now: int, *, cut: bool = False
+) -> Prepared:
+    """Resolve ``call`` to one of the agent's tools, validate its input and map it to the target's.
+
+    ``cut``: the model's answer broke off, so that nobody knows whether the call is whole.
+    """
     tool = next((tool for tool in agent.tools if tool.spec.name == call.name), None)
     if tool is None:
         offered = ", ".join(tool.spec.name for tool in agent.tools) or "none"
         message = f"There is no tool `{call.name}`. Tools at hand: {offered}."
         return _refused(call, ToolErrorCode.NOT_FOUND, message)
     tool_id = tool.pin.definition_id
+    if cut:
+        return _refused(call, ToolErrorCode.INVALID_INPUT, CUT_OFF, tool_id)
     if call.arguments is None:
         message = "The arguments are no JSON object. Call the tool again with a valid one."
         return _refused(call, ToolErrorCode.INVALID_INPUT, message, tool_id)
-    problems = schemas.validate(tool.spec.input_schema, call.arguments)
+    mode, arguments, problem = split_mode(tool, call.arguments)
+    problems = [problem] if problem else schemas.validate(own_schema(tool), arguments)
     if problems:
         return _refused(call, ToolErrorCode.INVALID_INPUT, "; ".join(problems[:5]), tool_id)
-    arguments = call.arguments
     if tool.spec.input_mapping:
         try:
-            arguments = expressions.evaluate_mapping(tool.spec.input_mapping, {"input": call.arguments})
+            arguments = expressions.evaluate_mapping(tool.spec.input_mapping, {"input": arguments})
         except expressions.ExpressionError as problem:
             message = f"The tool's input mapping failed: {problem}"
             return _refused(call, ToolErrorCode.INVALID_INPUT, message, tool_id)
     kind = _target(tool)
     if kind is None:
-        message = f"`{call.name}` is bound to another agent; this server cannot call agents yet."
+        message = f"There is no agent `{tool.spec.target_id}`, which this tool calls."
         return _refused(call, ToolErrorCode.NOT_FOUND, message, tool_id)
+    denied = _denied(agent, tool, turn)
+    if denied:
+        return _refused(call, ToolErrorCode.PERMISSION_DENIED, denied, tool_id)
     operation = Operation(
         id=ids.new("op"),
         turn_id=turn.id,
@@ -70,7 +90,11 @@ def prepare(agent: PinnedAgent, call: ToolCall, turn: Turn, ids: Minter, now: in
         input=arguments,
         tool_call_id=call.id,
         tool_name=call.name,
-        run_id=ids.child("run", turn.conversation_id) if kind is OperationKind.WORKFLOW else "",
+        target=_target_name(tool),
+        mode=mode if kind is OperationKind.AGENT else "",
+        # An agent that is looped in is there at once.
+        is_async=tool.spec.is_async and not (kind is OperationKind.AGENT and mode == LOOP_IN),
+        run_id=_carried_out_by(kind, mode, turn, ids),
         max_attempts=tool.spec.retry.max_attempts,
         backoff_ms=tool.spec.retry.backoff_ms,
         timeout_ms=tool.spec.retry.timeout_ms,
@@ -78,32 +102,89 @@ def prepare(agent: PinnedAgent, call: ToolCall, turn: Turn, ids: Minter, now: in
         repeatable=tool.task is None or is_repeatable(tool.task),
         created_ms=now,
     )
-    return Prepared(Invocation(call=call, tool_id=tool_id, operation_id=operation.id), operation=operation)
+    invocation = Invocation(
+        call=call, tool_id=tool_id, operation_id=operation.id, is_async=operation.is_async
+    )
+    return Prepared(invocation, operation=operation)
 
 
-def failure(tool_call_id: str, fault: Fault) -> ToolResult:
-    """A fault of the target, as the model is told of it."""
-    return ToolResult(
-        tool_call_id=tool_call_id,
-        success=False,
-        code=_CODES.get(fault.reason, ToolErrorCode.EXECUTION_FAILED),
-        message=fault.message,
-        retriable=fault.transient,
+def success(operation: Operation, output: Any, now: int) -> ToolResult:
+    """What the target put out, as the model is told of it."""
+    return _timed(
+        ToolResult(tool_call_id=operation.tool_call_id, success=True, result=output), operation, now
     )
 
 
+def failure(operation: Operation, fault: Fault, now: int) -> ToolResult:
+    """A fault of the target, as the model is told of it."""
+    result = ToolResult(
+        tool_call_id=operation.tool_call_id,
+        success=False,
+        code=_code(operation, fault),
+        message=fault.message,
+        retriable=fault.transient,
+    )
+    return _timed(result, operation, now)
+
+
 def with_result(move: Move, index: int, result: ToolResult, now: int) -> Move:
-    """``move`` with ``result`` at its call number ``index``; completed once every call has one."""
+    """``move`` with ``result`` at its call number ``index``."""
     invocations = list(move.invocations)
+    result = replace(result, created_ms=result.created_ms or now)
     invocations[index] = replace(invocations[index], result=result)
-    done = all(entry.result is not None for entry in invocations)
-    return replace(move, invocations=tuple(invocations), completed_ms=now if done else 0)
+    return settled(replace(move, invocations=tuple(invocations)), now)
+
+
+def settled(move: Move, now: int) -> Move:
+    """``move``, completed once every call that it waits for has a result."""
+    if move.completed_ms or any(entry.result is None and not entry.is_async for entry in move.invocations):
+        return move
+    return replace(move, completed_ms=now)
+
+
+def _code(operation: Operation, fault: Fault) -> ToolErrorCode:
+    code = _CODES.get(fault.reason, ToolErrorCode.EXECUTION_FAILED)
+    if operation.kind is not OperationKind.AGENT:
+        return code
+    if fault.reason is Reason.LIMIT_EXCEEDED:
+        return ToolErrorCode.PERMISSION_DENIED
+    if "declined" in fault.metadata:
+        return ToolErrorCode.AGENT_DECLINED
+    # What a turn failed of, its model's timeout say, is the agent's matter.
+    return ToolErrorCode.EXECUTION_FAILED if "turn_id" in fault.metadata else code
+
+
+def _timed(result: ToolResult, operation: Operation, now: int) -> ToolResult:
+    took = now - operation.created_ms
+    return replace(result, created_ms=now, attempts=operation.attempt, duration_ms=took)
 
 
 def _target(tool: PinnedTool) -> OperationKind | None:
     if tool.task is not None:
         return OperationKind.TASK
-    return OperationKind.WORKFLOW if tool.workflow is not None else None
+    if tool.workflow is not None:
+        return OperationKind.WORKFLOW
+    return OperationKind.AGENT if tool.agent_id else None
+
+
+def _target_name(tool: PinnedTool) -> str:
+    target = tool.task or tool.workflow
+    return str(target.pin) if target is not None else tool.agent_id
+
+
+def _carried_out_by(kind: OperationKind, mode: str, turn: Turn, ids: Minter) -> str:
+    if kind is OperationKind.AGENT and mode == LOOP_IN:
+        return turn.conversation_id
+    prefix = {OperationKind.WORKFLOW: "run", OperationKind.AGENT: "conv"}.get(kind)
+    return ids.child(prefix, turn.conversation_id) if prefix else ""
+
+
+def _denied(agent: PinnedAgent, tool: PinnedTool, turn: Turn) -> str:
+    """Why the agent may not use the tool, as a sentence for the model; empty if it may."""
+    if tool.agent_id:
+        return uncallable(turn, tool.agent_id)
+    kind = forbidden_action(tool, agent.persona.constraints.allowed_actions)
+    return f"The tool uses the action `{kind}`, which this agent is not allowed." if kind else ""
 
 
 def _refused(call: ToolCall, code: ToolErrorCode, message: str, tool_id: str = "") -> Prepared:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from wonder_server.core.budget import Budget
-from wonder_server.core.commands import Parent
+from wonder_server.core.commands import MAX_DEPTH, Parent
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
 from wonder_server.core.model import ToolCall, Usage
@@ -144,8 +144,9 @@ class Turn:
     """One unit of agent work: an input, what the agent did with it, how it ended.
 
     ``parent`` is who waits for it, if an actor does; ``depth`` counts the calls from agent to agent that led
-    to it; ``output`` is what a delegated turn gave to its caller. Tokens, calls and the known part of the
-    cost are what it has spent (`spending`), ``budget`` is what its caller lets it spend.
+    to it, ``max_depth`` is how deep they may go, and ``callers`` are the agents who made them; ``output`` is
+    what a delegated turn gave to its caller. Tokens, calls and the known part of the cost are what it has
+    spent (`spending`), ``budget`` is what its caller lets it spend.
     """
 
     id: str
@@ -175,6 +176,8 @@ class Turn:
     completed_ms: int = 0
     parent: Parent | None = None
     depth: int = 0
+    max_depth: int = MAX_DEPTH
+    callers: tuple[str, ...] = ()
     output: str | None = None
 
 
@@ -196,7 +199,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What a tool call came to: ``result`` if it succeeded, else ``code`` and ``message``."""
+    """What a tool call came to: ``result`` if it succeeded, else ``code`` and ``message``.
+
+    ``created_ms`` is when it was there, ``attempts`` and ``duration_ms`` what it took; all 0 if nothing ran.
+    """
 
     tool_call_id: str
     success: bool
@@ -204,21 +210,32 @@ class ToolResult:
     code: ToolErrorCode | None = None
     message: str = ""
     retriable: bool = False
+    created_ms: int = 0
+    attempts: int = 0
+    duration_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """A tool call of a move, with what became of it. ``result`` is None while it runs."""
+    """A tool call of a move, with what became of it. ``result`` is None while it runs.
+
+    ``is_async``: the move does not wait for it; the model is told of the result by a notice, later.
+    """
 
     call: ToolCall
     tool_id: str = ""
     operation_id: str = ""
     result: ToolResult | None = None
+    is_async: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One iteration of the loop: what the model said, what it called, what came back."""
+    """One iteration of the loop: what the model said, what it called, what came back.
+
+    ``told`` are the invocations of earlier moves, in the background, whose results the model was told of
+    before it answered. ``completed_ms`` is when its last result was there, those in the background aside.
+    """
 
     id: str
     conversation_id: str
@@ -227,6 +244,7 @@ class Move:
     message_id: str
     reasoning: str = ""
     invocations: tuple[Invocation, ...] = ()
+    told: tuple[Invocation, ...] = ()
     raw: dict[str, Any] = field(default_factory=dict)
     model: str = ""
     stop_reason: str = "end"
@@ -242,8 +260,13 @@ class OperationKind(StrEnum):
     MODEL = "model"
     TASK = "task"
     WORKFLOW = "workflow"
+    AGENT = "agent"
     EXTRACTION = "extraction"
     MEMORY = "memory"
+
+
+TOOL_KINDS = frozenset({OperationKind.TASK, OperationKind.WORKFLOW, OperationKind.AGENT})
+"""What a model's tool calls become."""
 
 
 class OperationStatus(StrEnum):
@@ -259,8 +282,12 @@ class Operation:
     ``wake_ms`` is the deadline while dispatched, the time of the next attempt while backing off.
     ``attempt`` counts against ``max_attempts``; ``dispatches`` counts how often it was handed out, restarts
     of the server included. ``message_id`` is what a model call speaks under; ``tool_call_id`` and
-    ``tool_name`` say which call of the move it is; ``run_id`` is the run that does it, a new one for each
-    attempt. ``repeatable``: it may simply be done again after a crash (feature I4).
+    ``tool_name`` say which call of the move it is, ``target`` what it is bound to: a pin, or an agent's id.
+    ``run_id`` is what carries it out, a new one for each attempt: a run, or the conversation of a delegated
+    turn; that of one that is looped in is the turn's own. ``mode`` is how an agent is called.
+    ``is_async``: the turn does not wait for it. ``tells`` are the operations whose results, which came while
+    the turn went on, a model call tells of. ``repeatable``: it may simply be done again after a crash
+    (feature I4).
     """
 
     id: str
@@ -270,6 +297,10 @@ class Operation:
     message_id: str = ""
     tool_call_id: str = ""
     tool_name: str = ""
+    target: str = ""
+    mode: str = ""
+    is_async: bool = False
+    tells: tuple[str, ...] = ()
     run_id: str = ""
     status: OperationStatus = OperationStatus.DISPATCHED
     attempt: int = 1
@@ -312,6 +343,19 @@ class HookOutcome:
     attempts: int
     duration_ms: int
     fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCall:
+    """A call of another agent: what the events ``agent_call_*`` say. ``turn_id`` is the turn that it led to,
+    empty at its beginning, and where it led to none."""
+
+    agent_id: str
+    mode: str
+    operation_id: str
+    turn_id: str = ""
+    fault: Fault | None = None
+    duration_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

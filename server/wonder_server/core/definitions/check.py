@@ -34,7 +34,8 @@ MAX_TOOLS = 128
 MAX_INSTRUCTIONS = 100
 MAX_RECENT_TURNS = 200
 
-TARGET_TYPES = ("task", "workflow")
+TARGET_TYPES = ("task", "workflow", "agent")
+MAX_DELEGATION_DEPTH = 32
 FORMATS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 ACTIONS_LATER = re.compile(r"(?:shell|artifact|repo)(?:\..+)?\Z")
 """What the contract knows and this server does not carry out yet."""
@@ -92,6 +93,8 @@ class _Check(Rules):
         for name in ("max_tokens_per_turn", "max_cost_micros_per_turn"):
             self.number(f"constraints.{name}", getattr(limits, name), 0, 2**53)
         self.number("constraints.max_turn_ms", limits.max_turn_ms, 0, MAX_TIMEOUT_MS)
+        depth = limits.max_delegation_depth
+        self.number("constraints.max_delegation_depth", depth, 0, MAX_DELEGATION_DEPTH)
         window = persona.context_window
         if not 0 < window.threshold <= 1:
             self.refuse("context_window.threshold", "The threshold is a part: above 0 and at most 1.")
@@ -132,16 +135,15 @@ class _Check(Rules):
 
     def tool_target(self, tool: Tool) -> None:
         if not tool.target_id:
-            self.refuse("target_id", "Say what the tool runs: a task or a workflow.")
-        if tool.target_type == "agent":
-            self.refuse(
-                "target_type", "Calling agents is not built yet; a tool runs a 'task' or a 'workflow'."
-            )
-            return
+            self.refuse("target_id", "Say what the tool runs or calls: a task, a workflow or an agent.")
         self.choice("target_type", tool.target_type, TARGET_TYPES)
         self.choice("invocation_mode", tool.invocation_mode, INVOCATION_MODES)
-        if tool.invocation_mode != "delegate":
+        if tool.invocation_mode == "loop_in" and tool.target_type != "agent":
             self.refuse("invocation_mode", "Only an agent can be looped in.")
+        elif tool.invocation_mode == "loop_in" and tool.is_async:
+            self.refuse(
+                "async", "An agent that is looped in is there at once: leave 'async' out, or delegate to it."
+            )
 
     def model_profile(self, profile: ModelProfile) -> None:
         if not _PROVIDER.match(profile.provider):

@@ -21,7 +21,6 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from wonder_server.core.definitions.faults import Faults, join
 from wonder_server.core.definitions.specs import (
     Action,
-    Constraints,
     Kind,
     ModelProfile,
     Persona,
@@ -46,7 +45,6 @@ _KINDS = {spec_type: kind for kind, spec_type in SPEC_TYPES.items()}
 
 LATER: dict[type[Any], frozenset[str]] = {
     Persona: frozenset({"context_window", "retention"}),
-    Constraints: frozenset({"max_delegation_depth"}),
     Workflow: frozenset({"merge_branch_on_completion"}),
 }
 """Fields of the contract that this server does not carry out yet. Taking them in silence would be a lie."""

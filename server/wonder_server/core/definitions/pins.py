@@ -109,12 +109,12 @@ def pin_workflow(
 
 
 def pin_tool(definition: Definition, shelf: Shelf, agents: Mapping[str, str]) -> PinnedTool:
-    """A tool with its target."""
+    """A tool with its target. An agent that is not there is the model's to be told of, not a reason to do
+    without the other tools."""
     tool = definition.spec
     assert isinstance(tool, Tool)
     if tool.target_type == "agent":
-        agent_id = find_agent(agents, tool.target_id, f"tool '{tool.name}'")
-        return PinnedTool(pin=definition.pin, spec=tool, agent_id=agent_id)
+        return PinnedTool(pin=definition.pin, spec=tool, agent_id=agents.get(tool.target_id, ""))
     if tool.target_type == "task":
         task = find(shelf, tool.target_id, definition.library, Kind.TASK)
         return PinnedTool(pin=definition.pin, spec=tool, task=pin_task(task, shelf))

@@ -78,13 +78,15 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraints:
-    """What a persona's turns may spend. 0 means: no limit of that kind."""
+    """What a persona's turns may spend. 0 means: no limit of that kind, but for ``max_delegation_depth``,
+    how deep agents may call agents from one of its turns: 0 means that it calls none."""
 
     max_moves_per_turn: int = 20
     allowed_actions: tuple[str, ...] = ()
     max_tokens_per_turn: int = 0
     max_cost_micros_per_turn: int = 0
     max_turn_ms: int = 0
+    max_delegation_depth: int = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +338,8 @@ class PinnedProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedTool:
-    """A tool with its target: one of ``task``, ``workflow``, ``agent_id`` is set."""
+    """A tool with its target: one of ``task``, ``workflow``, ``agent_id`` is set, none if it is to call an
+    agent that is not there."""
 
     pin: Pin
     spec: Tool
