@@ -184,7 +184,10 @@ workflow:
       workflow_id: diamond
       fan_in: {merges: [{source: branch.all, target: output.all}]}
       output_mapping: {output.sum: result.sum}
+    # A child that waits for the time is on disk by itself.
+    - {id: timed, workflow_id: timers, output_mapping: {output.heard: result.heard}}
   transitions:
+    - {from_node_id: meet, to_node_id: timed}
     - {from_node_id: begin, to_node_id: child, for_each: {items: '[1, 2]'}}
     - {from_node_id: child, to_node_id: meet}
 ---

@@ -4,7 +4,8 @@ A failpoint is ``POINT:COUNT``: the process dies when it comes to POINT for the 
 first). The points lie on methods of the server, which knows nothing of them::
 
     before-commit       a commit of a conversation or run is submitted, nothing of it written
-    in-commit           in the writer's thread: all statements were carried out, COMMIT comes next
+    in-commit           in the writer's thread: all statements were carried out, COMMIT comes next. The disk
+                        is slow this time, so that what was handed out too early comes to something
     committed           in the writer's thread: it is on disk, and nobody knows
     after-commit        on disk, and nobody told
     before-publish      events on disk are about to be shown to watchers
@@ -30,6 +31,7 @@ import functools
 import os
 import signal
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -48,6 +50,7 @@ from wonder_server.services.executor import Executor
 from wonder_server.services.memory_operations import MemoryOperations
 
 CALLS = {"start": Runs, "signal": Runs, "cancel": Runs, "fork": Forks, "resolve": Gates}
+SLOW_DISK_S = 0.03
 
 
 class Failpoint:
@@ -57,11 +60,12 @@ class Failpoint:
         self._point, _, count = sentence.partition(":")
         self._left = int(count or 1)
 
-    def passed(self, *names: str) -> None:
-        """This is the point of all these names."""
+    def passed(self, *names: str, after_s: float = 0) -> None:
+        """This is the point of all these names. Where it is deadly, it is so in ``after_s`` seconds."""
         if self._point in names:
             self._left -= 1
             if not self._left:
+                time.sleep(after_s)
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def lay(self) -> None:
@@ -155,7 +159,7 @@ class _Passing:
     def execute(self, sql: str, *values: Any) -> Any:
         if sql != "COMMIT":
             return self._connection.execute(sql, *values)
-        self._failpoint.passed("in-commit")
+        self._failpoint.passed("in-commit", after_s=SLOW_DISK_S)
         result = self._connection.execute(sql)
         self._failpoint.passed("committed")
         return result

@@ -18,12 +18,14 @@ import signal
 import sys
 from typing import Any
 
+import aiohttp
+
 from tests.e2e.failpoints import Failpoint
 from wonder_server import compose, lifecycle
 from wonder_server.rpc import server
 from wonder_server.serve import register
 
-_IMPORTED = (compose, lifecycle, server)
+_IMPORTED = (aiohttp, compose, lifecycle, server)
 _PR_SET_PDEATHSIG = 1
 
 

@@ -254,6 +254,7 @@ ALL = tuple(case.workflow for case in CORPUS)
 POINTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "before-commit": (30, ALL),
     "in-commit": (20, ALL),
+    "in-commit while effects are handed out": (6, ("effect_once",)),
     "committed": (20, ALL),
     "after-commit": (30, ALL),
     "before-publish": (30, ALL),
@@ -276,16 +277,17 @@ POINTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "token": (4, ("agent",)),
     "model-done": (2, ("agent",)),
 }
-"""By point: the server dies at one of the first so many passages; the graphs that come by it."""
+"""By point, its first word: the server dies at one of the first so many passages; the graphs that pass it."""
 
 AT_ONCE = 12
 """Runs that are under way at the same time, at least."""
 
 
-@pytest.mark.parametrize("point", POINTS)
-async def test_runs_end_as_if_nobody_had_killed_the_server(data: Path, whole: Whole, point: str) -> None:
-    most, names = POINTS[point]
-    dice = random.Random(None if SOAK else point)
+@pytest.mark.parametrize("where", POINTS)
+async def test_runs_end_as_if_nobody_had_killed_the_server(data: Path, whole: Whole, where: str) -> None:
+    most, names = POINTS[where]
+    point = where.split()[0]
+    dice = random.Random(None if SOAK else where)
     # The first of a server's passages would be the same one again and again: there is no way past it.
     doom = " ".join(f"{point}:{dice.randint(1, most) if n % 2 else most}" for n in range(HITS))
     shutil.copytree(whole.folder, data)
@@ -298,7 +300,7 @@ async def test_runs_end_as_if_nobody_had_killed_the_server(data: Path, whole: Wh
                 break
             copies = -(-AT_ONCE // len(cases))
             told = [
-                Story(case, f"{point}/{number}/{copy}/{case.workflow}", whole.effects.url)
+                Story(case, f"{where.replace(' ', '-')}/{number}/{copy}/{case.workflow}", whole.effects.url)
                 for case in cases
                 for copy in range(copies)
             ]
