@@ -34,8 +34,10 @@ async def server(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -
         "WONDER_MODEL": "offline",
         "OPENAI_API_KEY": KEY,
         "ANTHROPIC_API_KEY": KEY,
+        "GEMINI_API_KEY": KEY,
         "WONDER_OPENAI_BASE_URL": f"{provider.url}/v1",
         "WONDER_ANTHROPIC_BASE_URL": provider.url,
+        "WONDER_GEMINI_BASE_URL": provider.url,
     }
     async with serving(data, environment=environment) as running:
         yield running

@@ -1,4 +1,4 @@
-"""Agents whose model is the scripted provider, in either format, through the server's LiteLLM helper."""
+"""Agents whose model is the scripted provider, in each format that the server speaks itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ import json
 from tests.e2e.client import Client
 from tests.fakes.provider import Provider, Script
 
-FORMATS = {"openai": "openai_chat", "anthropic": "anthropic_messages"}
+PROVIDERS = {
+    "openai": ("openai", "openai_chat"),
+    "responses": ("openai", "openai_responses"),
+    "anthropic": ("anthropic", "anthropic_messages"),
+    "gemini": ("gemini", "gemini"),
+    "litellm": ("anthropic", "openai_chat"),
+}
+"""What is spoken: provider and format. LiteLLM is what reaches Anthropic in OpenAI's format."""
 _numbers = itertools.count(1)
 
 
@@ -19,7 +26,7 @@ class Scripted:
         self.client = client
         self.provider = provider
         self.speaks = speaks
-        """``openai`` or ``anthropic``."""
+        """One of `PROVIDERS`."""
         self.model = ""
 
     async def agent(
@@ -27,19 +34,21 @@ class Scripted:
         *scripts: Script,
         tools: tuple[str, ...] = ("wonder/std/remember", "wonder/std/recall"),
         moves: int = 20,
+        assembly: str = "",
         **profile: int,
     ) -> str:
         """An agent whose model plays ``scripts``; ``profile`` are the model profile's times. Its name."""
         number = next(_numbers)
+        provider, format_name = PROVIDERS[self.speaks]
         self.model = f"scripted-{number}"
         self.provider.script(self.model, *scripts)
         name = f"{self.speaks}_{number}"
         document = {
             "name": f"profile_{number}",
             "model_profile": {
-                "provider": self.speaks,
+                "provider": provider,
                 "model": self.model,
-                "format": FORMATS[self.speaks],
+                "format": format_name,
                 **profile,
             },
         }
@@ -49,6 +58,7 @@ class Scripted:
                 "system_prompt": "You are played by a script.",
                 "model_profile_id": f"profile_{number}",
                 "memory_extraction_workflow_id": "none",
+                **({"context_assembly_workflow_id": assembly} if assembly else {}),
                 "tool_ids": list(tools),
                 "constraints": {"max_moves_per_turn": moves},
             },

@@ -52,9 +52,7 @@ async def test_an_agent_is_pinned_with_all_that_a_turn_needs(standard: Library) 
     )
     assert pin.extraction is not None and set(pin.assembly.tasks) == {
         "gather_context",
-        "write_openai_chat",
-        "write_anthropic_messages",
-        "refuse_format",
+        "write_request",
     }
 
 

@@ -179,9 +179,65 @@ def test_an_anthropic_request_begins_with_the_user(assistant: PinnedAgent) -> No
     assert request["max_tokens"] == 10
 
 
+def test_a_request_of_openai_responses_has_its_instructions_apart(assistant: PinnedAgent) -> None:
+    given = conversation("openai_responses", history=HISTORY, tool_definitions=[TOOL])
+    given["model_profile"]["parameters"] = {"store": False, "input": "not this one"}
+    assert assemble(assistant, given)["request"] == {
+        "store": False,
+        "model": "m",
+        "instructions": "You help.",
+        "input": [
+            {"role": "user", "content": "Hello."},
+            {"role": "assistant", "content": "Hello, Ada."},
+            {"role": "user", "content": "What is my colour?"},
+        ],
+        "tools": [
+            {
+                "type": "function",
+                "name": "recall",
+                "description": "Look it up.",
+                "parameters": TOOL["input_schema"],
+                "strict": False,
+            }
+        ],
+    }
+
+
+def test_a_gemini_request_has_its_own_words_for_everything(assistant: PinnedAgent) -> None:
+    given = conversation("gemini", history=HISTORY, tool_definitions=[TOOL])
+    given["model_profile"]["parameters"] = {"generationConfig": {"temperature": 0.5}}
+    assert assemble(assistant, given)["request"] == {
+        "generationConfig": {"temperature": 0.5},
+        "systemInstruction": {"parts": [{"text": "You help."}]},
+        "contents": [
+            {"role": "user", "parts": [{"text": "Hello."}]},
+            {"role": "model", "parts": [{"text": "Hello, Ada."}]},
+            {"role": "user", "parts": [{"text": "What is my colour?"}]},
+        ],
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {
+                        "name": "recall",
+                        "description": "Look it up.",
+                        "parametersJsonSchema": TOOL["input_schema"],
+                    }
+                ]
+            }
+        ],
+    }
+
+
+def test_a_gemini_request_begins_with_the_user_and_holds_no_empty_text(assistant: PinnedAgent) -> None:
+    given = conversation("gemini", history=HISTORY[1:], persona={"system_prompt": "", "instructions": []})
+    request = assemble(assistant, given)["request"]
+    assert [content["role"] for content in request["contents"]] == ["user", "model", "user"]
+    assert set(request) == {"contents"}
+
+
 def test_a_format_that_nobody_writes_fails_with_a_sentence(assistant: PinnedAgent) -> None:
-    with pytest.raises(WonderError, match="cannot write requests in the format 'gemini'"):
-        assemble(assistant, conversation("gemini"))
+    with pytest.raises(WonderError, match="cannot write requests in the format 'morse'"):
+        assemble(assistant, conversation("morse"))
 
 
 # --- memory extraction ------------------------------------------------------------------------------
@@ -287,7 +343,7 @@ def test_with_a_model_two_bad_answers_fail_the_extraction(assistant: PinnedAgent
         facts(assistant, turn("Hello.", "openai"), ["Nothing.", "Still nothing."])
 
 
-@pytest.mark.parametrize("format", ["openai_chat", "anthropic_messages"])
+@pytest.mark.parametrize("format", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
 def test_the_model_is_asked_in_its_own_format(assistant: PinnedAgent, format: str) -> None:
     asked: list[dict[str, Any]] = []
 
@@ -300,8 +356,16 @@ def test_the_model_is_asked_in_its_own_format(assistant: PinnedAgent, format: st
     assert assistant.extraction is not None
     run_workflow(assistant.extraction, given, {"context": dict, "llm": llm})
     (request,) = [each["request"] for each in asked]
-    assert ("system" in request) == (format == "anthropic_messages")
-    exchange = json.loads(request["messages"][-1]["content"])
+    instructions, said = {
+        "openai_chat": lambda: [message["content"] for message in request["messages"]],
+        "openai_responses": lambda: (request["instructions"], request["input"][-1]["content"]),
+        "anthropic_messages": lambda: (request["system"], request["messages"][-1]["content"]),
+        "gemini": lambda: [
+            content["parts"][0]["text"] for content in (request["systemInstruction"], *request["contents"])
+        ],
+    }[format]()
+    assert "long-term memory" in instructions
+    exchange = json.loads(said)
     assert exchange == {"user": "My colour is teal.", "assistant": "I see.", "remembered": []}
     assert asked[0]["model_profile"] == given["model_profile"]
 

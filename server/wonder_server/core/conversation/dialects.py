@@ -21,15 +21,22 @@ Request = dict[str, Any]
 class Dialect:
     """How one request format goes on.
 
+    ``messages``: the field that lists what has been said, as objects.
     ``resume(request, raw, results)`` appends the assistant's message and its tools' results.
     No results: the model called nothing, and what it is told next is a notice.
     ``notice(request, text)`` tells the model what happened meanwhile: an async tool has ended.
     ``wrap_up(request, note)`` forbids tools and adds a note for the model.
     """
 
+    messages: str
     resume: Callable[[Request, dict[str, Any], Sequence[ToolResult]], Request]
     notice: Callable[[Request, str], Request]
     wrap_up: Callable[[Request, str], Request]
+
+    def fits(self, request: Request) -> bool:
+        """Whether what has been said is where the other functions look for it."""
+        said = request.get(self.messages)
+        return isinstance(said, list) and all(isinstance(message, dict) for message in said)
 
 
 def result_text(result: ToolResult) -> str:
@@ -181,10 +188,10 @@ def _list(value: Any) -> list[Any]:
 
 
 DIALECTS: dict[str, Dialect] = {
-    "openai_chat": Dialect(_openai_resume, _openai_notice, _openai_wrap_up),
-    "openai_responses": Dialect(_responses_resume, _responses_notice, _responses_wrap_up),
-    "anthropic_messages": Dialect(_anthropic_resume, _anthropic_notice, _anthropic_wrap_up),
-    "gemini": Dialect(_gemini_resume, _gemini_notice, _gemini_wrap_up),
+    "openai_chat": Dialect("messages", _openai_resume, _openai_notice, _openai_wrap_up),
+    "openai_responses": Dialect("input", _responses_resume, _responses_notice, _responses_wrap_up),
+    "anthropic_messages": Dialect("messages", _anthropic_resume, _anthropic_notice, _anthropic_wrap_up),
+    "gemini": Dialect("contents", _gemini_resume, _gemini_notice, _gemini_wrap_up),
 }
 
 

@@ -40,6 +40,7 @@ from wonder_server.core.conversation.decisions import (
     RetryOperation,
     StartConversation,
 )
+from wonder_server.core.conversation.dialects import dialect_of
 from wonder_server.core.conversation.extraction import extracted, extraction_failed, memory_written
 from wonder_server.core.conversation.inputs import (
     CancelCall,
@@ -216,19 +217,16 @@ def _assembled(
     state: ConversationState, operation: Operation, event: Succeeded, ids: Minter, now: int
 ) -> Decisions:
     request = event.output.get("request") if isinstance(event.output, dict) else None
-    messages = request.get("messages") if isinstance(request, dict) else None
-    if (
-        not isinstance(request, dict)
-        or not isinstance(messages, list)
-        or not all(isinstance(message, dict) for message in messages)
-    ):
+    agent = state.works[operation.turn_id].agent
+    dialect = dialect_of(agent.profile.spec.format)
+    if not isinstance(request, dict) or not dialect.fits(request):
         fault = Fault(
             reason=Reason.CONTEXT_ASSEMBLY_FAILED,
-            message="The context-assembly workflow put out no `request` object with a list of `messages`.",
+            message="The context-assembly workflow put out no `request` object with a list of "
+            f"`{dialect.messages}`.",
         )
         return _failed(state, operation, fault, now)
     turn = linked(state.turns[operation.turn_id], operation)
-    agent = state.works[turn.id].agent
     return (
         ContextAssembled(
             turn=turn,
