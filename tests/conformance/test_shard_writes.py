@@ -19,7 +19,7 @@ from wonder_server.adapters.sqlite.shard_writes import Writes
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.values import Caller
-from wonder_server.core.records import Delete
+from wonder_server.core.records import Delete, Erase
 from wonder_server.ports.journal import Entry, Request
 
 AGENT = agent()
@@ -78,6 +78,14 @@ async def test_what_a_failed_write_would_have_stored_is_stored_by_the_next(shard
     await shard.commit([commit(ROOM, entries=(sent(1),))])
     (entry,) = await shard.entries(ROOM, CONVERSATION, 0, 10)
     assert entry.input.agent == AGENT
+
+
+async def test_a_pinned_definition_that_was_removed_is_written_again(shard: SqliteShard) -> None:
+    await shard.commit([commit(ROOM, entries=(sent(1),))])
+    await shard.commit([commit(ROOM, Erase(), entries=(sent(2),))])
+    await shard.commit([commit(ROOM, entries=(sent(3),))])
+    first, second = await shard.entries(ROOM, CONVERSATION, 0, 10)
+    assert first.input.agent == second.input.agent == AGENT
 
 
 async def test_the_last_of_several_commits_of_one_write_decides_about_a_row(shard: SqliteShard) -> None:

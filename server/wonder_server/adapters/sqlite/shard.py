@@ -62,13 +62,14 @@ class SqliteShard:
         future.add_done_callback(self._note)
         return future
 
-    def _note(self, written: asyncio.Future[list[Pin]]) -> None:
+    def _note(self, written: asyncio.Future[tuple[set[Pin], list[Pin]]]) -> None:
         """Remember which definitions are on disk now, if they are."""
         if written.cancelled() or written.exception() is not None:
             return
-        if len(self._stored) > _STORED_LIMIT:
-            self._stored.clear()
-        self._stored.update(written.result())
+        stored, pins = written.result()
+        if len(stored) > _STORED_LIMIT:
+            stored.clear()
+        stored.update(pins)
 
     async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
         return await self.database.read(lambda connection: _load(connection, actor_id, planner))
@@ -168,11 +169,15 @@ class SqliteShard:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def _write(self, connection: sqlite3.Connection, commits: Sequence[Commit]) -> list[Pin]:
+    def _write(self, connection: sqlite3.Connection, commits: Sequence[Commit]) -> tuple[set[Pin], list[Pin]]:
+        """In the writer's thread. Returns the pins that were written, and the set that is to hold them."""
         writes = Writes(self._folder)
         for commit in commits:
             writes.add(commit)
-        return writes.carry_out(connection, self._stored)
+        if writes.erases:
+            # What was known to be stored may be gone, and what is still to be noted of it.
+            self._stored = set()
+        return self._stored, writes.carry_out(connection, self._stored)
 
 
 # --- reading ----------------------------------------------------------------------------------------

@@ -77,6 +77,11 @@ class Writes:
         """The values of all rows, one after the other."""
         self._erased: list[tuple[str, Erase]] = []
 
+    @property
+    def erases(self) -> bool:
+        """Whether anything is removed."""
+        return bool(self._erased)
+
     def add(self, commit: Commit) -> None:
         """Take in a commit; a later one goes over an earlier one."""
         actor, root = commit.actor_id, commit.root or commit.actor_id
