@@ -85,12 +85,113 @@ def test_anthropic_is_told_in_a_new_message_where_the_user_did_not_speak_last(
     assert wrapped == {"messages": [*messages, said]}
 
 
+# --- OpenAI responses ------------------------------------------------------------------------------
+
+CALLS = [
+    {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "find", "arguments": "{}"},
+    {"type": "function_call", "id": "fc_2", "call_id": "c2", "name": "find", "arguments": "{}"},
+]
+OUTPUTS = [
+    {"type": "function_call_output", "call_id": "c1", "output": '{"n":1,"s":"é"}'},
+    {"type": "function_call_output", "call_id": "c2", "output": BAD_TEXT},
+]
+
+
+def test_responses_repeat_the_items_and_answer_each_call_with_an_item() -> None:
+    thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+    request = {"input": [{"role": "user", "content": "hello"}]}
+    gone_on = DIALECTS["openai_responses"].resume(request, {"output": [thought, *CALLS]}, [GOOD, BAD])
+    assert gone_on["input"] == [*request["input"], thought, *CALLS, *OUTPUTS]
+
+
+def test_an_input_that_is_one_text_becomes_a_message() -> None:
+    gone_on = DIALECTS["openai_responses"].notice({"input": "hello"}, "Done.")
+    assert gone_on["input"] == [{"role": "user", "content": "hello"}, {"role": "user", "content": "Done."}]
+
+
+def test_what_the_provider_did_not_store_is_not_referred_to() -> None:
+    """Without its reasoning a call goes back without the id that ties it to it."""
+    thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+    request = {"store": False, "input": []}
+    bare = [{name: value for name, value in call.items() if name != "id"} for call in CALLS]
+    resume = DIALECTS["openai_responses"].resume
+    assert resume(request, {"output": [thought, *CALLS]}, [])["input"] == bare
+    whole = [{**thought, "encrypted_content": "x"}, *CALLS]
+    assert resume(request, {"output": whole}, [])["input"] == whole
+
+
+def test_responses_are_told_to_wrap_up_by_a_system_message_and_may_not_choose_a_tool() -> None:
+    wrapped = DIALECTS["openai_responses"].wrap_up({"input": [], "tools": [{"name": "find"}]}, "Stop.")
+    assert wrapped["input"] == [{"role": "system", "content": "Stop."}]
+    assert wrapped["tool_choice"] == "none" and wrapped["tools"]
+
+
+# --- Gemini ----------------------------------------------------------------------------------------
+
+
+def gemini_calls(*ids: str) -> dict[str, Any]:
+    calls = [
+        {"name": name, "args": {}, **({"id": call_id} if call_id else {})}
+        for name, call_id in zip(("find", "look"), ids, strict=True)
+    ]
+    return {"role": "model", "parts": [{"text": "Hm."}, *({"functionCall": call} for call in calls)]}
+
+
+@pytest.mark.parametrize("ids", [("c1", "c2"), ("", "")])
+def test_gemini_is_given_each_functions_response_by_its_name(ids: tuple[str, str]) -> None:
+    raw = gemini_calls(*ids)
+    error = {"code": "TIMEOUT", "message": "Late.", "retriable": True}
+    responses = [
+        {"name": "find", "response": {"output": {"n": 1, "s": "é"}}},
+        {"name": "look", "response": {"error": error}},
+    ]
+    named = [{"id": i, **each} if i else each for i, each in zip(ids, responses, strict=True)]
+    answer = {"role": "user", "parts": [{"functionResponse": each} for each in named]}
+    assert DIALECTS["gemini"].resume({"contents": []}, raw, [GOOD, BAD])["contents"] == [raw, answer]
+
+
+def test_gemini_is_told_to_wrap_up_in_a_content_of_its_own_and_may_not_call() -> None:
+    wrapped = DIALECTS["gemini"].wrap_up({"contents": [gemini_calls("", "")], "tools": [{}]}, "Stop.")
+    assert wrapped["contents"][-1] == {"role": "user", "parts": [{"text": "Stop."}]}
+    assert wrapped["toolConfig"] == {"functionCallingConfig": {"mode": "NONE"}}
+
+
+def test_gemini_gets_no_content_without_parts() -> None:
+    resume = DIALECTS["gemini"].resume
+    assert resume({"contents": []}, {"role": "model", "parts": []}, [])["contents"] == []
+
+
+# --- all of them -----------------------------------------------------------------------------------
+
+LISTS = {"openai_chat": "messages", "openai_responses": "input", "gemini": "contents"}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_request_fits_where_it_lists_what_was_said(name: str) -> None:
+    fits = DIALECTS[name].fits
+    field = LISTS.get(name, "messages")
+    assert fits({field: [{"role": "user"}]}) and fits({field: []})
+    odd: tuple[Any, ...] = (None, "text", {}, ["text"], [None])
+    assert not any(fits({field: given}) for given in odd)
+    assert not fits({})
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("odd", [None, 5, "text", [5], {"parts": 5}, {"functionCall": 5}])
+def test_what_has_an_unexpected_shape_raises_nothing(name: str, odd: Any) -> None:
+    for request in ({}, {"messages": [], "input": odd, "contents": odd}, {"store": False, "input": []}):
+        for raw in ({}, {"output": odd, "parts": odd}, {"parts": [odd], "output": [odd]}):
+            gone_on = DIALECTS[name].resume(request, raw, [GOOD])
+            DIALECTS[name].notice(DIALECTS[name].wrap_up(gone_on, "Stop."), "Done.")
+
+
 @pytest.mark.parametrize("name", DIALECTS)
 def test_a_request_is_never_changed_in_place(name: str) -> None:
-    request = copy.deepcopy(ASKED)
+    request = copy.deepcopy(ASKED) | {"input": [], "contents": []}
+    before = copy.deepcopy(request)
     DIALECTS[name].wrap_up(resumed(name, request), "Stop.")
     DIALECTS[name].wrap_up(request, "Stop.")
-    assert request == ASKED
+    assert request == before
 
 
 @pytest.mark.parametrize("name", DIALECTS)

@@ -18,6 +18,7 @@ from wonder_server.core.conversation.values import (
     Move,
     Operation,
     Participant,
+    Reduction,
     ToolResult,
     Turn,
 )
@@ -342,6 +343,15 @@ def _limit_reached(value: Limit) -> event_pb2.LimitReached:
     return event_pb2.LimitReached(limit=fault_to_proto(value.fault), enforced=value.enforced)
 
 
+def _context_reduced(value: Reduction) -> event_pb2.ContextReduced:
+    return event_pb2.ContextReduced(
+        messages_left_out=value.messages_left_out,
+        summarized=value.summarized,
+        tokens_before=value.tokens_before,
+        tokens_after=value.tokens_after,
+    )
+
+
 def _move(value: Move) -> conversation_pb2.Move:
     return move(value, with_raw=False)
 
@@ -356,6 +366,7 @@ _PAYLOADS: dict[str, Callable[[Any], Any]] = {
     "message_appended": message,
     "move_recorded": _move,
     "limit_reached": _limit_reached,
+    "context_reduced": _context_reduced,
     "context_assembly_completed": _hook,
     "context_assembly_failed": _hook,
     "memory_extraction_completed": _hook,

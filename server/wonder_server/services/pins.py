@@ -17,6 +17,7 @@ from wonder_server.core.definitions.specs import (
     PinnedAgent,
     PinnedTask,
     PinnedWorkflow,
+    WindowStrategy,
 )
 from wonder_server.core.errors import Reason, error
 from wonder_server.ports.catalog import Catalog, Change, Put
@@ -24,6 +25,9 @@ from wonder_server.services.catalog_writes import CatalogWrites
 from wonder_server.services.closures import complete
 
 MAX_REMEMBERED = 10_000
+
+SUMMARY = "wonder/std/summarize_history"
+"""The workflow that sums up for agents whose persona says so."""
 
 P = TypeVar("P")
 
@@ -117,6 +121,8 @@ class Pins:
         if self._inform is not None:
             informed = replace(pinned.profile, spec=await self._inform(pinned.profile.spec))
             pinned = replace(pinned, profile=informed)
+        if persona.context_window.strategy is WindowStrategy.SUMMARIZE:
+            pinned = replace(pinned, summary=await self._resolve_workflow(SUMMARY, ""))
         return replace(pinned, persona_ref=reference)
 
     async def _persona(self, agent: Agent) -> tuple[Persona, str, str]:

@@ -47,6 +47,7 @@ class OperationKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OPERATION_KIND_AGENT: _ClassVar[OperationKind]
     OPERATION_KIND_MEMORY_EXTRACTION: _ClassVar[OperationKind]
     OPERATION_KIND_MEMORY: _ClassVar[OperationKind]
+    OPERATION_KIND_SUMMARY: _ClassVar[OperationKind]
 
 class MessageRole(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -95,6 +96,7 @@ OPERATION_KIND_WORKFLOW: OperationKind
 OPERATION_KIND_AGENT: OperationKind
 OPERATION_KIND_MEMORY_EXTRACTION: OperationKind
 OPERATION_KIND_MEMORY: OperationKind
+OPERATION_KIND_SUMMARY: OperationKind
 MESSAGE_ROLE_UNSPECIFIED: MessageRole
 MESSAGE_ROLE_USER: MessageRole
 MESSAGE_ROLE_AGENT: MessageRole

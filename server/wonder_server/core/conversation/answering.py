@@ -23,6 +23,7 @@ from wonder_server.core.conversation.decisions import (
     LimitReached,
     MarkWaiting,
     RecordMove,
+    ReduceContext,
     ReleaseWork,
     ResumeFromTool,
     TrackAsyncOperation,
@@ -34,19 +35,23 @@ from wonder_server.core.conversation.spending import charged, from_usage, of_cal
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     Conversation,
+    Cut,
     Limit,
     Move,
     Operation,
     OperationKind,
+    Reduction,
     Request,
     ToolResult,
     Turn,
     TurnStatus,
 )
+from wonder_server.core.conversation.window import AFTER_REFUSAL, Fitted, fitted, is_too_long, room_of
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.ids import Minter
 from wonder_server.core.model import ModelResult
+from wonder_server.core.tokens import json_tokens
 
 MODEL_BACKOFF_MS = 500
 
@@ -64,10 +69,59 @@ def call_model(
     ids: Minter,
     now: int,
     *,
+    cut: Cut | None = None,
     tells: tuple[str, ...] = (),
 ) -> Decisions:
-    """Ask the model, for an answer without tools where a limit leaves no room for more. ``tells`` are the
-    operations in the background whose results ``body`` tells of."""
+    """Ask the model: with what fits into it, and for an answer without tools where a limit leaves no room for
+    more. ``cut`` is what the request's assembly has left out already, ``tells`` are the operations in the
+    background whose results ``body`` tells of."""
+    reduced, body = _within_window(turn, agent, body, cut)
+    said, request = _within_limits(state, turn, agent, body, now)
+    return (*reduced, *said, _ask(agent, request, ids, now, tells))
+
+
+def shortened(
+    state: ConversationState, operation: Operation, fault: Fault, ids: Minter, now: int
+) -> Decisions:
+    """Ask again with a shorter request, if the provider refused it as too long for the first time and it can
+    be made shorter; nothing otherwise."""
+    turn, asked = state.turns[operation.turn_id], state.requests[operation.turn_id]
+    agent = state.works[turn.id].agent
+    if asked.shortened or not is_too_long(fault):
+        return ()
+    room = max(1, int(json_tokens(asked.body) * AFTER_REFUSAL))
+    smaller = fitted(asked.body, agent.profile.spec.format, room)
+    if smaller is None:
+        return ()
+    request = replace(asked, body=smaller.body, shortened=True)
+    return (_reduction(turn, smaller, None), _ask(agent, request, ids, now, operation.tells))
+
+
+def _within_window(
+    turn: Turn, agent: PinnedAgent, body: dict[str, Any], cut: Cut | None
+) -> tuple[Decisions, dict[str, Any]]:
+    smaller = fitted(body, agent.profile.spec.format, room_of(agent))
+    if smaller is None and cut is None:
+        return (), body
+    if smaller is None:
+        tokens = json_tokens(body)
+        smaller = Fitted(body, 0, tokens, tokens)
+    return (_reduction(turn, smaller, cut),), smaller.body
+
+
+def _reduction(turn: Turn, smaller: Fitted, cut: Cut | None) -> ReduceContext:
+    reduction = Reduction(
+        messages_left_out=smaller.left_out + (cut.left_out if cut is not None else 0),
+        summarized=cut is not None and cut.summarized,
+        tokens_before=smaller.before + (cut.tokens if cut is not None else 0),
+        tokens_after=smaller.after,
+    )
+    return ReduceContext(turn_id=turn.id, reduction=reduction)
+
+
+def _within_limits(
+    state: ConversationState, turn: Turn, agent: PinnedAgent, body: dict[str, Any], now: int
+) -> tuple[Decisions, Request]:
     limit = agent.persona.constraints.max_moves_per_turn
     decisions: list[Decision] = []
     last = limits.near(state, turn, agent, body, now) if agent.tools else None
@@ -83,11 +137,16 @@ def call_model(
         limited = Limit(fault=last.fault, enforced=False)
         decisions.append(LimitReached(turn_id=turn.id, limit=limited))
     wrap_up = last.fault if last is not None else None
-    request = Request(turn_id=turn.id, body=body, wrap_up=wrap_up)
+    return tuple(decisions), Request(turn_id=turn.id, body=body, wrap_up=wrap_up)
+
+
+def _ask(
+    agent: PinnedAgent, request: Request, ids: Minter, now: int, tells: tuple[str, ...]
+) -> DispatchModel:
     profile = agent.profile.spec
     operation = Operation(
         id=ids.new("op"),
-        turn_id=turn.id,
+        turn_id=request.turn_id,
         kind=OperationKind.MODEL,
         message_id=ids.new("msg"),
         tells=tells,
@@ -97,7 +156,7 @@ def call_model(
         wake_ms=now + profile.timeout_ms,
         created_ms=now,
     )
-    return (*decisions, DispatchModel(operation=operation, request=request))
+    return DispatchModel(operation=operation, request=request)
 
 
 def model_answered(

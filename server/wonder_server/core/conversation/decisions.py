@@ -19,7 +19,9 @@ from wonder_server.core.conversation.values import (
     Message,
     Move,
     Operation,
+    Reduction,
     Request,
+    Summary,
     Turn,
     Work,
 )
@@ -159,6 +161,23 @@ class LimitReached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReduceContext:
+    """Something was left out or summed up, so that the turn's request fits the model."""
+
+    turn_id: str
+    reduction: Reduction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistorySummarized:
+    """Older messages are summed up, for this turn and those that follow."""
+
+    operation_id: str
+    turn_id: str
+    summary: Summary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetryOperation:
     """Try again at ``operation.wake_ms``. ``run_id`` is the run of the attempt that failed, if it had one."""
 
@@ -264,6 +283,8 @@ Decision = (
     | MarkWaiting
     | ResumeFromTool
     | LimitReached
+    | ReduceContext
+    | HistorySummarized
     | RetryOperation
     | Redispatch
     | CancelOperation

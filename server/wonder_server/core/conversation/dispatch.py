@@ -40,6 +40,7 @@ from wonder_server.core.conversation.decisions import (
 from wonder_server.core.conversation.hooks import assembly_input, extraction_input
 from wonder_server.core.conversation.limits import left
 from wonder_server.core.conversation.state import ConversationState
+from wonder_server.core.conversation.summaries import cut_of, summary_input
 from wonder_server.core.conversation.values import Operation, OperationKind, Turn
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTool, PinnedWorkflow
 
@@ -77,7 +78,12 @@ def _command(state: ConversationState, operation: Operation) -> Command:
     agent = work.agent
     match operation.kind:
         case OperationKind.ASSEMBLY:
-            return _hook(state, operation, agent.assembly, assembly_input(state, turn, agent))
+            return _hook(
+                state, operation, agent.assembly, assembly_input(state, turn, agent, cut_of(operation))
+            )
+        case OperationKind.SUMMARY:
+            assert agent.summary is not None, "it is dispatched only where the persona sums up"
+            return _hook(state, operation, agent.summary, summary_input(state, turn, agent))
         case OperationKind.EXTRACTION:
             assert agent.extraction is not None, "extraction is dispatched only where the persona has one"
             return _hook(state, operation, agent.extraction, extraction_input(state, turn, agent))

@@ -10,7 +10,8 @@ from typing import Any
 
 from wonder_server.core.conversation.agent_tools import offered_schema
 from wonder_server.core.conversation.state import ConversationState
-from wonder_server.core.conversation.values import Move, Role, Turn, TurnStatus
+from wonder_server.core.conversation.values import Cut, Move, Role, Turn, TurnStatus
+from wonder_server.core.conversation.window import covered_ordinal, summary_of
 from wonder_server.core.definitions.specs import PinnedAgent
 
 MAX_MEMORY_OPERATIONS = 100
@@ -22,9 +23,13 @@ EXCERPT = 2000
 """Characters that are shown of another active turn's input."""
 
 
-def assembly_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -> dict[str, Any]:
-    """The input of a context-assembly run for ``turn``."""
-    recent = _recent_turns(state, turn, agent.persona.recent_turns_limit)
+def assembly_input(
+    state: ConversationState, turn: Turn, agent: PinnedAgent, cut: Cut | None = None
+) -> dict[str, Any]:
+    """The input of a context-assembly run for ``turn``; ``cut`` is what is left out of the history."""
+    first = cut.first if cut is not None else covered_ordinal(state, agent) + 1
+    recent = _recent_turns(state, turn, agent.persona.recent_turns_limit, first)
+    summary = summary_of(state, agent)
     return {
         "conversation_id": turn.conversation_id,
         "turn_id": turn.id,
@@ -33,13 +38,20 @@ def assembly_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -> 
         "user_message": turn.input,
         "reply_to": _reply_to(state, turn),
         "recent_turns": recent,
-        "history": [message for entry in recent for message in entry["messages"]],
-        "model_profile": _profile(agent),
+        "history": [
+            {**message, "turn_id": entry["turn_id"]} for entry in recent for message in entry["messages"]
+        ],
+        "summary": summary.text if summary is not None else None,
+        "left_out": 0 if cut is None or cut.summarized else cut.left_out,
+        "model_profile": profile_of(agent),
         "tool_definitions": [
             {
+                "id": tool.pin.definition_id,
                 "name": tool.spec.name,
                 "description": tool.spec.description,
                 "input_schema": offered_schema(tool),
+                "target_type": tool.spec.target_type,
+                "async": tool.spec.is_async,
             }
             for tool in agent.tools
         ],
@@ -57,12 +69,13 @@ def extraction_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -
         "user_message": turn.input,
         "answer": "\n\n".join(answers),
         "transcript": [_transcript_entry(move) for move in state.moves.get(turn.id, ())],
-        "model_profile": _profile(agent),
+        "model_profile": profile_of(agent),
     }
 
 
-def _recent_turns(state: ConversationState, turn: Turn, limit: int) -> list[dict[str, Any]]:
-    """The last ``limit`` turns before this one, oldest first, as far back as `HISTORY_BYTES` reach."""
+def _recent_turns(state: ConversationState, turn: Turn, limit: int, first: int) -> list[dict[str, Any]]:
+    """The last ``limit`` turns before this one, oldest first, as far back as `HISTORY_BYTES` and the
+    message with the ordinal ``first`` reach."""
     earlier = [
         other
         for other in state.turns.values()
@@ -71,7 +84,9 @@ def _recent_turns(state: ConversationState, turn: Turn, limit: int) -> list[dict
     recent: list[dict[str, Any]] = []
     room = HISTORY_BYTES
     for other in reversed(earlier[-limit:] if limit > 0 else []):
-        messages = state.messages[other.id]
+        messages = [message for message in state.messages[other.id] if message.ordinal >= first]
+        if not messages:
+            continue
         room -= sum(len(message.content.encode()) for message in messages)
         if room < 0:
             break
@@ -130,13 +145,14 @@ def _active_turns(state: ConversationState, turn: Turn) -> list[dict[str, Any]]:
     ]
 
 
-def _profile(agent: PinnedAgent) -> dict[str, Any]:
+def profile_of(agent: PinnedAgent) -> dict[str, Any]:
     profile = agent.profile.spec
     return {
         "provider": profile.provider,
         "model": profile.model,
         "format": profile.format,
         "parameters": profile.parameters,
+        "context_window_tokens": profile.context_window_tokens,
     }
 
 

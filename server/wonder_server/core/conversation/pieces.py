@@ -60,7 +60,12 @@ def again(operation: Operation, now: int) -> Operation:
 def next_child(operation: Operation, ids: Minter) -> str:
     """What carries the next attempt out: a new run, a new conversation; where an agent is looped in, and
     where neither does it, the same as before."""
-    if operation.kind in (OperationKind.ASSEMBLY, OperationKind.EXTRACTION, OperationKind.WORKFLOW):
+    if operation.kind in (
+        OperationKind.ASSEMBLY,
+        OperationKind.EXTRACTION,
+        OperationKind.SUMMARY,
+        OperationKind.WORKFLOW,
+    ):
         return ids.child("run", operation.run_id)
     if operation.kind is OperationKind.AGENT and operation.mode != LOOP_IN:
         return ids.child("conv", operation.run_id)

@@ -27,7 +27,13 @@ from dataclasses import replace
 from typing import assert_never
 
 from wonder_server.core.conversation import tools
-from wonder_server.core.conversation.answering import agent_ended, call_model, model_answered, tool_ended
+from wonder_server.core.conversation.answering import (
+    agent_ended,
+    call_model,
+    model_answered,
+    shortened,
+    tool_ended,
+)
 from wonder_server.core.conversation.calls import called_turn
 from wonder_server.core.conversation.decisions import (
     AppendMessage,
@@ -81,6 +87,7 @@ from wonder_server.core.conversation.room_inputs import (
 from wonder_server.core.conversation.rooms import plan_room
 from wonder_server.core.conversation.sending import refuse, send
 from wonder_server.core.conversation.state import ConversationState
+from wonder_server.core.conversation.summaries import cut_of, summarized, summary_failed
 from wonder_server.core.conversation.values import (
     Operation,
     OperationKind,
@@ -202,6 +209,8 @@ def _succeeded(state: ConversationState, operation: Operation, event: Succeeded,
             return tool_ended(state, state.turns[operation.turn_id], operation, result, ids, now)
         case OperationKind.AGENT:
             return agent_ended(state, operation, ids, now, output=event.output)
+        case OperationKind.SUMMARY:
+            return summarized(state, operation, event.output, ids, now)
         case OperationKind.EXTRACTION:
             done = extracted(state, operation, event.output, ids, now)
             return _failed(state, operation, done, now) if isinstance(done, Fault) else done
@@ -233,7 +242,7 @@ def _assembled(
             operation_id=operation.id,
             outcome=outcome_of(operation, agent.assembly, now),
         ),
-        *call_model(state, turn, agent, request, ids, now),
+        *call_model(state, turn, agent, request, ids, now, cut=cut_of(operation)),
     )
 
 
@@ -273,6 +282,9 @@ def _failed(
             return (CancelOperation(operation=operation), failed, *fail_turn(turn, told, now))
         case OperationKind.MODEL:
             turn = state.turns[operation.turn_id]
+            shorter = shortened(state, operation, fault, ids, now)
+            if shorter:
+                return (CancelOperation(operation=operation), *shorter)
             return (
                 CancelOperation(operation=operation),
                 *_half_said(state, operation, turn, spoken, now),
@@ -284,6 +296,8 @@ def _failed(
             return tool_ended(state, state.turns[operation.turn_id], operation, result, ids, now)
         case OperationKind.AGENT:
             return agent_ended(state, operation, ids, now, fault=fault)
+        case OperationKind.SUMMARY:
+            return summary_failed(state, operation, ids, now)
         case OperationKind.EXTRACTION | OperationKind.MEMORY:
             return extraction_failed(state, operation, fault, now)
         case _:

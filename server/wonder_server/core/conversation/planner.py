@@ -123,6 +123,7 @@ CONVERSATION = Planner(
         "agent_call_started": values.AgentCall,
         "agent_call_completed": values.AgentCall,
         "limit_reached": values.Limit,
+        "context_reduced": values.Reduction,
         "context_assembly_completed": values.HookOutcome,
         "context_assembly_failed": values.HookOutcome,
         "memory_extraction_completed": values.HookOutcome,

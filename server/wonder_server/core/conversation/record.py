@@ -23,11 +23,13 @@ from wonder_server.core.conversation.decisions import (
     EndTurnByCancel,
     ExtractionEnded,
     FailTurn,
+    HistorySummarized,
     LimitReached,
     MarkWaiting,
     MemoryWritten,
     RecordMove,
     Redispatch,
+    ReduceContext,
     Refuse,
     RefuseCall,
     ReleaseWork,
@@ -121,6 +123,11 @@ def _record(state: ConversationState, decision: Decision) -> Iterator[Change]:
             yield from _resumed(decision)
         case CancelOperation():
             yield Delete("operations", decision.operation.id)
+        case HistorySummarized():
+            yield from _conversation(state)
+            yield Delete("operations", decision.operation_id)
+        case ReduceContext():
+            yield Emit("context.reduced", "context_reduced", decision.reduction, decision.turn_id)
         case LimitReached():
             yield Emit("limit.reached", "limit_reached", decision.limit, decision.turn_id)
         case CompleteTurn() | FailTurn() | EndTurnByCancel():

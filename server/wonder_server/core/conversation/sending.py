@@ -15,15 +15,15 @@ from wonder_server.core.conversation.decisions import (
 )
 from wonder_server.core.conversation.inputs import Send
 from wonder_server.core.conversation.limits import unaffordable
-from wonder_server.core.conversation.pieces import Decisions, hook
+from wonder_server.core.conversation.pieces import Decisions
 from wonder_server.core.conversation.room_decisions import AddParticipant
 from wonder_server.core.conversation.rooms import MAX_PARTICIPANTS, absent, rouse
 from wonder_server.core.conversation.standing import OPEN
 from wonder_server.core.conversation.state import ConversationState
+from wonder_server.core.conversation.summaries import first_hook
 from wonder_server.core.conversation.values import (
     Conversation,
     Message,
-    OperationKind,
     Participant,
     Role,
     Turn,
@@ -62,14 +62,14 @@ def send(state: ConversationState, event: Send, now: int) -> Decisions:
         reply_to_message_id=event.reply_to_message_id,
         created_ms=now,
     )
-    assembly = hook(ids.new("op"), turn, OperationKind.ASSEMBLY, turn.context_assembly_run_id, now)
+    first = first_hook(state, turn, event.agent, ids, now)
     return (
         *woken,
         *_join(conversation, event, now),
         StartTurn(turn=turn, work=Work(turn_id=turn.id, agent=event.agent)),
         AppendMessage(message=message),
-        DispatchWorkflow(operation=assembly),
-        MarkWaiting(turn_id=turn.id, operation_id=assembly.id),
+        DispatchWorkflow(operation=first),
+        MarkWaiting(turn_id=turn.id, operation_id=first.id),
     )
 
 

@@ -27,11 +27,13 @@ from wonder_server.core.conversation.decisions import (
     EndTurnByCancel,
     ExtractionEnded,
     FailTurn,
+    HistorySummarized,
     LimitReached,
     MarkWaiting,
     MemoryWritten,
     RecordMove,
     Redispatch,
+    ReduceContext,
     Refuse,
     RefuseCall,
     ReleaseWork,
@@ -160,7 +162,11 @@ class ConversationState:
                 self.requests.pop(decision.turn_id, None)
                 self.moves.pop(decision.turn_id, None)
                 self._forget_old_turns()
-            case MarkWaiting() | TrackAsyncOperation() | AgentCallEnded() | LimitReached():
+            case HistorySummarized():
+                self._close(decision.operation_id)
+                if self.conversation is not None:
+                    self.conversation = replace(self.conversation, summary=decision.summary)
+            case MarkWaiting() | TrackAsyncOperation() | AgentCallEnded() | LimitReached() | ReduceContext():
                 pass
             case AnswerCallAgain() | RefuseCall() | Refuse():
                 pass

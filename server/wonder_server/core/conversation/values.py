@@ -109,6 +109,18 @@ class Conversation:
     deleted_ms: int = 0
     reset_ordinal: int = 0
     prompts: tuple[KeptPrompt, ...] = ()
+    summary: Summary | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What stands in for the messages up to ``last_ordinal``, ``messages`` of them, for agents that sum up.
+    It counts until the conversation begins anew after a later turn than ``after_turn``."""
+
+    text: str
+    last_ordinal: int
+    messages: int
+    after_turn: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,6 +275,7 @@ class OperationKind(StrEnum):
     AGENT = "agent"
     EXTRACTION = "extraction"
     MEMORY = "memory"
+    SUMMARY = "summary"
 
 
 TOOL_KINDS = frozenset({OperationKind.TASK, OperationKind.WORKFLOW, OperationKind.AGENT})
@@ -326,12 +339,35 @@ class Request:
     """The request of an unfinished turn, in the provider's own format; it grows with each move.
 
     The store keeps each of its messages once, however many requests repeat it. ``wrap_up``: the limit for
-    which it asks the model to wrap up, if it does.
+    which it asks the model to wrap up, if it does. ``shortened``: the provider has refused it once since it
+    was too long.
     """
 
     turn_id: str
     body: dict[str, Any]
     wrap_up: Fault | None = None
+    shortened: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """What is left out of a turn's history: messages before the ordinal ``first``, ``left_out`` of them with
+    ``tokens``. ``summarized``: they stand in the conversation's summary."""
+
+    first: int
+    left_out: int = 0
+    tokens: int = 0
+    summarized: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduction:
+    """How a request was made smaller; tokens are estimates."""
+
+    messages_left_out: int
+    summarized: bool
+    tokens_before: int
+    tokens_after: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ R = TypeVar("R")
 _KINDS = {spec_type: kind for kind, spec_type in SPEC_TYPES.items()}
 
 LATER: dict[type[Any], frozenset[str]] = {
-    Persona: frozenset({"context_window", "retention"}),
+    Persona: frozenset({"retention"}),
     Workflow: frozenset({"merge_branch_on_completion"}),
 }
 """Fields of the contract that this server does not carry out yet. Taking them in silence would be a lie."""
@@ -204,11 +204,15 @@ class _Reader:
     def scalar(self, hint: type[Any], raw: Any, path: str) -> Any:
         if hint is int and isinstance(raw, float) and raw.is_integer():
             raw = int(raw)
+        if hint is float and isinstance(raw, int) and not isinstance(raw, bool):
+            raw = float(raw)
         # bool is an int to Python, never to an author.
         if not isinstance(raw, hint) or (hint is int and isinstance(raw, bool)):
-            wanted = {str: "text", int: "a whole number", bool: "true or false"}[hint]
+            wanted = {str: "text", int: "a whole number", bool: "true or false", float: "a number"}[hint]
             self.refuse(path, f"{path} must be {wanted}, not {_type_name(raw)}.")
             return None
+        if hint is float and not math.isfinite(raw):
+            self.refuse(path, f"{path} must be a finite number.")
         if hint is int and abs(raw) > MAX_INTEGER:
             self.refuse(path, f"{path} is too large: at most {MAX_INTEGER}.")
         return raw

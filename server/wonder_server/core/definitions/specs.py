@@ -89,6 +89,22 @@ class Constraints:
     max_delegation_depth: int = 5
 
 
+class WindowStrategy(StrEnum):
+    """How a long conversation is made to fit."""
+
+    SLIDING_WINDOW = "sliding_window"
+    SUMMARIZE = "summarize"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextWindow:
+    """What is done when a conversation outgrows the model: from ``threshold`` of its limit on."""
+
+    strategy: WindowStrategy = WindowStrategy.SLIDING_WINDOW
+    threshold: float = 0.8
+    keep_recent_messages: int = 10
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persona:
     """Who the model is, what it remembers and what it may use."""
@@ -101,6 +117,7 @@ class Persona:
     recent_turns_limit: int = 20
     tool_ids: tuple[str, ...] = ()
     constraints: Constraints = Constraints()
+    context_window: ContextWindow = ContextWindow()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,3 +379,5 @@ class PinnedAgent:
     tools: tuple[PinnedTool, ...] = ()
     assembly: PinnedWorkflow
     extraction: PinnedWorkflow | None = None
+    summary: PinnedWorkflow | None = None
+    """Only of an agent that sums up."""

@@ -1734,6 +1734,11 @@ class OperationKind(betterproto2.Enum):
     A write to memory that the memory-extraction workflow asked for in its output.
     """
 
+    SUMMARY = 8
+    """
+    The workflow that sums up what no longer fits into the model.
+    """
+
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
@@ -1745,6 +1750,7 @@ class OperationKind(betterproto2.Enum):
             5: "OPERATION_KIND_AGENT",
             6: "OPERATION_KIND_MEMORY_EXTRACTION",
             7: "OPERATION_KIND_MEMORY",
+            8: "OPERATION_KIND_SUMMARY",
         }
 
     @classmethod
@@ -1758,6 +1764,7 @@ class OperationKind(betterproto2.Enum):
             "OPERATION_KIND_AGENT": 5,
             "OPERATION_KIND_MEMORY_EXTRACTION": 6,
             "OPERATION_KIND_MEMORY": 7,
+            "OPERATION_KIND_SUMMARY": 8,
         }
 
 

@@ -1,0 +1,152 @@
+"""A summary in place of older messages (feature B12, strategy ``summarize``).
+
+When a turn finds that its history no longer fits, the workflow ``wonder/std/summarize_history`` runs before
+its assembly, like a hook::
+
+    Send ─▶ summary ─▶ assembly ─▶ …
+
+What it puts out is kept with the conversation, up to which message it reaches too, and stands in for those
+messages in all turns that follow, until these no longer fit either: then the next summary takes the place of
+this one, made of it and what was said since. If it fails for good the turn goes on with a sliding window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from wonder_server.core.conversation.decisions import (
+    CancelOperation,
+    ChargeTurn,
+    DispatchWorkflow,
+    HistorySummarized,
+    MarkWaiting,
+)
+from wonder_server.core.conversation.hooks import profile_of
+from wonder_server.core.conversation.pieces import Decisions, hook
+from wonder_server.core.conversation.spending import charged, from_usage
+from wonder_server.core.conversation.state import ConversationState
+from wonder_server.core.conversation.values import (
+    Cut,
+    Message,
+    Operation,
+    OperationKind,
+    Summary,
+    Turn,
+)
+from wonder_server.core.conversation.window import (
+    cut,
+    earlier_messages,
+    reset_ordinal,
+    room_of,
+    summary_of,
+    wants_summary,
+)
+from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.ids import Minter
+from wonder_server.core.tokens import text_tokens
+
+SUMMARY_TIMEOUT_MS = 120_000
+"""A summary is a call of a model; other hooks have less."""
+
+MAX_SUMMARY_CHARS = 40_000
+
+
+def first_hook(state: ConversationState, turn: Turn, agent: PinnedAgent, ids: Minter, now: int) -> Operation:
+    """What a new turn begins with: its assembly, or the summary that this needs."""
+    assembly = hook(ids.new("op"), turn, OperationKind.ASSEMBLY, turn.context_assembly_run_id, now)
+    reduced = cut(state, turn, agent)
+    if reduced is None:
+        return assembly
+    if wants_summary(agent) and _older(state, turn, agent):
+        return replace(
+            assembly,
+            kind=OperationKind.SUMMARY,
+            timeout_ms=SUMMARY_TIMEOUT_MS,
+            wake_ms=now + SUMMARY_TIMEOUT_MS,
+            # The assembly that follows has its own run.
+            run_id=ids.child("run", turn.conversation_id),
+        )
+    return replace(assembly, input=asdict(reduced))
+
+
+def cut_of(operation: Operation) -> Cut | None:
+    """What an assembly leaves out of the history."""
+    return Cut(**operation.input) if isinstance(operation.input, dict) else None
+
+
+def summary_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -> dict[str, Any]:
+    """The input of a run that sums up: ``{conversation_id, summary, messages, model_profile}``."""
+    summary = summary_of(state, agent)
+    return {
+        "conversation_id": turn.conversation_id,
+        "summary": summary.text if summary is not None else "",
+        "messages": [
+            {"role": message.role.value, "author": message.author, "content": message.content}
+            for message in _within_room(_older(state, turn, agent), room_of(agent))
+        ],
+        "model_profile": profile_of(agent),
+    }
+
+
+def summarized(
+    state: ConversationState, operation: Operation, output: Any, ids: Minter, now: int
+) -> Decisions:
+    """The summary is made, or what was put out is none: on to the assembly."""
+    turn = state.turns[operation.turn_id]
+    agent = state.works[turn.id].agent
+    text = output.get("summary") if isinstance(output, dict) else None
+    older = _older(state, turn, agent)
+    conversation = state.conversation
+    if not isinstance(text, str) or not text.strip() or not older or conversation is None:
+        return summary_failed(state, operation, ids, now)
+    usage = output.get("usage")
+    paid: Decisions = ()
+    if isinstance(usage, dict):
+        turn = charged(turn, from_usage(usage))
+        paid = (ChargeTurn(turn=turn),)
+    before = summary_of(state, agent)
+    summary = Summary(
+        text=text.strip()[:MAX_SUMMARY_CHARS],
+        last_ordinal=older[-1].ordinal,
+        messages=len(older) + (before.messages if before is not None else 0),
+        after_turn=reset_ordinal(state),
+    )
+    tokens = sum(text_tokens(message.content) for message in older) - text_tokens(summary.text)
+    reduced = Cut(first=older[-1].ordinal + 1, left_out=len(older), tokens=max(0, tokens), summarized=True)
+    return (
+        *paid,
+        HistorySummarized(operation_id=operation.id, turn_id=turn.id, summary=summary),
+        *_assemble(turn, reduced, ids, now),
+    )
+
+
+def summary_failed(state: ConversationState, operation: Operation, ids: Minter, now: int) -> Decisions:
+    """There is no summary: the newest messages that fit have to do."""
+    turn = state.turns[operation.turn_id]
+    reduced = cut(state, turn, state.works[turn.id].agent)
+    return (CancelOperation(operation=operation), *_assemble(turn, reduced, ids, now))
+
+
+def _assemble(turn: Turn, reduced: Cut | None, ids: Minter, now: int) -> Decisions:
+    assembly = hook(ids.new("op"), turn, OperationKind.ASSEMBLY, turn.context_assembly_run_id, now)
+    if reduced is not None:
+        assembly = replace(assembly, input=asdict(reduced))
+    return (DispatchWorkflow(operation=assembly), MarkWaiting(turn_id=turn.id, operation_id=assembly.id))
+
+
+def _older(state: ConversationState, turn: Turn, agent: PinnedAgent) -> list[Message]:
+    """What would be summed up: all but the newest messages, which stay word for word."""
+    messages = earlier_messages(state, turn, agent)
+    return messages[: max(0, len(messages) - agent.persona.context_window.keep_recent_messages)]
+
+
+def _within_room(messages: list[Message], room: int) -> list[Message]:
+    """The newest of ``messages`` that fit, and one at least."""
+    used, kept = 0, 0
+    for message in reversed(messages):
+        used += text_tokens(message.content)
+        if kept and used > room:
+            break
+        kept += 1
+    return messages[len(messages) - kept :]
