@@ -1,0 +1,286 @@
+"""Agents as tools: asked alone or looped in, declining, out of reach, too deep, too slow, not allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.background import asking, call, constrained, prepared, using
+from tests.e2e.client import Client, View
+from tests.e2e.scripted import Scripted
+from tests.fakes.provider import Provider, Script
+from wonder.v1 import common_pb2, event_pb2
+from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as pb
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+COMPLETED = conversation.TURN_STATUS_COMPLETED
+DELEGATE, LOOP_IN = common_pb2.INVOCATION_MODE_DELEGATE, common_pb2.INVOCATION_MODE_LOOP_IN
+
+
+class Pair:
+    """Two scripted agents: the host has a tool that calls the guest."""
+
+    def __init__(self, client: Client, provider: Provider) -> None:
+        self.client = client
+        self.host = Scripted(client, provider, "openai")
+        self.guest = Scripted(client, provider, "anthropic")
+        self.guest_name = self.tool = self.name = self.room = ""
+
+    async def begin(self, *answers: Script, **spec: Any) -> str:
+        """The guest and the tool; the name by which the host's model calls it."""
+        self.guest_name = await self.guest.agent(*answers)
+        self.tool, self.name = await asking(self.client, self.guest_name, **spec)
+        return self.name
+
+    async def turn(self, text: str, *scripts: Script) -> tuple[conversation.Turn, View]:
+        """A turn of the host."""
+        self.room = await self.client.open(await self.host.agent(*scripts, tools=(self.tool,)))
+        return await self.client.turn(self.room, text)
+
+    async def called(self, view: View) -> tuple[event_pb2.AgentCallOutcome, conversation.Turn]:
+        """The one call of an agent that was seen, and the turn that it led to."""
+        (ended,) = (e.agent_call_completed for e in view.events if e.name == "agent_call_completed")
+        request = pb.GetTurnRequest(turn_id=ended.turn_id)
+        return ended, (await self.client.conversations.GetTurn(request)).turn
+
+
+@pytest.fixture
+def pair(client: Client, provider: Provider) -> Pair:
+    return Pair(client, provider)
+
+
+def error_of(view: View) -> conversation.ToolError:
+    (failed,) = (e.tool_failed.tool_result.error for e in view.events if e.name == "tool.failed")
+    return failed
+
+
+# --- delegate ---------------------------------------------------------------------------------------
+
+
+async def test_a_delegate_sees_its_input_alone_and_its_answer_is_the_tools_result(pair: Pair) -> None:
+    name = await pair.begin(Script(text="Yes, it violates them."))
+    question = "Does this violate our API patterns?"
+    turn, view = await pair.turn(
+        "My secret is 42. Ask the architect.",
+        Script(calls=(call(name, message=question),)),
+        Script(text="The architect says yes."),
+    )
+    assert turn.status == COMPLETED and view.text() == "The architect says yes."
+    (request,) = pair.guest.requests
+    assert question in json.dumps(request) and "secret" not in json.dumps(request)
+    assert "Yes, it violates them." in json.dumps(pair.host.requests[1])
+    outcome, delegated = await pair.called(view)
+    assert (outcome.mode, outcome.turn_id) == (DELEGATE, delegated.id)
+    caller = delegated.caller.agent
+    assert (caller.agent_id, caller.turn_id) == (turn.agent_id, turn.id)
+    assert (
+        delegated.conversation_id != pair.room and delegated.output.string_value == "Yes, it violates them."
+    )
+    # The room of the caller does not hear of it, and what it cost is the caller's too.
+    assert [m.content for m in await pair.client.messages(pair.room)][1:] == ["The architect says yes."]
+    assert turn.usage.model_calls == 3
+    assert view.of_turn(turn.id).count("participant_joined") == 0
+
+
+async def test_a_delegate_that_declines_says_why(pair: Pair) -> None:
+    name = await pair.begin(Script(text="I don't have enough context to review this code", stop="refusal"))
+    turn, view = await pair.turn(
+        "Ask.", Script(calls=(call(name, message="Review."),)), Script(text="Sorry.")
+    )
+    assert turn.status == COMPLETED and turn.issues.tool_failures == 1
+    error = error_of(view)
+    assert error.code == conversation.TOOL_ERROR_CODE_AGENT_DECLINED and not error.retriable
+    assert "enough context" in error.message
+    assert "AGENT_DECLINED" in json.dumps(pair.host.requests[1])
+
+
+async def test_a_delegate_that_fails_is_told(pair: Pair) -> None:
+    name = await pair.begin(Script(status=401))
+    turn, view = await pair.turn("Ask.", Script(calls=(call(name, message="?"),)), Script(text="Sorry."))
+    assert turn.status == COMPLETED
+    assert error_of(view).code == conversation.TOOL_ERROR_CODE_EXECUTION_FAILED
+    outcome, delegated = await pair.called(view)
+    assert outcome.HasField("error") and delegated.status == conversation.TURN_STATUS_FAILED
+
+
+async def test_a_delegate_that_takes_too_long_is_stopped(pair: Pair) -> None:
+    endless = Script(text=" ".join(["word"] * 2000), delay_ms=20)
+    name = await pair.begin(endless, retry={"timeout_ms": 700})
+    turn, view = await pair.turn("Ask.", Script(calls=(call(name, message="?"),)), Script(text="Too slow."))
+    assert turn.status == COMPLETED and error_of(view).code == conversation.TOOL_ERROR_CODE_TIMEOUT
+    async with asyncio.timeout(20):
+        await pair.guest.until_closed_early()
+
+
+async def test_who_is_not_there_cannot_be_asked_until_there_is_such_an_agent(
+    client: Client, provider: Provider
+) -> None:
+    tool, name = await asking(client, "nobody_yet")
+    host = Scripted(client, provider, "openai")
+    scripts = Script(calls=(call(name, message="?"),)), Script(text="Nobody.")
+    agent = await host.agent(*scripts, *scripts, tools=(tool,))
+    turn, view = await client.turn(await client.open(agent), "Ask.")
+    assert turn.status == COMPLETED
+    assert error_of(view).code == conversation.TOOL_ERROR_CODE_NOT_FOUND
+    await client.agent("nobody_yet", "wonder/std/assistant")
+    _, view = await client.turn(await client.open(agent), "Ask.")
+    assert "tool.completed" in view.names
+
+
+async def test_bad_input_never_reaches_the_agent(pair: Pair) -> None:
+    name = await pair.begin(Script(text="Yes."))
+    wrong = (call(name, message=7), call(name, message="?", invocation_mode="both"))
+    turn, view = await pair.turn(
+        "Ask.", *(Script(calls=(each,)) for each in wrong), Script(calls=(call(name, message="?"),)),
+        Script(text="Yes, they say."),
+    )  # fmt: skip
+    assert turn.status == COMPLETED and turn.issues.tool_failures == 2
+    codes = [e.tool_failed.tool_result.error.code for e in view.events if e.name == "tool.failed"]
+    assert codes == [conversation.TOOL_ERROR_CODE_INVALID_INPUT] * 2
+    assert len(pair.guest.requests) == 1
+
+
+# --- how deep ---------------------------------------------------------------------------------------
+
+
+async def test_agents_do_not_call_each_other_in_a_circle(client: Client, provider: Provider) -> None:
+    """The host asks the guest, who asks the host."""
+    back, back_name = await asking(client, "circle_host")
+    guest = Scripted(client, provider, "anthropic")
+    guest_scripts = Script(calls=(call(back_name, message="You?"),)), Script(text="Then I say three.")
+    guest_name = await guest.agent(*guest_scripts, tools=(back,))
+    tool, name = await asking(client, guest_name)
+    host = Scripted(client, provider, "openai")
+    scripts = Script(calls=(call(name, message="Two?"),)), Script(text="Three, then.")
+    persona = await host.agent(*scripts, tools=(tool,))
+    await client.agent("circle_host", f"e2e/scripted/{persona}")
+    turn, view = await client.turn(await client.open("circle_host"), "Ask.")
+    assert turn.status == COMPLETED and view.text() == "Three, then."
+    refused = json.dumps(guest.requests[1])
+    assert "PERMISSION_DENIED" in refused and "circle" in refused
+    assert len(host.requests) == 2
+
+
+async def test_a_persona_says_how_deep_agents_may_call_agents(client: Client, provider: Provider) -> None:
+    last = await Scripted(client, provider, "openai").agent(Script(text="Never."))
+    deeper, deeper_name = await asking(client, last)
+    middle = Scripted(client, provider, "anthropic")
+    middle_scripts = Script(calls=(call(deeper_name, message="Deeper?"),)), Script(text="No deeper.")
+    tool, name = await asking(client, await middle.agent(*middle_scripts, tools=(deeper,)))
+    host = Scripted(client, provider, "openai")
+    scripts = Script(calls=(call(name, message="Deep?"),)), Script(text="So deep.")
+    agent = await constrained(host, *scripts, tools=(tool,), max_delegation_depth=1)
+    turn, _ = await client.turn(await client.open(agent), "Go.")
+    assert turn.status == COMPLETED
+    assert "PERMISSION_DENIED" in json.dumps(middle.requests[1]) and "No deeper." in json.dumps(
+        host.requests[1]
+    )
+
+
+# --- loop in ----------------------------------------------------------------------------------------
+
+
+async def test_two_agents_debate_three_rounds_before_everyone(pair: Pair) -> None:
+    views = [Script(text=f"Guest's view {n}.") for n in (1, 2, 3)]
+    name = await pair.begin(*views, invocation_mode="loop_in")
+    rounds = [
+        Script(text=f"Host's view {n}." if n else "", calls=(call(name, message=f"Round {n + 1}"),))
+        for n in range(3)
+    ]
+    turn, view = await pair.turn("Debate: tabs or spaces?", *rounds, Script(text="We agree."))
+    assert turn.status == COMPLETED, turn.error
+    assert [m.content for m in await pair.client.messages(pair.room)] == [
+        "Debate: tabs or spaces?",
+        "Round 1", "Guest's view 1.", "Host's view 1.",
+        "Round 2", "Guest's view 2.", "Host's view 2.",
+        "Round 3", "Guest's view 3.", "We agree.",
+    ]  # fmt: skip
+    # It hears what was said, joins once, stays, and whoever called is told so.
+    assert "Debate: tabs or spaces?" in json.dumps(pair.guest.requests[0])
+    assert "Host's view 2." in json.dumps(pair.guest.requests[2])
+    assert view.names.count("participant_joined") == 1
+    (joined,) = (e.participant_joined for e in view.events if e.participant_joined.agent.name)
+    assert joined.origin == conversation.PARTICIPANT_ORIGIN_LOOPED_IN
+    assert joined.added_by.agent.turn_id == turn.id
+    told = json.dumps(pair.host.requests[1])
+    assert "Guest's view 1." in told and "joined" in told and "stays until" in told
+    asked, _ = await pair.client.turn(pair.room, f"@{pair.guest_name} are you there?")
+    assert asked.agent_id == joined.agent.agent_id
+
+
+async def test_the_model_may_choose_the_mode_of_a_call(pair: Pair) -> None:
+    name = await pair.begin(Script(text="Here I am."))
+    turn, view = await pair.turn(
+        "Bring them in.",
+        Script(calls=(call(name, message="Join us.", invocation_mode="loop_in"),)),
+        Script(text="They are here."),
+    )
+    assert turn.status == COMPLETED
+    assert "Here I am." in [m.content for m in await pair.client.messages(pair.room)]
+    (outcome, _) = await pair.called(view)
+    assert outcome.mode == LOOP_IN
+    assert '"invocation_mode": {"type": "string", "enum": ["delegate", "loop_in"]' in json.dumps(
+        pair.host.requests[0]
+    )
+    # What it chose is not part of what the agent is told.
+    assert "invocation_mode" not in json.dumps(pair.guest.requests[0]["messages"])
+
+
+# --- what tools may do, and how often they are tried ------------------------------------------------
+
+
+async def test_an_action_that_the_persona_does_not_allow_is_not_run(
+    client: Client, provider: Provider
+) -> None:
+    await prepared(client)
+    host = Scripted(client, provider, "openai")
+    calls = (call("quick", text="fine"), call("slow_task", text="not fine"), call("research", topic="x"))
+    agent = await constrained(
+        host,
+        Script(calls=calls),
+        Script(text="Only the first."),
+        tools=using("quick", "slow_task", "research"),
+        allowed_actions=["context", "memory.*"],
+    )
+    turn, view = await client.turn(await client.open(agent), "Try.")
+    assert turn.status == COMPLETED and turn.issues.tool_failures == 2
+    errors = [e.tool_failed.tool_result.error for e in view.events if e.name == "tool.failed"]
+    assert {each.code for each in errors} == {conversation.TOOL_ERROR_CODE_PERMISSION_DENIED}
+    assert [word for each in errors for word in ("sleep", "assert") if word in each.message] == [
+        "sleep",
+        "assert",
+    ]
+    assert view.names.count("tool.dispatched") == 1
+
+
+async def test_a_tool_that_times_out_twice_and_then_works(client: Client, provider: Provider) -> None:
+    provider.script("stubborn", Script(stall="headers"), Script(stall="headers"), Script(text="At last."))
+    profile = {"provider": "openai", "model": "stubborn", "format": "openai_chat"}
+    request = {"model": "stubborn", "messages": [{"role": "user", "content": "?"}]}
+    tool = {"target_type": "task", "target_id": "ask_stubborn",
+            "retry": {"max_attempts": 3, "backoff_ms": 20, "timeout_ms": 600}}  # fmt: skip
+    step = {
+        "id": "ask",
+        "action": {"kind": "llm", "config": {"request": request, "model_profile": profile}},
+        "output_mapping": {"output.text": "result.text"},
+    }
+    documents = [
+        {"name": "stubborn", "description": "Late.", "tool": tool},
+        {"name": "ask_stubborn", "task": {"steps": [step]}},
+    ]
+    await client.apply("e2e/stubborn", "\n---\n".join(map(json.dumps, documents)))
+    host = Scripted(client, provider, "anthropic")
+    agent = await host.agent(
+        Script(calls=(call("stubborn"),)), Script(text="It answered."), tools=("e2e/stubborn/stubborn",)
+    )
+    turn, view = await client.turn(await client.open(agent), "Ask.")
+    assert turn.status == COMPLETED and not turn.issues.tool_failures
+    (completed,) = (e.tool_completed for e in view.events if e.name == "tool.completed")
+    assert completed.tool_result.attempts == 3 and completed.duration_ms >= 1200
+    assert "At last." in json.dumps(host.requests[1])
+    assert sum(seen.closed_early for seen in provider.seen if seen.model == "stubborn") == 2
