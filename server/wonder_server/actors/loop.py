@@ -48,7 +48,7 @@ from wonder_server.ports.journal import Commit, Event, Journal, Request
 
 _log = logger("actors")
 
-ROUND = 128
+ROUND = 64
 """Inputs that one commit takes at most."""
 
 RELOAD_AFTER_S = 1.0
