@@ -206,6 +206,7 @@ class Provider:
                     answer.headers["location"] = script.location
                 return answer
             if script.body is not None:
+                seen.finished = True
                 return web.Response(text=script.body, content_type=script.content_type)
             return await self._stream(request, script, spoken, seen)
         except (asyncio.CancelledError, ConnectionResetError):
@@ -219,6 +220,7 @@ class Provider:
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         if script.break_off == "begin":
+            seen.finished = True
             return _reset(request, response)
         frames = spoken.events(script, seen.model)
         await response.prepare(request)

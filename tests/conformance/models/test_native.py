@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import subprocess
 import sys
 from contextlib import aclosing
 
 import pytest
 
-from tests.conformance.models.conftest import native_model
+from tests.conformance.models.conftest import FORMATS, native_model
 from tests.conformance.models.subjects import KEY, RemoteSubject, ask, collect
 from tests.conformance.models.test_every_provider import fault_of, upstream_closes
 from tests.fakes.provider import Provider, Script
@@ -124,6 +125,53 @@ async def test_a_keep_alive_is_no_answer(native_subject: RemoteSubject, provider
     fault = await fault_of(native_subject, "only-comments", first_token_timeout_ms=100)
 
     assert (fault.reason, fault.transient) == (Reason.TIMEOUT, True)
+
+
+STALLED, LOST, REFUSED = (
+    (Reason.TIMEOUT, True),
+    (Reason.MODEL_UNAVAILABLE, True),
+    (Reason.MODEL_FAILED, False),
+)
+FATES: dict[str, tuple[Reason, bool] | None] = {
+    **dict.fromkeys(("text", "parallel", "bad-arguments", "comments", "thinking")),
+    **dict.fromkeys(("stall-headers", "stall-first", "stall-chunks", "slow"), STALLED),
+    **dict.fromkeys(("break-begin", "break-abort", "break-eof", "bad-chunk", "error-event", "nothing"), LOST),
+    **dict.fromkeys(("429", "429-retry-after", "500", "529"), LOST),
+    **dict.fromkeys(("401", "too-long"), REFUSED),
+}
+"""What becomes of a call, by what its provider does: None is an answer."""
+
+
+async def test_a_thousand_calls_of_every_fate_end_in_time_and_leave_nothing(provider: Provider) -> None:
+    model = native_model(provider)
+    chance = random.Random(4)
+    patience = {"first_token_timeout_ms": 200, "chunk_timeout_ms": 200, "timeout_ms": 400}
+
+    async def call(number: int) -> None:
+        case = chance.choice(list(FATES))
+        subject = RemoteSubject(model, FORMATS[number % len(FORMATS)])
+        hurried = patience if FATES[case] is STALLED else {}
+        consumer = asyncio.create_task(collect(model, *subject.case(case, **hurried)))
+        if number % 10 == 0:
+            await asyncio.sleep(chance.random() / 20)
+            consumer.cancel()
+        try:
+            async with asyncio.timeout(10):
+                _, result = await consumer
+        except WonderError as problem:
+            assert (problem.fault.reason, problem.fault.transient) == FATES[case], case
+        except asyncio.CancelledError:
+            assert number % 10 == 0
+        else:
+            assert FATES[case] is None and result.raw, case
+
+    for begin in range(0, 1000, 100):
+        await asyncio.gather(*(call(number) for number in range(begin, begin + 100)))
+
+    assert len(provider.seen) <= 1000, "one call is one request"
+    async with asyncio.timeout(5):
+        await provider.wait_until(lambda: all(seen.finished or seen.closed_early for seen in provider.seen))
+    await model.close()
 
 
 # --- answers that are no streams ---------------------------------------------------------------------
