@@ -38,17 +38,18 @@ def step(actor: Actor, envelope: Envelope, now_ms: int) -> list[Command]:
         batch.due |= not commit.entries
         batch.replies.append((envelope, WonderError(fault)))
         return []
-    apply, record, changes = planner.apply, planner.record, commit.changes
+    apply, record, head = planner.apply, planner.record, actor.event_head
     for decision in decisions:
         apply(state, decision)
         for change in record(state, decision):
             if isinstance(change, Emit):
-                actor.event_head += 1
-                commit.events.append(Event(actor.event_head, now_ms, actor.id, change))
+                head += 1
+                commit.events.append(Event(head, now_ms, actor.id, change))
                 continue
-            changes.append(change)
+            commit.changes.append(change)
             if change.table == "operations":
                 batch.wakes[change.id] = change.ordinal if isinstance(change, Put) else 0
+    actor.event_head = head
     if decisions:
         actor.entry_head += 1
         commit.entries.append(Entry(actor.entry_head, now_ms, envelope.input, decisions))

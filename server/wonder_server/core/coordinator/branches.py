@@ -91,7 +91,7 @@ def come(draft: Draft, token: Token, node_id: str) -> None:
 def _transitions(draft: Draft, token: Token, node: Node) -> tuple[Token, list[Transition]]:
     """The transitions that are taken; the token has counted those that are limited."""
     ways = draft.graph.ways.get(node.id, ())
-    scope = draft.scope(token) if ways else {}
+    scope = draft.scope(token) if any(way.condition for _, way in ways) else {}
     taken: list[Transition] = []
     for index, way in ways:
         times = token.taken.get(str(index), 0)

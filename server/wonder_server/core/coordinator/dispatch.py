@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from wonder_server.core.commands import Answer, CallAgent, Command, Parent, RunTask, RunWorkflow, Stop
 from wonder_server.core.coordinator.decisions import (
@@ -18,9 +18,15 @@ from wonder_server.core.coordinator.values import Operation, OperationKind, Run
 from wonder_server.core.definitions.graph import graph_of
 from wonder_server.core.frozen import replace
 
+_LEADS_TO_COMMANDS = frozenset({DispatchNode, RedispatchNode, StopNode, EndRun, AnswerAgain})
 
-def commands(state: RunState, decision: Decision) -> Iterator[Command]:
+
+def commands(state: RunState, decision: Decision) -> Iterable[Command]:
     """What is to be carried out once ``decision`` is on disk."""
+    return _commands(state, decision) if type(decision) in _LEADS_TO_COMMANDS else ()
+
+
+def _commands(state: RunState, decision: Decision) -> Iterator[Command]:
     match decision:
         case DispatchNode() | RedispatchNode():
             operation = state.operations.get(decision.operation.id)

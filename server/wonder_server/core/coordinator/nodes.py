@@ -54,9 +54,9 @@ def _begin(draft: Draft, token: Token, node: Node) -> None:
     if draft.ordinal >= MAX_EXECUTIONS:
         message = f"The run has executed {MAX_EXECUTIONS} nodes, which is as many as it may."
         raise Problem(Fault(reason=Reason.LIMIT_EXCEEDED, message=message, metadata={"node": node.id}))
-    scope = draft.scope(token)
     node_input = draft.run.input
     if node.input_mapping:
+        scope = draft.scope(token)
         node_input = evaluation.mapped(draft, node.input_mapping, scope, "input_mapping", node.id)
     kind, target = _target(draft, node)
     # Not the operation's id: a run that is planned again after a crash must come to the same keys.

@@ -70,7 +70,8 @@ def record(state: RunState, decision: Decision) -> Iterator[Change]:
             execution = decision.execution
             yield _execution(execution)
             yield Delete("operations", execution.id)
-            yield Emit(f"node.{execution.status.value}", f"node_{execution.status.value}", execution)
+            name = execution.status.value
+            yield Emit(f"node.{name}", f"node_{name}", execution)
         case KeepExecution():
             yield _execution(decision.execution)
         case SetContext():
