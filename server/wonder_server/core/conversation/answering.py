@@ -80,6 +80,30 @@ def call_model(
     return (*reduced, *said, _ask(agent, request, ids, now, tells))
 
 
+def request_of(output: Any, agent: PinnedAgent) -> dict[str, Any] | Fault:
+    """The request that an assembly has put out; a fault if that is none in the agent's format."""
+    request = output.get("request") if isinstance(output, dict) else None
+    dialect = dialect_of(agent.profile.spec.format)
+    if isinstance(request, dict) and dialect.fits(request):
+        return request
+    return Fault(
+        reason=Reason.CONTEXT_ASSEMBLY_FAILED,
+        message="The context-assembly workflow put out no `request` object with a list of "
+        f"`{dialect.messages}`.",
+    )
+
+
+def first_request(
+    state: ConversationState, turn: Turn, agent: PinnedAgent, output: Any, now: int
+) -> dict[str, Any] | Fault:
+    """What the model would be asked first in ``turn``, whose assembly has put out ``output``."""
+    request = request_of(output, agent)
+    if isinstance(request, Fault):
+        return request
+    decided = call_model(state, turn, agent, request, Minter(turn.id, now), now)
+    return next((each.request.body for each in decided if isinstance(each, DispatchModel)), request)
+
+
 def shortened(
     state: ConversationState, operation: Operation, fault: Fault, ids: Minter, now: int
 ) -> Decisions:
