@@ -31,7 +31,7 @@ from wonder_server.core.conversation.decisions import (
 from wonder_server.core.conversation.dialects import dialect_of
 from wonder_server.core.conversation.inputs import ModelAnswered
 from wonder_server.core.conversation.pieces import Decisions, abandoned, agent_message, fail_turn, hook
-from wonder_server.core.conversation.spending import charged, from_usage, of_call
+from wonder_server.core.conversation.spending import charged, of_call, told
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     Conversation,
@@ -314,10 +314,10 @@ def agent_ended(
     """An agent that was called has answered, or has not: exactly one of the two counts. What a delegate has
     spent, its caller has; one that was looped in has charged the conversation itself."""
     turn = state.turns[operation.turn_id]
-    usage = output.get("usage") if isinstance(output, dict) and operation.mode != LOOP_IN else None
+    spent = told(output, fault) if operation.mode != LOOP_IN else None
     decisions: list[Decision] = []
-    if isinstance(usage, dict):
-        turn = charged(turn, from_usage(usage))
+    if spent is not None:
+        turn = charged(turn, spent)
         decisions.append(ChargeTurn(turn=turn))
     if fault is None:
         result = tools.success(operation, agent_tools.result_of(operation, output), now)
