@@ -13,8 +13,10 @@ from wonder_server.core.conversation.spending import (
     charged,
     from_usage,
     known_cost,
+    told,
 )
 from wonder_server.core.conversation.values import Conversation, OperationKind
+from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.model import ModelResult, Usage
 from wonder_server.core.records import Put
 
@@ -83,3 +85,14 @@ def test_attempts_that_failed_count_as_calls() -> None:
     driven.state.operations[operation.id] = replace(operation, attempt=3)
     driven.answer(priced(said("Done."), 1))
     assert driven.turn.model_calls == 3 and known_cost(driven.turn) == 1
+
+
+def test_what_a_delegate_spent_before_it_failed_is_told_too() -> None:
+    fault = Fault(reason=Reason.MODEL_FAILED, message="No.", metadata={"usage": '{"cost_micros": 5}'})
+    assert told(None, fault) == Spent(cost_micros=5, model_calls=1)
+    assert told({"usage": {"output_tokens": 2}}, None) == Spent(
+        output_tokens=2, model_calls=1, unpriced_calls=1
+    )
+    for nonsense in ("", "[", "3", "[" * 100_000):
+        assert told(None, replace(fault, metadata={"usage": nonsense})) is None
+    assert told("text", None) is None

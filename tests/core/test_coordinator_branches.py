@@ -210,9 +210,10 @@ def test_what_is_no_list_or_too_long_a_one_fails_the_run(items: Any, reason: Rea
 
 
 def test_a_run_is_at_a_bounded_number_of_places() -> None:
-    flow = fan(most=10_000)
-    driven = forked(flow, {"items": [0] * 10_000})
-    assert driven.fault.reason is Reason.LIMIT_EXCEEDED
+    full = forked(fan(most=10_000), {"items": [0] * 10_000})
+    assert len(full.at) == 10_000
+    twice = graph(node("a", fan_out=True), node("b"), ways=[each("a>b", max_items=10_000), way("a>b")])
+    assert forked(twice, {"items": [0] * 10_000}).fault.reason is Reason.LIMIT_EXCEEDED
 
 
 def test_a_list_and_other_ways_can_be_taken_together() -> None:

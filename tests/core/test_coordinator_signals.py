@@ -8,7 +8,7 @@ import pytest
 
 from tests.core.coordinator_kit import Driven, diamond, graph, node, wait, way
 from wonder_server.core.coordinator import inputs
-from wonder_server.core.coordinator.plan import MAX_SIGNALS
+from wonder_server.core.coordinator.plan import MAX_MISSED, MAX_SIGNALS
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.coordinator.values import RunStatus
 from wonder_server.core.definitions.specs import FanIn, FanInMode, Node, PinnedWorkflow
@@ -50,16 +50,39 @@ def test_the_time_ends_the_wait(signal: str) -> None:
     assert driven.at == ["z"]
 
 
-def test_a_signal_that_came_before_ends_the_wait_at_once() -> None:
+def test_signals_that_came_before_stand_in_line() -> None:
+    """None is lost: each ends one wait, the oldest first; expressions read the newest."""
     driven = Driven()
-    driven.start(flow(wait("w", "go", 60_000)))
-    driven.signal("go", "first")
-    driven.signal("go", "newest")
-    driven.reload()
+    ways = [way("a>u"), way("u>v"), way("v>w"), way("w>z")]
+    nodes = [node("a"), wait("u", "go", 60_000), wait("v", "go"), wait("w", "go"), node("z")]
+    driven.start(graph(*nodes, ways=ways))
+    for payload in ("first", "second"):
+        driven.signal("go", payload)
+        driven.reload()
     driven.succeed("a")
+    assert driven.at == ["w"]
+    driven.reload()
+    assert driven.state.missed == {}
+    driven.signal("go", "third")
     assert driven.at == ["z"]
-    assert driven.state.state["w"] == {"received": True, "payload": "newest"}
+    took = [driven.state.state[each]["payload"] for each in ("u", "v", "w")]
+    assert took == ["first", "second", "third"]
     driven.replayed()
+
+
+def test_the_line_of_signals_is_bounded_and_what_nobody_waits_for_stands_in_none() -> None:
+    driven = Driven()
+    driven.start(flow(wait("w", "go")))
+    for number in range(MAX_SIGNALS):
+        driven.signal(f"other{number}")
+        driven.signal(f"other{number}")
+    assert not driven.state.missed
+    for number in range(MAX_MISSED + 1):
+        driven.signal("go", number)
+    fault = RUN.refusal(RUN.plan(driven.state, inputs.ReceiveSignal(name="go"), driven.now))
+    assert fault is not None and fault.reason is Reason.LIMIT_EXCEEDED
+    driven.succeed("a")
+    assert driven.state.state["w"]["payload"] == 0
 
 
 def test_a_signal_is_taken_once() -> None:

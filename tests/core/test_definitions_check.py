@@ -122,6 +122,25 @@ def test_a_condition_that_does_not_parse_is_refused_with_line_and_column() -> No
     )
 
 
+@pytest.mark.parametrize(
+    ("mapping", "config", "fault"),
+    [
+        ({"duration_ms": "60000"}, {}, "steps[0].input_mapping.duration_ms"),
+        ({}, {"duration_ms": 30_000}, "steps[0].action"),
+        ({"duration_ms": "input.ms"}, {"duration_ms": 30_000}, ""),
+        ({"duration_ms": "29999"}, {}, ""),
+    ],
+)
+def test_a_sleep_that_its_action_has_no_time_for_is_refused(
+    mapping: dict[str, str], config: dict[str, Any], fault: str
+) -> None:
+    shelf = Shelf(actions={"sleep": {"type": "object", "properties": {"duration_ms": {"type": "number"}}}})
+    document = step(action={"kind": "sleep", "config": config}, input_mapping=mapping)
+    found = faults(Kind.TASK, document, shelf)
+    assert list(found) == ([fault] if fault else [])
+    assert not fault or "times out after 30000 ms" in found[fault]
+
+
 def test_a_misspelt_name_is_answered_with_the_one_that_was_meant() -> None:
     action = {"kind": "memory.serch", "config": {}}
     (message,) = faults(Kind.TASK, step(action=action)).values()

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from wonder_server.core.definitions.document import Draft, draft_to_json, parse_draft
-from wonder_server.core.definitions.parse import parse_spec, to_json
+from wonder_server.core.definitions.parse import parse_spec, salvage_spec, to_json
 from wonder_server.core.definitions.specs import (
     Action,
+    FanIn,
     Kind,
     ModelProfile,
     Node,
@@ -148,6 +149,25 @@ def test_what_the_server_sets_is_not_read() -> None:
     )
 
 
+def test_an_unknown_name_is_answered_with_the_one_that_was_meant() -> None:
+    edge = {"from": "a", "to_node": "b", "conditoin": "true"}
+    found = faults(Kind.WORKFLOW, {"nodes": [{"id": "a", "task_id": "t"}], "transitions": [edge]})
+    for name, meant in (("from", "from_node_id"), ("to_node", "to_node_id"), ("conditoin", "condition")):
+        assert f"(did you mean '{meant}'?)" in found[f"transitions[0].{name}"]
+    with pytest.raises(WonderError) as refusal:
+        parse_draft({"name": "x", "worklfow": {}})
+    assert "(did you mean 'workflow'?)" in refusal.value.faults[-1].message
+
+
+def test_what_can_be_read_is_there_beside_the_faults() -> None:
+    node = {"task_id": "t", "workflow_id": 5, "fan_in": {"mode": "most"}, "colour": "red"}
+    spec, found = salvage_spec(Kind.WORKFLOW, {"nodes": [node, "b"]})
+    assert {fault.field.partition("].")[2] or fault.field for fault in found} == {
+        "id", "workflow_id", "fan_in.mode", "colour", "nodes[1]",
+    }  # fmt: skip
+    assert spec == Workflow(nodes=(Node(id="", task_id="t", fan_in=FanIn()), Node(id="")))
+
+
 def test_equal_content_has_an_equal_hash_however_it_is_spelled() -> None:
     spelled_out = {
         **TOOL,
@@ -180,6 +200,7 @@ def test_a_float_that_is_whole_is_the_same_content() -> None:
         ({**TOOL, "description": "é" * 3000}, {"description"}),
         ({**TOOL, "tool": {"target_type": "task"}, "name": ""}, {"name", "tool.target_id"}),
         ({**TOOL, "tool": None}, {"tool"}),
+        ({"name": "x", "worklfow": {}}, {"spec", "worklfow"}),
     ],
 )
 def test_a_wrong_definition_is_refused_with_the_place(document: dict[str, Any], places: set[str]) -> None:

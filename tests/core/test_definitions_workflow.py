@@ -14,6 +14,7 @@ from wonder_server.core.definitions.check import check_spec
 from wonder_server.core.definitions.parse import parse_spec
 from wonder_server.core.definitions.specs import Kind
 
+GATE = {"prompt": "Well?"}
 DAY = 24 * 3600 * 1000
 YEAR = 365 * DAY
 
@@ -197,7 +198,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     # --- targets
     ({"nodes": [{"id": "a"}]}, "nodes[0]", "A node runs one thing"),
     (flow("a", {"a": {"task_id": "t", "wait": {"signal": "s"}}}), "nodes[0]", "A node runs one thing"),
-    (flow("a", {"a": {"agent_id": "x", "human_gate": {}}}), "nodes[0]", "A node runs one thing"),
+    (flow("a", {"a": {"agent_id": "x", "human_gate": GATE}}), "nodes[0]", "A node runs one thing"),
     (flow("a", {"a": {"invocation_mode": "loop_in"}}), "nodes[0].invocation_mode", "Only an agent"),
     (flow("a", {"a": {"agent_id": "x", "invocation_mode": "shout"}}), "nodes[0].invocation_mode", "one of"),
     (flow("a", {"a": {"agent_id": "Not a name"}}), "nodes[0].agent_id", "by its id, agt_…, or its name"),
@@ -208,23 +209,29 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     (flow("a", {"a": {"retry": {"backoff_ms": -1}}}), "nodes[0].retry.backoff_ms", "not -1"),
     (flow("a", {"a": {"retry": {"timeout_ms": 0}}}), "nodes[0].retry.timeout_ms", "not 0"),
     (flow("a", {"a": {"wait": {"signal": "s"}, "retry": {}}}), "nodes[0].retry", "about a wait"),
-    (flow("a", {"a": {"human_gate": {}, "retry": {}}}), "nodes[0].retry", "about a human_gate"),
+    (flow("a", {"a": {"human_gate": GATE, "retry": {}}}), "nodes[0].retry", "about a human_gate"),
     (flow("a", {"a": {"description": "x" * 65_537}}), "nodes[0].description", "longer than"),
     # --- gates and waits
-    (flow("a", {"a": {"human_gate": {"answer_schema": {"type": "objekt"}}}}),
+    (flow("a", {"a": {"human_gate": {**GATE, "answer_schema": {"type": "objekt"}}}}),
      "nodes[0].human_gate.answer_schema.type", "must be one of"),
-    (flow("a", {"a": {"human_gate": {"answer_schema": {"$ref": "https://example.test/s"}}}}),
+    (flow("a", {"a": {"human_gate": {**GATE, "answer_schema": {"$ref": "https://example.test/s"}}}}),
      "nodes[0].human_gate.answer_schema.$ref", "nothing is fetched"),
-    (flow("a", {"a": {"human_gate": {"expire_after_ms": -1}}}), "nodes[0].human_gate.expire_after_ms",
+    (flow("a", {"a": {"human_gate": {**GATE, "expire_after_ms": -1}}}),
+     "nodes[0].human_gate.expire_after_ms",
      "not -1"),
-    (flow("a", {"a": {"human_gate": {"expire_after_ms": YEAR + 1}}}), "nodes[0].human_gate.expire_after_ms",
+    (flow("a", {"a": {"human_gate": {**GATE, "expire_after_ms": YEAR + 1}}}),
+     "nodes[0].human_gate.expire_after_ms",
      f"to {YEAR}"),
-    (flow("a", {"a": {"human_gate": {"on_expire": "reject"}}}), "nodes[0].human_gate.on_expire",
+    (flow("a", {"a": {"human_gate": {**GATE, "on_expire": "reject"}}}),
+     "nodes[0].human_gate.on_expire",
      "set expire_after_ms"),
-    (flow("a", {"a": {"human_gate": {"user_ids": ["ada", " "]}}}), "nodes[0].human_gate.user_ids[1]",
+    (flow("a", {"a": {"human_gate": {**GATE, "user_ids": ["ada", " "]}}}),
+     "nodes[0].human_gate.user_ids[1]",
      "1 to 256"),
-    (flow("a", {"a": {"human_gate": {"user_ids": ["ada"] * 101}}}), "nodes[0].human_gate.user_ids",
+    (flow("a", {"a": {"human_gate": {**GATE, "user_ids": ["ada"] * 101}}}),
+     "nodes[0].human_gate.user_ids",
      "at most 100"),
+    (flow("a", {"a": {"human_gate": {"prompt": " "}}}), "nodes[0].human_gate.prompt", "what the person is"),
     (flow("a", {"a": {"human_gate": {"prompt": "x" * 65_537}}}), "nodes[0].human_gate.prompt", "longer than"),
     (flow("a", {"a": {"wait": {}}}), "nodes[0].wait", "signal, duration_ms, or both"),
     (flow("a", {"a": {"wait": {"duration_ms": YEAR + 1}}}), "nodes[0].wait.duration_ms", f"to {YEAR}"),

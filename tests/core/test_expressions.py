@@ -134,6 +134,9 @@ def test_a_failing_evaluation_says_what_and_where(source: str, message: str) -> 
         ("1e999", "the number 1e999 is too large", 1, 1),
         ("'\\ud800'", "'\\ud800' is not a character", 1, 1),
         ("input.a # b", "the character '#' has no meaning here", 1, 9),
+        ("input.a = 1", "the character '=' has no meaning here (did you mean '=='?)", 1, 9),
+        ("input.a & true", "the character '&' has no meaning here (did you mean '&&'?)", 1, 9),
+        ("input.a and true", "expected the end of the expression, found 'and' (did you mean '&&'?)", 1, 9),
         ("input.t.matches('(?=a)')", "'(?=a)' is not a valid regular expression", 1, 17),
         (
             "input.a.map(x, x.b.map(y, y))",

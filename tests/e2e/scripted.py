@@ -35,12 +35,16 @@ class Scripted:
         tools: tuple[str, ...] = ("wonder/std/remember", "wonder/std/recall"),
         moves: int = 20,
         assembly: str = "",
+        model: str = "",
+        window: dict[str, object] | None = None,
+        limits: dict[str, int] | None = None,
         **profile: int,
     ) -> str:
-        """An agent whose model plays ``scripts``; ``profile`` are the model profile's times. Its name."""
+        """An agent whose model plays ``scripts``; ``profile`` are the model profile's times, ``window`` and
+        ``limits`` what its persona says of them. ``model``: a name that the price table has. Its name."""
         number = next(_numbers)
         provider, format_name = PROVIDERS[self.speaks]
-        self.model = f"scripted-{number}"
+        self.model = model or f"scripted-{number}"
         self.provider.script(self.model, *scripts)
         name = f"{self.speaks}_{number}"
         document = {
@@ -60,7 +64,8 @@ class Scripted:
                 "memory_extraction_workflow_id": "none",
                 **({"context_assembly_workflow_id": assembly} if assembly else {}),
                 "tool_ids": list(tools),
-                "constraints": {"max_moves_per_turn": moves},
+                "constraints": {"max_moves_per_turn": moves, **(limits or {})},
+                **({"context_window": window} if window else {}),
             },
         }
         await self.client.apply("e2e/scripted", f"{json.dumps(document)}\n---\n{json.dumps(persona)}")

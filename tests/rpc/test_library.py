@@ -268,6 +268,22 @@ async def test_the_faults_of_a_batch_are_told_with_their_places(service: Any) ->
     ]
 
 
+async def test_what_cannot_be_read_hides_nothing_else_that_is_wrong(service: Any) -> None:
+    node = {"human_gate": {}, "input_mapping": {"x": "1 +"}}
+    wrong = {"name": "a", "workflow": {"nodes": [node]}}
+    places = [f"workflow.nodes[0].{name}" for name in ("id", "input_mapping.x", "human_gate.prompt")]
+    batch = [{"name": "x"}, wrong]
+    request = pb.ApplyDefinitionsRequest(library="team", definitions=map(definition, batch))
+    reason, found = await refused(service.ApplyDefinitions(request))
+    assert (reason, found[0]) == ("DEFINITION_INVALID", "definitions[0].spec")
+    assert {f"definitions[1].{place}" for place in places} <= set(found)
+    assert len(set(found)) == len(found)
+    await service.CreateLibrary(pb.CreateLibraryRequest(library={"name": "team"}))
+    put = pb.PutDefinitionRequest(library_id="team", definition=definition(wrong))
+    reason, found = await refused(service.PutDefinition(put))
+    assert {f"definition.{place}" for place in places} <= set(found)
+
+
 async def test_what_the_server_does_not_carry_out_yet_is_refused(service: Any) -> None:
     later = {"nodes": [{"id": "n", "agent_id": "bot"}], "merge_branch_on_completion": True}
     waiting = {"name": "w", "workflow": later}

@@ -34,7 +34,7 @@ WHOLE: dict[str, Any] = {
                 },
                 "timeout_ms": 5_000_000_000,
             },
-            {"id": "ask_plainly", "human_gate": {}},
+            {"id": "ask_plainly", "human_gate": {"prompt": "Well?"}},
             {"id": "pause", "wait": {"signal": "go", "duration_ms": 5_000_000_000}},
             {"id": "delegate", "agent_id": "expert", "retry": {"max_attempts": 3, "backoff_ms": 0}},
             {"id": "loop_in", "agent_id": "expert", "invocation_mode": "loop_in", "retry": {}},

@@ -22,7 +22,7 @@ from wonder_server.adapters.in_memory.catalog import MemoryCatalog
 from wonder_server.core.definitions.document import Draft, parse_draft
 from wonder_server.core.definitions.resources import Agent
 from wonder_server.core.definitions.specs import Persona
-from wonder_server.core.errors import Reason
+from wonder_server.core.errors import Reason, WonderError
 from wonder_server.services.library import Library
 
 
@@ -80,6 +80,26 @@ async def test_a_reference_with_a_revision_stays_with_it(library: Library) -> No
     await library.definitions.apply("team", [workflow("w", "t@1"), task("t", description="New.")])
     assert (await library.pin_workflow("team/w")).tasks["t@1"].pin.revision == 1
     assert (await library.pin_task("team/t")).pin.revision == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("team/wlow", "There is no workflow 'team/wlow' (did you mean 'team/flow'?)."),
+        ("flow", "There is no workflow 'flow' (did you mean 'team/flow'?)."),
+        ("team/flow@3", "There is no workflow 'team/flow@3': it only has revisions 1 to 2."),
+        ("team/t", "'team/t' is a task, not a workflow."),
+        ("elsewhere/quite", "There is no workflow 'elsewhere/quite'."),
+    ],
+)
+async def test_what_is_not_there_is_answered_with_what_was_meant(
+    library: Library, text: str, said: str
+) -> None:
+    await library.definitions.apply("team", [task("t"), workflow("flow", "t")])
+    await library.definitions.put("team", workflow("flow", "t@1"))
+    with pytest.raises(WonderError) as refusal:
+        await library.pin_workflow(text)
+    assert (refusal.value.fault.reason, refusal.value.fault.message) == (Reason.DEFINITION_NOT_FOUND, said)
 
 
 async def test_a_step_that_names_an_action_has_it_inline_when_pinned(library: Library) -> None:

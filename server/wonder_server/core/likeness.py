@@ -10,6 +10,9 @@ _LIKE = 0.7
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`` (did you mean 'x'?)`` for what looks most like ``name``; empty if nothing does."""
-    close = difflib.get_close_matches(name[:_LONGEST], sorted(known), n=1, cutoff=_LIKE)
+    """`` (did you mean 'x'?)`` for what looks most like ``name``, or begins with it as ``from_node_id`` does
+    with ``from``; empty if nothing does."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name[:_LONGEST], names, n=1, cutoff=_LIKE)
+    close = close or [each for each in names if name and each.startswith(f"{name}_")]
     return f" (did you mean '{close[0]}'?)" if close else ""

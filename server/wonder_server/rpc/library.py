@@ -6,9 +6,14 @@ change that it made, so a request that is sent again after a restart gets its fi
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
+from typing import Any, Final, NoReturn
 
 from wonder.v1 import library_service_pb2 as pb
+from wonder_server.core.definitions.faults import MAX_FAULTS
+from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.rpc import library_codec as codec
 from wonder_server.rpc.auth import caller
 from wonder_server.rpc.fields import required
@@ -17,6 +22,8 @@ from wonder_server.services.catalog_writes import Once
 from wonder_server.services.definitions import MAX_APPLY
 from wonder_server.services.library import Library
 from wonder_server.services.paging import PageRequest
+
+_PLACE: Final = re.compile(r"^definitions\[(\d+)\]")
 
 
 class LibraryServicer:
@@ -69,9 +76,14 @@ class LibraryServicer:
         self, request: pb.PutDefinitionRequest, _context: Any
     ) -> pb.PutDefinitionResponse:
         library = required(request.library_id, "library_id")
+        draft, faults = codec.salvaged_from_proto(request.definition, "definition")
+        if draft is None:
+            raise WonderError(faults[0], faults=faults)
+        if faults:
+            await _refuse(faults, self._definitions.put(library, draft, validate_only=True))
         saved = await self._definitions.put(
             library,
-            codec.draft_from_proto(request.definition, "definition"),
+            draft,
             etag=request.etag,
             once=_once(request),
             validate_only=request.validate_only,
@@ -122,7 +134,12 @@ class LibraryServicer:
     ) -> pb.ApplyDefinitionsResponse:
         library = required(request.library, "library")
         # One more than is taken is enough to be refused.
-        drafts = codec.drafts_from_proto(request.definitions[: MAX_APPLY + 1], "definitions")
+        salvaged, faults = codec.drafts_from_proto(request.definitions[: MAX_APPLY + 1], "definitions")
+        places = [index for index, draft in enumerate(salvaged) if draft is not None]
+        drafts = [draft for draft in salvaged if draft is not None]
+        if faults:
+            checking = self._definitions.apply(library, drafts, validate_only=True)
+            await _refuse(faults, checking, places)
         applied = await self._definitions.apply(
             library,
             drafts,
@@ -227,6 +244,21 @@ class LibraryServicer:
 
 def _page(request: Any) -> PageRequest:
     return PageRequest(size=request.page_size, token=request.page_token)
+
+
+async def _refuse(faults: Sequence[Fault], checking: Awaitable[Any], places: Sequence[int] = ()) -> NoReturn:
+    """Refuse what cannot be read, with what ``checking`` finds wrong in the rest of it: one fault is not to
+    hide another. ``places``: where the definitions that are checked stand in the request."""
+    found = list(faults)
+    known = {fault.field for fault in faults}
+    try:
+        await checking
+    except WonderError as refusal:
+        for fault in refusal.faults:
+            place = _PLACE.sub(lambda index: f"definitions[{places[int(index[1])]}]", fault.field)
+            if fault.reason is Reason.DEFINITION_INVALID and place not in known:
+                found.append(replace(fault, field=place))
+    raise WonderError(found[0], faults=tuple(found[:MAX_FAULTS]))
 
 
 def _once(request: Any) -> Once | None:

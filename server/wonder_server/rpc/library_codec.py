@@ -10,7 +10,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.message import Message
 
 from wonder.v1 import definition_pb2, library_pb2, library_service_pb2
-from wonder_server.core.definitions.document import Draft, draft_to_json, parse_draft
+from wonder_server.core.definitions.document import Draft, draft_to_json, salvage_draft
 from wonder_server.core.definitions.faults import MAX_FAULTS, under
 from wonder_server.core.definitions.parse import parse_spec, read_record, to_json
 from wonder_server.core.definitions.resources import (
@@ -48,29 +48,38 @@ def draft_from_proto(definition: definition_pb2.Definition, path: str) -> Draft:
 
     DEFINITION_INVALID with every fault's place, which begins with ``path``.
     """
+    draft, faults = salvaged_from_proto(definition, path)
+    if draft is None or faults:
+        raise WonderError(faults[0], faults=faults)
+    return draft
+
+
+def salvaged_from_proto(
+    definition: definition_pb2.Definition, path: str
+) -> tuple[Draft | None, tuple[Fault, ...]]:
+    """As `draft_from_proto`, with its faults as values: beside them what could be read all the same."""
     read = {"kind", "name", "description", "labels", *_SPECS}
-    document = {key: value for key, value in to_document(definition, path).items() if key in read}
     try:
-        return parse_draft(document)
-    except WonderError as refusal:
-        faults = under(path, refusal.faults)
-        raise WonderError(faults[0], faults=faults) from None
+        document = {key: value for key, value in to_document(definition, path).items() if key in read}
+    except WonderError as refusal:  # a payload that is too deep or too large, with its whole path
+        return None, refusal.faults
+    draft, faults = salvage_draft(document)
+    return draft, under(path, faults)
 
 
-def drafts_from_proto(definitions: Sequence[definition_pb2.Definition], path: str) -> list[Draft]:
-    """All of them. DEFINITION_INVALID with the faults of each."""
-    drafts: list[Draft] = []
+def drafts_from_proto(
+    definitions: Sequence[definition_pb2.Definition], path: str
+) -> tuple[list[Draft | None], list[Fault]]:
+    """All of them, as far as they can be read, and the faults of each."""
+    drafts: list[Draft | None] = []
     faults: list[Fault] = []
     for index, definition in enumerate(definitions):
-        try:
-            drafts.append(draft_from_proto(definition, f"{path}[{index}]"))
-        except WonderError as refusal:
-            faults.extend(refusal.faults)
+        draft, found = salvaged_from_proto(definition, f"{path}[{index}]")
+        drafts.append(draft)
+        faults.extend(found)
         if len(faults) >= MAX_FAULTS:
             break
-    if faults:
-        raise WonderError(faults[0], faults=tuple(faults))
-    return drafts
+    return drafts, faults
 
 
 def draft_to_proto(draft: Draft) -> definition_pb2.Definition:

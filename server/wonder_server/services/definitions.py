@@ -26,6 +26,7 @@ from wonder_server.core.ids import random_id
 from wonder_server.ports.catalog import Catalog, Change, DefinitionQuery, Drop, Put
 from wonder_server.services.catalog_writes import CatalogWrites, Done, Once, Planned, check_etag
 from wonder_server.services.closures import ALL, complete, heads, refuse_if_used
+from wonder_server.services.not_there import not_there
 from wonder_server.services.paging import Page, PageRequest, page
 
 MAX_APPLY: Final = 1_000
@@ -142,9 +143,10 @@ class Definitions:
 
         FIELD_INVALID if it is no such reference, DEFINITION_NOT_FOUND.
         """
-        found = await self._catalog.definition(_reference(text, field))
+        reference = _reference(text, field)
+        found = await self._catalog.definition(reference)
         if found is None:
-            raise error(Reason.DEFINITION_NOT_FOUND, f"There is no definition '{text}'.", field=field)
+            raise await not_there(self._catalog, text, reference, field=field)
         return found
 
     async def definitions(

@@ -23,6 +23,7 @@ from wonder_server.core.errors import Reason, error
 from wonder_server.ports.catalog import Catalog, Change, Put
 from wonder_server.services.catalog_writes import CatalogWrites
 from wonder_server.services.closures import complete
+from wonder_server.services.not_there import not_there
 
 MAX_REMEMBERED = 10_000
 
@@ -107,7 +108,8 @@ class Pins:
         reference = parse_reference(text)
         found = reference and await self._catalog.definition(reference.within(library))
         if not found or found.kind is not kind:
-            raise error(Reason.DEFINITION_NOT_FOUND, f"There is no {kind.replace('_', ' ')} '{text}'.")
+            within = reference and reference.within(library)
+            raise await not_there(self._catalog, text, within, kind=kind, found=found or None)
         return found
 
     async def _resolve_agent(self, key: str) -> PinnedAgent:

@@ -31,7 +31,7 @@ from wonder_server.core.conversation.decisions import (
 from wonder_server.core.conversation.dialects import dialect_of
 from wonder_server.core.conversation.inputs import ModelAnswered
 from wonder_server.core.conversation.pieces import Decisions, abandoned, agent_message, fail_turn, hook
-from wonder_server.core.conversation.spending import charged, from_usage, of_call
+from wonder_server.core.conversation.spending import charged, of_call, told
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     Conversation,
@@ -78,6 +78,30 @@ def call_model(
     reduced, body = _within_window(turn, agent, body, cut)
     said, request = _within_limits(state, turn, agent, body, now)
     return (*reduced, *said, _ask(agent, request, ids, now, tells))
+
+
+def request_of(output: Any, agent: PinnedAgent) -> dict[str, Any] | Fault:
+    """The request that an assembly has put out; a fault if that is none in the agent's format."""
+    request = output.get("request") if isinstance(output, dict) else None
+    dialect = dialect_of(agent.profile.spec.format)
+    if isinstance(request, dict) and dialect.fits(request):
+        return request
+    return Fault(
+        reason=Reason.CONTEXT_ASSEMBLY_FAILED,
+        message="The context-assembly workflow put out no `request` object with a list of "
+        f"`{dialect.messages}`.",
+    )
+
+
+def first_request(
+    state: ConversationState, turn: Turn, agent: PinnedAgent, output: Any, now: int
+) -> dict[str, Any] | Fault:
+    """What the model would be asked first in ``turn``, whose assembly has put out ``output``."""
+    request = request_of(output, agent)
+    if isinstance(request, Fault):
+        return request
+    decided = call_model(state, turn, agent, request, Minter(turn.id, now), now)
+    return next((each.request.body for each in decided if isinstance(each, DispatchModel)), request)
 
 
 def shortened(
@@ -290,10 +314,10 @@ def agent_ended(
     """An agent that was called has answered, or has not: exactly one of the two counts. What a delegate has
     spent, its caller has; one that was looped in has charged the conversation itself."""
     turn = state.turns[operation.turn_id]
-    usage = output.get("usage") if isinstance(output, dict) and operation.mode != LOOP_IN else None
+    spent = told(output, fault) if operation.mode != LOOP_IN else None
     decisions: list[Decision] = []
-    if isinstance(usage, dict):
-        turn = charged(turn, from_usage(usage))
+    if spent is not None:
+        turn = charged(turn, spent)
         decisions.append(ChargeTurn(turn=turn))
     if fault is None:
         result = tools.success(operation, agent_tools.result_of(operation, output), now)

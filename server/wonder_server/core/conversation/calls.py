@@ -6,6 +6,7 @@ once what led to the end is on disk; if that answer is lost, the parent asks aga
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -74,7 +75,8 @@ def answer(turn: Turn, parent: Parent) -> Answer:
     its fault, which names the same ids."""
     where = {"agent_id": turn.agent_id, "conversation_id": turn.conversation_id, "turn_id": turn.id}
     if turn.fault is not None:
-        fault = replace(turn.fault, metadata={**turn.fault.metadata, **where})
+        paid = {"usage": json.dumps(as_usage(turn))} if turn.model_calls else {}
+        fault = replace(turn.fault, metadata={**turn.fault.metadata, **where, **paid})
         return Answer(parent=parent, run_id=turn.conversation_id, output={}, fault=fault)
     output: dict[str, Any] = {
         "text": turn.output or "",

@@ -31,6 +31,7 @@ from wonder_server.core.conversation.answering import (
     agent_ended,
     call_model,
     model_answered,
+    request_of,
     shortened,
     tool_ended,
 )
@@ -46,7 +47,6 @@ from wonder_server.core.conversation.decisions import (
     RetryOperation,
     StartConversation,
 )
-from wonder_server.core.conversation.dialects import dialect_of
 from wonder_server.core.conversation.extraction import extracted, extraction_failed, memory_written
 from wonder_server.core.conversation.inputs import (
     CancelCall,
@@ -225,16 +225,10 @@ def _succeeded(state: ConversationState, operation: Operation, event: Succeeded,
 def _assembled(
     state: ConversationState, operation: Operation, event: Succeeded, ids: Minter, now: int
 ) -> Decisions:
-    request = event.output.get("request") if isinstance(event.output, dict) else None
     agent = state.works[operation.turn_id].agent
-    dialect = dialect_of(agent.profile.spec.format)
-    if not isinstance(request, dict) or not dialect.fits(request):
-        fault = Fault(
-            reason=Reason.CONTEXT_ASSEMBLY_FAILED,
-            message="The context-assembly workflow put out no `request` object with a list of "
-            f"`{dialect.messages}`.",
-        )
-        return _failed(state, operation, fault, now)
+    request = request_of(event.output, agent)
+    if isinstance(request, Fault):
+        return _failed(state, operation, request, now)
     turn = linked(state.turns[operation.turn_id], operation)
     return (
         ContextAssembled(

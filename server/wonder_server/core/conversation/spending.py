@@ -6,11 +6,13 @@ many calls there were whose price is not known. A delegate's turn counts for its
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from wonder_server.core.conversation.values import Conversation, Turn
+from wonder_server.core.errors import Fault
 from wonder_server.core.model import Usage
 
 
@@ -119,6 +121,17 @@ def from_usage(usage: Mapping[str, Any]) -> Spent:
         model_calls=calls,
         unpriced_calls=0 if known else calls,
     )
+
+
+def told(output: Any, fault: Fault | None) -> Spent | None:
+    """What a called turn says that it spent, in its answer or in its fault; None if it says nothing."""
+    usage = output.get("usage") if isinstance(output, dict) else None
+    if fault is not None:
+        try:
+            usage = json.loads(fault.metadata.get("usage", "null"))
+        except (ValueError, RecursionError):
+            usage = None
+    return from_usage(usage) if isinstance(usage, dict) else None
 
 
 def _count(value: object) -> int:

@@ -115,17 +115,19 @@ def _fan_out(draft: Draft, token: Token, node: Node, taken: list[Transition]) ->
     starts: list[BranchStart] = []
     for way in taken:
         starts += _starts(draft, token, node, way, len(starts))
-    if draft.live_tokens + len(starts) > MAX_LIVE_TOKENS:
+    limits = [way.for_each.max_concurrency for way in taken if way.for_each and way.for_each.max_concurrency]
+    limit = min(limits, default=0)
+    # The token itself no longer counts, and neither do branches that have to wait for others.
+    if draft.live_tokens - 1 + min(limit or len(starts), len(starts)) > MAX_LIVE_TOKENS:
         message = f"At node `{node.id}` the run would be at more than {MAX_LIVE_TOKENS} places at once."
         raise Problem(Fault(reason=Reason.LIMIT_EXCEEDED, message=message, metadata={"node": node.id}))
-    limits = [way.for_each.max_concurrency for way in taken if way.for_each and way.for_each.max_concurrency]
     fork = Fork(
         token_id=token.id,
         run_id=draft.run.id,
         node_id=node.id,
         branches=_told_apart(starts),
         join_node_id=draft.graph.joins.get(node.id, ""),
-        limit=min(limits, default=0),
+        limit=limit,
     )
     draft.open(fork)
     draft.move(token, TokenStatus.FORKED, begun=0, ended=0, failed=0, waits_for_id="")

@@ -122,10 +122,17 @@ class RecordSignal(Value, frozen=True, kw_only=True):
     signal: Signal
 
 
-class TakeSignal(Value, frozen=True, kw_only=True):
-    """A node that waits for it goes on."""
+class KeepSignal(Value, frozen=True, kw_only=True):
+    """A newer signal of its name came before any node took this one: it stays in line."""
 
     signal: Signal
+
+
+class TakeSignal(Value, frozen=True, kw_only=True):
+    """A node that waits for it goes on. ``newest``: it is the last of its name, and can still be read."""
+
+    signal: Signal
+    newest: bool = True
 
 
 class RecordEvent(Value, frozen=True, kw_only=True):
@@ -173,6 +180,7 @@ Decision = (
     | OpenGate
     | CloseGate
     | RecordSignal
+    | KeepSignal
     | TakeSignal
     | RecordEvent
     | EndRun

@@ -21,6 +21,7 @@ from wonder_server.core.coordinator.decisions import (
     DispatchNode,
     EndRun,
     KeepExecution,
+    KeepSignal,
     MoveToken,
     OpenFork,
     OpenGate,
@@ -100,6 +101,7 @@ class Draft:
         self._executions: dict[str, Execution] = {}
         self._gates: dict[str, Gate | None] = {}
         self._signals = state.signals
+        self._missed = state.missed
         self._context = {"state": state.state, "output": state.output}
         self._branches: dict[str, dict[str, Any]] = {}
         self.agenda: deque[Step] = deque()
@@ -348,18 +350,32 @@ class Draft:
 
     # --- signals ----------------------------------------------------------------------------------
 
-    def signal(self, name: str) -> Signal | None:
-        return self._signals.get(name)
+    def heard(self, name: str) -> Signal | None:
+        """The oldest signal of a name that no node has taken."""
+        if missed := self._missed.get(name):
+            return missed[0]
+        newest = self._signals.get(name)
+        return None if newest is None or newest.taken else newest
 
     def hear(self, signal: Signal) -> None:
-        self._signals = {**self._signals, signal.name: signal}
+        """A signal is there; an earlier one that some node may still take stays in line."""
+        before = self._signals.get(signal.name)
+        if before is not None and not before.taken and signal.name in self.graph.signals:
+            self._missed = {**self._missed, signal.name: (*self._missed.get(signal.name, ()), before)}
+            self.decided.append(KeepSignal(signal=before))
+        self._signals = dict(sorted({**self._signals, signal.name: signal}.items()))
         self.decided.append(RecordSignal(signal=signal))
 
     def take(self, signal: Signal) -> None:
         """A node that waits for the signal goes on."""
-        taken = replace(signal, taken=True)
-        self._signals = {**self._signals, signal.name: taken}
-        self.decided.append(TakeSignal(signal=taken))
+        if self._signals[signal.name].number == signal.number:
+            taken = replace(signal, taken=True)
+            self._signals = {**self._signals, signal.name: taken}
+            self.decided.append(TakeSignal(signal=taken))
+            return
+        left = tuple(each for each in self._missed[signal.name] if each.number != signal.number)
+        self._missed = {**self._missed, signal.name: left}
+        self.decided.append(TakeSignal(signal=signal, newest=False))
 
     # --- the end ----------------------------------------------------------------------------------
 

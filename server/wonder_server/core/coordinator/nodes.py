@@ -90,8 +90,8 @@ def _begin(draft: Draft, token: Token, node: Node) -> None:
     if kind is OperationKind.GATE:
         gates.open_gate(draft, operation, node, node_input)
     elif kind is OperationKind.WAIT:
-        heard = draft.signal(node.wait.signal) if node.wait is not None else None
-        if heard is not None and not heard.taken:
+        heard = draft.heard(node.wait.signal) if node.wait is not None else None
+        if heard is not None:
             hear(draft, operation, heard)
 
 

@@ -68,12 +68,16 @@ from wonder_server.core.coordinator.values import (
     Signal,
     Token,
 )
+from wonder_server.core.definitions.graph import graph_of
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
 
 MAX_SIGNALS = 100
-"""Names of signals that one run remembers."""
+"""Names of signals that one run remembers, beside those that its nodes wait for."""
+
+MAX_MISSED = 1_000
+"""Signals of one name that stand in line for nodes that will wait for them."""
 
 MAX_EVENTS_OF_A_NODE = 1_000
 """Events that one execution of a node may emit; more of them are dropped."""
@@ -284,8 +288,13 @@ def _hear(state: RunState, event: ReceiveSignal, now: int) -> Decisions:
     if pinned is None:
         message = f"The run is already {run.status.value}; nobody would hear the signal."
         return _refuse(Reason.RUN_NOT_ACTIVE, message, "run_id")
-    if event.name not in state.signals and len(state.signals) >= MAX_SIGNALS:
-        message = f"A run remembers signals of at most {MAX_SIGNALS} names."
+    awaited = graph_of(pinned.workflow.spec).signals
+    if event.name in awaited:
+        if len(state.missed.get(event.name, ())) >= MAX_MISSED:
+            message = f"{MAX_MISSED} signals `{event.name}` wait to be taken already."
+            return _refuse(Reason.LIMIT_EXCEEDED, message, "signal.name")
+    elif event.name not in state.signals and len(state.signals.keys() - awaited) >= MAX_SIGNALS:
+        message = f"A run remembers signals of at most {MAX_SIGNALS} names that none of its nodes waits for."
         return _refuse(Reason.LIMIT_EXCEEDED, message, "signal.name")
     heard = state.signals.get(event.name)
     number = heard.number + 1 if heard is not None else 1

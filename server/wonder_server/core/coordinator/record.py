@@ -15,6 +15,7 @@ from wonder_server.core.coordinator.decisions import (
     DispatchNode,
     EndRun,
     KeepExecution,
+    KeepSignal,
     MoveToken,
     OpenFork,
     OpenGate,
@@ -102,8 +103,14 @@ def record(state: RunState, decision: Decision) -> Iterator[Change]:
         case RecordSignal():
             yield _signal(decision.signal)
             yield Emit("signal.received", "signal_received", decision.signal)
+        case KeepSignal():
+            signal = decision.signal
+            yield Put("signals", _in_line(signal), signal, live=True, created_ms=signal.received_ms)
         case TakeSignal():
-            yield _signal(decision.signal)
+            if decision.newest:
+                yield _signal(decision.signal)
+            else:
+                yield Delete("signals", _in_line(decision.signal))
         case StartRun():
             yield _run(decision.run)
             yield Put("works", decision.run.id, decision.pinned, live=True)
@@ -192,3 +199,7 @@ def _gate(gate: Gate) -> Put:
 
 def _signal(signal: Signal) -> Put:
     return Put("signals", signal.name, signal, live=True, created_ms=signal.received_ms)
+
+
+def _in_line(signal: Signal) -> str:
+    return f"{signal.name}/{signal.number}"

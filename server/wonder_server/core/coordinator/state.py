@@ -19,6 +19,7 @@ from wonder_server.core.coordinator.decisions import (
     DispatchNode,
     EndRun,
     KeepExecution,
+    KeepSignal,
     MoveToken,
     OpenFork,
     OpenGate,
@@ -60,8 +61,8 @@ class RunState:
 
     ``children`` are the live tokens of each forked one, ``arrived`` those of them that stand at the fan-in,
     in the order in which they came. ``operation_of`` finds the operation that a token waits for. ``branches``
-    are the values that branches have written. ``ordinal`` is the number of the newest node execution,
-    ``busy`` how many tokens keep the run from waiting.
+    are the values that branches have written. ``signals`` are the newest of each name, ``missed`` older ones
+    that no node has taken. ``ordinal`` is the number of the newest node execution, ``busy`` how many tokens keep the run from waiting.
     """
 
     run: Run | None = None
@@ -70,6 +71,7 @@ class RunState:
     output: dict[str, Any] = field(default_factory=dict)
     branches: dict[str, dict[str, Any]] = field(default_factory=dict)
     signals: dict[str, Signal] = field(default_factory=dict)
+    missed: dict[str, tuple[Signal, ...]] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
     children: dict[str, dict[str, None]] = field(default_factory=dict)
     arrived: dict[str, list[str]] = field(default_factory=dict)
@@ -113,8 +115,15 @@ class RunState:
                 self.gates[decision.gate.id] = decision.gate
             case CloseGate():
                 self.gates.pop(decision.gate.id, None)
-            case RecordSignal() | TakeSignal():
+            case RecordSignal():
                 self._signal(decision.signal)
+            case KeepSignal():
+                self._keep(decision.signal)
+            case TakeSignal():
+                if decision.newest:
+                    self._signal(decision.signal)
+                else:
+                    self._drop(decision.signal)
             case StartRun():
                 self.run, self.pinned = decision.run, decision.pinned
             case SetRun():
@@ -146,7 +155,10 @@ class RunState:
             self._operation(operation)
         self.forks = {fork.token_id: fork for fork in rows["forks"]}
         self.gates = {gate.id: gate for gate in rows["gates"]}
-        for signal in rows["signals"]:
+        for signal in sorted(rows["signals"], key=lambda each: each.number):
+            known = self.signals.get(signal.name)
+            if known is not None:
+                self._keep(known)
             self._signal(signal)
 
     # --- pieces -----------------------------------------------------------------------------------
@@ -187,6 +199,16 @@ class RunState:
 
     def _signal(self, signal: Signal) -> None:
         self.signals = _with(self.signals, signal.name, signal)
+
+    def _keep(self, signal: Signal) -> None:
+        self.missed[signal.name] = (*self.missed.get(signal.name, ()), signal)
+
+    def _drop(self, signal: Signal) -> None:
+        left = tuple(each for each in self.missed[signal.name] if each.number != signal.number)
+        if left:
+            self.missed[signal.name] = left
+        else:
+            del self.missed[signal.name]
 
     def _context(self, entry: ContextValue) -> None:
         match entry.section:

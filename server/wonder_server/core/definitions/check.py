@@ -45,6 +45,7 @@ FORBIDDEN_PARAMETERS = ("api_base", "base_url", "api_key", "stream")
 """Where requests go, with whose key and whether they stream is the operator's and the platform's."""
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
+_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?\Z")
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
 
 
@@ -202,6 +203,21 @@ class _Check(Rules):
                 self.refuse(
                     f"{path}.input_mapping", f"'{action.kind}' needs '{name}': map it, or set it in config."
                 )
+        if action.kind == "sleep":
+            self.sleep(step, action, path)
+
+    def sleep(self, step: Step, action: Action, path: str) -> None:
+        """A time that is written down and can never be slept; the action itself refuses the others."""
+        said = step.input_mapping.get("duration_ms", "")
+        duration = action.config.get("duration_ms")
+        if said:
+            duration = float(said) if _NUMBER.match(said.strip()) else None
+        if isinstance(duration, int | float) and duration >= action.timeout_ms:
+            self.refuse(
+                f"{path}.input_mapping.duration_ms" if said else f"{path}.action",
+                f"duration_ms is {duration:.15g}, and the action times out after {action.timeout_ms} ms: raise"
+                " its timeout_ms, or let the workflow wait.",
+            )
 
     def known_inputs(self, path: str, action: Action, names: Collection[str]) -> None:
         schema = self._around.actions[action.kind]

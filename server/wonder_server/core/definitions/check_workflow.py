@@ -105,6 +105,8 @@ class _Check:
 
     def gate(self, gate: HumanGate, path: str) -> None:
         rules = self._rules
+        if not gate.prompt.strip():
+            rules.refuse(f"{path}.prompt", "Say in 'prompt' what the person is asked.")
         rules.length(f"{path}.prompt", gate.prompt)
         rules.schema(f"{path}.answer_schema", gate.answer_schema)
         rules.count(f"{path}.user_ids", gate.user_ids, MAX_USERS)

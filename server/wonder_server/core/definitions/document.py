@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wonder_server.core.definitions.faults import Faults
-from wonder_server.core.definitions.parse import canonical, kind_of, parse_spec, to_json
+from wonder_server.core.definitions.parse import canonical, kind_of, salvage_spec, to_json
 from wonder_server.core.definitions.references import (
     LIBRARY_RULE,
     NAME_RULE,
@@ -30,7 +30,8 @@ from wonder_server.core.definitions.references import (
     is_library_name,
 )
 from wonder_server.core.definitions.specs import Kind, Spec
-from wonder_server.core.errors import WonderError
+from wonder_server.core.errors import Fault, WonderError
+from wonder_server.core.likeness import did_you_mean
 
 MAX_DESCRIPTION_BYTES = 4_096
 MAX_LABELS = 64
@@ -75,10 +76,20 @@ class Draft:
 
 def parse_draft(document: Mapping[str, Any]) -> Draft:
     """The draft that ``document`` spells. Raises DEFINITION_INVALID with every fault found."""
+    draft, faults = salvage_draft(document)
+    if draft is None or faults:
+        raise WonderError(faults[0], faults=faults)
+    return draft
+
+
+def salvage_draft(document: Mapping[str, Any]) -> tuple[Draft | None, tuple[Fault, ...]]:
+    """As `parse_draft`, but never raises: beside the faults what could be read in spite of them, so that the
+    rest can be judged too; None if it does not say what it defines."""
     faults = Faults()
     kind = _kind(document, faults)
-    for key in sorted(set(map(str, document)) - _HEADER - _KINDS - SET_BY_SERVER):
-        faults.refuse(key, f"'{key}' is not a field of a definition.")
+    known = _HEADER | _KINDS
+    for key in sorted(set(map(str, document)) - known - SET_BY_SERVER):
+        faults.refuse(key, f"'{key}' is not a field of a definition{did_you_mean(key, known)}.")
     name = _text(document, "name", faults)
     if not is_definition_name(name):
         faults.refuse("name", f"A definition's name is {NAME_RULE}.")
@@ -89,17 +100,13 @@ def parse_draft(document: Mapping[str, Any]) -> Draft:
     if len(description.encode()) > MAX_DESCRIPTION_BYTES:
         faults.refuse("description", f"The description is longer than {MAX_DESCRIPTION_BYTES} bytes.")
     labels = _labels(document, faults)
-    spec: Spec | None = None
-    if kind is not None:
-        try:
-            spec = parse_spec(kind, _with_defaults(kind, document[kind], name, description), path=str(kind))
-        except WonderError as refusal:
-            for fault in refusal.faults:
-                faults.refuse(fault.field, fault.message)
-    found = faults.found()
-    if spec is None or found:
-        raise WonderError(found[0], faults=found)
-    return Draft(name=name, library=library, description=description, labels=labels, spec=spec)
+    if kind is None:
+        return None, faults.found()
+    spec, wrong = salvage_spec(kind, _with_defaults(kind, document[kind], name, description), path=str(kind))
+    for fault in wrong:
+        faults.refuse(fault.field, fault.message)
+    draft = Draft(name=name, library=library, description=description, labels=labels, spec=spec)
+    return draft, faults.found()
 
 
 def draft_to_json(draft: Draft) -> dict[str, Any]:

@@ -19,12 +19,13 @@ class Graph:
 
     ``nodes``: by id. ``ways``: by node, its transitions in the order in which they are tried (by
     priority, then as written), each with its index in the spec. ``joins``: by node that fans out, the node
-    with ``fan_in`` where its branches meet; absent if they do not.
+    with ``fan_in`` where its branches meet; absent if they do not. ``signals``: names that nodes wait for.
     """
 
     nodes: Mapping[str, Node]
     ways: Mapping[str, tuple[tuple[int, Transition], ...]]
     joins: Mapping[str, str]
+    signals: frozenset[str]
 
 
 def graph_of(workflow: Workflow) -> Graph:
@@ -58,7 +59,8 @@ def _graph(same: _Same) -> Graph:
     joins: dict[str, tuple[str, ...]] = {}
     if nodes and (start := initial_node(workflow)) in nodes:
         joins = branches.joins(nodes, branches.explore(nodes, ways, start))
-    return Graph(nodes, ways, {node: meets[0] for node, meets in joins.items()})
+    signals = frozenset(node.wait.signal for node in workflow.nodes if node.wait and node.wait.signal)
+    return Graph(nodes, ways, {node: meets[0] for node, meets in joins.items()}, signals)
 
 
 def ways_of(workflow: Workflow) -> dict[str, tuple[tuple[int, Transition], ...]]:

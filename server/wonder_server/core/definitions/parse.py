@@ -29,7 +29,8 @@ from wonder_server.core.definitions.specs import (
     Tool,
     Workflow,
 )
-from wonder_server.core.errors import WonderError
+from wonder_server.core.errors import Fault, WonderError
+from wonder_server.core.likeness import did_you_mean
 
 SPEC_TYPES: dict[Kind, type[Any]] = {
     Kind.PERSONA: Persona,
@@ -67,6 +68,16 @@ def parse_spec(kind: Kind, document: Mapping[str, Any], *, path: str = "") -> Sp
     """
     spec: Spec = read_record(SPEC_TYPES[kind], document, path=path)
     return spec
+
+
+def salvage_spec(
+    kind: Kind, document: Mapping[str, Any], *, path: str = ""
+) -> tuple[Spec, tuple[Fault, ...]]:
+    """As `parse_spec`, but never raises: what cannot be read is as if it were left out, and beside the
+    faults stands what can, so that its meaning can be judged too."""
+    reader = _Reader()
+    spec: Spec = reader.record(SPEC_TYPES[kind], document, path)
+    return spec, reader.faults.found()
 
 
 def read_record(shape: type[R], document: Mapping[str, Any], *, path: str = "") -> R:
@@ -132,6 +143,22 @@ def _layout(spec_type: Any) -> tuple[_Entry, ...]:
     return tuple(entries)
 
 
+_UNREAD: Any = object()
+"""In place of a value that was refused."""
+
+
+def _blank(hint: Any) -> Any:
+    """What stands for something that is missing, in a record that has faults."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType) or hint is Any:
+        return None
+    if hasattr(hint, "__dataclass_fields__"):
+        return hint(**{entry.attribute: _blank(entry.hint) for entry in _layout(hint) if entry.required})
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return next(iter(hint))
+    return (origin or hint)()
+
+
 class _Reader:
     """Reads one document, collecting faults as it goes."""
 
@@ -142,7 +169,7 @@ class _Reader:
     def record(self, spec_type: Any, document: Any, path: str) -> Any:
         if not isinstance(document, Mapping):
             self.refuse(path, f"{_place(path)} must be an object, not {_type_name(document)}.")
-            return None
+            return _blank(spec_type)
         if read := getattr(spec_type, "from_document", None):
             return read(document)
         layout = _layout(spec_type)
@@ -152,10 +179,14 @@ class _Reader:
         values: dict[str, Any] = {}
         for entry in layout:
             if entry.name in document:
-                values[entry.attribute] = self.value(entry.hint, document[entry.name], join(path, entry.name))
+                value = self.value(entry.hint, document[entry.name], join(path, entry.name))
+                if value is not _UNREAD:
+                    values[entry.attribute] = value
             elif entry.required:
                 self.refuse(join(path, entry.name), f"{join(path, entry.name)} is required.")
-        return None if self.faults.found() else spec_type(**values)
+            if entry.required and entry.attribute not in values:
+                values[entry.attribute] = _blank(entry.hint)
+        return spec_type(**values)
 
     def value(self, hint: Any, raw: Any, path: str) -> Any:
         origin = get_origin(hint)
@@ -177,13 +208,15 @@ class _Reader:
         if not isinstance(raw, (list, tuple)):
             self.refuse(path, f"{path} must be a list, not {_type_name(raw)}.")
             return ()
-        return tuple(self.value(hint, item, f"{path}[{index}]") for index, item in enumerate(raw))
+        read = (self.value(hint, item, f"{path}[{index}]") for index, item in enumerate(raw))
+        return tuple(_blank(hint) if value is _UNREAD else value for value in read)
 
     def mapping(self, hint: Any, raw: Any, path: str) -> dict[str, Any]:
         if not isinstance(raw, Mapping):
             self.refuse(path, f"{path} must be an object, not {_type_name(raw)}.")
             return {}
-        return {key: self.value(hint, item, join(path, key)) for key, item in self.pairs(raw, path)}
+        read = {key: self.value(hint, item, join(path, key)) for key, item in self.pairs(raw, path)}
+        return {key: _blank(hint) if value is _UNREAD else value for key, value in read.items()}
 
     def pairs(self, raw: Mapping[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
         # Sorted, since the contract's maps come in an order that differs from process to process: what
@@ -199,7 +232,7 @@ class _Reader:
             return words(raw)
         except ValueError:
             self.refuse(path, f"{path} must be one of: {', '.join(words)}.")
-            return None
+            return _UNREAD
 
     def scalar(self, hint: type[Any], raw: Any, path: str) -> Any:
         if hint is int and isinstance(raw, float) and raw.is_integer():
@@ -210,7 +243,7 @@ class _Reader:
         if not isinstance(raw, hint) or (hint is int and isinstance(raw, bool)):
             wanted = {str: "text", int: "a whole number", bool: "true or false", float: "a number"}[hint]
             self.refuse(path, f"{path} must be {wanted}, not {_type_name(raw)}.")
-            return None
+            return _UNREAD
         if hint is float and not math.isfinite(raw):
             self.refuse(path, f"{path} must be a finite number.")
         if hint is int and abs(raw) > MAX_INTEGER:
@@ -240,7 +273,8 @@ class _Reader:
 def _unknown(spec_type: type[Any], name: str, place: str, names: list[str]) -> str:
     if name in LATER.get(spec_type, ()):
         return f"'{name}' is part of the contract, but this server does not support it yet; leave it out."
-    return f"'{name}' is not a field of {place}; its fields are: {', '.join(names)}."
+    meant = did_you_mean(name, names)
+    return f"'{name}' is not a field of {place}{meant}; its fields are: {', '.join(names)}."
 
 
 def _place(path: str) -> str:

@@ -24,6 +24,9 @@ _RESERVED = frozenset(
     {"as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop"}
     | {"package", "namespace", "return", "var", "void", "while"}
 )
+_OTHERWISE = {"and": "&&", "or": "||", "is": "==", "mod": "%"}
+"""How other languages spell operators."""
+
 _LEVELS: tuple[tuple[str, ...], ...] = (
     ("||",),
     ("&&",),
@@ -186,7 +189,9 @@ class _Parser:
 
     def _unexpected(self, wanted: str) -> NoReturn:
         found = self._token.text if self._token.kind == "end" else f"'{self._token.text}'"
-        raise Mistake(f"expected {wanted}, found {found}", self._token.at)
+        meant = _OTHERWISE.get(self._token.text.lower(), "") if self._token.kind == "name" else ""
+        hint = f" (did you mean '{meant}'?)" if meant else ""
+        raise Mistake(f"expected {wanted}, found {found}{hint}", self._token.at)
 
     def expect_end(self) -> None:
         """Nothing may follow the expression."""

@@ -27,6 +27,7 @@ _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][
 _PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"} | {
     mark: mark for mark in "\\\"'`?"
 }
+_DOUBLED = {"=": "==", "&": "&&", "|": "||"}
 _CONSTANTS = {"true": True, "false": False, "null": None}
 MAX_INT = 2**63 - 1
 
@@ -49,7 +50,8 @@ def scan(source: str) -> Iterator[Token]:
         if match is None:
             if source[at] in "\"'":
                 raise Mistake("this text has no closing quote", at)
-            raise Mistake(f"the character {source[at]!r} has no meaning here", at)
+            meant = f" (did you mean '{_DOUBLED[source[at]]}'?)" if source[at] in _DOUBLED else ""
+            raise Mistake(f"the character {source[at]!r} has no meaning here{meant}", at)
         if match.lastgroup != "space":
             yield _token(match, at)
         at = match.end()

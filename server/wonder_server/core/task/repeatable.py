@@ -41,6 +41,21 @@ def leaves_no_trace(task: PinnedTask) -> bool:
     return all(step.action is not None and step.action.kind in TRACELESS_KINDS for step in task.spec.steps)
 
 
+def only_looks(task: PinnedTask) -> bool:
+    """Whether no action of the task can change anything outside: those that leave no trace, and requests
+    that only read."""
+    return all(
+        step.action is not None and (step.action.kind in TRACELESS_KINDS or _only_reads(step, step.action))
+        for step in task.spec.steps
+    )
+
+
+def _only_reads(step: Step, action: Action) -> bool:
+    method = action.config.get("method", DEFAULT_METHOD)
+    fixed = action.kind == "http" and "method" not in step.input_mapping
+    return fixed and isinstance(method, str) and method.upper() in ("GET", "HEAD", "OPTIONS")
+
+
 def may_repeat(step: Step, action: Action) -> bool:
     """Whether ``action``, which is the step's, may be run again."""
     if action.idempotent is not None:

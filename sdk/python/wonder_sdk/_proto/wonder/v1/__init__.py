@@ -10296,8 +10296,9 @@ default_message_pool.register_message("wonder.v1", "UserParticipant", UserPartic
 class Wait(betterproto2.Message):
     """
     A pause that costs nothing and survives restarts. It ends with the signal or with the time, whichever comes first; at
-    least one is set. A signal that came before the token did, and that no other node took, ends it at once. The node's
-    result is {received: whether the signal came, payload: what it carried}.
+    least one is set. A signal goes to every node that waits for it when it comes. If none does it stays in line, and ends
+    the next such pause at once: the oldest first, each one pause. The node's result is {received: whether the signal
+    came, payload: what it carried}.
     """
 
     signal: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
