@@ -14,11 +14,14 @@ from typing import Final
 from wonder_server.actors.conversations import Conversations
 from wonder_server.actors.handlers import Handlers
 from wonder_server.actors.loop import Loop
+from wonder_server.actors.previews import Previews
+from wonder_server.actors.rehearsal import Rehearsals
 from wonder_server.actors.runs import Runs
 from wonder_server.actors.service_calls import ServiceCalls
 from wonder_server.actors.streams import Streams
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.adapters.faiss.vectors import FaissVectors
+from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.adapters.mcp.servers import McpServers, Server
 from wonder_server.adapters.models.defaults import default_profile, endpoints, settled
 from wonder_server.adapters.models.litellm import PASSED_ENVIRONMENT, LiteLLMModel
@@ -225,6 +228,8 @@ class Wonder:
             agents=library,
             clock=self._clock,
         )
+        rehearsals = Rehearsals(executor, self._clock, MemoryJournal)
+        previews = Previews(conversations, rehearsals, self._clock)
         calls = ServiceCalls(
             loop=loop,
             shards=shards,
@@ -251,7 +256,9 @@ class Wonder:
         )
         self._servicers.update(
             {
-                "wonder.v1.ConversationService": ConversationServicer(conversations, calls, library),
+                "wonder.v1.ConversationService": ConversationServicer(
+                    conversations, calls, library, previews
+                ),
                 "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library),
                 "wonder.v1.ExecutorService": self._executions,
                 "wonder.v1.LibraryService": LibraryServicer(library),

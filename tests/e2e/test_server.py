@@ -28,7 +28,7 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 LATER = {
     "ConversationService": "UpdateConversation DeleteConversation CompleteConversation ReopenConversation "
-    "ResetConversation AddParticipant RemoveParticipant PreviewContext DiffBranch MergeBranch",
+    "ResetConversation AddParticipant RemoveParticipant DiffBranch MergeBranch",
     "MemoryService": "SupersedeMemory",
     "LibraryService": "ReadArtifact WriteArtifact ListArtifacts SearchArtifacts ListArtifactRevisions "
     "MergeArtifacts",

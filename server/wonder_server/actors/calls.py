@@ -89,6 +89,7 @@ class Calls:
             parent=command.parent,
             loop_in=command.mode == "loop_in",
             depth=scope.depth + 1,
+            budget=scope.budget,
             max_depth=scope.max_depth,
             callers=scope.callers,
         )

@@ -190,25 +190,39 @@ class Conversations:
 
     # --- turns ----------------------------------------------------------------------------------
 
-    async def send(self, conversation_id: str, saying: Saying) -> Said:
-        """Start a turn; it and its message are on disk when this returns.
-
-        Errors: CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE, NO_AGENT, AGENT_NOT_FOUND,
-        MESSAGE_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
-        """
+    async def intended(self, conversation_id: str, saying: Saying) -> Send:
+        """What the conversation is told if somebody says this. Errors: those of `send` that come before."""
         _check_content(saying.content)
         conversation = self._at_hand(conversation_id) or await self.get(conversation_id)
         replied = await self._replied_to(conversation_id, saying.reply_to_message_id)
         agent = await self._agents.pin_agent(_addressee(conversation, saying, replied))
-        now = self._clock.now_ms()
-        event = Send(
-            seed=ids.random_id("seed", now),
+        return Send(
+            seed=ids.random_id("seed", self._clock.now_ms()),
             agent=agent,
             caller=Caller(user_id=saying.user_id or _only_user(conversation)),
             content=saying.content,
             reply_to_message_id=saying.reply_to_message_id,
             metadata=saying.metadata,
         )
+
+    async def state(self, conversation_id: str) -> ConversationState:
+        """The conversation's working set, only to be looked at. Errors: CONVERSATION_NOT_FOUND."""
+        state = self._loop.peek(conversation_id)
+        if not isinstance(state, ConversationState):
+            loaded = await self._shards.of(conversation_id).load(conversation_id, CONVERSATION)
+            if loaded is None:
+                raise not_found(conversation_id)
+            state = CONVERSATION.restore(loaded.rows)
+        assert isinstance(state, ConversationState)
+        return state
+
+    async def send(self, conversation_id: str, saying: Saying) -> Said:
+        """Start a turn; it and its message are on disk when this returns.
+
+        Errors: CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE, NO_AGENT, AGENT_NOT_FOUND,
+        MESSAGE_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+        """
+        event = await self.intended(conversation_id, saying)
         asked = request(
             conversation_id,
             saying.request_id,

@@ -16,6 +16,7 @@ from wonder_server.actors.loop import Loop
 from wonder_server.actors.requests import Creations, first_answer, request
 from wonder_server.actors.streams import Closed, Streams
 from wonder_server.core import ids
+from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.inputs import CancelTurn, Send
 from wonder_server.core.conversation.values import Caller, Role, Turn, TurnStatus
 from wonder_server.core.definitions.specs import PinnedAgent
@@ -38,6 +39,7 @@ class ServiceCall:
     conversation_id: str = ""
     project_id: str = ""
     timeout_ms: int = 0
+    budget: Budget | None = None
     request_id: str = ""
 
 
@@ -97,6 +99,7 @@ class ServiceCalls:
             content=content,
             project=asked.project_id,
             caller=repr(asked.caller),
+            **({"budget": repr(asked.budget)} if asked.budget is not None else {}),
         )
         if told is None:
             return await self._delegate(asked, content, None)
@@ -136,6 +139,7 @@ class ServiceCalls:
             call=asked.agent,
             content=content,
             caller=repr(asked.caller),
+            **({"budget": repr(asked.budget)} if asked.budget is not None else {}),
         )
         send = self._send(asked, agent, content)
         outcome = await self._loop.ask(asked.conversation_id, send, told)
@@ -149,6 +153,7 @@ class ServiceCalls:
             content=content,
             loop_in=bool(asked.conversation_id),
             depth=1,
+            budget=asked.budget,
         )
 
     async def _first_turn(self, conversation_id: str) -> Turn:

@@ -18,7 +18,7 @@ MAX_TIMEOUT_MS = 24 * 60 * 60 * 1000
 
 async def decode(request: pb.CallAgentRequest, names: Names) -> ServiceCall:
     """Errors: FIELD_INVALID, PROJECT_NOT_FOUND, NOT_IMPLEMENTED, those of payloads."""
-    refuse_given("CallAgent", {"branch": request.branch, "budget": request.HasField("budget")})
+    refuse_given("CallAgent", {"branch": request.branch})
     loop_in = request.mode == common_pb2.INVOCATION_MODE_LOOP_IN
     if request.mode not in common_pb2.InvocationMode.values():
         raise error(Reason.FIELD_INVALID, "There is no such mode.", field="mode")
@@ -47,6 +47,7 @@ async def decode(request: pb.CallAgentRequest, names: Names) -> ServiceCall:
         conversation_id=request.conversation_id,
         project_id=await names.project_id(request.project_id) if request.project_id else "",
         timeout_ms=request.timeout_ms,
+        budget=codec.budget_of(request.budget, "budget") if request.HasField("budget") else None,
         request_id=request.request_id,
     )
 

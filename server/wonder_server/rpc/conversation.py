@@ -11,13 +11,14 @@ from wonder.v1 import conversation_pb2
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.attachment import Attachment
 from wonder_server.actors.conversations import Conversations, Saying
+from wonder_server.actors.previews import Previews
 from wonder_server.actors.service_calls import ServiceCalls
 from wonder_server.actors.streams import Reply
 from wonder_server.core.conversation.values import Conversation
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.logs import logger
 from wonder_server.ports.records import EventQuery, Query
-from wonder_server.rpc import agent_calls
+from wonder_server.rpc import agent_calls, previews
 from wonder_server.rpc import conversation_codec as codec
 from wonder_server.rpc.conversation_stream import say
 from wonder_server.rpc.faults import fault_to_proto
@@ -35,9 +36,12 @@ MAX_MOVES_PAGE = 100
 class ConversationServicer:
     """See ``conversation_service.proto``. RPCs that are not here answer NOT_IMPLEMENTED."""
 
-    def __init__(self, conversations: Conversations, calls: ServiceCalls, names: Names) -> None:
+    def __init__(
+        self, conversations: Conversations, calls: ServiceCalls, names: Names, previews: Previews
+    ) -> None:
         self._conversations = conversations
         self._calls = calls
+        self._previews = previews
         self._records = conversations.records
         self._names = names
 
@@ -46,7 +50,7 @@ class ConversationServicer:
     async def create_conversation(
         self, request: pb.CreateConversationRequest, _context: Any
     ) -> pb.CreateConversationResponse:
-        for field in ("budget", "expire_time"):
+        for field in ("expire_time",):
             if request.conversation.HasField(field):
                 raise error(
                     Reason.NOT_IMPLEMENTED,
@@ -138,6 +142,12 @@ class ConversationServicer:
     async def call_agent(self, request: pb.CallAgentRequest, _context: Any) -> pb.CallAgentResponse:
         asked = await agent_calls.decode(request, self._names)
         return agent_calls.encode(await self._calls.call(asked))
+
+    async def preview_context(
+        self, request: pb.PreviewContextRequest, _context: Any
+    ) -> pb.PreviewContextResponse:
+        saying = _saying(request.send)
+        return previews.encode(await self._previews.preview(request.conversation_id, saying))
 
     async def cancel_turn(self, request: pb.CancelTurnRequest, _context: Any) -> pb.CancelTurnResponse:
         turn, _ = await self._conversations.cancel(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wonder.v1 import common_pb2, conversation_pb2, event_pb2
+from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.spending import known_cost
 from wonder_server.core.conversation.values import (
     AgentCall,
@@ -27,6 +28,8 @@ from wonder_server.ports.journal import Event
 from wonder_server.rpc.faults import fault_to_proto
 from wonder_server.rpc.payload import dict_to_struct, json_to_value, struct_to_dict
 from wonder_server.rpc.times import to_timestamp
+
+MAX_BUDGET = 2**53
 
 
 def enum(enum_type: Any, prefix: str, word: str) -> Any:
@@ -62,10 +65,35 @@ def conversation(value: Conversation, head: int, active: Sequence[str] = ()) -> 
         turn_count=value.turn_count,
         active_turn_ids=active,
         usage=usage(value),
+        budget=budget(value.budget),
         create_time=to_timestamp(value.created_ms),
         update_time=to_timestamp(value.updated_ms),
         etag=str(value.version),
     )
+
+
+def budget(value: Budget) -> common_pb2.Budget | None:
+    """What may be spent; None for as much as anybody likes."""
+    if value == Budget():
+        return None
+    return common_pb2.Budget(
+        max_tokens=value.max_tokens,
+        max_cost_micros=value.max_cost_micros,
+        max_duration_ms=value.max_duration_ms,
+    )
+
+
+def budget_of(message: common_pb2.Budget, field: str) -> Budget:
+    """The same, read. Errors: FIELD_INVALID."""
+    given = {name: getattr(message, name) for name in ("max_tokens", "max_cost_micros", "max_duration_ms")}
+    for name, limit in given.items():
+        if not 0 <= limit <= MAX_BUDGET:
+            raise error(
+                Reason.FIELD_INVALID,
+                f"A budget lies between 0, for none, and {MAX_BUDGET}.",
+                field=f"{field}.{name}",
+            )
+    return Budget(**given)
 
 
 def usage(spender: Conversation | Turn) -> common_pb2.Usage:
@@ -111,6 +139,7 @@ def draft(message: conversation_pb2.Conversation, project_id: str) -> Conversati
         ),
         external_ref=message.external_ref,
         metadata=struct_to_dict(message.metadata, "conversation.metadata"),
+        budget=budget_of(message.budget, "conversation.budget"),
     )
 
 

@@ -1,0 +1,31 @@
+"""PreviewContext: the request that would be sent, as the contract says it."""
+
+from __future__ import annotations
+
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder_server.actors.previews import Preview
+from wonder_server.rpc.conversation_codec import enum
+from wonder_server.rpc.payload import dict_to_struct
+
+
+def encode(preview: Preview) -> pb.PreviewContextResponse:
+    """Each block's source by the contract's numbers."""
+    return pb.PreviewContextResponse(
+        request=dict_to_struct(preview.request),
+        provider=preview.provider,
+        model=preview.model,
+        format=preview.format,
+        blocks=[
+            pb.ContextBlock(
+                path=block.path,
+                source=enum(pb.ContextSource, "CONTEXT_SOURCE", block.source or "unspecified"),
+                source_id=block.source_id,
+                excerpt=block.excerpt,
+                tokens=block.tokens,
+            )
+            for block in preview.blocks
+        ],
+        input_tokens=preview.input_tokens,
+        context_window_tokens=preview.context_window_tokens,
+        workflow=preview.workflow,
+    )
