@@ -22,6 +22,7 @@ from wonder_server.core.conversation.values import (
 from wonder_server.core.definitions.specs import (
     Action,
     Constraints,
+    ContextWindow,
     ModelProfile,
     Node,
     Persona,
@@ -35,6 +36,7 @@ from wonder_server.core.definitions.specs import (
     Step,
     Task,
     Tool,
+    WindowStrategy,
     Workflow,
 )
 from wonder_server.core.errors import Fault, Reason
@@ -127,11 +129,15 @@ def agent(
     max_moves: int = 20,
     extraction: bool = True,
     dialect: str = "openai_chat",
+    context: int = 0,
+    summarize: bool = False,
     **constraints: Any,
 ) -> PinnedAgent:
     limits = Constraints(max_moves_per_turn=max_moves, **constraints)
-    persona = Persona(system_prompt="Be brief.", constraints=limits)
-    profile = ModelProfile(provider="offline", model="m", format=dialect)
+    strategy = WindowStrategy.SUMMARIZE if summarize else WindowStrategy.SLIDING_WINDOW
+    window = ContextWindow(strategy=strategy, keep_recent_messages=1)
+    persona = Persona(system_prompt="Be brief.", constraints=limits, context_window=window)
+    profile = ModelProfile(provider="offline", model="m", format=dialect, context_window_tokens=context)
     return PinnedAgent(
         agent_id="agt_1",
         name="helper",
@@ -141,6 +147,7 @@ def agent(
         tools=tools,
         assembly=workflow("assembly"),
         extraction=workflow("extraction") if extraction else None,
+        summary=workflow("summary") if summarize else None,
     )
 
 

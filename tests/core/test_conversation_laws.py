@@ -24,6 +24,7 @@ from tests.core.conversation_kit import (
 )
 from wonder_server.actors.replay import replay
 from wonder_server.adapters.in_memory.journal import MemoryJournal
+from wonder_server.core.budget import Budget
 from wonder_server.core.commands import Answer
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.decisions import (
@@ -36,7 +37,7 @@ from wonder_server.core.conversation.decisions import (
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.state import RECENT_TURNS, ConversationState
 from wonder_server.core.conversation.values import OperationKind, TurnStatus
-from wonder_server.core.model import ToolCall
+from wonder_server.core.model import ToolCall, Usage
 from wonder_server.core.records import Emit
 from wonder_server.ports.journal import Commit, Entry, Event
 
@@ -49,6 +50,9 @@ OUTPUTS: tuple[Any, ...] = (
     "text",
     {"text": "Red.", "turn_id": "turn_9", "usage": {"input_tokens": 5, "model_calls": 1}},
     {"request": {"messages": None}},
+    {"request": {"messages": [{"role": "user", "content": "x" * 40}] * 3}},
+    {"summary": "So far.", "usage": {"input_tokens": 7, "cost_micros": None}},
+    {"summary": " "},
     {"request": {"messages": []}, "memory_operations": None},
     {"request": {"messages": [{"role": "user", "content": None}]}, "memory_operations": ["x"]},
 )
@@ -64,7 +68,9 @@ RESULTS = (
     said("", call("slow", "c1")),
     replace(said("cut", call("slow"), call("find")), stop_reason="length"),
     replace(said("I will not."), stop_reason="refusal"),
+    replace(said("dear", call("find")), usage=Usage(input_tokens=30, output_tokens=30, cost_micros=2)),
 )
+TOO_LONG = replace(BUSINESS, metadata={"kind": "context_length"})
 AGENTS: tuple[dict[str, Any], ...] = (
     {},
     {"max_moves": 0},
@@ -73,6 +79,18 @@ AGENTS: tuple[dict[str, Any], ...] = (
     {"max_moves": 2, "extraction": False},
     {"max_moves": 3, "dialect": "anthropic_messages"},
     {"tools": (), "max_moves": 1},
+    {"max_tokens_per_turn": 40},
+    {"max_cost_micros_per_turn": 1, "max_turn_ms": 5},
+    {"max_turn_ms": 60_000},
+    {"context": 90},
+    {"context": 90, "summarize": True},
+    {"context": 60, "summarize": True, "max_turn_ms": 4, "max_tokens_per_turn": 9},
+)
+BUDGETS = (
+    Budget(),
+    Budget(max_tokens=60),
+    Budget(max_cost_micros=3, max_duration_ms=9),
+    Budget(max_duration_ms=100_000),
 )
 
 STEPS = st.lists(
@@ -203,7 +221,7 @@ def input_of(walk: Walk, name: str, which: int, what: int) -> inputs.Input:
     if name == "fail":
         return inputs.Failed(operation_id=operation_id, fault=TRANSIENT)
     if name == "refuse":
-        return inputs.Failed(operation_id=operation_id, fault=BUSINESS)
+        return inputs.Failed(operation_id=operation_id, fault=TOO_LONG if what % 2 else BUSINESS)
     if name == "elapse":
         operation = walk.state.operations.get(operation_id)
         walk.now = max(walk.now, operation.wake_ms if operation is not None else 0)
@@ -227,7 +245,9 @@ def input_of(walk: Walk, name: str, which: int, what: int) -> inputs.Input:
 @given(steps=STEPS)
 def test_no_order_of_inputs_breaks_a_law(steps: list[tuple[str, int, int]]) -> None:
     walk = Walk()
-    walk.step(room())
+    opened = room()
+    budget = BUDGETS[steps[0][1] % len(BUDGETS)]
+    walk.step(replace(opened, conversation=replace(opened.conversation, budget=budget)))
     walk.step(send("first", **AGENTS[steps[0][2] % len(AGENTS)]))
     for name, which, what in steps:
         if name == "reload":

@@ -39,7 +39,8 @@ STALL_SECONDS = 60
 
 @dataclass(slots=True, kw_only=True)
 class Seen:
-    """One request as it arrived, and how it ended. ``port``: the client's, one for each connection."""
+    """One request as it arrived, and how it ended. ``port``: the client's, one for each connection.
+    ``finished``: everything was sent; ``ended``: the body's end too."""
 
     path: str
     model: str
@@ -49,6 +50,7 @@ class Seen:
     port: int = 0
     chunks_sent: int = 0
     finished: bool = False
+    ended: bool = False
     closed_early: bool = False
 
 
@@ -253,6 +255,7 @@ class Provider:
             return _reset(request, response)
         await asyncio.sleep(script.late_end_ms / 1000)
         await response.write_eof()
+        seen.ended = True
         return response
 
     def _next(self, model: str) -> Script | None:

@@ -287,6 +287,20 @@ async def test_what_the_server_finds_is_said_with_file_and_line(
     assert code == 1
 
 
+async def test_what_the_files_and_what_the_server_say_is_told_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("name: bad\naction:\n  kind: x\n  timeout: 5\n")
+    unread = f"{file}:4: action.timeout: there is no such field; did you mean 'timeout_ms'?\n"
+    async with serving(library=FakeLibrary()) as address:
+        code = await wonder("apply", "-f", str(file), "--library", "acme", "--server", address)
+        assert capsys.readouterr().err == f"{unread}{file}:3: action.kind: unknown name `x`\n"
+    assert code == 1
+    assert await wonder("apply", "-f", str(file), "--library", "acme", "--server", address) == 1
+    assert capsys.readouterr().err == unread  # the server has gone
+
+
 async def test_files_that_cannot_be_read_never_reach_a_server(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

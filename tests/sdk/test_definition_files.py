@@ -115,6 +115,7 @@ def test_a_field_that_is_set_to_its_zero_is_kept(tmp_path: Path) -> None:
     assert folder.definitions[0].persona == spec
 
 
+QUOTE = "if this is an expression, put all of it in quotes: condition: 'state.kind == \"a\" ? 1 : 2'"
 KINDS = "persona, tool, workflow, task, action, model_profile"
 
 
@@ -124,7 +125,7 @@ KINDS = "persona, tool, workflow, task, action, model_profile"
         (
             "name: a\ntool: {target_typ: task}\n",
             2,
-            "tool.target_typ: there is no such field; did you mean target_type?",
+            "tool.target_typ: there is no such field; did you mean 'target_type'?",
         ),
         (
             "name: a\ntask:\n  steps:\n    - id: 5\n",
@@ -169,6 +170,34 @@ KINDS = "persona, tool, workflow, task, action, model_profile"
             4,
             "task.steps[0].action: excludes action_id, which is there too",
         ),
+        ("name: a\nworklfow: {}\n", 2, "worklfow: there is no such field; did you mean 'workflow'?"),
+        (
+            "name: a\nworkflow: {transitions: [{from: b}]}\n",
+            2,
+            "workflow.transitions[0].from: there is no such field; did you mean 'from_node_id'?",
+        ),
+        (
+            "name: a\nworkflow: {output_mapping: {x: {a: b}}}\n",
+            2,
+            "workflow.output_mapping.x: must be text, not a mapping; put the whole of an expression that"
+            " begins with { in quotes",
+        ),
+        (
+            "name: a\nworkflow:\n  output_mapping:\n    x: !state.y\n",
+            4,
+            "workflow.output_mapping.x: must be text, not a YAML tag; put the whole of an expression that"
+            " begins with ! in quotes",
+        ),
+        (
+            'name: a\nworkflow:\n  output_mapping:\n    x: "a" + state.b\n',
+            4,
+            f"expected <block end>, but found '<scalar>'; {QUOTE}",
+        ),
+        (
+            "name: a\nworkflow:\n  output_mapping:\n    x: state.a ? 1 : 2\n",
+            4,
+            f"mapping values are not allowed here; {QUOTE}",
+        ),
         ("name: [a\n", 2, "expected ',' or ']', but got '<stream end>'"),
         ("just text\n", 1, "must be a mapping, not text"),
     ],
@@ -176,6 +205,50 @@ KINDS = "persona, tool, workflow, task, action, model_profile"
 def test_a_fault_says_where_it_is(tmp_path: Path, text: str, line: int, fault: str) -> None:
     found = [each.replace(f"{tmp_path}/", "") for each in faults_of(tmp_path, text)]
     assert found == [f"some.yaml:{line}: {fault}"]
+
+
+def test_one_fault_of_a_document_hides_no_other(tmp_path: Path) -> None:
+    text = """\
+name: a
+worklfow:
+  nodes:
+    - colour: red
+      task_id: t
+      workflow_id: w
+      fan_in: {mode: most}
+      input_mapping: {x: 5, y: [z]}
+  timeout_ms: soon
+---
+name: b
+task: {steps: [{id: 1, action_id: x}]}
+"""
+    found = {each.split(": ")[1]: each.split(": ", 2)[2] for each in faults_of(tmp_path, text)}
+    assert set(found) == {
+        "worklfow", "worklfow.nodes[0].colour", "worklfow.nodes[0].workflow_id",
+        "worklfow.nodes[0].fan_in.mode", "worklfow.nodes[0].input_mapping.x",
+        "worklfow.nodes[0].input_mapping.y", "worklfow.timeout_ms", "task.steps[0].id",
+    }  # fmt: skip
+    assert found["worklfow.nodes[0].workflow_id"] == "excludes task_id, which is there too"
+
+
+def test_what_can_be_read_beside_the_faults_is_kept_for_a_server_to_judge(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("name: a\ntask: {steps: [{id: 1, acton_id: x}]}\n")
+    with pytest.raises(files.DefinitionFilesError) as refusal:
+        files.load(tmp_path)
+    assert refusal.value.folder is not None
+    (definition,) = refusal.value.folder.definitions
+    assert definition.task is not None and definition.task.steps[0].action_id == "x"
+    told = [
+        Violation("definitions[0].task.steps[0].id", "An id is 1 to 64 letters."),
+        Violation("definitions[0].task.steps[0].action_id", "There is no action 'x'."),
+    ]
+    assert refusal.value.explain(told) == [
+        f"{tmp_path}/a.yaml:2: task.steps[0].action_id: There is no action 'x'."
+    ]
+    (tmp_path / "b.yaml").write_text("name: [")
+    with pytest.raises(files.DefinitionFilesError) as refusal:
+        files.load(tmp_path)
+    assert refusal.value.folder is None
 
 
 def test_every_file_with_a_fault_is_named(tmp_path: Path) -> None:

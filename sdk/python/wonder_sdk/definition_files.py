@@ -41,15 +41,31 @@ KINDS = ("persona", "tool", "workflow", "task", "action", "model_profile")
 _SET_BY_SERVER = frozenset(
     {"id", "library_id", "revision", "content_hash", "create_time", "update_time", "etag"}
 )
+# A value that looks as expressions do which YAML reads otherwise, and how it should have been written.
+_EXPRESSION = re.compile(r":\s+[^\s#'].*[\"'?{}\[\]!&|*%]|:\s+[\"'&*!%@`|>{\[]")
+_QUOTED = """condition: 'state.kind == "a" ? 1 : 2'"""
 _VIOLATION = re.compile(r"definitions\[(\d+)\]\.?(.*)")
 
 
 class DefinitionFilesError(Exception):
-    """Files that cannot be read as definitions. ``str()`` has one line per fault: file, line, what."""
+    """Files that cannot be read as definitions. ``str()`` has one line per fault: file, line, what.
 
-    def __init__(self, faults: Iterable[str]) -> None:
+    ``folder`` is what could be read in spite of them, if that is some of every definition. A server may know
+    more faults of it, of which ``explain`` gives those that are not said yet.
+    """
+
+    def __init__(
+        self, faults: Iterable[str], folder: Folder | None = None, places: Iterable[str] = ()
+    ) -> None:
         self.faults = tuple(faults)
+        self.folder = folder
+        self._places = tuple(f"{place}: " for place in places)
         super().__init__("\n".join(self.faults))
+
+    def explain(self, violations: Iterable[Violation]) -> list[str]:
+        """As `Folder.explain`, without what is said of places that are among ``faults`` already."""
+        lines = self.folder.explain(violations) if self.folder is not None else []
+        return [each for each in lines if not each.startswith(self._places or ("\0",))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,33 +107,44 @@ def load(path: Path) -> Folder:
     """Read every ``.yaml`` and ``.yml`` file below a folder, or one file.
 
     One file belongs to the library that a ``library.yaml`` beside it names.
-    Raises `DefinitionFilesError` with every file's first fault, and `OSError`.
+    Raises `DefinitionFilesError` with every fault, and `OSError`.
     """
     faults: list[str] = []
+    places: list[str] = []
+    is_whole = True
     header = v1.Library()
     definitions: list[v1.Definition] = []
     sources: list[Source] = []
     root = path if path.is_dir() else path.parent
     for file in _files(path):
+        found: list[DocumentError] = []
         try:
             if file.name == LIBRARY_FILE:
-                header = _library(file) if file.parent == root else header
-                continue
-            for source in _documents(file):
-                definitions.append(_definition(source))
-                sources.append(source)
-        except DocumentError as fault:
-            faults.append(": ".join(p for p in (f"{file}:{fault.line}", fault.path, fault.message) if p))
+                header = _library(file, found) if file.parent == root else header
+            else:
+                for source in _documents(file):
+                    definition = _definition(source, found)
+                    is_whole = is_whole and definition is not None
+                    if definition is not None:
+                        definitions.append(definition)
+                        sources.append(source)
         except yaml.YAMLError as fault:
             faults.append(_syntax(file, fault))
+            is_whole = False
         except UnicodeDecodeError:
             faults.append(f"{file}:1: this is no UTF-8 text")
-    faults += _doubles(definitions, sources)
-    if faults:
-        raise DefinitionFilesError(faults)
-    return Folder(
+            is_whole = False
+        for problem in found:
+            place = f"{file}:{problem.line}" + (f": {problem.path}" if problem.path else "")
+            places.append(place)
+            faults.append(f"{place}: {problem.message}")
+    doubles = list(_doubles(definitions, sources))
+    folder = Folder(
         library=header.name, description=header.description, definitions=definitions, sources=sources
     )
+    if faults or doubles:
+        raise DefinitionFilesError(faults + doubles, folder if is_whole and not doubles else None, places)
+    return folder
 
 
 def dump(definition: v1.Definition) -> str:
@@ -167,39 +194,44 @@ def _documents(file: Path) -> Iterator[Source]:
             yield Source(file, node)
 
 
-def _library(file: Path) -> v1.Library:
+def _library(file: Path, faults: list[DocumentError]) -> v1.Library:
     found = list(_documents(file))
     if len(found) != 1:
-        raise DocumentError(1, "", "one document is wanted here, with the library's name and description")
+        message = "one document is wanted here, with the library's name and description"
+        faults.append(DocumentError(1, "", message))
+        return v1.Library()
     library: v1.Library = documents.read(
-        v1.Library, found[0].node, skip=_SET_BY_SERVER | {"definition_count"}
+        v1.Library, found[0].node, faults, skip=_SET_BY_SERVER | {"definition_count"}
     )
     if not library.name:
-        raise DocumentError(1, "", "the library needs a name")
+        faults.append(DocumentError(1, "", "the library needs a name"))
     return library
 
 
-def _definition(source: Source) -> v1.Definition:
-    kind = ""
-    present = []
-    for key, node in documents.pairs(source.node, ""):
-        if key in KINDS:
-            present.append(key)
-        elif key == "kind":
-            kind = str(node.value)
-    if len(present) != 1:
-        raise DocumentError(
-            documents.line(source.node),
-            "",
-            f"a definition says exactly one of {', '.join(KINDS)}"
-            + (f"; put what it says below `{kind}:`" if kind in KINDS and not present else ""),
-        )
-    definition: v1.Definition = documents.read(v1.Definition, source.node, skip=_SET_BY_SERVER)
-    if not definition.name:
-        raise DocumentError(documents.line(source.node), "", "a definition needs a name")
-    if kind and definition.kind is not v1.DefinitionKind[present[0].upper()]:
+def _definition(source: Source, faults: list[DocumentError]) -> v1.Definition | None:
+    """The definition, as far as it can be read; None if it does not say what it defines, or has no name."""
+    found: list[DocumentError] = []
+    definition: v1.Definition = documents.read(v1.Definition, source.node, found, skip=_SET_BY_SERVER)
+    if not isinstance(source.node, yaml.MappingNode):
+        faults += found
+        return None
+    said = {key.value: child.value for key, child in source.node.value}
+    present = [key for key in said if key in KINDS]
+    kind = str(said.get("kind", ""))
+    first = documents.line(source.node)
+    defined, _ = betterproto2.which_one_of(definition, "spec")
+    if len(present) > 1 or not defined:
+        below = f"; put what it says below `{kind}:`" if kind in KINDS and not present else ""
+        faults += (each for each in found if "." in each.path)  # what is wrong above is that
+        faults.append(DocumentError(first, "", f"a definition says exactly one of {', '.join(KINDS)}{below}"))
+        return None
+    faults += found
+    if kind and definition.kind is not v1.DefinitionKind[defined.upper()]:
         line = documents.line_of(source.node, "kind")
-        raise DocumentError(line, "kind", f"is {kind}, but what is defined is a {present[0]}")
+        faults.append(DocumentError(line, "kind", f"is {kind}, but what is defined is a {defined}"))
+    if not definition.name:
+        faults.append(DocumentError(first, "", "a definition needs a name"))
+        return None
     return definition
 
 
@@ -214,7 +246,12 @@ def _doubles(definitions: list[v1.Definition], sources: list[Source]) -> Iterato
 def _syntax(file: Path, fault: yaml.YAMLError) -> str:
     mark = getattr(fault, "problem_mark", None)
     problem = getattr(fault, "problem", None) or "this is no YAML"
-    return f"{file}:{mark.line + 1 if mark else 1}: {problem}"
+    quoted = ""
+    if mark is not None:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        if mark.line < len(lines) and _EXPRESSION.search(lines[mark.line]):
+            quoted = f"; if this is an expression, put all of it in quotes: {_QUOTED}"
+    return f"{file}:{mark.line + 1 if mark else 1}: {problem}{quoted}"
 
 
 class _Dumper(yaml.SafeDumper):

@@ -2,8 +2,8 @@
 
 A document is the JSON form of a message with snake_case names, enum values as short lower-case words
 (``target_type: task``). Reading walks the YAML nodes rather than what they would be as Python values,
-because only nodes know their line: every fault says where it is. Nothing is guessed: ``yes``, ``5`` and
-``2026-01-01`` are no text unless they are in quotes.
+because only nodes know their line: every fault says where it is, and one hides no other. Nothing is guessed:
+``yes``, ``5`` and ``2026-01-01`` are no text unless they are in quotes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NoReturn, get_args, get_type_hints
@@ -21,6 +21,9 @@ import yaml
 
 from wonder_sdk._proto.google import protobuf
 from wonder_sdk.values import plain
+
+MAX_FAULTS = 100
+"""More than anybody reads at once; what is beyond is dropped."""
 
 _MAX_DEPTH = 64
 _MAX_INTEGER = 2**53 - 1
@@ -56,26 +59,43 @@ class _Field:
     group: str | None
 
 
-def read(kind: Any, node: yaml.Node, *, path: str = "", skip: frozenset[str] = frozenset()) -> Any:
+def read(
+    kind: Any,
+    node: yaml.Node,
+    faults: list[DocumentError],
+    *,
+    path: str = "",
+    skip: frozenset[str] = frozenset(),
+) -> Any:
     """The message of type ``kind`` that ``node`` spells. Keys in ``skip`` are passed over.
 
-    Raises `DocumentError` for the first thing that is wrong.
+    Everything that is wrong goes into ``faults``; what can be read in spite of it is in the message.
     """
     known = {each.name: each for each in _fields(kind)}
     values: dict[str, Any] = {}
     groups: dict[str, str] = {}
-    for key, child in pairs(node, path):
+    given = dict(_pairs(node, path, faults))
+    for key, child in given.items():
         if key in skip:
             continue
-        place = _join(path, key)
-        field = known.get(key)
+        place, field = _join(path, key), known.get(key)
         if field is None:
-            _refuse(child, place, _unknown(key, sorted(known.keys() - skip)))
+            names = sorted(known.keys() - skip)
+            meant = likely(key, names)
+            _note(faults, DocumentError(line(child), place, _unknown(meant, names)))
+            if not meant or meant in given:
+                continue
+            field = known[meant]  # read as what was meant, it will not be missed as well
         if field.group is not None:
             if field.group in groups:
-                _refuse(child, place, f"excludes {groups[field.group]}, which is there too")
+                message = f"excludes {groups[field.group]}, which is there too"
+                _note(faults, DocumentError(line(child), place, message))
+                continue
             groups[field.group] = key
-        values[field.attribute] = _value(field, child, place)
+        try:
+            values[field.attribute] = _value(field, child, place, faults)
+        except DocumentError as fault:
+            _note(faults, fault)
     return kind(**values)
 
 
@@ -92,18 +112,12 @@ def write(message: Any) -> dict[str, Any]:
     return document
 
 
-def pairs(node: yaml.Node, path: str) -> Iterator[tuple[str, yaml.Node]]:
-    """Keys and values of a mapping; refuses anything else, and a key that comes twice."""
-    if not isinstance(node, yaml.MappingNode):
-        _refuse(node, path, f"must be a mapping, not {_kind(node)}")
-    seen: set[str] = set()
-    for key, child in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            _refuse(key, path, "a key must be text")
-        if key.value in seen:
-            _refuse(key, _join(path, key.value), "is there twice")
-        seen.add(key.value)
-        yield key.value, child
+def likely(key: str, names: Iterable[str]) -> str:
+    """Which of ``names`` ``key`` was meant to be, as ``from`` is to be ``from_node_id``; or empty."""
+    choices = sorted(names)
+    near = difflib.get_close_matches(key[:200], choices, 1)
+    near = near or [name for name in choices if key and name.startswith(f"{key}_")]
+    return near[0] if near else ""
 
 
 def line_of(node: yaml.Node, path: str) -> int:
@@ -161,17 +175,49 @@ def _inner(hint: Any) -> Any:
     return _inner(arguments[-1]) if arguments else hint
 
 
-def _value(field: _Field, node: yaml.Node, path: str) -> Any:
+def _note(faults: list[DocumentError], fault: DocumentError) -> None:
+    if len(faults) < MAX_FAULTS:
+        faults.append(fault)
+
+
+def _pairs(node: yaml.Node, path: str, faults: list[DocumentError]) -> Iterator[tuple[str, yaml.Node]]:
+    """Keys and values of a mapping; of a key that comes twice, the first."""
+    if not isinstance(node, yaml.MappingNode):
+        _note(faults, DocumentError(line(node), path, f"must be a mapping, not {_kind(node)}"))
+        return
+    seen: set[str] = set()
+    for key, child in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            _note(faults, DocumentError(line(key), path, "a key must be text"))
+        elif key.value in seen:
+            _note(faults, DocumentError(line(key), _join(path, key.value), "is there twice"))
+        else:
+            seen.add(key.value)
+            yield key.value, child
+
+
+def _value(field: _Field, node: yaml.Node, path: str, faults: list[DocumentError]) -> Any:
     if field.proto_type == "map":
-        return {key: _scalar("string", str, child, _join(path, key)) for key, child in pairs(node, path)}
+        return {key: _text(child, _join(path, key), faults) for key, child in _pairs(node, path, faults)}
     if not field.repeated:
-        return _one(field, node, path)
+        return _one(field, node, path, faults)
     if not isinstance(node, yaml.SequenceNode):
         _refuse(node, path, f"must be a list, not {_kind(node)}")
-    return [_one(field, child, f"{path}[{index}]") for index, child in enumerate(node.value)]
+    if field.proto_type == "string":
+        return [_text(child, f"{path}[{index}]", faults) for index, child in enumerate(node.value)]
+    return [_one(field, child, f"{path}[{index}]", faults) for index, child in enumerate(node.value)]
 
 
-def _one(field: _Field, node: yaml.Node, path: str) -> Any:
+def _text(node: yaml.Node, path: str, faults: list[DocumentError]) -> str:
+    """One of many texts; empty if it is none."""
+    try:
+        return str(_scalar("string", str, node, path))
+    except DocumentError as fault:
+        _note(faults, fault)
+        return ""
+
+
+def _one(field: _Field, node: yaml.Node, path: str, faults: list[DocumentError]) -> Any:
     if field.proto_type != "message":
         return _scalar(field.proto_type, field.hint, node, path)
     if field.hint is protobuf.Struct:
@@ -179,7 +225,7 @@ def _one(field: _Field, node: yaml.Node, path: str) -> Any:
         if not isinstance(value, dict):
             _refuse(node, path, f"must be a mapping, not {_kind(node)}")
         return protobuf.Struct.from_dict(value)
-    return read(field.hint, node, path=path)
+    return read(field.hint, node, faults, path=path)
 
 
 def _scalar(proto_type: str, hint: Any, node: yaml.Node, path: str) -> Any:
@@ -190,7 +236,7 @@ def _scalar(proto_type: str, hint: Any, node: yaml.Node, path: str) -> Any:
         "int" if proto_type in _INTEGERS else {"string": "str", "double": "float"}.get(proto_type, "bool")
     )
     if kind != wanted and not (wanted == "float" and kind == "int"):
-        quotes = "; put it in quotes" if wanted == "str" and isinstance(node, yaml.ScalarNode) else ""
+        quotes = _quotes(node) if wanted == "str" else ""
         _refuse(node, path, f"must be {_KINDS[wanted]}, not {_kind(node)}{quotes}")
     return _construct(node, path)
 
@@ -209,10 +255,18 @@ def _json(node: yaml.Node, path: str, depth: int) -> Any:
     if depth > _MAX_DEPTH:
         _refuse(node, path, "is nested too deeply")
     if isinstance(node, yaml.MappingNode):
-        return {key: _json(child, _join(path, key), depth + 1) for key, child in pairs(node, path)}
+        return {key: _json(child, _join(path, key), depth + 1) for key, child in _all_pairs(node, path)}
     if isinstance(node, yaml.SequenceNode):
         return [_json(child, f"{path}[{index}]", depth + 1) for index, child in enumerate(node.value)]
     return _construct(node, path)
+
+
+def _all_pairs(node: yaml.Node, path: str) -> Iterator[tuple[str, yaml.Node]]:
+    """As `_pairs`, but raises the first fault."""
+    faults: list[DocumentError] = []
+    yield from _pairs(node, path, faults)
+    if faults:
+        raise faults[0]
 
 
 def _construct(node: yaml.Node, path: str) -> Any:
@@ -243,14 +297,21 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def _unknown(key: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(key, names, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
+def _unknown(meant: str, names: list[str]) -> str:
+    hint = f"did you mean '{meant}'?" if meant else f"there are: {', '.join(names)}"
     return f"there is no such field; {hint}"
 
 
+def _quotes(node: yaml.Node) -> str:
+    """How something becomes text that YAML takes for something else."""
+    if isinstance(node, yaml.ScalarNode) and not node.tag.startswith("!"):
+        return "; put it in quotes"
+    begin = node.tag[:1] if node.tag.startswith("!") else "[" if isinstance(node, yaml.SequenceNode) else "{"
+    return f"; put the whole of an expression that begins with {begin} in quotes"
+
+
 def _kind(node: yaml.Node) -> str:
-    return _KINDS.get(node.tag.rpartition(":")[2], "that")
+    return _KINDS.get(node.tag.rpartition(":")[2], "a YAML tag")
 
 
 def _join(path: str, name: str) -> str:

@@ -55,7 +55,22 @@ async def test_an_answer_does_not_wait_for_the_bodys_end(provider: Provider) -> 
             _, result = await collect(model, *RemoteSubject(model, name).case("late-end"))
         assert result.text == "one two"
     await model.close()
-    await provider.wait_until(lambda: all(seen.closed_early for seen in provider.seen))
+    await upstream_closes(provider)
+
+
+async def test_a_connection_whose_answer_ends_a_little_later_is_used_again(provider: Provider) -> None:
+    model = native_model(provider)
+    provider.script("later", Script(text="one two", late_end_ms=50))
+    for _ in range(2):
+        await collect(model, *RemoteSubject(model, "openai_chat").case("later"))
+        assert not provider.seen[-1].ended
+        async with asyncio.timeout(5):
+            await provider.wait_until(lambda: provider.seen[-1].ended)
+        for _ in range(10):  # What was sent has to be read, too.
+            await asyncio.sleep(0)
+    await model.close()
+
+    assert len({seen.port for seen in provider.seen}) == 1
 
 
 async def test_a_body_that_does_not_end_is_not_waited_for_long(
@@ -80,7 +95,8 @@ async def test_closing_the_model_ends_its_calls_and_refuses_new_ones(provider: P
     model = native_model(provider)
     subject = RemoteSubject(model, "openai_chat")
     under_way = asyncio.create_task(collect(model, *subject.case("stall-chunks")))
-    await provider.wait_until(lambda: len(provider.seen) == 1)
+    async with asyncio.timeout(5):
+        await provider.wait_until(lambda: len(provider.seen) == 1)
 
     await model.close()
 

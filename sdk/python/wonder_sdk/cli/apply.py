@@ -12,8 +12,9 @@ from wonder_sdk.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from wonder_sdk import sync, v1
-    from wonder_sdk.definition_files import Folder
+    from wonder_sdk.definition_files import DefinitionFilesError, Folder
 
+_ASK_SECONDS = 5.0
 _EXAMPLES = """\
 examples:
   wonder apply -f my-library
@@ -71,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         folder = load(arguments.file)
     except DefinitionFilesError as problem:
-        print(problem, file=sys.stderr)
+        print("\n".join([*problem.faults, *_also(arguments, problem)]), file=sys.stderr)
         return 1
     except OSError as problem:
         print(f"wonder: {arguments.file}: {problem.strerror}", file=sys.stderr)
@@ -85,6 +86,30 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"wonder: there are no definitions in {arguments.file}", file=sys.stderr)
         return 1
     return connection.connected(lambda said, client: _apply(said, client, folder, library))(arguments)
+
+
+def _also(arguments: argparse.Namespace, problem: DefinitionFilesError) -> list[str]:
+    """What a server finds wrong besides, so that it need not come one by one; nothing if there is none."""
+    from wonder_sdk import InvalidArgumentError, WonderError, v1
+
+    folder, found = problem.folder, list[str]()
+    if folder is None or not (library := arguments.library or folder.library):
+        return found
+
+    def ask(said: argparse.Namespace, client: sync.Client) -> int:
+        request = v1.ApplyDefinitionsRequest(
+            library=library, definitions=folder.definitions, validate_only=True
+        )
+        try:
+            client.library.apply_definitions(request, timeout=_ASK_SECONDS)
+        except InvalidArgumentError as refusal:
+            found.extend(problem.explain(refusal.violations))
+        except WonderError:
+            pass  # what the files say is wrong stands without a server
+        return 0
+
+    connection.connected(ask)(arguments)
+    return found
 
 
 def _apply(arguments: argparse.Namespace, client: sync.Client, folder: Folder, library: str) -> int:

@@ -215,8 +215,8 @@ class _Check(Rules):
         if isinstance(duration, int | float) and duration >= action.timeout_ms:
             self.refuse(
                 f"{path}.input_mapping.duration_ms" if said else f"{path}.action",
-                f"duration_ms is {duration:.15g}, and the action times out after {action.timeout_ms} ms: raise"
-                " its timeout_ms, or let the workflow wait.",
+                f"duration_ms is {duration:.15g}, and the action times out after {action.timeout_ms} ms:"
+                " raise its timeout_ms, or let the workflow wait.",
             )
 
     def known_inputs(self, path: str, action: Action, names: Collection[str]) -> None:
