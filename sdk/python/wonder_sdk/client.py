@@ -112,6 +112,19 @@ class Client(Workflows):
             raise ValueError("the server answered without a conversation")
         return response.conversation.id
 
+    async def preview_context(
+        self, conversation_id: str, content: str, *, agent: str = "", user: str = ""
+    ) -> v1.PreviewContextResponse:
+        """The request that the model would be sent if somebody said ``content``, and where each part of it
+        comes from. Nothing is sent or kept.
+
+        Raises NotFoundError, FailedPreconditionError for an assembly that fails or may not be previewed.
+        """
+        send = v1.Send(content=content, agent_id=agent, user_id=user)
+        return await self.conversations.preview_context(
+            v1.PreviewContextRequest(conversation_id=conversation_id, send=send)
+        )
+
     def converse(self, conversation_id: str, *, after_sequence: int = 0, tail_only: bool = False) -> Chat:
         """Attach to a conversation, for ``async with``; see `Chat`.
 

@@ -16,7 +16,20 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 
-from wonder_sdk.cli import agent, apply, chat, events, export, gates, health, run, runs, version, workflow
+from wonder_sdk.cli import (
+    agent,
+    apply,
+    chat,
+    events,
+    export,
+    gates,
+    health,
+    preview,
+    run,
+    runs,
+    version,
+    workflow,
+)
 
 GROUP = "wonder.commands"
 
@@ -67,7 +80,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=version.ShowVersion, help="show what is installed here")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in (chat, run, runs, gates, workflow, agent, apply, export, events, health, version):
+    working = (chat, run, runs, gates, workflow, agent, apply, export, events, preview, health, version)
+    for command in working:
         command.register(subparsers)
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
