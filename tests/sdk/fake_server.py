@@ -138,6 +138,27 @@ class FakeConversation(rpc.ConversationServiceServicer):
         self.requests.append(request)
         return service.CreateConversationResponse(conversation=conversation.Conversation(id=CONVERSATION))
 
+    async def PreviewContext(self, request: Any, context: Any) -> service.PreviewContextResponse:
+        said = service.ContextBlock(
+            path="/messages/1/content",
+            source=service.CONTEXT_SOURCE_MESSAGE,
+            excerpt=request.send.content,
+            tokens=3,
+        )
+        prompt = service.ContextBlock(
+            path="/messages/0/content",
+            source=service.CONTEXT_SOURCE_MEMORY,
+            source_id="mem_1",
+            excerpt="x\ny" * 40,
+        )
+        return service.PreviewContextResponse(
+            provider="offline",
+            model="m",
+            blocks=[prompt, said],
+            input_tokens=1234,
+            context_window_tokens=8000,
+        )
+
     async def Subscribe(self, request: Any, context: Any) -> AsyncIterator[service.SubscribeResponse]:
         async for response in self._serve(request.attach, context, None):
             yield service.SubscribeResponse.FromString(response.SerializeToString())

@@ -238,6 +238,17 @@ async def test_events_are_listed_and_may_be_had_as_json(capsys: pytest.CaptureFi
     assert lines[3].endswith("turn_1  Your cät 🐈 is Mia.")
 
 
+async def test_a_preview_says_what_a_request_is_made_of(capsys: pytest.CaptureFixture[str]) -> None:
+    async with serving(FakeConversation()) as address:
+        assert await wonder("preview", CONVERSATION, "What is it?", "--server", address) == 0
+        assert await wonder("preview", CONVERSATION, "What is it?", "--json", "--server", address) == 0
+    memory, said, total, whole = capsys.readouterr().out.splitlines()
+    assert memory.split()[:2] == ["memory", "mem_1"] and memory.endswith("…")
+    assert said.split()[:2] == ["message", "3"] and said.endswith("What is it?")
+    assert total == "about 1,234 of 8,000 tokens for offline/m"
+    assert '"input_tokens": "1234"' in whole or '"input_tokens": 1234' in whole
+
+
 async def test_a_folder_is_applied_exported_and_then_has_nothing_to_change(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -315,7 +326,7 @@ async def test_files_that_cannot_be_read_never_reach_a_server(
 
 
 def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("chat", "apply", "export", "events", "health"):
+    for command in ("chat", "apply", "export", "events", "preview", "health"):
         with pytest.raises(SystemExit) as left:
             cli.main([command, "--help"])
         assert left.value.code == 0

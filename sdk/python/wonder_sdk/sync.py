@@ -229,6 +229,7 @@ class Client:
         return Run(self._bridge, self._bridge.run(fork))
 
     create_conversation = _awaited(asynchronous.Client.create_conversation)
+    preview_context = _awaited(asynchronous.Client.preview_context)
     subscribe = _iterated(asynchronous.Client.subscribe)
     run = _awaited(asynchronous.Client.run)
     get_run = _awaited(asynchronous.Client.get_run)
