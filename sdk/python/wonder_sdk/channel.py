@@ -14,9 +14,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from wonder_sdk.errors import from_rpc
-
-DEFAULT_TARGET = "127.0.0.1:50051"
+from wonder_sdk import environment
+from wonder_sdk.errors import CONNECT_SECONDS, from_rpc
 
 # The server refuses pings under 10 s and most proxies under 30.
 _OPTIONS: list[tuple[str, int]] = [
@@ -26,7 +25,8 @@ _OPTIONS: list[tuple[str, int]] = [
     ("grpc.http2.max_pings_without_data", 0),
     # gRPC waits up to two minutes before it dials again; whoever resumes a stream wants it sooner.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # Named for something else, this is for how long one attempt to connect may take.
+    ("grpc.min_reconnect_backoff_ms", round(CONNECT_SECONDS * 1000)),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
     # Of an error, the details too must fit.
@@ -38,7 +38,8 @@ _OPTIONS: list[tuple[str, int]] = [
 class Access:
     """How a server lets one in: a token, and the certificate authority that vouches for the server.
 
-    ``tls_root`` is a PEM file or its bytes; with ``tls`` alone the system's roots are used.
+    ``tls_root`` is a PEM file or its bytes; with ``tls`` alone the system's roots are used. What is None is
+    as the environment says (`wonder_sdk.environment`); an empty token is none.
     """
 
     token: str | None = None
@@ -47,16 +48,19 @@ class Access:
 
     def open(self, target: str) -> grpc.aio.Channel:
         """A new channel. Raises `OSError` when the certificate cannot be read."""
-        if self.tls_root is None and not self.tls:
-            return grpc.aio.insecure_channel(target, options=_OPTIONS)
         root = self.tls_root
+        if root is None and not self.tls:
+            root = environment.authority()
+            if root is None:
+                return grpc.aio.insecure_channel(target, options=_OPTIONS)
         if isinstance(root, Path | str):
             root = Path(root).read_bytes()
         return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(root), options=_OPTIONS)
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
+        token = environment.token() if self.token is None else self.token
+        return (("authorization", f"Bearer {token}"),) if token else ()
 
 
 class TypedChannel:

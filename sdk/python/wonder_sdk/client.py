@@ -7,9 +7,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from wonder_sdk import environment
 from wonder_sdk._proto import stubs
 from wonder_sdk._proto.wonder import v1
-from wonder_sdk.channel import DEFAULT_TARGET, Access, TypedChannel
+from wonder_sdk.channel import Access, TypedChannel
 from wonder_sdk.converse import Chat
 from wonder_sdk.record import Item, Seen
 from wonder_sdk.resume import Reconnect
@@ -35,7 +36,8 @@ class Client(Workflows):
 
     ``target`` is ``host:port``. ``token`` goes along with each call. ``tls_root`` (a PEM file or its
     bytes) or ``tls=True`` (the system's roots) encrypts; without either nothing is, which is for this
-    machine only. ``reconnect`` says how patiently broken streams are taken up again.
+    machine only. What is left out is as ``WONDER_SERVER``, ``WONDER_TOKEN`` and ``WONDER_CA`` say, as with
+    the `wonder` command. ``reconnect`` says how patiently broken streams are taken up again.
 
     The five services (``conversations``, ``library``, ``coordinator``, ``executor``, ``memory``) have
     every RPC as a typed method, ``await client.library.get_agent(v1.GetAgentRequest(agent_id="…"))``.
@@ -44,7 +46,7 @@ class Client(Workflows):
 
     def __init__(
         self,
-        target: str = DEFAULT_TARGET,
+        target: str | None = None,
         *,
         token: str | None = None,
         tls_root: Path | str | bytes | None = None,
@@ -52,7 +54,7 @@ class Client(Workflows):
         reconnect: Reconnect | None = None,
     ) -> None:
         access = Access(token=token, tls_root=tls_root, tls=tls)
-        self.target = target
+        self.target = target = target or environment.target()
         self._reconnect = reconnect or Reconnect()
         self._channel = access.open(target)
         # The stubs ask a channel for nothing but its four kinds of call.

@@ -35,9 +35,14 @@ from google.rpc import error_details_pb2, status_pb2
 
 from wonder_sdk._proto.wonder import v1
 
+CONNECT_SECONDS = 10.0
+"""For how long a connection is waited for that neither comes about nor is refused: a busy server may take a
+while to say its first word."""
+
 _DETAILS = "grpc-status-details-bin"
 _DOMAIN = "wonder.v1"
 # How gRPC begins to say that there is no connection; what follows is for those who build gRPC.
+_TOO_LATE = ("imeout", "timed out", "FD Shutdown", "FD shutdown", "DEADLINE_EXCEEDED")
 _NOBODY_THERE = ("failed to connect to all addresses", "DNS resolution failed")
 
 
@@ -136,10 +141,12 @@ class DeadlineExceededError(WonderError):
 
 
 class UnavailableError(WonderError):
-    """``nobody_there``: no connection was made, so the call has surely had no effect."""
+    """``nobody_there``: no connection was made, so the call has surely had no effect. ``timed_out``: not
+    because one was refused, but because nothing was answered in time."""
 
     status = grpc.StatusCode.UNAVAILABLE
     nobody_there = False
+    timed_out = False
 
 
 class UnimplementedError(WonderError):
@@ -219,8 +226,14 @@ def from_rpc(problem: grpc.aio.AioRpcError, target: str = "") -> WonderError:
                 pass
     message = problem.details() or f"The call failed: {problem.code().name}."
     if kind is UnavailableError and message.startswith(_NOBODY_THERE):
-        nobody = UnavailableError(f"no server answers at {target}; start one with: wonder serve", **facts)
-        nobody.nobody_there = True
+        timed_out = any(word in message for word in _TOO_LATE)
+        what = (
+            f"{target} did not answer within {CONNECT_SECONDS:g} s; it may be very busy, or be no server"
+            if timed_out
+            else f"no server answers at {target}; start one with: wonder serve"
+        )
+        nobody = UnavailableError(what, **facts)
+        nobody.nobody_there, nobody.timed_out = True, timed_out
         return nobody
     return kind(message, **facts)
 

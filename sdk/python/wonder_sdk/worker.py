@@ -26,9 +26,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from wonder_sdk import environment
 from wonder_sdk._proto.wonder import v1
 from wonder_sdk.assignments import Action, ActionError, Connection, WorkerContext
-from wonder_sdk.channel import DEFAULT_TARGET
 from wonder_sdk.client import Client
 from wonder_sdk.errors import DeadlineExceededError, ResourceExhaustedError, UnavailableError, WonderError
 from wonder_sdk.resume import Patience, Reconnect
@@ -56,7 +56,7 @@ class Worker:
         self,
         name: str,
         *,
-        address: str = DEFAULT_TARGET,
+        address: str | None = None,
         max_concurrency: int = 1,
         projects: Sequence[str] = (),
         token: str | None = None,
@@ -66,7 +66,7 @@ class Worker:
         drain_seconds: float = 30.0,
     ) -> None:
         self.name = name
-        self.address = address
+        self.address = address or environment.target()
         self.max_concurrency = max_concurrency
         self.projects = tuple(projects)
         self._access: dict[str, Any] = {"token": token, "tls_root": tls_root, "tls": tls}

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 
 from wonder_sdk.cli import (
+    actions,
     agent,
     apply,
     chat,
@@ -25,6 +26,7 @@ from wonder_sdk.cli import (
     gates,
     health,
     preview,
+    project,
     run,
     runs,
     version,
@@ -80,8 +82,22 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=version.ShowVersion, help="show what is installed here")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
-    working = (chat, run, runs, gates, workflow, agent, apply, export, events, preview, health, version)
-    for command in working:
+    for command in (
+        chat,
+        run,
+        runs,
+        gates,
+        workflow,
+        actions,
+        agent,
+        project,
+        apply,
+        export,
+        events,
+        preview,
+        health,
+        version,
+    ):
         command.register(subparsers)
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:

@@ -7,7 +7,9 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from wonder_sdk import environment
 
 if TYPE_CHECKING:
     import betterproto2
@@ -21,7 +23,7 @@ Command = Callable[[argparse.Namespace, "sync.Client"], int]
 
 def add_flags(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
     """Add ``--server`` and its like. ``inherited``: what is left out is as the command before says."""
-    now = os.environ.get("WONDER_SERVER") or "127.0.0.1:50051"
+    now = environment.target()
     group = parser.add_argument_group("server")
     group.add_argument(
         "--server",
@@ -32,7 +34,7 @@ def add_flags(parser: argparse.ArgumentParser, *, inherited: bool = False) -> No
     group.add_argument(
         "--ca",
         metavar="FILE",
-        default=argparse.SUPPRESS if inherited else os.environ.get("WONDER_CA") or None,
+        default=argparse.SUPPRESS if inherited else environment.authority(),
         help="PEM file of the authority that vouches for the server; turns on encryption [WONDER_CA]",
     )
     group.add_argument(
@@ -51,11 +53,8 @@ def connected(command: Command) -> Callable[[argparse.Namespace], int]:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         from wonder_sdk import WonderError, sync
 
-        token = os.environ.get("WONDER_TOKEN") or None
         try:
-            with sync.Client(
-                arguments.server, token=token, tls_root=arguments.ca, tls=arguments.tls
-            ) as client:
+            with sync.Client(arguments.server, tls_root=arguments.ca, tls=arguments.tls) as client:
                 return command(arguments, client)
         except WonderError as problem:
             print(f"wonder: {explain(problem, arguments.server)}", file=sys.stderr)
@@ -73,7 +72,20 @@ def as_json(message: betterproto2.Message) -> str:
     """A whole message of the contract as one line of JSON, with its names as the contract has them."""
     import betterproto2
 
-    return json.dumps(message.to_dict(casing=betterproto2.Casing.SNAKE), ensure_ascii=False)
+    return json.dumps(_whole(message.to_dict(casing=betterproto2.Casing.SNAKE)), ensure_ascii=False)
+
+
+def _whole(value: Any) -> Any:
+    """JSON with whole numbers as such: off the wire each is a double. Keys stay in their order."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {key: _whole(each) for key, each in value.items()}
+        case list():
+            return [_whole(each) for each in value]
+        case _:
+            return value
 
 
 def seconds(text: str) -> float:
@@ -101,6 +113,10 @@ def explain(problem: WonderError, server: str) -> str:
     can be reached, a second line says what else that may mean."""
     from wonder_sdk import UnauthenticatedError, UnavailableError, UnimplementedError
 
+    if isinstance(problem, UnavailableError) and not problem.reason and not problem.nobody_there:
+        return f"the connection to {server} was lost or refused: {problem.message}\n{_TLS}"
+    if isinstance(problem, UnavailableError) and problem.timed_out:
+        return f"{problem.message}\n{_TLS}"
     if isinstance(problem, UnavailableError) and not problem.reason:
         return f"no server at {server}: start one with `wonder serve`, or name another with --server\n{_TLS}"
     hints = {

@@ -127,7 +127,8 @@ class GuardedWeb:
             raise error(
                 Reason.PERMISSION_DENIED,
                 f"The project does not allow requests to {_place(target)}: its address is not public, or not"
-                " among those allowed. The project's network.http_allow says what may be reached.",
+                " among those that its network.http_allow names. This allows it:"
+                f" wonder project allow PROJECT {f'[{host}]' if ':' in host else host}:{port}",
                 field="url",
             )
         return addresses[:MAX_ADDRESSES]

@@ -1,0 +1,99 @@
+"""How clients come to a server: what the environment says, and servers that are slow to answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+
+from tests.sdk.fake_runs import RUN, FakeCoordinator
+from tests.sdk.fake_server import serving
+from wonder_sdk import Client, UnavailableError, Worker, channel, cli, environment, errors, sync
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
+
+
+async def test_what_is_left_out_is_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WONDER_SERVER", "WONDER_TOKEN", "WONDER_CA"):
+        monkeypatch.setenv(name, "")
+    assert environment.target() == "127.0.0.1:50051"
+    monkeypatch.setenv("WONDER_SERVER", "127.0.0.1:7")
+    monkeypatch.setenv("WONDER_TOKEN", "secret")
+    async with Client() as client, Client("127.0.0.1:8") as other:
+        assert (client.target, other.target) == ("127.0.0.1:7", "127.0.0.1:8")
+    with await asyncio.to_thread(sync.Client) as blocking:
+        assert blocking.target == "127.0.0.1:7"
+    assert (Worker("w").address, Worker("w", address="127.0.0.1:8").address) == ("127.0.0.1:7", "127.0.0.1:8")
+    assert channel.Access().metadata == (("authorization", "Bearer secret"),)
+    assert channel.Access(token="mine").metadata == (("authorization", "Bearer mine"),)
+    assert channel.Access(token="").metadata == ()
+    monkeypatch.setenv("WONDER_CA", "/nowhere/ca.pem")
+    with pytest.raises(OSError, match=r"ca\.pem"):
+        channel.Access().open("127.0.0.1:7")
+    with pytest.raises(OSError, match=r"ca\.pem"):
+        Client()
+
+
+@asynccontextmanager
+async def slow(address: str, seconds: float) -> AsyncIterator[str]:
+    """In front of a server: takes connections at once, and says nothing for a while."""
+
+    async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(65_536):
+                sink.write(data)
+        sink.close()
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(seconds)
+        host, port = address.split(":")
+        there = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(copy(reader, there[1]), copy(there[0], writer))
+
+    server = await asyncio.start_server(pass_on, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+async def test_a_server_that_is_slow_to_answer_is_waited_for() -> None:
+    async with (
+        serving(coordinator=FakeCoordinator()) as address,
+        slow(address, 1.0) as busy,
+        Client(busy) as client,
+    ):
+        assert (await client.get_run(RUN)).id == RUN
+
+
+async def test_a_server_that_does_not_answer_is_not_said_to_be_absent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [(name, 300 if name == "grpc.min_reconnect_backoff_ms" else each) for name, each in OPTIONS]
+    monkeypatch.setattr(channel, "_OPTIONS", options)
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # connects, and nobody is there to say a word
+        silent = f"127.0.0.1:{listening.getsockname()[1]}"
+        assert await asyncio.to_thread(cli.main, ["runs", "show", "run_1", "--server", silent]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"wonder: {silent} did not answer within {errors.CONNECT_SECONDS:g} s")
+    assert "wonder serve" not in told
+    assert dict(OPTIONS)["grpc.min_reconnect_backoff_ms"] == errors.CONNECT_SECONDS * 1000
+
+
+OPTIONS = channel._OPTIONS
+
+
+async def test_nobody_there_is_nobody_there() -> None:
+    async with Client("127.0.0.1:1") as client:
+        with pytest.raises(UnavailableError) as problem:
+            await client.get_run("run_1")
+    assert problem.value.nobody_there and not problem.value.timed_out
+    assert problem.value.status is grpc.StatusCode.UNAVAILABLE
