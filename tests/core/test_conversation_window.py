@@ -60,9 +60,9 @@ def spoken(driven: Driven, turns: int, who: PinnedAgent, first: int = 1) -> None
         while driven.turn.status is TurnStatus.ACTIVE:
             (operation,) = driven.state.pending(driven.turn.id)
             if operation.kind is MODEL:
-                driven.answer(said(text(number)))
+                driven.step(inputs.ModelAnswered(operation_id=operation.id, result=said(text(number))))
             else:
-                driven.succeed(operation.kind, ASSEMBLED)
+                driven.step(inputs.Succeeded(operation_id=operation.id, output=ASSEMBLED))
 
 
 def hook_input(driven: Driven, decided: tuple[Decision, ...], *, restarted: bool = False) -> dict[str, Any]:
@@ -284,6 +284,21 @@ def test_it_is_made_once_and_made_anew_from_what_came_since() -> None:
     room = driven.state.conversation
     assert room is not None and room.summary is not None
     assert (room.summary.text, room.summary.messages) == ("It was about x and y.", 20)
+
+
+def test_what_is_said_while_it_is_made_is_no_part_of_it() -> None:
+    who = small(summarize=True)
+    driven = Driven(begin=False)
+    driven.step(send("slow", text(0), agent=who))
+    spoken(driven, 5, who)
+    driven.step(send("now", "and now?", agent=who))
+    (summary,) = [op for op in driven.state.operations.values() if op.kind is SUMMARY]
+    (slow,) = [op for op in driven.state.operations.values() if op.kind is ASSEMBLY]
+    driven.step(inputs.Succeeded(operation_id=slow.id, output=ASSEMBLED))
+    (slow,) = [op for op in driven.state.operations.values() if op.kind is MODEL]
+    driven.step(inputs.ModelAnswered(operation_id=slow.id, result=said("late" + text(9))))
+    decided = driven.step(inputs.Succeeded(operation_id=summary.id, output=PUT_OUT))
+    assert heard(hook_input(driven, decided)) == ["lat", "005", "005"]
 
 
 @pytest.mark.parametrize("output", [None, {}, {"summary": ""}, {"summary": 3}, "text"])

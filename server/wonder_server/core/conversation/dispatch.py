@@ -83,7 +83,7 @@ def _command(state: ConversationState, operation: Operation) -> Command:
             )
         case OperationKind.SUMMARY:
             assert agent.summary is not None, "it is dispatched only where the persona sums up"
-            return _hook(state, operation, agent.summary, summary_input(state, turn, agent))
+            return _hook(state, operation, agent.summary, summary_input(state, turn, agent, operation))
         case OperationKind.EXTRACTION:
             assert agent.extraction is not None, "extraction is dispatched only where the persona has one"
             return _hook(state, operation, agent.extraction, extraction_input(state, turn, agent))

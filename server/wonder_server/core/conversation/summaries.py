@@ -58,9 +58,12 @@ def first_hook(state: ConversationState, turn: Turn, agent: PinnedAgent, ids: Mi
     reduced = cut(state, turn, agent)
     if reduced is None:
         return assembly
-    if wants_summary(agent) and _older(state, turn, agent):
+    older = _older(state, turn, agent) if wants_summary(agent) else []
+    if older:
         return replace(
             assembly,
+            # What other turns say meanwhile is not in it.
+            input={"last": older[-1].ordinal},
             kind=OperationKind.SUMMARY,
             timeout_ms=SUMMARY_TIMEOUT_MS,
             wake_ms=now + SUMMARY_TIMEOUT_MS,
@@ -75,7 +78,9 @@ def cut_of(operation: Operation) -> Cut | None:
     return Cut(**operation.input) if isinstance(operation.input, dict) else None
 
 
-def summary_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -> dict[str, Any]:
+def summary_input(
+    state: ConversationState, turn: Turn, agent: PinnedAgent, operation: Operation
+) -> dict[str, Any]:
     """The input of a run that sums up: ``{conversation_id, summary, messages, model_profile}``."""
     summary = summary_of(state, agent)
     return {
@@ -83,7 +88,7 @@ def summary_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -> d
         "summary": summary.text if summary is not None else "",
         "messages": [
             {"role": message.role.value, "author": message.author, "content": message.content}
-            for message in _within_room(_older(state, turn, agent), room_of(agent))
+            for message in _within_room(_asked_for(state, turn, agent, operation), room_of(agent))
         ],
         "model_profile": profile_of(agent),
     }
@@ -96,7 +101,7 @@ def summarized(
     turn = state.turns[operation.turn_id]
     agent = state.works[turn.id].agent
     text = output.get("summary") if isinstance(output, dict) else None
-    older = _older(state, turn, agent)
+    older = _asked_for(state, turn, agent, operation)
     conversation = state.conversation
     if not isinstance(text, str) or not text.strip() or not older or conversation is None:
         return summary_failed(state, operation, ids, now)
@@ -139,6 +144,14 @@ def _older(state: ConversationState, turn: Turn, agent: PinnedAgent) -> list[Mes
     """What would be summed up: all but the newest messages, which stay word for word."""
     messages = earlier_messages(state, turn, agent)
     return messages[: max(0, len(messages) - agent.persona.context_window.keep_recent_messages)]
+
+
+def _asked_for(
+    state: ConversationState, turn: Turn, agent: PinnedAgent, operation: Operation
+) -> list[Message]:
+    """What the operation is to sum up, as far as nobody else has meanwhile."""
+    last = operation.input["last"]
+    return [m for m in earlier_messages(state, turn, agent) if m.ordinal <= last]
 
 
 def _within_room(messages: list[Message], room: int) -> list[Message]:
