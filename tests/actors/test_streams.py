@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from wonder_server.actors.streams import Closed, Delta, NodeProgress, Reply, Streams, Subscription
 from wonder_server.core.records import Emit
 from wonder_server.ports.journal import Event
-from wonder_server.services.executor import StepProgress
+from wonder_server.services.executor import StepProgress, StepTrace
 
 ROOM = "conv_1"
 
@@ -215,6 +217,25 @@ async def test_progress_goes_to_those_who_asked_for_it() -> None:
     here.publish(ROOM, [event(1)])
     assert [type(item).__name__ for item in taken(plain)] == ["Event"]
     assert [type(item).__name__ for item in taken(eager)] == ["NodeProgress", "Event"]
+
+
+async def test_who_watches_later_is_told_what_nodes_are_doing_now() -> None:
+    here = streams()
+    here.progress(ROOM, progress(1, "much output"))
+    here.progress(ROOM, replace(progress(2), execution_id="op_2"))
+    eager, _ = here.subscribe(ROOM, wants_progress=True)
+    plain, _ = here.subscribe(ROOM)
+    assert [(item.execution_id, item.item.output) for item in taken(eager)] == [("op_1", ""), ("op_2", "")]
+    assert taken(plain) == []
+    done = StepTrace(step_id="s", kind="http", position=0, attempt=1, status="completed")
+    here.progress(ROOM, NodeProgress(node_id="n", execution_id="op_1", item=done))
+    ended = Emit("node.completed", "node_completed", SimpleNamespace(id="op_2"))
+    here.publish(ROOM, [Event(1, 0, ROOM, ended)])
+    late, _ = here.subscribe(ROOM, wants_progress=True)
+    assert taken(late) == []
+    here.progress(ROOM, progress(3))
+    here.publish(ROOM, [event(2, "run_ended")])
+    assert taken(here.subscribe(ROOM, wants_progress=True)[0]) == []
 
 
 async def test_a_slow_reader_misses_progress_first() -> None:

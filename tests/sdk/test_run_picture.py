@@ -73,6 +73,24 @@ def drawn(
     return screen.shown, picture
 
 
+def test_what_is_told_of_a_node_before_its_beginning_is_shown_once_it_has_begun() -> None:
+    script = Script()
+    script.start()
+    script.token(0, "t", "build", "WAITING_FOR_TASK")
+    script.begin(5, "build")
+    *before, begun = client_side(script.events)
+    picture = Picture()
+    for event in before:
+        picture.take(event)
+    picture.take(
+        v1.NodeProgress(
+            node_id="build", node_execution_id="op_1", progress=v1.Progress(message="waits for a worker")
+        )
+    )
+    picture.take(begun)
+    assert [row.doing for row in picture.rows()] == ["waits for a worker"]
+
+
 def test_the_last_frame_stays_and_what_happened_besides_stands_above_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -104,6 +104,20 @@ async def test_progress_reaches_who_asked(pool: Workers) -> None:
     assert heard == [Progress(message="page 2", fraction=0.5)]
 
 
+async def test_that_nobody_is_there_to_take_it_is_told_once(pool: Workers, time: Time) -> None:
+    heard = list[Progress]()
+    asked = await ask(pool, on_progress=heard.append)
+    await time.passes(1)
+    assert heard == [Progress(message="waits for a worker of 'ocr': no worker for 'ocr' is connected")]
+    worker = join(pool)
+    given = await one(worker)
+    other = await ask(pool, "op_2", on_progress=heard.append)
+    assert heard[1:] == [Progress(message="waits for a worker of 'ocr': all are busy")]
+    pool.completed(worker, given.lease_id, {})
+    await asked.result()
+    assert await other.waits() and len(heard) == 2
+
+
 async def test_a_worker_without_kinds_of_its_own_to_do_is_left_alone(pool: Workers) -> None:
     other = join(pool, "translate")
     asked = await ask(pool, kind="ocr")
@@ -331,6 +345,7 @@ async def test_work_that_takes_too_long_is_stopped_and_only_repeated_if_it_may_b
     fault = await asked.fault()
     assert (fault.reason, fault.transient) == (reason, reason is Reason.TIMEOUT)
     assert fault.metadata["operation_id"] == "op_1"
+    assert ("`idempotent: true`" in fault.message) == (reason is Reason.OUTCOME_UNKNOWN)
     (cancelled,) = await told(worker)
     assert isinstance(cancelled, Cancelled) and cancelled.lease_id == given.lease_id
     assert cancelled.fault.reason is Reason.TIMEOUT

@@ -5,7 +5,8 @@ and are not part of the record. A subscription is a bounded queue that its reade
 first gets its deltas merged; past the bound its subscription is closed, and nobody else notices.
 
 Whoever watches a run may also ask for the progress of its tasks. It is not part of the record either, and is
-what a slow reader misses first.
+what a slow reader misses first. What was told last of a node is kept while its step is under way, for those
+who begin to watch later: a node that waits for a worker says so once.
 
 Whoever subscribes gets the text so far of every message being spoken, so that it can show a half-said
 answer at once. An actor that nobody listens to and that says nothing has no entry here.
@@ -15,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from wonder_server.core import frozen
 from wonder_server.ports.journal import Event
 
 
@@ -199,6 +201,12 @@ def _weight(item: Item) -> int:
     return 0
 
 
+MAX_DOING = 10_000
+"""Of so many runs it is kept what their nodes do."""
+
+_NODE_ENDS = frozenset({"node_completed", "node_failed", "node_cancelled"})
+
+
 class Streams:
     """All subscriptions and all messages being spoken, by actor."""
 
@@ -207,6 +215,7 @@ class Streams:
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._speaking: dict[str, dict[str, _Spoken]] = {}
         self._ends: dict[str, list[asyncio.Future[Event | None]]] = {}
+        self._doing: dict[str, dict[str, NodeProgress]] = {}
         self._draining = False
 
     def subscribe(self, actor_id: str, *, wants_progress: bool = False) -> tuple[Subscription, list[Delta]]:
@@ -214,6 +223,9 @@ class Streams:
         subscription = Subscription(*self._limits, wants_progress=wants_progress)
         if self._draining:
             subscription.close("draining")
+        if wants_progress:
+            for item in self._doing.get(actor_id, {}).values():
+                subscription.push(item)
         self._subscriptions.setdefault(actor_id, []).append(subscription)
         so_far = [
             Delta(spoken.turn_id, message_id, 0, spoken.text(), spoken.attempt)
@@ -240,9 +252,14 @@ class Streams:
         """Show durable events, in order; those that close a message end its text."""
         speaking = self._speaking.get(actor_id)
         listeners = self._subscriptions.get(actor_id, ())
+        doing = self._doing.get(actor_id)
         for event in events:
             if speaking:
                 self._quiet(actor_id, speaking, event)
+            if doing and event.emit.kind in _NODE_ENDS:
+                doing.pop(event.emit.value.id, None)
+            if doing is not None and event.emit.kind == "run_ended":
+                self._doing.pop(actor_id, None)
             for subscription in tuple(listeners):
                 subscription.push(event)
         if self._ends and actor_id in self._ends:
@@ -250,6 +267,18 @@ class Streams:
 
     def progress(self, run_id: str, item: NodeProgress) -> None:
         """Show what a node of a run does to those who asked for that."""
+        if getattr(item.item, "status", "running") == "running":
+            if getattr(item.item, "output", ""):
+                kept = replace(item, item=frozen.replace(item.item, output=""))  # that may be much
+            else:
+                kept = item
+            self._doing.setdefault(run_id, {})[item.execution_id] = kept
+            if len(self._doing) > MAX_DOING:
+                del self._doing[next(iter(self._doing))]
+        elif run_id in self._doing:
+            self._doing[run_id].pop(item.execution_id, None)
+            if not self._doing[run_id]:
+                del self._doing[run_id]
         for subscription in self._subscriptions.get(run_id, ()):
             if subscription.wants_progress:
                 subscription.push(item)

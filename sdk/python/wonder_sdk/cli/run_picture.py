@@ -69,6 +69,7 @@ class Picture:
         self._rows: dict[str, Row] = {}
         self._roots: list[_Branch] = []
         self._arrived: dict[tuple[str, str], tuple[int, int]] = {}
+        self._early: dict[str, v1.NodeProgress] = {}
 
     @classmethod
     def of(cls, run: v1.Run) -> Picture:
@@ -190,6 +191,8 @@ class Picture:
                 branch = self._branch(v1.Token(id=execution.token_id))
             branch.rows.append(row)
             row.waits = WAITS.get(branch.token.status, "")
+            if execution.id in self._early:
+                _do(row, self._early.pop(execution.id))
         elif execution.error is not None:
             row.fault = execution.error
         row.execution = execution
@@ -198,12 +201,10 @@ class Picture:
 
     def _progress(self, progress: v1.NodeProgress) -> None:
         row = self._rows.get(progress.node_execution_id)
-        if row is None or not row.is_open:
-            return
-        if progress.step is not None and progress.step.status is v1.StepStatus.RUNNING:
-            row.doing = progress.step.step_id
-        elif progress.progress is not None and progress.progress.message:
-            row.doing = progress.progress.message
+        if row is None:  # tasks may be faster than the record, which says that their node has begun
+            self._early[progress.node_execution_id] = progress
+        elif row.is_open:
+            _do(row, progress)
 
 
 def label(path: list[str], node_id: str) -> str:
@@ -226,6 +227,13 @@ def duration(value: float) -> str:
     if value < 3600:
         return f"{int(value // 60)} min {int(value % 60):02} s"
     return f"{int(value // 3600)} h {int(value % 3600 // 60):02} min"
+
+
+def _do(row: Row, progress: v1.NodeProgress) -> None:
+    if progress.step is not None and progress.step.status is v1.StepStatus.RUNNING:
+        row.doing = progress.step.step_id
+    elif progress.progress is not None and progress.progress.message:
+        row.doing = progress.progress.message
 
 
 def _below(branch: _Branch) -> Iterator[Row]:

@@ -65,10 +65,20 @@ class Directory:
 
     def why_waiting(self, job: Job) -> str:
         """Why nobody has taken a job in all its time, as a sentence."""
-        seats, project = list(self.of(job.kind)), job.context.project_id
         waited = f"{job.timeout_ms} ms were waited for one."
+        missing = self._missing(job)
+        return f"{missing}: {waited}" if missing else f"All workers for '{job.kind}' were busy: {waited}"
+
+    def why_not_yet(self, job: Job) -> str:
+        """Why nobody has taken a job yet, for those who watch."""
+        missing = self._missing(job) or "All are busy"
+        return f"waits for a worker of '{job.kind}': {missing[0].lower()}{missing[1:]}"
+
+    def _missing(self, job: Job) -> str:
+        """That there is nobody to take a job, as a clause; empty if somebody will."""
+        seats, project = list(self.of(job.kind)), job.context.project_id
         if not seats:
-            return f"No worker for '{job.kind}' is connected: {waited}"
+            return f"No worker for '{job.kind}' is connected"
         if not any(seat.works_for(project) for seat in seats):
-            return f"No worker for '{job.kind}' is connected that works for this project: {waited}"
-        return f"All workers for '{job.kind}' were busy: {waited}"
+            return f"No worker for '{job.kind}' is connected that works for this project"
+        return ""

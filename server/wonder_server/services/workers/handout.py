@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -20,7 +21,7 @@ from wonder_server.ports.clock import Clock
 from wonder_server.services.workers.directory import Directory
 from wonder_server.services.workers.seat import Assignment, Seat
 from wonder_server.services.workers.waiting import Ticket, Waiting
-from wonder_server.services.workers.words import Assigned, Cancelled, WorkerKind
+from wonder_server.services.workers.words import Assigned, Cancelled, Progress, WorkerKind
 
 _log = structlog.get_logger(__name__)
 
@@ -66,6 +67,8 @@ class Handout:
             self._give(ticket, min(able, key=lambda seat: (seat.load, seat.turn)))
         else:
             self._waiting.add(ticket, first=first)
+            if ticket.job.on_progress is not None:
+                ticket.job.on_progress(Progress(message=self.seats.why_not_yet(ticket.job)))
 
     def fill(self, seat: Seat) -> None:
         """Give a worker what waits for it, as long as it has room."""
@@ -137,7 +140,7 @@ class Handout:
         if again:
             self.offer(ticket, first=True)
         else:
-            ticket.finish(outcome_unknown(fault))
+            ticket.finish(unknown(fault))
         return True
 
     def lose_all(self, seat: Seat, how: str) -> None:
@@ -208,6 +211,13 @@ class Handout:
         self._attempts.move_to_end(operation_id)
         if len(self._attempts) > REMEMBERED_OPERATIONS:
             self._attempts.popitem(last=False)
+
+
+def unknown(fault: Fault) -> Fault:
+    """OUTCOME_UNKNOWN of something that a worker had in hand, with what its author can do about it."""
+    said = outcome_unknown(fault)
+    remedy = "If it may be, say so: `idempotent: true` in the action, or where the worker declares the kind."
+    return replace(said, message=f"{said.message} {remedy}")
 
 
 def _fits(ticket: Ticket, kind: WorkerKind) -> bool:

@@ -29,9 +29,9 @@ import structlog
 from wonder_server.core import payloads, schemas
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.ids import random_id
-from wonder_server.core.task.effects import NotBegunError, outcome_unknown
+from wonder_server.core.task.effects import NotBegunError
 from wonder_server.ports.clock import Clock
-from wonder_server.services.workers.handout import Handout
+from wonder_server.services.workers.handout import Handout, unknown
 from wonder_server.services.workers.seat import Assignment, Seat
 from wonder_server.services.workers.waiting import Ticket
 from wonder_server.services.workers.words import (
@@ -253,7 +253,7 @@ class Workers:
             metadata={"operation_id": job.operation_id, "timeout_ms": str(job.timeout_ms)},
         )
         self._withdraw(ticket, fault)
-        ticket.finish(replace(fault, transient=True) if assignment.is_idempotent else outcome_unknown(fault))
+        ticket.finish(replace(fault, transient=True) if assignment.is_idempotent else unknown(fault))
 
     def _look_after(self, seat: Seat) -> None:
         """A worker may have been silent for too long."""
