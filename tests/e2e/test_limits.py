@@ -200,6 +200,32 @@ async def test_older_messages_are_summed_up_once(scripted: Scripted) -> None:
     assert turn.usage.model_calls == 2
 
 
+async def test_a_summary_that_a_kill_interrupts_is_made_again_and_once(
+    provider: Provider, data: Path
+) -> None:
+    environment = {"OPENAI_API_KEY": KEY, "WONDER_OPENAI_BASE_URL": f"{provider.url}/v1"}
+    window: dict[str, object] = {"strategy": "summarize", "keep_recent_messages": 2}
+    long = Script(text="Fine. " + "y" * 600)
+    async with serving(data, environment=environment) as first:
+        async with first.client() as client:
+            scripted = Scripted(client, provider, "openai")
+            scripts = long, long, Script(stall="headers"), Script(text="It was about x."), long
+            agent = await scripted.agent(*scripts, window=window, tools=(), context_window_tokens=1_000)
+            room = await client.open(agent)
+            for number in range(2):
+                await client.turn(room, f"number {number}: " + "x" * 600)
+            said = await client.say(room, "number 2: " + "x" * 600)
+            await provider.wait_until(lambda: len(scripted.requests) == 3)
+        await first.kill()
+    async with serving(data, environment=environment) as second, second.client() as client:
+        view = await client.settled(room, said.turn.id)
+        assert view.names[-1] == "turn.completed"
+        (reduced,) = [e.context_reduced for e in view.events if e.name == "context.reduced"]
+        assert reduced.summarized and reduced.messages_left_out == 2
+    assert len(scripted.requests) == 5
+    assert "It was about x." in told(scripted.requests[-1])
+
+
 async def test_a_request_that_is_too_long_for_the_provider_is_sent_once_more_with_less(
     scripted: Scripted,
 ) -> None:
