@@ -7,13 +7,16 @@ import random
 import subprocess
 import sys
 from contextlib import aclosing
+from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.conformance.models.conftest import FORMATS, native_model
 from tests.conformance.models.subjects import KEY, RemoteSubject, ask, collect
 from tests.conformance.models.test_every_provider import fault_of, upstream_closes
 from tests.fakes.provider import Provider, Script
+from wonder_server.adapters.models import faults
 from wonder_server.adapters.models.endpoints import Endpoint
 from wonder_server.adapters.models.native import exchange
 from wonder_server.adapters.models.native.model import NativeModel
@@ -188,6 +191,32 @@ async def test_a_thousand_calls_of_every_fate_end_in_time_and_leave_nothing(prov
     async with asyncio.timeout(5):
         await provider.wait_until(lambda: all(seen.finished or seen.closed_early for seen in provider.seen))
     await model.close()
+
+
+async def test_patience_that_ends_as_the_head_arrives_is_not_lost(
+    native_subject: RemoteSubject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timer rings in the same turn of the loop in which the answer's head wakes the call."""
+    posted = aiohttp.ClientSession.post
+
+    async def post(session: aiohttp.ClientSession, *args: Any, **how: Any) -> aiohttp.ClientResponse:
+        response = await posted(session, *args, **how)
+        [call] = under_way
+        call._give_up(faults.stalled("did not begin to answer", 1))
+        return response
+
+    under_way: list[exchange.Exchange] = []
+    opened = exchange.Exchange.open
+
+    async def opening(call: exchange.Exchange) -> None:
+        under_way.append(call)
+        await opened(call)
+
+    monkeypatch.setattr(exchange.Exchange, "open", opening)
+    monkeypatch.setattr(aiohttp.ClientSession, "post", post)
+
+    async with asyncio.timeout(5):
+        assert (await fault_of(native_subject, "stall-first")).reason is Reason.TIMEOUT
 
 
 # --- answers that are no streams ---------------------------------------------------------------------

@@ -66,6 +66,8 @@ class Exchange:
             raise WonderError(_unsendable()) from problem
         finally:
             self._opening = None
+        if self._fault is not None:  # Patience ended in the very moment in which the answer's head came.
+            raise WonderError(self._fault)
 
     async def read(self) -> bytes:
         """What has arrived, waiting for something; empty at the end."""
