@@ -96,3 +96,15 @@ def test_what_a_delegate_spent_before_it_failed_is_told_too() -> None:
     for nonsense in ("", "[", "3", "[" * 100_000):
         assert told(None, replace(fault, metadata={"usage": nonsense})) is None
     assert told("text", None) is None
+
+
+def test_a_hook_that_asks_a_model_is_paid_for_by_its_turn() -> None:
+    usage = {"input_tokens": 4, "output_tokens": 1, "cost_micros": 9}
+    driven = Driven()
+    driven.succeed(ASSEMBLY, {**ASSEMBLED, "usage": usage})
+    driven.answer(priced(said("Done."), 1))
+    assert driven.turn.cost_micros == 10 and driven.turn.model_calls == 2
+    driven.succeed(OperationKind.EXTRACTION, {"memory_operations": [{"content": "a"}], "usage": usage})
+    driven.succeed(OperationKind.MEMORY, {})
+    assert driven.turn.cost_micros == 19 and driven.turn.model_calls == 3
+    assert as_usage(room(driven)) == as_usage(driven.turn)

@@ -18,6 +18,7 @@ from wonder_server.core.conversation.pieces import (
     HOOK_BACKOFF_MS,
     HOOK_TIMEOUT_MS,
     Decisions,
+    hook_paid,
     linked,
     outcome_of,
 )
@@ -55,10 +56,12 @@ def extracted(
         )
         for item in asked[:MAX_MEMORY_OPERATIONS]
     ]
+    turn, paid = hook_paid(turn, output)
     if writes:
         # The turn's extraction is over when the last of these is; the event waits for it.
-        return (*writes, CancelOperation(operation=operation))
+        return (*paid, *writes, CancelOperation(operation=operation))
     return (
+        *paid,
         _extraction_ended(state, turn, operation, now),
         ReleaseWork(turn_id=turn.id),
     )

@@ -8,10 +8,12 @@ from wonder_server.core.conversation.agent_tools import LOOP_IN, ended
 from wonder_server.core.conversation.decisions import (
     AgentCallEnded,
     CancelOperation,
+    ChargeTurn,
     Decision,
     FailTurn,
     ReleaseWork,
 )
+from wonder_server.core.conversation.spending import charged, told
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     Conversation,
@@ -92,6 +94,15 @@ def linked(turn: Turn, operation: Operation) -> Turn:
     if operation.kind in (OperationKind.EXTRACTION, OperationKind.MEMORY):
         return replace(turn, memory_extraction_run_id=operation.run_id)
     return turn
+
+
+def hook_paid(turn: Turn, output: object) -> tuple[Turn, Decisions]:
+    """The turn that has paid for the models that a hook of it asked, if the hook says so in ``usage``."""
+    spent = told(output, None)
+    if spent is None:
+        return turn, ()
+    paid = charged(turn, spent)
+    return paid, (ChargeTurn(turn=paid),)
 
 
 def outcome_of(

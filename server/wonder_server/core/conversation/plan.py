@@ -67,6 +67,7 @@ from wonder_server.core.conversation.pieces import (
     again,
     agent_message,
     fail_turn,
+    hook_paid,
     linked,
     next_child,
     outcome_of,
@@ -230,7 +231,9 @@ def _assembled(
     if isinstance(request, Fault):
         return _failed(state, operation, request, now)
     turn = linked(state.turns[operation.turn_id], operation)
+    turn, paid = hook_paid(turn, event.output)
     return (
+        *paid,
         ContextAssembled(
             turn=turn,
             operation_id=operation.id,

@@ -17,14 +17,12 @@ from typing import Any
 
 from wonder_server.core.conversation.decisions import (
     CancelOperation,
-    ChargeTurn,
     DispatchWorkflow,
     HistorySummarized,
     MarkWaiting,
 )
 from wonder_server.core.conversation.hooks import profile_of
-from wonder_server.core.conversation.pieces import Decisions, hook
-from wonder_server.core.conversation.spending import charged, from_usage
+from wonder_server.core.conversation.pieces import Decisions, hook, hook_paid
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     Cut,
@@ -105,11 +103,7 @@ def summarized(
     conversation = state.conversation
     if not isinstance(text, str) or not text.strip() or not older or conversation is None:
         return summary_failed(state, operation, ids, now)
-    usage = output.get("usage")
-    paid: Decisions = ()
-    if isinstance(usage, dict):
-        turn = charged(turn, from_usage(usage))
-        paid = (ChargeTurn(turn=turn),)
+    turn, paid = hook_paid(turn, output)
     before = summary_of(state, agent)
     summary = Summary(
         text=text.strip()[:MAX_SUMMARY_CHARS],
