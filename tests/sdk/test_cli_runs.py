@@ -13,13 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf import json_format
 
-from tests.sdk.fake_runs import GATE, RUN, FakeCoordinator, Script, a_gate
+from tests.sdk.fake_runs import GATE, RUN, WORKFLOW, FakeCoordinator, Script, a_gate, at
 from tests.sdk.fake_server import serving
 from wonder.v1 import coordinator_service_pb2 as service
+from wonder.v1 import definition_pb2
+from wonder.v1 import library_service_pb2 as library_service
+from wonder.v1 import library_service_pb2_grpc as library_rpc
 from wonder.v1 import run_pb2 as run
 from wonder_sdk import cli
 from wonder_sdk.cli import json_input
+from wonder_sdk.cli.run import _texts
 
 LINES = """\
     0.000  acme/flows/release@3  run_1
@@ -234,7 +239,7 @@ async def test_a_run_is_shown_as_it_stands(capsys: pytest.CaptureFixture[str]) -
     assert shown.endswith('state   {"size": 3}\nrunning\n')
     assert await wonder(FakeCoordinator(), "runs", "show", RUN) == 0
     assert capsys.readouterr().out.endswith(
-        'output  {"count": 2, "released": "1.2"}\ncompleted · 1.5 s · 5 nodes\n'
+        'output  {"count": 2, "released": "1.2"}\nsignal  hurry\ncompleted · 1.5 s · 5 nodes\n'
     )
     assert await wonder(fake, "runs", "show", RUN, "--json") == 0
     assert json.loads(capsys.readouterr().out)["state"] == {"size": 3}
@@ -261,8 +266,8 @@ async def test_a_run_is_cancelled_signalled_forked_and_replayed(capsys: pytest.C
         "run_1 has the signal paid (event 7)",
         "run_2",
         "run_2",
-        "run_1: the same decisions from 12 inputs",
-        "run_7: decided otherwise, of 12 inputs",
+        "run_1: record of 12 inputs replayed: no difference",
+        "run_7: record of 12 inputs replayed: decided otherwise",
         "  at input 4, TaskDone",
         '  recorded {"kind": "EndRun"}',
         '  planned  {"kind": "MoveToken"}',
@@ -296,6 +301,60 @@ async def test_gates_are_listed_shown_and_answered_once(capsys: pytest.CaptureFi
     assert told.err.count("(GATE_RESOLVED)") == 2
     assert await wonder(fake, "gates", "--status", "rejected", "--json") == 0
     assert json.loads(capsys.readouterr().out)["id"] == "gate_2"
+    resolution = fake.gates[0].resolution
+    resolution.user_id, resolution.comment = "mia", "fine"
+    resolution.resolve_time.CopyFrom(at(1400))
+    resolution.answer.update({"notes": "Bugs fixed."})
+    assert await wonder(fake, "gates", "show", GATE) == 0
+    told = capsys.readouterr().out
+    assert "approved by mia: fine\nanswered 2023-11-14 22:13:21\nits answer:\n" in told
+    assert '"notes": "Bugs fixed."' in told
+
+
+class Definitions(library_rpc.LibraryServiceServicer):
+    """Has the workflow of the run, in which `agree` waits."""
+
+    async def GetDefinition(self, request: Any, context: Any) -> library_service.GetDefinitionResponse:
+        assert request.definition_id == WORKFLOW
+        text = """
+        {"name": "release", "workflow": {
+          "nodes": [{"id": "build", "wait": {"signal": "paid", "duration_ms": 60000}},
+                    {"id": "agree", "fan_in": {"mode": "FAN_IN_MODE_M_OF_N", "count": 2}}],
+          "transitions": [{"from_node_id": "build", "to_node_id": "agree", "condition": "signals.hurry.x"}]}}
+        """
+        found = json_format.Parse(text, definition_pb2.Definition())
+        return library_service.GetDefinitionResponse(definition=found)
+
+
+async def test_what_a_run_waits_for_is_known_from_its_workflow(capsys: pytest.CaptureFixture[str]) -> None:
+    script = Script()
+    script.start()
+    script.token(0, "t", "build", "WAITING_FOR_SIGNAL", update_time=at(0))
+    script.begin(0, "build", target="wait")
+    script.say(5, "signal.received", signal_received=run.Signal(name="payd"))
+    script.token(20, "t.1", "agree", "WAITING_FOR_SIBLINGS", branch="a", branch_count=3, parent_token_id="t")
+    script.end(90, "CANCELLED")
+    fake = FakeCoordinator(script.events)
+    async with serving(coordinator=fake, library=Definitions()) as address:
+
+        async def said(*argv: str) -> tuple[str, str]:
+            await asyncio.to_thread(cli.main, [*argv, "--server", address])
+            told = capsys.readouterr()
+            return told.out, told.err
+
+        _, lines = await said("run", "--watch", RUN)
+        assert "⋯ build  waits for the signal paid, until 22:14:20" in lines
+        assert "⋯ agree  [a] is here, 1 of 2 needed (3 branches)" in lines
+        shown, _ = await said("runs", "show", RUN)
+        assert "signal  payd  (its workflow neither waits for it nor reads it)\n" in shown
+        _, warned = await said("runs", "signal", RUN, "payd")
+        assert "waits for the signal payd, and no expression reads it; it knows: hurry, paid\n" in warned
+        assert await said("runs", "signal", RUN, "hurry") == (f"{RUN} has the signal hurry (event 7)\n", "")
+
+
+def test_a_text_that_was_meant_otherwise_is_guessed() -> None:
+    assert _texts(["a=x", "n=3"]) == "n:=3"
+    assert _texts(["a=x", "b:=3", "c=1.2.3"]) == ""
 
 
 async def test_a_server_named_before_the_verb_is_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,9 +159,15 @@ def _show(terminal: Terminal, gate: v1.Gate) -> None:
             terminal.line(json.dumps(from_struct(value), ensure_ascii=False, indent=2))
     if gate.user_ids:
         terminal.line(f"may be answered by: {', '.join(gate.user_ids)}")
-    if gate.expire_time:
+    if gate.expire_time and gate.resolution is None:
         terminal.line(f"expires {listing.local(gate.expire_time)}", "dim")
     terminal.line(gate_answer(gate), "yellow")
+    if (resolution := gate.resolution) is not None:
+        if resolution.resolve_time is not None:
+            terminal.line(f"answered {listing.local(resolution.resolve_time)}", "dim")
+        if resolution.answer is not None and resolution.answer.fields:
+            terminal.line("its answer:")
+            terminal.line(json.dumps(from_struct(resolution.answer), ensure_ascii=False, indent=2))
 
 
 def _row(gate: v1.Gate) -> tuple[str, ...]:

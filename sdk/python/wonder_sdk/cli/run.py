@@ -102,7 +102,33 @@ def _run(arguments: argparse.Namespace) -> int:
     except ValueError as problem:
         print(f"wonder: {problem}", file=sys.stderr)
         return 2
-    return connection.connected(lambda said, client: _start(said, client, given))(arguments)
+
+    def start(arguments: argparse.Namespace, client: sync.Client) -> int:
+        from wonder_sdk import InvalidArgumentError, v1
+
+        try:
+            return _start(arguments, client, given)
+        except InvalidArgumentError as problem:
+            if problem.reason is v1.ErrorReason.INPUT_INVALID and (text := _texts(arguments.set)):
+                problem.message += (
+                    f" (`=` gives text; for a number, a list and the like use `:=`, as in {text})"
+                )
+            raise
+
+    return connection.connected(start)(arguments)
+
+
+def _texts(settings: list[str]) -> str:
+    """The first of some ``--set`` that gives as text what may be meant otherwise, written the other way."""
+    for setting in settings:
+        key, _, text = setting.partition("=")
+        if not key.endswith(":"):
+            try:
+                json.loads(text)
+            except ValueError:
+                continue
+            return f"{key}:={text}"
+    return ""
 
 
 def _start(arguments: argparse.Namespace, client: sync.Client, given: dict[str, Any] | None) -> int:
@@ -136,6 +162,7 @@ class _Watching:
             self._picture.begin_again()
         self._lost_at: float | None = None
         self._is_away = False
+        self._knows_graph = False
         self._view = self._choose_view(self._picture)
 
     def to_the_end(self) -> int:
@@ -164,6 +191,7 @@ class _Watching:
     def _show(self, items: Items[RunItem]) -> None:
         """Show what comes. Interrupted, it may be called again for the rest."""
         from wonder_sdk import v1
+        from wonder_sdk.cli.run_graph import nodes_of, workflow_of
 
         while True:
             while not items.ready(within=_TICK_SECONDS):
@@ -174,6 +202,9 @@ class _Watching:
             except StopIteration:
                 return
             self._picture.take(item)
+            if not self._knows_graph and self._view is not None and self._picture.run.workflow:
+                self._knows_graph = True
+                self._picture.nodes = nodes_of(workflow_of(self._client, self._picture.run))
             if isinstance(item, v1.RunEvent) and self._arguments.json:
                 print(connection.as_json(item), flush=True)
             if self._view is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from wonder_sdk import v1
 from wonder_sdk.cli.rendering import brief
-from wonder_sdk.cli.run_picture import WAITS, Picture, Status, duration, label, seconds
+from wonder_sdk.cli.run_graph import meeting
+from wonder_sdk.cli.run_picture import Picture, Status, duration, label, seconds
 from wonder_sdk.cli.terminal import Terminal
 from wonder_sdk.values import from_struct, from_value
 from wonder_sdk.watch import RunItem
@@ -140,10 +141,11 @@ def _token(picture: Picture, token: v1.Token) -> tuple[str, str] | None:
     path = picture.path(token.id)
     if token.status is Status.WAITING_FOR_SIBLINGS:
         branch = f"[{'/'.join(path)}] is here, " if path else ""
-        here = f"{branch}{picture.arrived(token)} of {token.branch_count}"
+        node = picture.nodes.get(token.node_id)
+        here = f"{branch}{meeting(node, picture.arrived(token), token.branch_count)}"
         return f"{_indent(path[:-1])}⋯ {token.node_id}  {here}", "dim"
     if token.status is Status.WAITING_FOR_SIGNAL:
-        return f"{_indent(path)}⋯ {token.node_id}{label(path, token.node_id)}  {WAITS[token.status]}", "dim"
+        return f"{_indent(path)}⋯ {token.node_id}{label(path, token.node_id)}  {picture.waits(token)}", "dim"
     return None
 
 

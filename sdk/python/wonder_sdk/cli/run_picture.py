@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from wonder_sdk import v1
+from wonder_sdk.cli import run_graph
 from wonder_sdk.runs import ENDED
 from wonder_sdk.watch import RunItem
 
@@ -63,6 +64,8 @@ class Picture:
     cursor: int = 0
     gates: dict[str, v1.Gate] = field(default_factory=dict)
     """Those that wait for an answer, by id."""
+    nodes: dict[str, v1.Node] = field(default_factory=dict)
+    """Those of its workflow, by id, as far as they are known."""
 
     def __post_init__(self) -> None:
         self._branches: dict[str, _Branch] = {}
@@ -72,9 +75,9 @@ class Picture:
         self._early: dict[str, v1.NodeProgress] = {}
 
     @classmethod
-    def of(cls, run: v1.Run) -> Picture:
+    def of(cls, run: v1.Run, nodes: dict[str, v1.Node] | None = None) -> Picture:
         """What GetRun tells, as a picture: the newest of its tokens and executions."""
-        picture = cls(run, run.last_sequence, {gate.id: gate for gate in run.pending_gates})
+        picture = cls(run, run.last_sequence, {gate.id: gate for gate in run.pending_gates}, nodes or {})
         tokens = {token.id: token for token in run.tokens}
 
         def reach(token_id: str) -> None:
@@ -155,6 +158,13 @@ class Picture:
         """Where branches wait for each other now: node, how many are there, of how many."""
         return [(node_id, here, all_) for (_, node_id), (here, all_) in self._arrived.items() if here]
 
+    def waits(self, token: v1.Token) -> str:
+        """What a token waits for that takes long, and until when; empty for nothing."""
+        waits = WAITS.get(token.status, "")
+        if token.status is Status.WAITING_FOR_SIGNAL:
+            return run_graph.wait(self.nodes.get(token.node_id), token.update_time) or waits
+        return waits
+
     def _token(self, token: v1.Token) -> None:
         branch = self._branches.get(token.id)
         if branch is None:
@@ -163,7 +173,7 @@ class Picture:
             self._count(branch.token, -1)
             branch.token = token
             if branch.rows and branch.rows[-1].is_open:
-                branch.rows[-1].waits = WAITS.get(token.status, "")
+                branch.rows[-1].waits = self.waits(token)
         self._count(token, +1)
 
     def _count(self, token: v1.Token, step: int) -> None:
@@ -190,7 +200,7 @@ class Picture:
             if branch is None:
                 branch = self._branch(v1.Token(id=execution.token_id))
             branch.rows.append(row)
-            row.waits = WAITS.get(branch.token.status, "")
+            row.waits = self.waits(branch.token)
             if execution.id in self._early:
                 _do(row, self._early.pop(execution.id))
         elif execution.error is not None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from wonder_sdk import v1
+from wonder_sdk.cli.run_graph import meeting
 from wonder_sdk.cli.run_lines import ending, flat, gate_command, gate_question, happening
 from wonder_sdk.cli.run_picture import Picture, Row, duration, seconds
 from wonder_sdk.cli.terminal import Terminal, printable
@@ -115,7 +116,7 @@ class RunTable:
                 (f"  ? and {len(picture.gates) - _GATES} more: wonder gates --run {run.id}", "yellow")
             )
         meetings = [
-            (f"  ⋯ {node}  {here} of {count} branches are here", "dim")
+            (f"  ⋯ {node}  {_meeting(picture.nodes.get(node), here, count)}", "dim")
             for node, here, count in picture.meetings()[:_GATES]
         ]
         room = max(_LEAST_ROWS, height - _OTHER_LINES - len(gates) - len(meetings))
@@ -147,6 +148,11 @@ def row_line(row: Row, now: datetime, spinner: str = "●") -> Line:
         facts.append(flat(execution.error.message))
     name = "  " * row.depth + row.name
     return f"  {mark} {name:<28} {' · '.join(facts)}", style
+
+
+def _meeting(node: v1.Node | None, here: int, branches: int) -> str:
+    text = meeting(node, here, branches)
+    return text if "needed" in text else f"{text} branches are here"
 
 
 def _choose(rows: list[Row], room: int) -> tuple[list[Row], int]:

@@ -14,6 +14,8 @@ from wonder_sdk.cli.terminal import Terminal
 if TYPE_CHECKING:
     from wonder_sdk import sync, v1
 
+# A record of more events is not read through for its signals.
+_LONG = 20_000
 _STATUSES = ("running", "waiting", "completed", "failed", "cancelled")
 _EXAMPLES = """\
 examples:
@@ -123,17 +125,19 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
     """The rows of its picture, then what it was given, holds and gives."""
+    from wonder_sdk.cli.run_graph import nodes_of, signals, workflow_of
     from wonder_sdk.cli.run_lines import ending, gate_command, gate_question
     from wonder_sdk.cli.run_picture import Picture
     from wonder_sdk.cli.run_table import row_line
     from wonder_sdk.runs import ENDED
-    from wonder_sdk.values import from_struct
+    from wonder_sdk.values import from_struct, from_value
 
     run, terminal = client.get_run(arguments.run_id), Terminal()
     if arguments.json:
         terminal.line(connection.as_json(run))
         return 0
-    picture = Picture.of(run)
+    workflow = workflow_of(client, run)
+    picture = Picture.of(run, nodes_of(workflow))
     terminal.line(f"{run.workflow}  {run.id}", "bold")
     terminal.line(f"started {listing.local(run.create_time)}", "dim")
     for row in picture.rows():
@@ -144,6 +148,11 @@ def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
     for name, value in (("input", run.input), ("state", run.state), ("output", run.output)):
         if value is not None and value.fields:
             terminal.line(f"{name:<7} {_json(from_struct(value))}")
+    for signal in _signals(client, run):
+        known = workflow is None or signal.name in signals(workflow)
+        unused = "" if known else "  (its workflow neither waits for it nor reads it)"
+        carried = f" {_json(from_value(signal.payload))}" if signal.payload is not None else ""
+        terminal.line(f"signal  {signal.name}{carried}{unused}")
     if run.status in ENDED:
         terminal.line(*ending(run, picture.executions))
     else:
@@ -167,7 +176,36 @@ def run_signal(arguments: argparse.Namespace, client: sync.Client) -> int:
             return 2
     sequence = client.signal_run(arguments.run_id, arguments.name, payload, user=arguments.user)
     Terminal().line(f"{arguments.run_id} has the signal {arguments.name} (event {sequence})")
+    _warn(client, arguments.run_id, arguments.name)
     return 0
+
+
+def _warn(client: sync.Client, run_id: str, name: str) -> None:
+    """A signal that nothing in the workflow hears is most likely misspelt."""
+    from wonder_sdk.cli.run_graph import signals, workflow_of
+
+    run = client.get_run(run_id)
+    workflow = workflow_of(client, run)
+    if workflow is not None and name not in (known := signals(workflow)):
+        there = f"it knows: {', '.join(sorted(known))}" if known else "it knows no signals at all"
+        said = f"no node of {run.workflow} waits for the signal {name}, and no expression reads it; {there}"
+        print(f"wonder: {said}", file=sys.stderr)
+
+
+def _signals(client: sync.Client, run: v1.Run) -> list[v1.Signal]:
+    """The signals that a run has received, in their order; of a very long record, none."""
+    if run.last_sequence > _LONG:
+        return []
+    found: list[v1.Signal] = []
+    items = client.watch_run(run.id)
+    for item in items:
+        sequence = getattr(item, "sequence", 0)
+        if (signal := getattr(item, "signal_received", None)) is not None:
+            found.append(signal)
+        if sequence >= run.last_sequence:
+            break
+    items.close()
+    return found
 
 
 def run_fork(arguments: argparse.Namespace, client: sync.Client) -> int:
@@ -197,11 +235,11 @@ def run_replay(arguments: argparse.Namespace, client: sync.Client) -> int:
 
     replayed = client.replay_run(arguments.run_id)
     terminal = Terminal()
-    steps = f"{replayed.step_count:,} input{'' if replayed.step_count == 1 else 's'}"
+    steps = f"record of {replayed.step_count:,} input{'' if replayed.step_count == 1 else 's'} replayed"
     if replayed.identical:
-        terminal.line(f"{arguments.run_id}: the same decisions from {steps}", "green")
+        terminal.line(f"{arguments.run_id}: {steps}: no difference", "green")
         return 0
-    terminal.line(f"{arguments.run_id}: decided otherwise, of {steps}", "red")
+    terminal.line(f"{arguments.run_id}: {steps}: decided otherwise", "red")
     if (found := replayed.first_difference) is not None:
         terminal.line(f"  at input {found.step}, {found.input}")
         for word, decided in (("recorded", found.recorded), ("planned", found.planned)):
