@@ -8430,7 +8430,8 @@ class Run(betterproto2.Message):
         8, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Its input.
+    Its input. Left out where the run has an output and both together take more than 3 MiB: grpc's clients refuse
+    answers of more than 4 MiB unless told otherwise.
     """
 
     output: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -8444,7 +8445,8 @@ class Run(betterproto2.Message):
         10, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Its state as its nodes have written it. Not in lists.
+    Its state as its nodes have written it. Not in lists, and left out where the run would take more than 3 MiB
+    with it: what its nodes have given is then in the run's events.
     """
 
     error: "Fault | None" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, optional=True)
