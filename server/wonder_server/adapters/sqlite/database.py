@@ -195,8 +195,11 @@ class Database:
         rest = [job for job in islice(taken, _MAX_BATCH, None) if not job.glance]
         # Reads before the first write need not wait for its commit; those behind it may rely on it.
         leading = next((i for i, job in enumerate(batch) if job.writes), len(batch))
-        self._look_all(connection, batch[:leading])
-        batch = batch[leading:]
+        looked = self._look_all(connection, batch[:leading])
+        batch = batch[looked:]
+        if looked < leading:
+            self._taken = deque([*batch, *rest])
+            return True
         done = self._commit(connection, batch)
         for job in batch[:done]:
             if not job.writes:
@@ -205,11 +208,17 @@ class Database:
         self._taken = deque([*batch[done:], *rest])
         return not self._is_last or bool(self._taken)
 
-    def _look_all(self, connection: sqlite3.Connection, reads: list[_Job]) -> None:
+    def _look_all(self, connection: sqlite3.Connection, reads: list[_Job]) -> int:
+        """Answer reads from the first on, for a while, glances all; how many."""
+        count, until = 0, monotonic() + _COMMIT_AFTER_S
         for job in reads:
             self._look(connection, job)
-        if reads:
-            self._call(_deliver, reads)
+            count += 1
+            if monotonic() > until and not job.glance:
+                break
+        if count:
+            self._call(_deliver, reads[:count])
+        return count
 
     def _commit(self, connection: sqlite3.Connection, batch: list[_Job]) -> int:
         """Writes of ``batch``, from its beginning, in one transaction, each in its own savepoint, or with its
