@@ -11,16 +11,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from wonder_server.actors.attic import Attic
 from wonder_server.actors.conversations import Conversations
 from wonder_server.actors.handlers import Handlers
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.previews import Previews
 from wonder_server.actors.rehearsal import Rehearsals
+from wonder_server.actors.rooms import Rooms
 from wonder_server.actors.runs import Runs
 from wonder_server.actors.service_calls import ServiceCalls
 from wonder_server.actors.streams import Streams
+from wonder_server.actors.sweeper import Sweeper
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.adapters.faiss.vectors import FaissVectors
+from wonder_server.adapters.files.blobs import FileBlobs
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.adapters.mcp.servers import McpServers, Server
 from wonder_server.adapters.models.defaults import default_profile, endpoints, settled
@@ -30,6 +34,7 @@ from wonder_server.adapters.models.native.orders import ROUTES
 from wonder_server.adapters.models.offline import OfflineModel
 from wonder_server.adapters.models.prices import LiteLLMPrices
 from wonder_server.adapters.models.routing import ANY, RoutedModel
+from wonder_server.adapters.sqlite.archives import SqliteArchives
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
 from wonder_server.adapters.sqlite.memories import SqliteMemories
 from wonder_server.adapters.sqlite.shards import SqliteShards
@@ -90,6 +95,8 @@ class Wonder:
         self._vectors: FaissVectors | None = None
         self._handlers: Handlers | None = None
         self._loop: Loop | None = None
+        self._rooms: Rooms | None = None
+        self._sweeper: Sweeper | None = None
 
     @property
     def servicers(self) -> Mapping[str, object]:
@@ -113,6 +120,7 @@ class Wonder:
         self._stores.append(catalog)
         memories = await SqliteMemories.open(data / "memory.db")
         self._stores.append(memories)
+        blobs = await FileBlobs.open(data / "blobs")
 
         library = Library(
             catalog,
@@ -155,16 +163,20 @@ class Wonder:
             idle_limit=self._settings.live_actors,
             idle_bytes=self._settings.live_actor_bytes,
         )
-        handlers.attach(loop)
+        attic = Attic(loop=loop, records=shards, archives=SqliteArchives(shards), blobs=blobs)
+        handlers.attach(loop, attic)
         self._handlers, self._loop = handlers, loop
-        self._serve(library, memory, executor, loop, shards)
+        self._serve(library, memory, executor, loop, shards, attic)
         await self._resume(loop, handlers, shards)
+        if self._sweeper is not None:
+            self._sweeper.start()
 
     async def drain(self, grace_seconds: float) -> None:
         """Tell readers and workers, stop the work; what was under way stays in the outbox."""
         self._streams.drain()
         await self._let_workers_finish(grace_seconds / 2)
         async with asyncio.timeout(grace_seconds / 2):
+            await self._stop_sweeping()
             if self._handlers is not None:
                 await self._handlers.stop()
             if self._loop is not None:
@@ -172,6 +184,7 @@ class Wonder:
 
     async def close(self) -> None:
         """Close the stores."""
+        await self._stop_sweeping()
         if self._handlers is not None:
             await self._handlers.stop()
         if self._loop is not None:
@@ -196,6 +209,12 @@ class Wonder:
             async with asyncio.timeout(seconds):
                 await self._workers.wait_until_idle()
 
+    async def _stop_sweeping(self) -> None:
+        if self._sweeper is not None:
+            await self._sweeper.stop()
+        if self._rooms is not None:
+            await self._rooms.close()
+
     def _settle(self, profile: ModelProfile) -> ModelProfile:
         return settled(profile, self._profile)
 
@@ -219,6 +238,7 @@ class Wonder:
         executor: Executor,
         loop: Loop,
         shards: SqliteShards,
+        attic: Attic,
     ) -> None:
         conversations = Conversations(
             loop=loop,
@@ -227,9 +247,20 @@ class Wonder:
             streams=self._streams,
             agents=library,
             clock=self._clock,
+            attic=attic,
+            expire_after_ms=self._settings.expire_after_seconds * 1_000,
+        )
+        self._rooms = rooms = Rooms(
+            loop=loop,
+            shards=shards,
+            records=shards,
+            streams=self._streams,
+            agents=library,
+            conversations=conversations,
         )
         rehearsals = Rehearsals(executor, self._clock, MemoryJournal)
         previews = Previews(conversations, rehearsals, self._clock)
+        self._sweeper = Sweeper(attic=attic, rooms=rooms, records=shards, clock=self._clock)
         calls = ServiceCalls(
             loop=loop,
             shards=shards,
@@ -257,7 +288,7 @@ class Wonder:
         self._servicers.update(
             {
                 "wonder.v1.ConversationService": ConversationServicer(
-                    conversations, calls, library, previews
+                    conversations, rooms, calls, library, previews
                 ),
                 "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library),
                 "wonder.v1.ExecutorService": self._executions,

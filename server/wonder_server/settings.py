@@ -212,6 +212,11 @@ class Settings:
         "About how many bytes of text idle conversations hold in memory together.",
     )  # fmt: skip
 
+    expire_after_seconds: int = _setting(
+        0, "WONDER_EXPIRE_AFTER_SECONDS", _number(0, 100 * 365 * 86_400),
+        "When a conversation is archived that says nothing of it: so long after its last turn; 0 is never.",
+    )  # fmt: skip
+
     model: str = _setting(
         "", "WONDER_MODEL", TEXT,
         "Default model, as provider/name. Empty: the first provider with a key, else offline.",

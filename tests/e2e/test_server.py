@@ -27,8 +27,7 @@ SERVICES = {
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 LATER = {
-    "ConversationService": "UpdateConversation DeleteConversation CompleteConversation ReopenConversation "
-    "ResetConversation AddParticipant RemoveParticipant DiffBranch MergeBranch",
+    "ConversationService": "DiffBranch MergeBranch",
     "MemoryService": "SupersedeMemory",
     "LibraryService": "ReadArtifact WriteArtifact ListArtifacts SearchArtifacts ListArtifactRevisions "
     "MergeArtifacts",

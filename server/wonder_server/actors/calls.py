@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from wonder_server.actors.attic import Brings, NoAttic
 from wonder_server.actors.conversations import MAX_CONTENT_BYTES, Agents
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.streams import Streams
@@ -43,8 +44,16 @@ class Calls:
     """Begins and stops the turns that runs wait for."""
 
     def __init__(
-        self, *, loop: Loop, records: Records, streams: Streams, agents: Agents, clock: Clock
+        self,
+        *,
+        loop: Loop,
+        records: Records,
+        streams: Streams,
+        agents: Agents,
+        clock: Clock,
+        attic: Brings | None = None,
     ) -> None:
+        self._attic = attic or NoAttic()
         self._loop = loop
         self._records = records
         self._streams = streams
@@ -145,6 +154,7 @@ class Calls:
                 "The conversation that the agent was to join does not exist.",
                 id=conversation_id[:64],
             )
+        await self._attic.awake(conversation_id)
 
     async def _begun_before(self, command: CallAgent) -> bool:
         """Whether the turn has begun; if it has ended, its parent is told again."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from wonder_server.actors.actor import Outcome
 from wonder_server.actors.attachment import Attachment, attach
+from wonder_server.actors.attic import Brings, NoAttic
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.requests import Creations, first_answer, request
 from wonder_server.actors.streams import Streams
@@ -79,7 +81,7 @@ class Said:
 
 
 class Conversations:
-    """Create, send, cancel, attach, look up."""
+    """Create, send, cancel, attach, look up. What concerns a room as a whole is in `rooms`."""
 
     def __init__(
         self,
@@ -90,7 +92,12 @@ class Conversations:
         streams: Streams,
         agents: Agents,
         clock: Clock,
+        attic: Brings | None = None,
+        expire_after_ms: int = 0,
     ) -> None:
+        """``expire_after_ms`` is for conversations that are created without a time of expiry, 0 for never."""
+        self._attic = attic or NoAttic()
+        self._expire_after_ms = expire_after_ms
         self._loop = loop
         self._shards = shards
         self._streams = streams
@@ -106,7 +113,7 @@ class Conversations:
     ) -> tuple[Conversation, bool]:
         """A new conversation, and whether it existed before. Its participants' agents must exist.
 
-        Errors: AGENT_NOT_FOUND, ALREADY_EXISTS (``external_ref``), REQUEST_ID_REUSED.
+        Errors: AGENT_NOT_FOUND, FIELD_INVALID, ALREADY_EXISTS (``external_ref``), REQUEST_ID_REUSED.
         """
         participants = await self._participants(draft.participants)
         asked = request(
@@ -117,14 +124,14 @@ class Conversations:
             reference=draft.external_ref,
             participants=[(p.type, p.id, p.name) for p in participants],
             metadata=draft.metadata,
+            **({"expire_ms": draft.expire_ms} if draft.expire_ms else {}),
         )
         async with AsyncExitStack() as alone:
             # Always in this order, so that two creations never wait for each other.
             if asked is not None:
                 await alone.enter_async_context(self._creations.one("conversations", asked.id))
             if draft.external_ref:
-                reference = f"{draft.project_id}\n{draft.external_ref}"
-                await alone.enter_async_context(self._creations.one("references", reference))
+                await alone.enter_async_context(self.naming(draft.project_id, draft.external_ref))
             if asked is not None:
                 before = await self._repeated(asked)
                 if before is not None:
@@ -141,11 +148,17 @@ class Conversations:
                     id=existing.id,
                 )
             now = self._clock.now_ms()
+            if draft.expire_ms and draft.expire_ms <= now:
+                message = "The time of expiry must lie ahead; leave it unset for never."
+                raise error(Reason.FIELD_INVALID, message, field="conversation.expire_time")
+            after_ms = draft.expire_ms - now if draft.expire_ms else self._expire_after_ms
             shard = ids.spread(asked.id if asked else ids.random_id("seed", now), self._shards.count)
             conversation = replace(
                 draft,
                 id=ids.actor_id("conv", now, shard),
                 participants=tuple(replace(p, joined_ms=now) for p in participants),
+                expire_ms=now + after_ms if after_ms else 0,
+                expire_after_ms=after_ms,
                 created_ms=now,
                 updated_ms=now,
             )
@@ -154,14 +167,43 @@ class Conversations:
             return conversation, False
 
     async def get(self, conversation_id: str) -> Conversation:
-        """Errors: CONVERSATION_NOT_FOUND."""
-        found = None
+        """The conversation, which may be archived. Errors: CONVERSATION_NOT_FOUND."""
+        found: Conversation | None = None
         if ids.is_id("conv", conversation_id):
             found = await self.records.get("conversations", conversation_id, conversation_id)
-        if found is None:
+        if found is None or found.deleted_ms:
             raise not_found(conversation_id)
-        conversation: Conversation = found
-        return conversation
+        return found
+
+    async def open(self, conversation_id: str) -> Conversation:
+        """As `get`; if it is archived it is brought back, record and all."""
+        found = self._at_hand(conversation_id) or await self.get(conversation_id)
+        if found.archive:
+            await self._attic.awake(conversation_id)
+            found = await self.get(conversation_id)
+        return found
+
+    async def awake(self, conversation_id: str) -> None:
+        """Bring its record back if it is archived; nothing if there is no such conversation."""
+        await self._attic.awake(conversation_id)
+
+    async def ask(self, conversation_id: str, event: Any, asked: Request | None = None) -> Outcome:
+        """Ask the conversation something; should it be archived just now, it is brought back first."""
+        while True:
+            try:
+                return await self._loop.ask(conversation_id, event, asked)
+            except WonderError as problem:
+                if problem.fault.metadata.get("archived") != "true":
+                    raise
+            await self._attic.awake(conversation_id)
+
+    def naming(self, project_id: str, external_ref: str) -> AbstractAsyncContextManager[None]:
+        """Alone with this name: two conversations must not get it at once."""
+        return self._creations.one("references", f"{project_id}\n{external_ref}")
+
+    def can_be(self, conversation_id: str) -> bool:
+        """Whether this can be the id of a conversation here."""
+        return ids.is_id("conv", conversation_id) and self._shards.holds(conversation_id)
 
     async def by_reference(self, project_id: str, external_ref: str) -> Conversation | None:
         """The conversation that a client calls ``external_ref``."""
@@ -193,7 +235,7 @@ class Conversations:
     async def intended(self, conversation_id: str, saying: Saying) -> Send:
         """What the conversation is told if somebody says this. Errors: those of `send` that come before."""
         _check_content(saying.content)
-        conversation = self._at_hand(conversation_id) or await self.get(conversation_id)
+        conversation = await self.open(conversation_id)
         replied = await self._replied_to(conversation_id, saying.reply_to_message_id)
         agent = await self._agents.pin_agent(_addressee(conversation, saying, replied))
         return Send(
@@ -232,7 +274,7 @@ class Conversations:
             user=saying.user_id,
             metadata=saying.metadata,
         )
-        outcome = await self._loop.ask(conversation_id, event, asked)
+        outcome = await self.ask(conversation_id, event, asked)
         decided = outcome.decisions
         return Said(
             turn_id=outcome.answer["turn_id"],
@@ -251,11 +293,11 @@ class Conversations:
             raise error(Reason.FIELD_INVALID, "Name the turn.", field="turn_id")
         if not conversation_id:
             conversation_id = (await self.turn(turn_id)).conversation_id
-        await self.get(conversation_id)
+        await self.open(conversation_id)
         asked = request(conversation_id, request_id, cancel=turn_id)
         event = CancelTurn(turn_id=turn_id, spoken=self._streams.spoken(conversation_id, turn_id))
         try:
-            outcome = await self._loop.ask(conversation_id, event, asked)
+            outcome = await self.ask(conversation_id, event, asked)
         except WonderError as refused:
             if refused.fault.reason is not Reason.TURN_NOT_FOUND:
                 raise
@@ -296,8 +338,9 @@ class Conversations:
 
     async def attach(self, conversation_id: str, after: int, *, tail_only: bool) -> Attachment:
         """Errors: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE."""
-        if not ids.is_id("conv", conversation_id) or not self._shards.holds(conversation_id):
+        if not self.can_be(conversation_id):
             raise not_found(conversation_id)
+        await self.open(conversation_id)
         attachment = await attach(
             conversation_id,
             CONVERSATION,
@@ -314,7 +357,7 @@ class Conversations:
     async def events(self, query: EventQuery) -> list[Event]:
         """Events of one conversation, or of all. Errors: CONVERSATION_NOT_FOUND."""
         if query.actor:
-            await self.get(query.actor)
+            await self.open(query.actor)
         return await self.records.events(CONVERSATION, query)
 
     # --- pieces ---------------------------------------------------------------------------------
@@ -354,7 +397,8 @@ class Conversations:
     def _at_hand(self, conversation_id: str) -> Conversation | None:
         """The conversation without a look into the store, if it is in memory."""
         state = self._loop.peek(conversation_id) if ids.is_id("conv", conversation_id) else None
-        return state.conversation if isinstance(state, ConversationState) else None
+        room = state.conversation if isinstance(state, ConversationState) else None
+        return None if room is None or room.deleted_ms or room.archive else room
 
 
 def not_found(conversation_id: str) -> WonderError:

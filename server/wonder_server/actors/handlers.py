@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, assert_never
 
+from wonder_server.actors.attic import Brings
 from wonder_server.actors.calls import Calls
 from wonder_server.actors.conversations import Agents
 from wonder_server.actors.descendants import Descendants, root_of
@@ -116,12 +117,17 @@ class Handlers:
         self._stretch_began = 0.0
         self._stopping = False
 
-    def attach(self, loop: Loop) -> None:
-        """Where results go."""
+    def attach(self, loop: Loop, attic: Brings | None = None) -> None:
+        """Where results go, and where conversations come from that are archived."""
         self._loop = loop
         loop.on_result = self._descendants.ended
         self._calls = Calls(
-            loop=loop, records=self._records, streams=self._streams, agents=self._agents, clock=self._clock
+            loop=loop,
+            records=self._records,
+            streams=self._streams,
+            agents=self._agents,
+            clock=self._clock,
+            attic=attic,
         )
 
     async def sweep(self) -> int:

@@ -131,7 +131,7 @@ class ServiceCalls:
         return await self._first_turn(conversation_id)
 
     async def _loop_in(self, asked: ServiceCall, content: str) -> Turn:
-        await self._conversations.get(asked.conversation_id)
+        await self._conversations.open(asked.conversation_id)
         agent = await self._agents.pin_agent(asked.agent)
         told = request(
             asked.conversation_id,
@@ -142,7 +142,7 @@ class ServiceCalls:
             **({"budget": repr(asked.budget)} if asked.budget is not None else {}),
         )
         send = self._send(asked, agent, content)
-        outcome = await self._loop.ask(asked.conversation_id, send, told)
+        outcome = await self._conversations.ask(asked.conversation_id, send, told)
         return await self._conversations.turn(outcome.answer["turn_id"], asked.conversation_id)
 
     def _send(self, asked: ServiceCall, agent: PinnedAgent, content: str) -> Send:

@@ -23,6 +23,5 @@ class Archives(Protocol):
         ...
 
     async def restore(self, actor_id: str, lines: Iterable[Line]) -> None:
-        """Write what was exported, all at once. What is there already stays, but for the conversation itself,
-        which is again what it was."""
+        """Write what was exported, all at once. What is there already stays as it is."""
         ...

@@ -47,6 +47,10 @@ class Request:
     fingerprint: str
 
 
+DELETIONS = "deletions"
+"""The scope of requests to delete: they are remembered beyond what they deleted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answered:
     """A request that was carried out before: what it asked and what it was told."""

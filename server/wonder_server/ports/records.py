@@ -14,9 +14,10 @@ from wonder_server.ports.journal import Event
 class Query:
     """Which rows of one table, in which order.
 
-    Empty filters do not filter. ``fields`` compares fields of the value itself (path, wanted); what lies in
-    an object that is not there counts as empty. ``members`` asks that a list in it has an entry with this id
-    (list, id); ``allowed`` that a list of texts in it has this one, or nothing at all (list, text).
+    Empty filters do not filter. ``fields`` compares fields of the value itself (path, wanted; of several it
+    may be any); what lies in an object that is not there counts as empty. ``members`` asks that a list in it
+    has an entry with this id (list, id); ``allowed`` that a list of texts in it has this one, or nothing at
+    all (list, text).
     ``beside`` is an id in whose shard the row must lie. ``start_ms`` and ``end_ms`` bound when it was made,
     the latter exclusive, 0 for open. ``after`` is the (order column, id) of the last row of the page before;
     the order is by ``ordinal`` within an actor or by creation time across all.
@@ -29,7 +30,7 @@ class Query:
     parent: str = ""
     alias: str = ""
     statuses: tuple[str, ...] = ()
-    fields: tuple[tuple[str, str], ...] = ()
+    fields: tuple[tuple[str, str | tuple[str, ...]], ...] = ()
     members: tuple[tuple[str, str], ...] = ()
     allowed: tuple[tuple[str, str], ...] = ()
     start_ms: int = 0

@@ -12,6 +12,7 @@ from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.attachment import Attachment
 from wonder_server.actors.conversations import Conversations, Saying
 from wonder_server.actors.previews import Previews
+from wonder_server.actors.rooms import Rooms
 from wonder_server.actors.service_calls import ServiceCalls
 from wonder_server.actors.streams import Reply
 from wonder_server.core.conversation.values import Conversation
@@ -25,6 +26,7 @@ from wonder_server.rpc.faults import fault_to_proto
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.pages import encoded_page
 from wonder_server.rpc.payload import struct_to_dict
+from wonder_server.rpc.rooms import RoomMethods
 from wonder_server.rpc.times import from_timestamp
 from wonder_server.services.paging import PageRequest, page
 
@@ -33,12 +35,18 @@ _log = logger("rpc")
 MAX_MOVES_PAGE = 100
 
 
-class ConversationServicer:
+class ConversationServicer(RoomMethods):
     """See ``conversation_service.proto``. RPCs that are not here answer NOT_IMPLEMENTED."""
 
     def __init__(
-        self, conversations: Conversations, calls: ServiceCalls, names: Names, previews: Previews
+        self,
+        conversations: Conversations,
+        rooms: Rooms,
+        calls: ServiceCalls,
+        names: Names,
+        previews: Previews,
     ) -> None:
+        super().__init__(rooms)
         self._conversations = conversations
         self._calls = calls
         self._previews = previews
@@ -50,13 +58,6 @@ class ConversationServicer:
     async def create_conversation(
         self, request: pb.CreateConversationRequest, _context: Any
     ) -> pb.CreateConversationResponse:
-        for field in ("expire_time",):
-            if request.conversation.HasField(field):
-                raise error(
-                    Reason.NOT_IMPLEMENTED,
-                    f"`{field}` is not implemented yet.",
-                    field=f"conversation.{field}",
-                )
         project_id = await self._names.project_id(request.conversation.project_id)
         draft = codec.draft(request.conversation, project_id)
         if request.validate_only:
@@ -105,6 +106,8 @@ class ConversationServicer:
             "statuses",
         )
         scope = ["conversations", project_id, members, statuses]
+        if request.include_archived:
+            scope.append("archived")
         limit = wanted.limit()
         query = Query(
             table="conversations",
@@ -112,13 +115,14 @@ class ConversationServicer:
             members=tuple(members),
             statuses=statuses,
             # Not those that were made for one delegated turn.
-            fields=(("called_by", ""),),
+            fields=(("called_by", ""),) if request.include_archived else (("called_by", ""), ("archive", "")),
             after=_after(wanted, scope),
             limit=limit + 1,
         )
         found = page(await self._records.find(query), limit, scope, _by_time)
         return pb.ListConversationsResponse(
-            conversations=[codec.conversation(item, 0) for item in found.items],
+            # What is being deleted is still there for some milliseconds.
+            conversations=[codec.conversation(item, 0) for item in found.items if not item.deleted_ms],
             next_page_token=found.next_page_token,
         )
 
@@ -156,6 +160,8 @@ class ConversationServicer:
         return pb.CancelTurnResponse(turn=codec.turn(turn))
 
     async def get_turn(self, request: pb.GetTurnRequest, _context: Any) -> pb.GetTurnResponse:
+        if request.conversation_id:
+            await self._conversations.awake(request.conversation_id)
         turn = await self._conversations.turn(request.turn_id, request.conversation_id)
         operations = await self._records.find(
             Query(
@@ -221,7 +227,7 @@ class ConversationServicer:
     ) -> tuple[list[Any], str]:
         """One page of a conversation's rows, or of all conversations', and the next one's token."""
         if request.conversation_id:
-            await self._conversations.get(request.conversation_id)
+            await self._conversations.open(request.conversation_id)
         wanted = PageRequest(size=request.page_size, token=request.page_token)
         limit = min(wanted.limit(), most)
         scope = ["rows", request.conversation_id, repr(query)]

@@ -12,6 +12,7 @@ from wonder_server.core.conversation.values import (
     AgentCall,
     Caller,
     Conversation,
+    HistoryReset,
     HookOutcome,
     Invocation,
     Limit,
@@ -27,9 +28,12 @@ from wonder_server.core.errors import Reason, error
 from wonder_server.ports.journal import Event
 from wonder_server.rpc.faults import fault_to_proto
 from wonder_server.rpc.payload import dict_to_struct, json_to_value, struct_to_dict
-from wonder_server.rpc.times import to_timestamp
+from wonder_server.rpc.times import from_timestamp, to_timestamp
 
 MAX_BUDGET = 2**53
+
+MAX_TITLE = 500
+"""Characters of a title or an external_ref."""
 
 
 def enum(enum_type: Any, prefix: str, word: str) -> Any:
@@ -69,6 +73,8 @@ def conversation(value: Conversation, head: int, active: Sequence[str] = ()) -> 
         create_time=to_timestamp(value.created_ms),
         update_time=to_timestamp(value.updated_ms),
         etag=str(value.version),
+        expire_time=to_timestamp(value.expire_ms),
+        archive_time=to_timestamp(value.archived_ms),
     )
 
 
@@ -121,8 +127,8 @@ def participant(person: Participant) -> conversation_pb2.Participant:
 
 def draft(message: conversation_pb2.Conversation, project_id: str) -> Conversation:
     """A conversation to be created. Errors: FIELD_INVALID."""
-    _limit(message.title, 500, "conversation.title")
-    _limit(message.external_ref, 500, "conversation.external_ref")
+    _limit(message.title, MAX_TITLE, "conversation.title")
+    _limit(message.external_ref, MAX_TITLE, "conversation.external_ref")
     if len(message.participants) > 100:
         raise error(
             Reason.LIMIT_EXCEEDED,
@@ -134,16 +140,18 @@ def draft(message: conversation_pb2.Conversation, project_id: str) -> Conversati
         project_id=project_id,
         title=message.title,
         participants=tuple(
-            _participant(person, f"conversation.participants[{index}]")
+            newcomer(person, f"conversation.participants[{index}]")
             for index, person in enumerate(message.participants)
         ),
         external_ref=message.external_ref,
         metadata=struct_to_dict(message.metadata, "conversation.metadata"),
         budget=budget_of(message.budget, "conversation.budget"),
+        expire_ms=from_timestamp(message.expire_time, "conversation.expire_time"),
     )
 
 
-def _participant(person: conversation_pb2.Participant, field: str) -> Participant:
+def newcomer(person: conversation_pb2.Participant, field: str) -> Participant:
+    """Who is to take part. Errors: FIELD_INVALID."""
     if person.HasField("agent"):
         if not (person.agent.agent_id or person.agent.name):
             raise error(Reason.FIELD_INVALID, "Name the agent.", field=f"{field}.agent.agent_id")
@@ -331,6 +339,12 @@ def _room(value: Conversation) -> conversation_pb2.Conversation:
     return conversation(value, 0)
 
 
+def _reset(value: HistoryReset) -> event_pb2.ConversationReset:
+    return event_pb2.ConversationReset(
+        keep_system_message=value.keep_system_message, last_turn_ordinal=value.last_turn_ordinal
+    )
+
+
 def _hook(value: HookOutcome) -> event_pb2.HookOutcome:
     return event_pb2.HookOutcome(
         run_id=value.run_id,
@@ -387,7 +401,11 @@ def _move(value: Move) -> conversation_pb2.Move:
 
 _PAYLOADS: dict[str, Callable[[Any], Any]] = {
     "conversation_started": _room,
+    "conversation_updated": _room,
+    "conversation_ended": _room,
+    "conversation_reset": _reset,
     "participant_joined": participant,
+    "participant_left": participant,
     "turn_started": turn,
     "turn_completed": turn,
     "turn_failed": turn,

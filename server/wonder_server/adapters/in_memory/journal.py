@@ -10,7 +10,7 @@ from typing import Any
 
 from wonder_server.core.planner import Planner
 from wonder_server.core.records import Delete, Erase, Put, field_at
-from wonder_server.ports.journal import Answered, Commit, Entry, Event, Loaded
+from wonder_server.ports.journal import DELETIONS, Answered, Commit, Entry, Event, Loaded
 from wonder_server.ports.records import EventQuery, Head, Query, Snapshot
 
 Rows = dict[str, Put]
@@ -105,7 +105,8 @@ class MemoryJournal:
             gone |= {actor.id for actor in self.written.values() if actor.root == commit.actor_id}
         for actor_id in gone - {commit.actor_id}:
             self.written.pop(actor_id, None)
-        for key in [key for key, owner in self._owners.items() if owner in gone]:
+        owned = [key for key, owner in self._owners.items() if owner in gone]
+        for key in [key for key in owned if key[0] != DELETIONS]:
             del self._answers[key], self._owners[key]
         kept = self.written.get(commit.actor_id)
         if erase.whole:
@@ -273,7 +274,10 @@ def _matches(put: Put, query: Query) -> bool:
         and (not query.statuses or put.status in query.statuses)
         and query.start_ms <= put.created_ms
         and (not query.end_ms or put.created_ms < query.end_ms)
-        and all(field_at(put.value, path) == wanted for path, wanted in query.fields)
+        and all(
+            field_at(put.value, path) in (wanted if isinstance(wanted, tuple) else (wanted,))
+            for path, wanted in query.fields
+        )
         and all(
             any(member.id == wanted for member in field_at(put.value, path)) for path, wanted in query.members
         )

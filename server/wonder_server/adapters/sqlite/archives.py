@@ -48,10 +48,8 @@ class SqliteArchives:
             known = {table: _columns(connection, table) for table in _KEYS}
             for table, row in lines:
                 columns = [column for column in row if column in known[table]]
-                # The actor itself has gone on counting; the conversation is what it was.
-                way = "REPLACE" if table == "conversations" else "IGNORE"
                 connection.execute(
-                    f"INSERT OR {way} INTO {table} ({', '.join(columns)})"
+                    f"INSERT OR IGNORE INTO {table} ({', '.join(columns)})"
                     f" VALUES ({', '.join('?' * len(columns))})",
                     [row[column] for column in columns],
                 )

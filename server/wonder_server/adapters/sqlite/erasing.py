@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from wonder_server.adapters.sqlite.shard_schema import ROW_TABLES
+from wonder_server.ports.journal import DELETIONS
 
 TABLES: Final = (*ROW_TABLES, "entries", "events")
 """What belongs to an actor by the column of that name. Answered requests do too, but may outlive it."""
@@ -15,8 +16,11 @@ TABLES: Final = (*ROW_TABLES, "entries", "events")
 def erase_record(connection: sqlite3.Connection, actor: str, children: Sequence[str]) -> None:
     """Everything of the actor but its line in ``actors``, and ``children`` wholly."""
     for each in (actor, *children):
-        for table in (*TABLES, "requests_answered"):
+        for table in TABLES:
             connection.execute(f"DELETE FROM {table} WHERE actor = ?", (each,))
+        connection.execute(
+            "DELETE FROM requests_answered WHERE actor = ? AND scope <> ?", (each, DELETIONS)
+        )
     for child in children:
         connection.execute("DELETE FROM actors WHERE id = ?", (child,))
     _erase_parts(connection, actor)

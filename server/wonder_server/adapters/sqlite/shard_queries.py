@@ -25,7 +25,11 @@ def rows_sql(query: Query) -> tuple[str, list[Any]]:
         where.add(f"status IN ({', '.join(map(repr, still_open))})")
     columns = COLUMNS.get(query.table, {})
     for path, wanted in query.fields:
-        if path in columns and wanted and not is_open:
+        if isinstance(wanted, tuple):
+            column = columns.get(path, f"json_extract(data, '$.{path}')")
+            where.among(column, wanted)
+            where.add(f"{column} <> ''")
+        elif path in columns and wanted and not is_open:
             where.equals(columns[path], wanted)
         elif path in columns:
             # With a plus, so that no index is used: of few rows, or of nearly all.

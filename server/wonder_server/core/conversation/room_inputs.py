@@ -78,7 +78,10 @@ class Demolish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expire:
-    """Its time has come: it is to be archived, unless something is still under way."""
+    """Its time has come: it is to be archived, unless something is still under way. ``forced``: its time has
+    come with that of the conversation that it was made for."""
+
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +96,7 @@ class PutAway:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rouse:
-    """Its record is back from the archive."""
+    """The record of an archived room is back."""
 
 
 RoomInput = Join | Leave | Revise | Complete | Reopen | Reset | Vacate | Demolish | Expire | PutAway | Rouse

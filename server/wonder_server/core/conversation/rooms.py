@@ -5,8 +5,8 @@
     active / waiting ──Complete──▶ completed ──Reopen──▶ active
          │  Expire (nothing under way)
          ▼
-    expired ──PutAway──▶ archived ──(its record is brought back)──▶ expired ──Rouse──▶ active
-         └──────────── anything said or changed ─────────────────────────────────────────▲
+    expired ──PutAway──▶ archived ──(its record is brought back)── Rouse ──▶ active
+         └──────────── anything said or changed ──────────────────────────────▲
 
     any ──Vacate──▶ vacated ──Demolish──▶ nothing
 
@@ -73,10 +73,11 @@ MAX_PARTICIPANTS = 100
 def plan_room(state: ConversationState, event: RoomInput, now: int) -> Decisions:
     """What to do about what concerns the room."""
     room = state.conversation
-    missing = absent(room)
-    if missing is not None and not (isinstance(event, Demolish) and room is not None):
+    missing = None if isinstance(event, Demolish | Rouse) else absent(room)
+    if missing is not None:
         return (Refuse(fault=missing),)
-    assert room is not None, "a conversation that is not there is absent"
+    if room is None:
+        return ()
     version = getattr(event, "version", 0)
     if version and version != room.version:
         return _refuse(Reason.ETAG_MISMATCH, "The conversation has changed; read it again.", "etag")
@@ -86,7 +87,7 @@ def plan_room(state: ConversationState, event: RoomInput, now: int) -> Decisions
         case Vacate():
             return _vacate(state, room, now)
         case Expire():
-            return _expire(state, room, now)
+            return _expire(state, room, event, now)
         case PutAway():
             if room.archived_ms != event.archived_ms or state.operations:
                 return ()
@@ -249,8 +250,8 @@ def _vacate(state: ConversationState, room: Conversation, now: int) -> Decisions
     return (*ended, *stopped, CloseRoom(conversation=closed))
 
 
-def _expire(state: ConversationState, room: Conversation, now: int) -> Decisions:
-    due = 0 < room.expire_ms <= now
+def _expire(state: ConversationState, room: Conversation, event: Expire, now: int) -> Decisions:
+    due = event.forced or 0 < room.expire_ms <= now
     if room.archived_ms or not due or state.operations or state.active_turns():
         return ()
     return (UpdateConversation(conversation=replace(room, archived_ms=now, updated_ms=now)),)
