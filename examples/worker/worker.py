@@ -13,9 +13,7 @@ from typing import TypedDict
 
 from wonder_sdk import ActionError, Worker, WorkerContext
 
-worker = Worker(
-    f"words-{os.getpid()}", address=os.environ.get("WONDER_SERVER", "127.0.0.1:50051"), max_concurrency=4
-)
+worker = Worker(f"words-{os.getpid()}", max_concurrency=4)  # of the server that WONDER_SERVER names
 
 
 @dataclass

@@ -260,7 +260,7 @@ async def test_what_is_stopped_before_its_agent_was_found_leaves_no_conversation
     (command,) = house.calls()
     other = replace(command, operation_id="op_x", conversation_id=ROOM)
     house.handlers.dispatch(RUN_ID, other)
-    house.handlers._stop(Stop(operation_id="op_x", child_id=ROOM))
+    house.handlers.dispatch(RUN_ID, Stop(operation_id="op_x", child_id=ROOM))
     await rest()
     assert ROOM not in house.journal.written
 

@@ -16,7 +16,7 @@ from wonder_server.actors.replay import Verdict
 from wonder_server.actors.run_lookup import RunView
 from wonder_server.core.coordinator.inputs import ReceiveSignal, ResolveGate
 from wonder_server.core.coordinator.values import Gate, GateStatus, RunStatus
-from wonder_server.core.errors import Reason
+from wonder_server.core.errors import Reason, WonderError
 from wonder_server.ports.records import Query
 
 SOON = 60_000
@@ -180,7 +180,9 @@ async def test_a_gate_is_resolved_once_by_who_may(stage: RunStage) -> None:
     resolved = await stage.runs.gates.resolve(approve, "once")
     assert (resolved.status, resolved.user_id, resolved.comment) == (GateStatus.APPROVED, "ann", "Go.")
     assert await stage.runs.gates.resolve(approve, "once") == resolved
-    assert await reason(stage.runs.gates.resolve(approve, "")) is Reason.GATE_RESOLVED
+    with pytest.raises(WonderError, match="it was approved by ann at 20") as refusal:
+        await stage.runs.gates.resolve(approve, "")
+    assert refusal.value.fault.reason is Reason.GATE_RESOLVED
     await stage.finish("b")
     assert (await stage.runs.lookup.run(view.run.id)).status is RunStatus.COMPLETED
     assert await reason(stage.runs.gates.resolve(approve, "later")) is Reason.GATE_RESOLVED

@@ -563,7 +563,7 @@ async def test_a_run_is_replayed_and_forked(stage: RunStage, stub: CoordinatorSe
         ({"after_sequence": "0"}, "CURSOR_OUT_OF_RANGE", "after_sequence"),
         ({"after_sequence": "-1"}, "FIELD_INVALID", "after_sequence"),
         ({"after_sequence": str(2**62)}, "CURSOR_OUT_OF_RANGE", "after_sequence"),
-        ({"before_node_execution": 0}, "CURSOR_OUT_OF_RANGE", "before_node_execution"),
+        ({"before_node_execution": 0}, "FIELD_INVALID", "before_node_execution"),
         ({"before_node_execution": -1}, "FIELD_INVALID", "before_node_execution"),
         ({"before_node_execution": 2}, "CURSOR_OUT_OF_RANGE", "before_node_execution"),
         ({"before_node_execution": 1, "workflow_revision": -1}, "FIELD_INVALID", "workflow_revision"),

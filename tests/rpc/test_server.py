@@ -145,6 +145,12 @@ async def test_a_request_comes_back_as_it_went(client: Client) -> None:
     assert await client.say(sent.SerializeToString()) == sent
 
 
+async def test_thousands_of_calls_may_come_at_once(client: Client) -> None:
+    said = Echo(text="hello").SerializeToString()
+    answers = await asyncio.gather(*(client.say(said) for _ in range(4000)), return_exceptions=True)
+    assert {type(answer).__name__ for answer in answers} == {"Echo"}
+
+
 async def test_messages_and_ready_bytes_are_streamed_alike(client: Client) -> None:
     assert [answer.text async for answer in client.watch(b"")] == ["a message", "ready bytes"]
 

@@ -206,6 +206,21 @@ async def test_a_failure_is_told_with_its_reason_and_cut_to_size(office: Office)
         assert len(got.metadata) == 16 and all(len(value) == 2_000 for value in got.metadata.values())
 
 
+@pytest.mark.parametrize(
+    "reason", [errors_pb2.ERROR_REASON_INTERNAL, errors_pb2.ERROR_REASON_STORAGE_UNAVAILABLE]
+)
+async def test_what_a_worker_fails_with_is_not_said_to_be_the_servers_fault(
+    office: Office, reason: int
+) -> None:
+    async with office.worker() as worker:
+        asked = office.ask()
+        given = await worker.hear("assignment")
+        said = errors_pb2.Fault(reason=reason, message="No\0ne.", metadata={"k\0": "v\0"})  # type: ignore[arg-type]
+        await worker.say(failed=pb.AssignmentFailed(lease_id=given.lease_id, error=said))
+        got = await fault(asked)
+        assert (got.reason, got.message, got.metadata) == (Reason.TASK_FAILED, "None.", {"k": "v"})
+
+
 async def test_a_failure_without_a_word_is_a_failure_all_the_same(office: Office) -> None:
     async with office.worker() as worker:
         asked = office.ask()

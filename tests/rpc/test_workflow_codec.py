@@ -12,11 +12,16 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from wonder.v1 import definition_pb2 as pb
 from wonder_sdk._proto.wonder.v1 import Definition
 from wonder_sdk.definition_files import dump, load
+from wonder_server.actors.run_lookup import Details, RunView
+from wonder_server.core.commands import Scope
+from wonder_server.core.coordinator.values import Run
 from wonder_server.core.definitions.diff import diff
 from wonder_server.core.definitions.document import Draft, draft_to_json, parse_draft
 from wonder_server.core.definitions.parse import LATER
 from wonder_server.core.definitions.specs import FanInMode, MergeStrategy, Workflow
 from wonder_server.core.errors import WonderError
+from wonder_server.ports.records import Head
+from wonder_server.rpc import run_codec
 from wonder_server.rpc.library_codec import draft_from_proto, draft_to_proto
 
 WHOLE: dict[str, Any] = {
@@ -179,3 +184,34 @@ def _set(message: Any, path: str) -> None:
         value.SetInParent()
     else:
         setattr(message, last, {field.CPPTYPE_STRING: "x", field.CPPTYPE_BOOL: True}.get(field.cpp_type, 1))
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "shown"),
+    [
+        ((1, 1, 0.5), {"input", "output", "state"}),
+        ((1, 1, 2), {"input", "output"}),
+        ((2, 2, 2), {"output"}),
+        ((3.5, 0, 3), {"input"}),
+        ((0.1, 3.5, 0.1), {"output"}),
+    ],
+)
+def test_a_run_is_shown_as_far_as_a_client_can_take_it(
+    megabytes: tuple[float, float, float], shown: set[str]
+) -> None:
+    given, output, state = ({"x": "x" * int(each * 2**20)} if each else {} for each in megabytes)
+    run = Run(
+        id="run_1",
+        workflow_ref="team/w@1",
+        workflow_id="def_1",
+        scope=Scope(),
+        input=given,
+        output=output,
+        created_ms=1,
+        updated_ms=1,
+    )
+    details = Details(state=state, tokens=[], executions=[], gates=[], parent_node_id="")
+    message = run_codec.run(RunView(run, Head(1, 1, 0), details))
+    assert message.ByteSize() < 4 << 20
+    fields = {name: getattr(message, name) for name in ("input", "output", "state")}
+    assert {name for name, value in fields.items() if value.fields} == shown

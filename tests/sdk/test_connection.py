@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -89,6 +90,16 @@ async def test_a_server_that_does_not_answer_is_not_said_to_be_absent(
 
 
 OPTIONS = channel._OPTIONS
+
+
+def test_what_a_call_raises_shows_where_it_was_called_and_little_else() -> None:
+    with sync.Client("127.0.0.1:1") as client, pytest.raises(UnavailableError) as problem:
+        client.get_run("run_1")
+    shown = "".join(traceback.format_exception(problem.value))
+    assert "client.get_run" in shown and "asyncio" not in shown and len(problem.traceback) <= 3
+    with sync.Client("127.0.0.1:1") as client, pytest.raises(UnavailableError) as problem:
+        next(client.list_runs())
+    assert len(problem.traceback) <= 3
 
 
 async def test_nobody_there_is_nobody_there() -> None:

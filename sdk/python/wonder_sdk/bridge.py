@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future, wait
 from typing import Any, Generic, TypeVar
 
+from wonder_sdk.errors import WonderError
+
 T = TypeVar("T")
 
 _LOOK_UP_SECONDS = 0.5
@@ -42,6 +44,9 @@ class Bridge:
         try:
             self.wait(future)
             return future.result()
+        except WonderError as problem:
+            # Where it came from on the other thread is of no use to who called.
+            raise problem.with_traceback(None) from None
         except BaseException:
             future.cancel()
             raise
@@ -148,3 +153,5 @@ class Items(Generic[T]):
             return step.future.result()
         except StopAsyncIteration:
             raise StopIteration from None
+        except WonderError as problem:
+            raise problem.with_traceback(None) from None

@@ -102,6 +102,10 @@ class Actor:
     on_disk: bool = False
     """Whether the store has said that it is there."""
     scheduled: bool = False
+    crowd: bool = False
+    """Whether it is one of many that another actor has begun."""
+    urgent: bool = False
+    """Whether somebody waits for its next stretch, so that it need not wait for the crowd."""
     reading: bool = False
     """Whether it waits for something from disk."""
     broken: tuple[WonderError, Envelope] | None = None

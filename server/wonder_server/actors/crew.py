@@ -28,7 +28,12 @@ class Crew:
         self._busy: set[Actor] = set()
         """Those that have a stretch, a commit or a look at the disk before them."""
         self._ready: deque[Actor] = deque()
-        """Those that have a stretch before them, in order; the first may be at it."""
+        """Those that have a stretch before them, in order."""
+        self._crowd: deque[Actor] = deque()
+        """The same, of those that others hand out by the thousand and that have not begun yet: whoever has
+        comes between, so that what is at work ends before more is begun."""
+        self._is_called = False
+        """Whether a stretch is to come, or under way."""
         self._until = 0.0
         """When the stretch is over, by the monotonic clock."""
         self._quiet = asyncio.Event()
@@ -47,6 +52,21 @@ class Crew:
         """Actors in memory."""
         return len(self._actors)
 
+    def rooted(self, root: str) -> list[str]:
+        """Actors in memory that belong to ``root``, but for itself."""
+        loaded = [actor for actor in self._actors.values() if actor.id != root and actor.state is not None]
+        return [actor.id for actor in loaded if actor.planner.root(actor.id, actor.state) == root]
+
+    def forget(self, actor_id: str) -> bool:
+        """Let go of an actor's working set, since what is on disk was changed otherwise; False if it has
+        something to do right now."""
+        actor = self._actors.get(actor_id)
+        if actor is not None and not actor.at_rest:
+            return False
+        self._idle.discard(actor_id)
+        self._actors.pop(actor_id, None)
+        return True
+
     async def settled(self) -> None:
         """Return when nothing is left to be planned, and everything that is due is on disk."""
         while self._busy:
@@ -63,28 +83,45 @@ class Crew:
             actor = self._actors[actor_id] = Actor(actor_id, self.planner_of(actor_id))
         return actor
 
-    def _schedule(self, actor: Actor) -> None:
-        if actor.scheduled:
+    def _schedule(self, actor: Actor, *, urgent: bool = False) -> None:
+        urgent = urgent or not actor.crowd or actor.entry_head > 0
+        if actor.scheduled and (actor.urgent or not urgent):
             return
-        actor.scheduled = True
+        actor.scheduled, actor.urgent = True, urgent
         self._busy.add(actor)
         self._idle.discard(actor.id)
-        if not self._ready:
-            asyncio.get_running_loop().call_soon(self._stretch)
-        self._ready.append(actor)
+        (self._ready if actor.urgent else self._crowd).append(actor)
+        self._call()
 
     def _stretch(self) -> None:
         """Let actors work, one after the other, until all have or others must have their turn."""
         self._until = monotonic() + STRETCH_S
-        while self._ready:
-            try:
-                self._work(self._ready[0])
-            except Exception:
-                unexpected("stretch_failed", actor=self._ready[0].id)
-            self._ready.popleft()
-            if monotonic() > self._until and self._ready:
+        ready, crowd = self._ready, self._crowd
+        while ready or (crowd and not self._is_held()):
+            for line in (ready,) if self._is_held() else (ready, crowd):
+                while line and not line[0].scheduled:
+                    line.popleft()  # It had its turn when somebody could not wait, or it is gone.
+                if not line:
+                    continue
+                actor = line.popleft()
+                try:
+                    self._work(actor)
+                except Exception:
+                    unexpected("stretch_failed", actor=actor.id)
+            if monotonic() > self._until and (ready or crowd):
                 asyncio.get_running_loop().call_soon(self._stretch)
                 return
+        self._is_called = False
+
+    def _is_held(self) -> bool:
+        """Whether nobody of the crowd may begin now; whoever makes that untrue calls `_call`."""
+        return False
+
+    def _call(self) -> None:
+        """See to it that those who are ready have their turn."""
+        if not self._is_called and (self._ready or self._crowd):
+            self._is_called = True
+            asyncio.get_running_loop().call_soon(self._stretch)
 
     def _poke_followers(self, actor: Actor) -> None:
         followers, actor.followers = actor.followers, []

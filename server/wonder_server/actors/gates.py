@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from wonder_server.actors.conversations import Shards
 from wonder_server.actors.loop import Loop
@@ -10,7 +11,7 @@ from wonder_server.actors.requests import request
 from wonder_server.core import ids
 from wonder_server.core.coordinator.decisions import CloseGate
 from wonder_server.core.coordinator.inputs import ResolveGate
-from wonder_server.core.coordinator.values import Gate
+from wonder_server.core.coordinator.values import Gate, GateStatus
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.ports.records import Query, Records
 
@@ -52,11 +53,27 @@ class Gates:
             comment=decision.comment,
             user=decision.user_id,
         )
-        outcome = await self.loop.ask(gate.run_id, decision, asked)
+        try:
+            outcome = await self.loop.ask(gate.run_id, decision, asked)
+        except WonderError as refusal:
+            if refusal.fault.reason is Reason.GATE_RESOLVED and refusal.fault.field == "gate_id":
+                raise _resolved(await self.get(gate.id), refusal) from None
+            raise
         for decided in outcome.decisions:
             if isinstance(decided, CloseGate) and decided.gate.id == gate.id:
                 return decided.gate
         return await self.get(gate.id)
+
+
+def _resolved(gate: Gate, refusal: WonderError) -> WonderError:
+    """The same refusal, with who was faster. The planner only knows the gates that are open."""
+    if gate.status is GateStatus.PENDING:
+        return refusal
+    who = f" by {gate.user_id[:64]}" if gate.user_id else ""
+    at = datetime.fromtimestamp(gate.resolved_ms / 1000, UTC)
+    when = f" at {at:%Y-%m-%d %H:%M:%S} UTC" if gate.resolved_ms else ""
+    message = f"The gate is not open any more: it was {gate.status}{who}{when}."
+    return WonderError(replace(refusal.fault, message=message))
 
 
 def not_found(gate_id: str) -> WonderError:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, assert_never
 
 from wonder_server.actors.calls import Calls
 from wonder_server.actors.conversations import Agents
+from wonder_server.actors.descendants import Descendants, root_of
 from wonder_server.actors.incidents import unexpected
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.orphans import orphaned_runs
@@ -35,6 +36,7 @@ from wonder_server.core.conversation.inputs import Failed, ModelAnswered
 from wonder_server.core.coordinator.inputs import CancelRun, EventEmitted, Start
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.core.frozen import replace
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.model import Finished, Model, TextDelta
 from wonder_server.ports.prices import Prices
@@ -110,12 +112,14 @@ class Handlers:
         self._loop: Loop | None = None
         self._calls: Calls | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._descendants = Descendants()
         self._stretch_began = 0.0
         self._stopping = False
 
     def attach(self, loop: Loop) -> None:
         """Where results go."""
         self._loop = loop
+        loop.on_result = self._descendants.ended
         self._calls = Calls(
             loop=loop, records=self._records, streams=self._streams, agents=self._agents, clock=self._clock
         )
@@ -148,9 +152,10 @@ class Handlers:
             case RunWorkflow():
                 self._start_run(command)
             case CallAgent():
-                self._begin(command.operation_id, actor_id, lambda: self._call_agent(command))
+                if self._may_begin(command):
+                    self._begin(command.operation_id, actor_id, lambda: self._call_agent(command))
             case Stop():
-                self._stop(command)
+                self._stop(actor_id, command)
             case Answer():
                 raise AssertionError("the loop delivers answers itself")
             case _:
@@ -278,23 +283,41 @@ class Handlers:
         return lambda: self._actors.succeeded(actor_id, command.operation_id, output)
 
     def _start_run(self, command: RunWorkflow) -> None:
+        if not self._may_begin(command):
+            if not command.fresh:  # It may be at work since before a restart.
+                self._actors.tell(command.run_id, CancelRun(reason="Nobody waits for it any more."))
+            return
         start = Start(
             run_id=command.run_id,
             workflow=command.workflow,
             input=command.input,
-            scope=command.scope,
+            scope=replace(command.scope, root_id=root_of(command)),
             parent=command.parent,
             volatile=command.volatile,
         )
         if command.fresh:
             self._actors.new(command.run_id)
-        self._actors.tell(command.run_id, start)
+        self._actors.tell(command.run_id, start, crowd=True)
 
-    def _stop(self, command: Stop) -> None:
+    def _may_begin(self, command: RunWorkflow | CallAgent) -> bool:
+        """Whether the root run may have one more operation below it; if not, this one fails."""
+        root_id, parent = root_of(command), command.parent
+        fault = self._descendants.began(root_id, command.operation_id) if root_id else None
+        if fault is not None:
+            self._actors.failed(parent.actor_id, parent.operation_id, fault)
+        return fault is None
+
+    def _stop(self, by: str, command: Stop) -> None:
         task = self._running.pop(command.operation_id, None)
         if task is not None:
             task.cancel()
         if command.child_id.startswith("run_"):
-            self._actors.tell(command.child_id, CancelRun(reason="Nobody waits for it any more."))
-        elif command.child_id.startswith("conv_") and self._calls is not None:
+            # It counts as long as it works; its end is told, though nobody listens.
+            if self._actors.drop(command.child_id):
+                self._descendants.ended(command.operation_id)
+            elif by.startswith("conv_") or self._descendants.counts(command.operation_id):
+                self._actors.tell(command.child_id, CancelRun(reason="Nobody waits for it any more."))
+            return
+        self._descendants.ended(command.operation_id)
+        if command.child_id.startswith("conv_") and self._calls is not None:
             self._calls.give_up(command.child_id, command.operation_id)

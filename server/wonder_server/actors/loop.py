@@ -16,7 +16,8 @@ Three more laws:
 
 - A run whose work so far may all simply be done again (`Planner.must_commit` is False, it is *volatile*) is
   not written: its batch stays, its commands go out, and the batch travels with its answer, into the commit
-  of whoever waits for it. Once it was written, what is on disk may not fall behind.
+  of whoever waits for it. One that has not ended after a moment (`wonder_server.actors.ageing`), or that
+  somebody looks for, is written. Once it was written, what is on disk may not fall behind.
 - A child is never on disk before the one that began it: a volatile parent's batch goes along in the child's
   first commit, ahead of it.
 - If a commit fails, the working set is thrown away with it and the actor is loaded again from what is on
@@ -33,6 +34,7 @@ from time import monotonic
 from typing import Any
 
 from wonder_server.actors.actor import Actor, Batch, Envelope, Outcome
+from wonder_server.actors.ageing import Ageing
 from wonder_server.actors.crew import Crew
 from wonder_server.actors.idle import Idle
 from wonder_server.actors.incidents import unexpected
@@ -50,6 +52,12 @@ _log = logger("actors")
 
 ROUND = 64
 """Inputs that one commit takes at most."""
+
+MOST_WRITING = 16
+"""Commits under way, above which volatile runs that go on for long are not written as well."""
+
+MOST_WAITING = 32
+"""Commits under way, above which nobody of the crowd begins: the disk could not follow."""
 
 RELOAD_AFTER_S = 1.0
 """How long an actor waits after a failure before it is loaded again, unless somebody asks sooner."""
@@ -82,6 +90,11 @@ class Loop(Crew):
         self._interrupted: dict[str, Interrupted] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._wakes = Wakes(clock, self._wake)
+        self._ageing = Ageing(self._is_old)
+        self._writing = 0
+        """Commits under way."""
+        self.on_result: Callable[[str], None] = _ignore
+        """Told of each operation whose result is told to its actor, by its id."""
 
     # --- receive --------------------------------------------------------------------------------
 
@@ -104,16 +117,46 @@ class Loop(Crew):
         self._post(actor_id, Envelope(event, reply, request))
         return await reply
 
-    def tell(self, actor_id: str, event: Any, carried: Sequence[Commit] = ()) -> None:
-        """Send an input that nobody waits for."""
+    def tell(self, actor_id: str, event: Any, carried: Sequence[Commit] = (), *, crowd: bool = False) -> None:
+        """Send an input that nobody waits for. ``crowd``: to one of many actors that another has begun,
+        which take turns with all the rest."""
+        if crowd and not self._stopping:
+            self._actor(actor_id).crowd = True
         self._post(actor_id, Envelope(event, carried=carried))
+
+    def drop(self, actor_id: str) -> bool:
+        """Let go of an actor that is new and has not begun, so that it never does; False if it may have."""
+        actor = self._actors.get(actor_id)
+        if actor is None or actor.state is None or actor.entry_head or actor.batch or actor.underway:
+            return False
+        if not actor.knows_all_answered or actor.on_disk:
+            return False
+        del self._actors[actor_id]
+        for envelope in actor.mailbox:
+            envelope.tell(error(Reason.RUN_NOT_FOUND, "The run did not begin; nobody waits for it any more."))
+        actor.mailbox.clear()
+        actor.scheduled = False
+        self._rest(actor)
+        return True
+
+    async def write(self, actor_id: str) -> None:
+        """Have what is known of an actor written, if it is in memory and not on disk; for somebody asks.
+
+        Raises STORAGE_UNAVAILABLE, SERVER_DRAINING.
+        """
+        actor = self._actors.get(actor_id)
+        if actor is not None and not actor.on_disk:
+            # Nothing to it, but that somebody waits until it is on disk with all that came before.
+            await self.ask(actor_id, actor.planner.woken(""))
 
     def succeeded(self, actor_id: str, operation_id: str, output: Any) -> None:
         """An operation of the actor came to a good end."""
+        self.on_result(operation_id)
         self.tell(actor_id, self.planner_of(actor_id).succeeded(operation_id, output, ""))
 
     def failed(self, actor_id: str, operation_id: str, fault: Any) -> None:
         """An operation of the actor failed."""
+        self.on_result(operation_id)
         self.tell(actor_id, self.planner_of(actor_id).failed(operation_id, fault, ""))
 
     def _post(self, actor_id: str, envelope: Envelope) -> None:
@@ -121,7 +164,7 @@ class Loop(Crew):
             return
         actor = self._actor(actor_id)
         actor.mailbox.append(envelope)
-        self._schedule(actor)
+        self._schedule(actor, urgent=envelope.reply is not None)
 
     # --- one stretch ----------------------------------------------------------------------------
 
@@ -162,8 +205,11 @@ class Loop(Crew):
         except Exception:
             actor.broken = WonderError(unexpected("actor_failed", actor=actor.id)), envelope
             return False
-        if actor.batch is not None and not actor.batch.due:
-            self._set_wakes(actor, actor.batch)
+        batch = actor.batch
+        if batch is not None and not batch.due:
+            self._set_wakes(actor, batch)
+            if len(batch.taken) == 1:
+                self._ageing.add(actor, batch)
         for command in commands:
             if isinstance(command, Answer):
                 # The batch goes with it, into the commit of whoever waits.
@@ -183,6 +229,20 @@ class Loop(Crew):
         if actor.singly and actor.underway is not None:
             return False
         return actor.batch is None or len(actor.batch.taken) < full
+
+    def _is_old(self, actor: Actor, batch: Batch) -> bool:
+        """A volatile run has not ended for a while: somebody may look for it, and it may be long work. When
+        much is being written they wait: what has to be written comes first."""
+        if actor.batch is not batch or batch.due or self._actors.get(actor.id) is not actor:
+            return True
+        if self._writing >= MOST_WRITING:
+            return False
+        batch.due = True
+        self._schedule(actor, urgent=True)
+        return True
+
+    def _is_held(self) -> bool:
+        return self._writing >= MOST_WAITING
 
     # --- write ----------------------------------------------------------------------------------
 
@@ -235,12 +295,15 @@ class Loop(Crew):
         except Exception as failure:
             future = asyncio.get_running_loop().create_future()
             future.set_exception(failure)
+        self._writing += 1
         future.add_done_callback(partial(self._written, parts, writes))
 
     def _written(
         self, parts: list[tuple[Actor, Batch]], writes: list[Commit], future: asyncio.Future[Any]
     ) -> None:
         """The commit is on disk, or failed."""
+        self._writing -= 1
+        self._call()
         for actor, _ in parts:
             actor.underway = None
         try:
@@ -295,6 +358,7 @@ class Loop(Crew):
 
     def _answer_parent(self, answer: Answer, carried: Sequence[Commit]) -> None:
         parent, planner = answer.parent, self.planner_of(answer.parent.actor_id)
+        self.on_result(parent.operation_id)
         event = (
             planner.succeeded(parent.operation_id, answer.output, answer.run_id)
             if answer.fault is None
@@ -339,6 +403,7 @@ class Loop(Crew):
         else:
             actor.entry_head, actor.event_head = loaded.entry_head, loaded.event_head
             actor.submitted = actor.on_disk = True
+            actor.crowd = bool(planner.parent(state))
             for operation in loaded.rows["operations"]:
                 self._wakes.set(actor.id, operation.id, operation.wake_ms)
             if interrupted.restart:
@@ -410,6 +475,7 @@ class Loop(Crew):
             if isinstance(command, RunTask):
                 self._dispatch(actor.id, Stop(operation_id=command.operation_id))
             elif isinstance(command, RunWorkflow):
+                self._dispatch(actor.id, Stop(operation_id=command.operation_id))
                 self._interrupted.pop(command.run_id, None)
                 child = self._actors.pop(command.run_id, None)
                 if child is None:
@@ -450,6 +516,11 @@ class Loop(Crew):
         self._stopping = True
         await self.settled()
         self._wakes.close()
+        self._ageing.close()
         for actor in self._actors.values():
             for envelope in [*(actor.batch.taken if actor.batch else ()), *actor.mailbox]:
                 envelope.tell(error(Reason.SERVER_DRAINING, "The server is shutting down; try again."))
+
+
+def _ignore(_operation_id: str) -> None:
+    """Nobody counts."""

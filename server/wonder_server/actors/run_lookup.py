@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,23 +67,23 @@ class RunView:
 
 
 class RunLookup:
-    """Reads runs. All of it raises RUN_NOT_FOUND for what is no id of one."""
+    """Reads runs. All of it raises RUN_NOT_FOUND for what is no id of one.
 
-    def __init__(self, records: Records, shards: Shards) -> None:
+    ``write`` has a run written that is in memory only, so that it is found; see `Loop.write`.
+    """
+
+    def __init__(self, records: Records, shards: Shards, write: Callable[[str], Awaitable[None]]) -> None:
         self.records = records
         self._shards = shards
+        self._write = write
 
     async def run(self, run_id: str) -> Run:
         """The run alone."""
-        self.check_id(run_id)
-        found: Run | None = await self.records.get("runs", run_id, run_id)
-        if found is None:
-            raise not_found(run_id)
-        return found
+        return (await self.now(run_id)).run
 
     async def now(self, run_id: str) -> RunView:
         """The run, and how far its record goes."""
-        self.check_id(run_id)
+        await self.find(run_id)
         found = await self.records.snapshot(run_id, [_itself(run_id)])
         if found is None or not found.rows[0]:
             raise not_found(run_id)
@@ -91,7 +91,7 @@ class RunLookup:
 
     async def whole(self, run_id: str) -> RunView:
         """The run with its details, all of one moment."""
-        self.check_id(run_id)
+        await self.find(run_id)
         found = await self.records.snapshot(
             run_id,
             [
@@ -142,6 +142,11 @@ class RunLookup:
             "executions", run.parent.operation_id, run.parent.actor_id
         )
         return "" if found is None else found.node_id
+
+    async def find(self, run_id: str) -> None:
+        """Refuse what cannot be the id of a run of this folder; have the run written if it is not yet."""
+        self.check_id(run_id)
+        await self._write(run_id)
 
     def check_id(self, run_id: str) -> None:
         """Refuse what cannot be the id of a run of this folder."""

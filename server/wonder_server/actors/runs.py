@@ -74,7 +74,7 @@ class Runs:
         self._workflows = workflows
         self._clock = clock
         self.records = records
-        self.lookup = RunLookup(records, shards)
+        self.lookup = RunLookup(records, shards, loop.write)
         self._starts = Starts(loop=loop, shards=shards, streams=streams, lookup=self.lookup, clock=clock)
         self.gates = Gates(loop=loop, shards=shards, records=records)
         self.forks = Forks(lookup=self.lookup, workflows=workflows, starts=self._starts)
@@ -169,7 +169,7 @@ class Runs:
 
     async def attach(self, run_id: str, after: int, *, wants_progress: bool = False) -> Attachment:
         """Watch a run. Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE."""
-        self.lookup.check_id(run_id)
+        await self.lookup.find(run_id)
         attachment = await attach(
             run_id,
             RUN,

@@ -22,7 +22,8 @@ class Scope(Value, frozen=True, kw_only=True):
     """In whose name something runs. ``agent_id`` decides whose memory is touched (feature E5); ``depth``
     counts the calls of agents that led to it, ``max_depth`` is how deep they may go, ``callers`` are the
     agents whose turns wait for it, the outermost first; ``budget`` is what agents that it calls may spend,
-    None for as much as they like."""
+    None for as much as they like; ``root_id`` is the run that all runs and turns below it are counted with,
+    "" for that run itself."""
 
     project_id: str = ""
     agent_id: str = ""
@@ -34,6 +35,7 @@ class Scope(Value, frozen=True, kw_only=True):
     budget: Budget | None = None
     max_depth: int = MAX_DEPTH
     callers: tuple[str, ...] = ()
+    root_id: str = ""
 
 
 class Parent(Value, frozen=True, kw_only=True):

@@ -58,7 +58,15 @@ def run(view: RunView) -> run_pb2.Run:
         message.pending_gates.extend(map(gate, details.gates))
         if details.parent_node_id:
             message.parent.node_id = details.parent_node_id
+    _fit(message)
     return message
+
+
+def _fit(message: run_pb2.Run) -> None:
+    """Leave out what a client could not take with the rest; the contract says what, in this order."""
+    for name in ("state", "input"):
+        if message.ByteSize() > PAGE_BYTES and (name == "state" or message.output.fields):
+            message.ClearField(name)
 
 
 def add_executions(message: run_pb2.Run, newest_first: Sequence[Execution]) -> bool:

@@ -199,6 +199,8 @@ def forking_of(request: pb.ForkRunRequest) -> Forking:
     place = getattr(request, point)
     if place < 0:
         raise error(Reason.FIELD_INVALID, f"{point} must not be negative.", field=point)
+    if place == 0 and point == "before_node_execution":
+        raise error(Reason.FIELD_INVALID, "The ordinals of node executions begin with 1.", field=point)
     if place == 0:
         raise error(Reason.CURSOR_OUT_OF_RANGE, "A run's record begins with 1.", field=point)
     if request.workflow_revision < 0:

@@ -26,6 +26,9 @@ from wonder_server.settings import Settings, SettingsError, split_address
 # Version 1 of reflection is version 1alpha under another name, message for message.
 _REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
 
+_LEAST_PENDING: Final = 16_384
+"""Calls that may have come and not begun to be served; how many are served is limited with a reason."""
+
 
 class ListenError(Exception):
     """The address cannot be listened on. The message is a plain sentence."""
@@ -61,7 +64,7 @@ class RpcServer:
         self._health = health.aio.HealthServicer()
         tokens = Tokens.read(settings.auth_tokens_file) if settings.auth_tokens_file else None
         self._server = aio.server(
-            options=_options(settings.max_request_bytes),
+            options=_options(settings.max_request_bytes, settings.max_concurrent_rpcs),
             interceptors=[Authentication(tokens)] if tokens else (),
         )
         self._servicers = servicers
@@ -135,8 +138,12 @@ class RpcServer:
         )
 
 
-def _options(max_request_bytes: int) -> list[tuple[str, Any]]:
+def _options(max_request_bytes: int, max_concurrent_rpcs: int) -> list[tuple[str, Any]]:
+    # All that may be served may come at once. What waits beyond these, grpc cancels without a word.
+    most_pending = max(_LEAST_PENDING, 2 * max_concurrent_rpcs)
     return [
+        ("grpc.server.max_pending_requests", most_pending),
+        ("grpc.server.max_pending_requests_hard_limit", most_pending),
         # On by default, and then a second server on the same port would succeed in silence.
         ("grpc.so_reuseport", 0),
         # By default pings under five minutes apart are answered by hanging up.

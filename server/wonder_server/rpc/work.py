@@ -47,6 +47,18 @@ _MESSAGE_CHARACTERS: Final = 2_000
 _OUTPUT_CHARACTERS: Final = 64 * 1024
 _METADATA_ENTRIES: Final = 16
 _MOST_RETRY_AFTER_MS: Final = 3_600_000
+_SERVERS_OWN: Final = frozenset(
+    {
+        Reason.INTERNAL,
+        Reason.MALFORMED_REQUEST,
+        Reason.NOT_IMPLEMENTED,
+        Reason.SERVER_DRAINING,
+        Reason.SLOW_READER,
+        Reason.STORAGE_UNAVAILABLE,
+    }
+)
+"""Reasons that a worker cannot give, as they would say that this server is at fault. One that is not known,
+or not given, is read as INTERNAL."""
 
 
 async def work(workers: Workers, names: Names, requests: Requests, context: Any) -> None:
@@ -193,15 +205,19 @@ def _failure(failed: pb.AssignmentFailed) -> Fault:
     after = fault.retry_after_ms
     return replace(
         fault,
-        reason=fault.reason if failed.error.reason else Reason.TASK_FAILED,
-        message=fault.message[:_MESSAGE_CHARACTERS].strip() or "The worker gave no reason.",
-        field=fault.field[:_MESSAGE_CHARACTERS],
+        reason=Reason.TASK_FAILED if fault.reason in _SERVERS_OWN else fault.reason,
+        message=_words(fault.message).strip() or "The worker gave no reason.",
+        field=_words(fault.field),
         metadata={
-            key[:_MESSAGE_CHARACTERS]: value[:_MESSAGE_CHARACTERS]
-            for key, value in list(fault.metadata.items())[:_METADATA_ENTRIES]
+            _words(key): _words(value) for key, value in list(fault.metadata.items())[:_METADATA_ENTRIES]
         },
         retry_after_ms=None if after is None else min(max(after, 0), _MOST_RETRY_AFTER_MS),
     )
+
+
+def _words(text: str) -> str:
+    """Text of a worker that can be kept and shown."""
+    return text[:_MESSAGE_CHARACTERS].replace("\0", "")
 
 
 def _progress(given: task_pb2.Progress) -> Progress:

@@ -26,10 +26,12 @@ import contextlib
 import queue
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 from wonder_server.adapters.sqlite.connection import connect, storage_fault, unavailable
@@ -38,6 +40,10 @@ T = TypeVar("T")
 
 _MAX_BATCH: Final = 1024
 """Jobs taken at once: bounds how long the first of a batch waits for the last."""
+_CALL_S: Final = 0.02
+"""How long one call should take that carries out writes together, as far as can be known before."""
+_COMMIT_AFTER_S: Final = 0.05
+"""A transaction that takes longer begins no more writes: the others are for the next, after the reads."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +53,8 @@ class _Job:
     fn: Callable[..., Any]
     future: asyncio.Future[Any]
     writes: bool
+    glance: bool = False
+    """Whether a read need not see writes that are not on disk yet, and so not wait for them."""
     items: list[Any] | None = None
     """What ``fn`` is given beside the connection, with what others give it."""
     value: Any = None
@@ -67,10 +75,16 @@ class Database:
         self.path = path
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._taken: deque[_Job] = deque()
+        """What the writer thread has taken off the queue, and not done yet."""
+        self._is_last = False
+        """Whether nothing comes after what was taken."""
         self._thread: threading.Thread | None = None
         self._stopped: asyncio.Future[None] = self._loop.create_future()
         self._closed = False
         self._commits = 0
+        self._pace_s = 0.001
+        """How long an item of writes that are carried out together takes, of late."""
 
     @classmethod
     async def open(cls, path: Path | str, migrations: Sequence[tuple[str, str]]) -> Database:
@@ -112,6 +126,10 @@ class Database:
         before it. Its statements see one state: no write runs between them."""
         return await self._enqueue(fn, writes=False)
 
+    async def glance(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """`read` of what is on disk by now: it need not wait for writes whose callers wait themselves."""
+        return await self._enqueue(fn, writes=False, glance=True)
+
     def submit(self, fn: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """`write` without waiting: queued when this returns, in the order of the calls."""
         return self._enqueue(fn, writes=True)
@@ -135,12 +153,12 @@ class Database:
             self._thread.join()
 
     def _enqueue(
-        self, fn: Callable[..., T], *, writes: bool, items: list[Any] | None = None
+        self, fn: Callable[..., T], *, writes: bool, glance: bool = False, items: list[Any] | None = None
     ) -> asyncio.Future[T]:
         if self._closed:
             raise unavailable(f"The store {self.path.name} is closed.", transient=True)
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Job(fn, future, writes, items))
+        self._queue.put(_Job(fn, future, writes, glance, items))
         return future
 
     # --- the writer thread --------------------------------------------------------------------
@@ -164,61 +182,97 @@ class Database:
             self._call(_settle, self._stopped, None, None)
 
     def _serve(self, connection: sqlite3.Connection) -> bool:
-        """One batch; False once the database is to close."""
-        batch: list[_Job] = []
-        job = self._queue.get()
-        while job is not None:
-            batch.append(job)
-            if len(batch) == _MAX_BATCH or self._queue.empty():
-                break
+        """One batch; False once the database is to close and all is done."""
+        taken = self._taken
+        while not self._is_last and not (taken and self._queue.empty()):
             job = self._queue.get()
-        # Reads queued before the first write need not wait for its commit; those behind it may
-        # rely on it.
+            if job is None:
+                self._is_last = True
+            else:
+                taken.append(job)
+        self._look_all(connection, [job for job in taken if job.glance])
+        batch = [job for job in islice(taken, _MAX_BATCH) if not job.glance]
+        rest = [job for job in islice(taken, _MAX_BATCH, None) if not job.glance]
+        # Reads before the first write need not wait for its commit; those behind it may rely on it.
         leading = next((i for i, job in enumerate(batch) if job.writes), len(batch))
-        self._answer(connection, batch[:leading])
-        self._answer(connection, batch[leading:])
-        return job is not None
-
-    def _answer(self, connection: sqlite3.Connection, batch: list[_Job]) -> None:
-        """Run the writes in one commit, then the reads, and deliver all their results."""
-        if not batch:
-            return
-        writes = [job for job in batch if job.writes]
-        if writes:
-            self._commit(connection, writes)
-        for job in batch:
+        looked = self._look_all(connection, batch[:leading])
+        batch = batch[looked:]
+        if looked < leading:
+            self._taken = deque([*batch, *rest])
+            return True
+        done = self._commit(connection, batch)
+        for job in batch[:done]:
             if not job.writes:
                 self._look(connection, job)
-        self._call(_deliver, batch)
+        self._call(_deliver, batch[:done])
+        self._taken = deque([*batch[done:], *rest])
+        return not self._is_last or bool(self._taken)
 
-    def _commit(self, connection: sqlite3.Connection, jobs: list[_Job]) -> None:
-        """All jobs in one transaction, each in its own savepoint, or with its like in one."""
-        execute = connection.execute
+    def _look_all(self, connection: sqlite3.Connection, reads: list[_Job]) -> int:
+        """Answer reads from the first on, for a while, glances all; how many."""
+        count, until = 0, monotonic() + _COMMIT_AFTER_S
+        for job in reads:
+            self._look(connection, job)
+            count += 1
+            if monotonic() > until and not job.glance:
+                break
+        if count:
+            self._call(_deliver, reads[:count])
+        return count
+
+    def _commit(self, connection: sqlite3.Connection, batch: list[_Job]) -> int:
+        """Writes of ``batch``, from its beginning, in one transaction, each in its own savepoint, or with its
+        like in one. Returns how many jobs that covers, with the reads that follow the last of them."""
+        jobs = [job for job in batch if job.writes]
+        if not jobs:
+            return len(batch)
+        execute, done, until = connection.execute, 0, monotonic() + _COMMIT_AFTER_S
         try:
             execute("BEGIN IMMEDIATE")
-            for alike in _alike(jobs):
+            for alike in self._alike(jobs):
+                done += len(alike)
                 if not self._carry_out(connection, alike) and len(alike) > 1:
                     for job in alike:
                         job.error = None
                         self._carry_out(connection, [job])
+                if monotonic() > until:
+                    break
             execute("COMMIT")
             self._commits += 1
         except BaseException as failure:
             with contextlib.suppress(sqlite3.Error):
                 if connection.in_transaction:
                     execute("ROLLBACK")
-            for job in jobs:
+            done = done or len(jobs)
+            for job in jobs[:done]:
                 job.error = job.error or storage_fault(failure, always=True)
+        return len(batch) if done == len(jobs) else batch.index(jobs[done])
+
+    def _alike(self, jobs: list[_Job]) -> Iterator[list[_Job]]:
+        """Jobs in their order, those that can be carried out together, and not for too long, as one list."""
+        for (_, together), found in groupby(jobs, key=lambda job: (job.fn, job.items is not None)):
+            some: list[_Job] = []
+            size = 0
+            for job in found:
+                some.append(job)
+                size += len(job.items or ())
+                if not together or size * self._pace_s >= _CALL_S:
+                    yield some
+                    some, size = [], 0
+            if some:
+                yield some
 
     def _carry_out(self, connection: sqlite3.Connection, jobs: list[_Job]) -> bool:
         """One savepoint, one call; False if it raised, and nothing of it was kept."""
-        execute, first = connection.execute, jobs[0]
+        execute, first, began = connection.execute, jobs[0], monotonic()
         execute("SAVEPOINT job")
         try:
             if first.items is None:
                 value = first.fn(connection)
             else:
-                value = first.fn(connection, [item for job in jobs for item in job.items or ()])
+                items = [item for job in jobs for item in job.items or ()]
+                value = first.fn(connection, items)
+                self._pace_s += 0.2 * ((monotonic() - began) / max(1, len(items)) - self._pace_s)
         except BaseException as failure:
             for job in jobs:
                 job.error = storage_fault(failure)
@@ -243,15 +297,6 @@ class Database:
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
             self._loop.call_soon_threadsafe(function, *arguments)
-
-
-def _alike(jobs: list[_Job]) -> Iterator[list[_Job]]:
-    """Jobs in their order, those that can be carried out together as one list."""
-    for (_, together), found in groupby(jobs, key=lambda job: (job.fn, job.items is not None)):
-        if together:
-            yield list(found)
-        else:
-            yield from ([job] for job in found)
 
 
 def _deliver(batch: list[_Job]) -> None:

@@ -155,7 +155,7 @@ class SqliteShard:
             found = [_rows(connection, query, row_type) for query, row_type in queries]
             return Snapshot(head, [[value for _, value in rows] for rows in found])
 
-        return await self.database.read(read)
+        return await self.database.glance(read)
 
     async def query_events(self, planner: Planner, query: EventQuery) -> list[Event]:
         """The events that ``query`` asks for, of this shard, in its order."""

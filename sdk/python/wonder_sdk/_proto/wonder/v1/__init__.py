@@ -2578,7 +2578,7 @@ class AgentCallOutcome(betterproto2.Message):
 
     turn_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Its turn, `turn_…`; GetTurn finds it by this.
+    Its turn, `turn_…`, by which GetTurn finds it; empty at the start, and where there was none.
     """
 
     operation_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
@@ -8430,7 +8430,8 @@ class Run(betterproto2.Message):
         8, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Its input.
+    Its input. Left out where the run has an output and both together take more than 3 MiB: grpc's clients refuse
+    answers of more than 4 MiB unless told otherwise.
     """
 
     output: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -8444,7 +8445,8 @@ class Run(betterproto2.Message):
         10, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Its state as its nodes have written it. Not in lists.
+    Its state as its nodes have written it. Not in lists, and left out where the run would take more than 3 MiB
+    with it: what its nodes have given is then in the run's events.
     """
 
     error: "Fault | None" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, optional=True)
@@ -9810,8 +9812,8 @@ class ToolSpec(betterproto2.Message):
         3, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    JSON Schema of what the model must send. Empty: an object without fields. References to other documents
-    are refused.
+    JSON Schema of what the model must send. Empty: an object without fields; for an agent, one with the text
+    `message`. References to other documents are refused.
     """
 
     target_type: "TargetType" = betterproto2.field(
@@ -9829,14 +9831,16 @@ class ToolSpec(betterproto2.Message):
     async_: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
     If true, the agent goes on at once and the result brings another message on the same turn; else the turn
-    waits for the result.
+    waits for the result. An agent that is looped in is always waited for. `retry.timeout_ms` bounds it too.
     """
 
     invocation_mode: "InvocationMode" = betterproto2.field(
         7, betterproto2.TYPE_ENUM, default_factory=lambda: InvocationMode(0)
     )
     """
-    How an agent is called. Only for agents.
+    How an agent is called. Only for agents. The model may choose the other mode for a call by a field
+    `invocation_mode` (`delegate`, `loop_in`), which the platform adds to the schema that the model sees, unless
+    `input_schema` has a field of that name itself.
     """
 
     input_mapping: "dict[str, str]" = betterproto2.field(
