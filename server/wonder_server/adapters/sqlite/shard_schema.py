@@ -211,8 +211,15 @@ CREATE INDEX requests_by_actor ON requests_answered (actor);
 """
 """What is needed to sweep, archive and delete conversations. A conversation's ordinal is when it expires."""
 
+_LISTED_EVENTS = """
+DROP INDEX events_by_time;
+CREATE INDEX events_by_time ON events (at_ms, actor, sequence) WHERE substr(actor, 1, 5) = 'conv_';
+"""
+"""Only the events of conversations are listed across actors; runs have many more."""
+
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0001_shard", _rows(_FIRST_TABLES) + _INDEXES + _REST),
     ("0002_workflows", _rows(_TABLES_OF_WORKFLOWS) + _WORKFLOWS),
     ("0003_rooms", _ROOMS),
+    ("0004_listed_events", _LISTED_EVENTS),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import assert_never
 
 from wonder_server.core.coordinator.decisions import (
@@ -55,74 +54,79 @@ _ENDS = {
 }
 
 
-def record(state: RunState, decision: Decision) -> Iterator[Change]:
+def record(state: RunState, decision: Decision) -> tuple[Change, ...]:
     """The changes that ``decision`` makes, ``state`` being the working set after it was applied."""
     match decision:
         case MoveToken():
-            yield _token(decision.token)
-            yield Emit("token.moved", "token_moved", decision.token)
+            return _token(decision.token), Emit("token.moved", "token_moved", decision.token)
         case CountBranches():
-            yield _token(decision.token)
+            return (_token(decision.token),)
         case DispatchNode():
-            yield _execution(decision.execution)
-            yield _operation(decision.operation)
-            yield Emit("node.started", "node_started", decision.execution)
+            return (
+                _execution(decision.execution),
+                _operation(decision.operation),
+                Emit("node.started", "node_started", decision.execution),
+            )
         case RecordExecution():
             execution = decision.execution
-            yield _execution(execution)
-            yield Delete("operations", execution.id)
             name = execution.status.value
-            yield Emit(f"node.{name}", f"node_{name}", execution)
+            return (
+                _execution(execution),
+                Delete("operations", execution.id),
+                Emit(f"node.{name}", f"node_{name}", execution),
+            )
         case KeepExecution():
-            yield _execution(decision.execution)
+            return (_execution(decision.execution),)
         case SetContext():
-            yield _context(decision.value)
+            return (_context(decision.value),)
         case RetryNode():
-            yield _execution(decision.execution)
-            yield _operation(decision.operation)
-            yield Emit("node.failed", "node_failed", decision.execution)
+            return (
+                _execution(decision.execution),
+                _operation(decision.operation),
+                Emit("node.failed", "node_failed", decision.execution),
+            )
         case RedispatchNode() | SetTimer():
-            yield _operation(decision.operation)
+            return (_operation(decision.operation),)
         case RecordEvent():
-            yield _operation(decision.operation)
-            yield Emit("event.emitted", "event_emitted", decision.emitted)
+            return _operation(decision.operation), Emit("event.emitted", "event_emitted", decision.emitted)
         case StopNode():
-            yield Delete("operations", decision.operation.id)
+            return (Delete("operations", decision.operation.id),)
         case ClearTimer():
-            yield Delete("operations", decision.operation_id)
+            return (Delete("operations", decision.operation_id),)
         case OpenFork():
-            yield Put("forks", decision.fork.token_id, decision.fork, live=True)
+            return (Put("forks", decision.fork.token_id, decision.fork, live=True),)
         case CloseFork():
-            yield Delete("forks", decision.token_id)
+            return (Delete("forks", decision.token_id),)
         case OpenGate():
-            yield _gate(decision.gate)
-            yield Emit("gate.opened", "gate_opened", decision.gate)
+            return _gate(decision.gate), Emit("gate.opened", "gate_opened", decision.gate)
         case CloseGate():
-            yield _gate(decision.gate)
-            yield Emit("gate.resolved", "gate_resolved", decision.gate)
+            return _gate(decision.gate), Emit("gate.resolved", "gate_resolved", decision.gate)
         case RecordSignal():
-            yield _signal(decision.signal)
-            yield Emit("signal.received", "signal_received", decision.signal)
+            return _signal(decision.signal), Emit("signal.received", "signal_received", decision.signal)
         case KeepSignal():
             signal = decision.signal
-            yield Put("signals", _in_line(signal), signal, live=True, created_ms=signal.received_ms)
+            return (Put("signals", _in_line(signal), signal, live=True, created_ms=signal.received_ms),)
         case TakeSignal():
             if decision.newest:
-                yield _signal(decision.signal)
+                return (_signal(decision.signal),)
             else:
-                yield Delete("signals", _in_line(decision.signal))
+                return (Delete("signals", _in_line(decision.signal)),)
         case StartRun():
-            yield _run(decision.run)
-            yield Put("works", decision.run.id, decision.pinned, live=True)
-            yield Emit("workflow_started", "run_started", decision.run)
+            return (
+                _run(decision.run),
+                Put("works", decision.run.id, decision.pinned, live=True),
+                Emit("workflow_started", "run_started", decision.run),
+            )
         case SetRun():
-            yield _run(decision.run)
+            return (_run(decision.run),)
         case EndRun():
-            yield _run(decision.run)
-            yield Delete("works", decision.run.id)
-            yield Emit(_ENDS[decision.run.status], "run_ended", decision.run)
+            return (
+                _run(decision.run),
+                Delete("works", decision.run.id),
+                Emit(_ENDS[decision.run.status], "run_ended", decision.run),
+            )
         case AnswerAgain() | RefuseRun():
-            return
+            return ()
         case _:
             assert_never(decision)
 

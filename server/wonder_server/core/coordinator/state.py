@@ -62,7 +62,8 @@ class RunState:
     ``children`` are the live tokens of each forked one, ``arrived`` those of them that stand at the fan-in,
     in the order in which they came. ``operation_of`` finds the operation that a token waits for. ``branches``
     are the values that branches have written. ``signals`` are the newest of each name, ``missed`` older ones
-    that no node has taken. ``ordinal`` is the number of the newest node execution, ``busy`` how many tokens keep the run from waiting.
+    that no node has taken. ``ordinal`` is the number of the newest node execution, ``busy`` how many tokens
+    keep the run from waiting.
     """
 
     run: Run | None = None
