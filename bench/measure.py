@@ -18,8 +18,8 @@ Better = Literal["less", "more"]
 class Number:
     """One measured number. ``floor``: the same work with nothing of Wonder in it, from the same run.
 
-    ``aim`` bounds the ratio where there is a floor, else the value itself; None: only reported. With ``aim_is``
-    it says itself which of the two it bounds.
+    ``aim`` bounds the ratio where there is a floor, else the value itself; None: only reported. With
+    ``aim_is`` it says itself which of the two it bounds.
     """
 
     name: str

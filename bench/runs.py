@@ -2,13 +2,14 @@
 
 One step, ten nodes one after the other, a fan-out of 20 that is joined again, a child of one step; one run of
 10,000 node executions; and a task of ten steps, which no run is needed for. Nodes do nothing but compute. The
-floor of calls is a call to a bare grpc.aio server that records nothing, that of a watched run such a call and a
-stream; the first fifth of a long run's nodes is the floor of its last.
+floor of calls is a call to a bare grpc.aio server that records nothing, that of a watched run such a call and
+a stream; the first fifth of a long run's nodes is the floor of its last.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -30,7 +31,7 @@ def _task(name: str, steps: int) -> dict[str, Any]:
 
 
 def _chain(*ids: str) -> list[dict[str, Any]]:
-    return [{"from_node_id": a, "to_node_id": b} for a, b in zip(ids, ids[1:], strict=False)]
+    return [{"from_node_id": a, "to_node_id": b} for a, b in itertools.pairwise(ids)]
 
 
 def _node(name: str, **fields: Any) -> dict[str, Any]:

@@ -18,9 +18,7 @@ def erase_record(connection: sqlite3.Connection, actor: str, children: Sequence[
     for each in (actor, *children):
         for table in TABLES:
             connection.execute(f"DELETE FROM {table} WHERE actor = ?", (each,))
-        connection.execute(
-            "DELETE FROM requests_answered WHERE actor = ? AND scope <> ?", (each, DELETIONS)
-        )
+        connection.execute("DELETE FROM requests_answered WHERE actor = ? AND scope <> ?", (each, DELETIONS))
     for child in children:
         connection.execute("DELETE FROM actors WHERE id = ?", (child,))
     _erase_parts(connection, actor)
