@@ -72,6 +72,7 @@ class World:
 
     def _given(self, method: str) -> dict[str, Any]:
         room, agent = {"conversation_id": self.room}, {"agent_id": "assistant"}
+        nowhere = {"conversation_id": f"conv_{NOBODY}"}
         # What would delete or rename something asks for what is not there.
         return {
             "CreateConversation": {"conversation": {"title": "x"}, "validate_only": True},
@@ -81,6 +82,14 @@ class World:
             "CallAgent": {**agent, "input": {"string_value": "say 1 word"}},
             "CancelTurn": {**room, "turn_id": self.turn_id},
             "GetTurn": {"turn_id": self.turn_id},
+            "PreviewContext": {**room, "send": {"content": "say 1 word"}},
+            "UpdateConversation": {"conversation": {"id": f"conv_{NOBODY}"}},
+            "AddParticipant": {**nowhere, "participant": {"user": {"user_id": "ann"}}},
+            "RemoveParticipant": {**nowhere, "user_id": "ann"},
+            "CompleteConversation": nowhere,
+            "ReopenConversation": nowhere,
+            "ResetConversation": nowhere,
+            "DeleteConversation": nowhere,
             "ListTurns": room,
             "ListMessages": room,
             "ListMoves": room,
@@ -90,6 +99,9 @@ class World:
             "CancelRun": {"run_id": self.run_id},
             "WatchRun": {"run_id": self.run_id},
             "ReplayRun": {"run_id": self.run_id},
+            "SignalRun": {"run_id": self.run_id, "signal": {"name": "go"}},
+            "ResolveGate": {"gate_id": f"gate_{NOBODY}", "decision": 1, "shown_hash": "0" * 64},
+            "ForkRun": {"run_id": f"run_{NOBODY}", "before_node_execution": 1},
             "ExecuteTask": {"task_id": "wonder/std/search_memory", "validate_only": True},
             "StreamTask": {"task_id": "wonder/std/search_memory"},
             "WriteMemory": {**agent, "memory": {"type": "fact", "content": "x"}},
@@ -309,7 +321,11 @@ ABSENT = {
     "DeleteMemory": "MEMORY_NOT_FOUND", "DeleteLibrary": "LIBRARY_NOT_FOUND",
     "DeleteDefinition": "DEFINITION_NOT_FOUND", "UpdateAgent": "AGENT_NOT_FOUND",
     "DeleteAgent": "AGENT_NOT_FOUND", "UpdateProject": "PROJECT_NOT_FOUND",
-    "DeleteProject": "PROJECT_NOT_FOUND",
+    "DeleteProject": "PROJECT_NOT_FOUND", "SignalRun": "RUN_NOT_ACTIVE", "ResolveGate": "GATE_NOT_FOUND",
+    "ForkRun": "RUN_NOT_FOUND", "UpdateConversation": "CONVERSATION_NOT_FOUND",
+    "AddParticipant": "CONVERSATION_NOT_FOUND", "RemoveParticipant": "CONVERSATION_NOT_FOUND",
+    "CompleteConversation": "CONVERSATION_NOT_FOUND", "ReopenConversation": "CONVERSATION_NOT_FOUND",
+    "ResetConversation": "CONVERSATION_NOT_FOUND", "DeleteConversation": "CONVERSATION_NOT_FOUND",
 }  # fmt: skip
 """What the requests of the table meet before anything is made wrong; every other one is served."""
 
@@ -328,7 +344,7 @@ EMPTY = {
     "GetConversation": "FIELD_INVALID", "SendMessage": "CONVERSATION_NOT_FOUND",
     "Subscribe": "CONVERSATION_NOT_FOUND", "CancelTurn": "FIELD_INVALID", "GetTurn": "TURN_NOT_FOUND",
     "GetRun": "RUN_NOT_FOUND", "CancelRun": "RUN_NOT_FOUND", "WatchRun": "RUN_NOT_FOUND",
-    "ReplayRun": "RUN_NOT_FOUND", "ListDefinitions": "",
+    "ReplayRun": "RUN_NOT_FOUND", "ListDefinitions": "", "ListRuns": "", "ListGates": "",
 }  # fmt: skip
 """What an empty request meets; every other method says FIELD_INVALID and names the field."""
 

@@ -56,8 +56,8 @@ class RoomMethods:
         self, request: pb.UpdateConversationRequest, _context: Any
     ) -> pb.UpdateConversationResponse:
         message = request.conversation
-        room = required(message.id, "conversation.id")
         change = _revision(message, request.update_mask)
+        room = required(message.id, "conversation.id")
         changed = await self._rooms.revise(room, change, request.request_id)
         return pb.UpdateConversationResponse(conversation=await self._encode(changed))
 
