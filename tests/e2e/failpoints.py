@@ -116,10 +116,10 @@ class Failpoint:
             future.add_done_callback(lambda written: written.exception() or self.passed("after-commit"))
             return future
 
-        def passing_commit(database: Database, connection: Any, jobs: Any) -> None:
+        def passing_commit(database: Database, connection: Any, jobs: Any) -> int:
             if database.path.parent.name == "shards":
                 connection = _Passing(connection, self)
-            commit(database, connection, jobs)
+            return commit(database, connection, jobs)
 
         SqliteShard.submit = passing_submit  # type: ignore[method-assign]
         Database._commit = passing_commit  # type: ignore[method-assign]
