@@ -237,14 +237,20 @@ async def test_many_who_read_it_at_once_bring_it_back_once(
     await house.expire()
     house.clock.now += HOUR
     await house.sweeper.sweep()
-    get, waits = house.blobs.get, itertools.count()
+    get, delete, calls, gone = house.blobs.get, house.blobs.delete, itertools.count(), asyncio.Event()
 
-    async def slow_get(key: str) -> bytes | None:
-        for _ in range(50 * next(waits)):
-            await asyncio.sleep(0)
+    async def late_get(key: str) -> bytes | None:
+        if next(calls):
+            # A second one would find nothing any more.
+            await gone.wait()
         return await get(key)
 
-    monkeypatch.setattr(house.blobs, "get", slow_get)
+    async def told_delete(key: str) -> None:
+        await delete(key)
+        gone.set()
+
+    monkeypatch.setattr(house.blobs, "get", late_get)
+    monkeypatch.setattr(house.blobs, "delete", told_delete)
     opened = await asyncio.gather(*(house.conversations.open(ROOM) for _ in range(10)))
     assert {room.archive for room in opened} == {""}
     names = [e.emit.name for e in await house.conversations.events(EventQuery(actor=ROOM, limit=100))]
