@@ -175,6 +175,7 @@ async def test_long_messages_are_listed_in_pages_that_a_client_can_take(server: 
                 page = await method(ask(conversation_id=room, page_size=1000, page_token=token))
                 found += getattr(page, field)
                 token = page.next_page_token
-            wanted = {"messages": 6, "moves": 3, "turns": 3, "events": 1 + 3 * 7}[field]
+            # Seven events a turn, and that what was said is too much for the model's window.
+            wanted = {"messages": 6, "moves": 3, "turns": 3, "events": 1 + 3 * 8}[field]
             assert len(found) == wanted
         assert len(turns) == 3
