@@ -3,7 +3,8 @@
 The request's ``model`` chooses what happens: each name in `SCRIPTS` is a list of `Script` s, and the
 n-th request for a name plays its n-th script (the last one repeats). So ``429-then-text`` is a provider
 that is busy once. More can be added at run time, in process by `Provider.script`, from outside by
-``POST /control/script`` (see `control_script`).
+``POST /control/script`` (see `control_script`). Where many turns of one model each need scripts of their own,
+the model is called `BY_WORD`: what is played then is named by the first word of what the user said last.
 
 In process::
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -36,15 +38,21 @@ __all__ = ["Call", "Provider", "Script", "Seen", "running_provider"]
 STALL_SECONDS = 60
 """A stall ends when the client leaves; this bounds it should the client never do so."""
 
+BY_WORD = "by-word"
+"""The model whose scripts are named by the user."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Seen:
-    """One request as it arrived, and how it ended. ``port``: the client's, one for each connection.
-    ``finished``: everything was sent; ``ended``: the body's end too."""
+    """One request as it arrived, and how it ended. ``script`` is the name of what is played, ``at`` when it
+    came, in seconds of the monotonic clock. ``port``: the client's, one for each connection. ``finished``:
+    everything was sent; ``ended``: the body's end too."""
 
     path: str
     model: str
     body: dict[str, Any]
+    script: str = ""
+    at: float = 0.0
     headers: dict[str, str] = field(default_factory=dict)
     query: str = ""
     port: int = 0
@@ -120,6 +128,7 @@ class Provider:
     def __init__(self) -> None:
         self.seen: list[Seen] = []
         self.url = ""
+        self._seen_by_script: dict[str, list[Seen]] = {}
         self._scripts = {name: list(scripts) for name, scripts in SCRIPTS.items()}
         self._played: dict[str, int] = {}
         self._changed = asyncio.Condition()
@@ -140,9 +149,14 @@ class Provider:
         self._scripts[model] = list(scripts)
         self._played.pop(model, None)
 
+    def of(self, script: str) -> list[Seen]:
+        """The requests that this script, or this model's, was played to."""
+        return self._seen_by_script.get(script, [])
+
     def reset(self) -> None:
         """Forget what was seen, and begin every list of scripts again."""
         self.seen.clear()
+        self._seen_by_script.clear()
         self._played.clear()
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
@@ -182,20 +196,24 @@ class Provider:
     async def _play(self, request: web.Request, spoken: Format) -> web.StreamResponse:
         body = await request.json()
         model = request.match_info.get("model") or body.get("model", "")
+        name = _last_user_text(body).partition(" ")[0] if model == BY_WORD else model
         assert request.transport is not None
         seen = Seen(
             path=request.path,
             model=model,
             body=body,
+            script=name,
+            at=time.monotonic(),
             headers={name.lower(): value for name, value in request.headers.items()},
             query=request.query_string,
             port=request.transport.get_extra_info("peername")[1],
         )
         self.seen.append(seen)
+        self._seen_by_script.setdefault(name, []).append(seen)
         await self._notify()
-        script = self._next(model)
+        script = self._next(name)
         if script is None:
-            return spoken.refuse(Script(status=404, error=f"no script is called {model}"))
+            return spoken.refuse(Script(status=404, error=f"no script is called {name}"))
         if script.echo:
             script = replace(script, text=f"You said: {_last_user_text(body)}")
         try:
@@ -226,9 +244,12 @@ class Provider:
             return _reset(request, response)
         frames = spoken.events(script, seen.model)
         await response.prepare(request)
-        texts = sum(frame.text for frame in frames)
-        sent_texts = 0
+        texts, calls = (sum(getattr(frame, kind) for frame in frames) for kind in ("text", "call"))
+        sent_texts = sent_calls = 0
         for frame in frames:
+            if script.break_off == "call" and calls and sent_calls == (calls + 1) // 2:
+                seen.finished = True
+                return _reset(request, response)
             half_way = frame.text and sent_texts == texts // 2
             if (script.stall == "first_token" and frame.text) or (script.stall == "chunks" and half_way):
                 await asyncio.sleep(STALL_SECONDS)
@@ -250,6 +271,7 @@ class Provider:
             await response.write(data)
             seen.chunks_sent += 1
             sent_texts += frame.text
+            sent_calls += frame.call
         seen.finished = True
         if script.break_off == "end":
             return _reset(request, response)
@@ -278,12 +300,14 @@ def _reset(request: web.Request, response: web.StreamResponse) -> web.StreamResp
 
 
 def _last_user_text(body: dict[str, Any]) -> str:
+    """Results of tools, which some formats have users say, are no text."""
     for message in reversed(body.get("messages") or body.get("input") or body.get("contents") or []):
         if message.get("role") == "user":
             content = message.get("content") or message.get("parts") or ""
             if isinstance(content, str):
                 return content
-            return " ".join(str(block.get("text", "")) for block in content)
+            if texts := [str(block["text"]) for block in content if block.get("text")]:
+                return " ".join(texts)
     return ""
 
 

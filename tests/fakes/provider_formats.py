@@ -30,7 +30,7 @@ class Script:
     at all is sent), ``first_token`` (the stream opens, then silence) or
     ``chunks`` (half of the text, then silence). ``break_off``: after half of the text ``abort`` resets
     the connection, ``eof`` ends the body without a finish; ``begin`` resets it before anything is sent,
-    ``end`` after the last event.
+    ``end`` after the last event, ``call`` after half of what its tool calls hold.
     ``error_event`` is the status of an error inside the stream, after half of the text. ``echo`` answers with
     the last user text. ``comments`` puts comments between events and ends lines with CR LF. ``body``, of
     ``content_type``, is sent instead of a stream. ``late_end_ms``: from the last event to the body's end.
@@ -59,10 +59,12 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One server-sent event; ``text`` says whether it carries a piece of the answer."""
+    """One server-sent event; ``text`` says whether it carries a piece of the answer, ``call`` a piece of a
+    tool call's arguments."""
 
     data: bytes
     text: bool = False
+    call: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def _openai_events(script: Script, model: str) -> list[Frame]:
         for index, split in enumerate(splits):
             if position < len(split):
                 delta = {"index": index, "function": {"arguments": split[position]}}
-                frames.append(_openai_frame(model, {"tool_calls": [delta]}))
+                frames.append(_openai_frame(model, {"tool_calls": [delta]}, call=True))
     stop = _OPENAI_STOPS.get(script.stop, script.stop) or ("tool_calls" if script.calls else "stop")
     frames.append(_openai_frame(model, {}, finish=stop))
     usage = {
@@ -141,16 +143,16 @@ def _openai_failure(script: Script) -> Frame:
 
 
 def _openai_frame(
-    model: str, delta: dict[str, Any], *, text: bool = False, finish: str | None = None
+    model: str, delta: dict[str, Any], *, text: bool = False, call: bool = False, finish: str | None = None
 ) -> Frame:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model}
-    return _sse({**chunk, "choices": [choice]}, text=text)
+    return _sse({**chunk, "choices": [choice]}, text=text, call=call)
 
 
-def _sse(payload: dict[str, Any], *, event: str = "", text: bool = False) -> Frame:
+def _sse(payload: dict[str, Any], *, event: str = "", text: bool = False, call: bool = False) -> Frame:
     head = f"event: {event}\n" if event else ""
-    return Frame(f"{head}data: {json.dumps(payload)}\n\n".encode(), text)
+    return Frame(f"{head}data: {json.dumps(payload)}\n\n".encode(), text, call)
 
 
 def _retry_after(script: Script) -> dict[str, str]:
@@ -214,7 +216,11 @@ def _anthropic_block(
 ) -> list[Frame]:
     deltas = [
         _event(
-            "content_block_delta", text=kind == "text_delta", index=index, delta={"type": kind, key: piece}
+            "content_block_delta",
+            text=kind == "text_delta",
+            call=kind == "input_json_delta",
+            index=index,
+            delta={"type": kind, key: piece},
         )
         for piece in pieces
     ]
@@ -222,8 +228,8 @@ def _anthropic_block(
     return [start, *deltas, _event("content_block_stop", index=index)]
 
 
-def _event(kind: str, *, text: bool = False, **fields: Any) -> Frame:
-    return _sse({"type": kind, **fields}, event=kind, text=text)
+def _event(kind: str, *, text: bool = False, call: bool = False, **fields: Any) -> Frame:
+    return _sse({"type": kind, **fields}, event=kind, text=text, call=call)
 
 
 # --- OpenAI responses --------------------------------------------------------------------------
@@ -308,7 +314,9 @@ def _call_items(script: Script, output: list[dict[str, Any]]) -> list[Frame]:
         for number, call in enumerate(script.calls):
             for piece in _split(call.arguments)[position : position + 1]:
                 place: dict[str, Any] = {"item_id": f"fc_{number}", "output_index": first + number}
-                frames.append(_event("response.function_call_arguments.delta", **place, delta=piece))
+                frames.append(
+                    _event("response.function_call_arguments.delta", call=True, **place, delta=piece)
+                )
     for number, (item, call) in enumerate(zip(items, script.calls, strict=True)):
         item = {**item, "arguments": call.arguments, "status": "completed"}
         output.append(item)
@@ -336,7 +344,7 @@ def _gemini_events(script: Script, model: str) -> list[Frame]:
     frames = [_gemini_frame(model, {"text": piece, "thought": True}) for piece in _thoughts(script)]
     if script.text:
         frames += [_gemini_frame(model, {"text": piece}, text=True) for piece in _pieces(script.text)]
-    frames += [_gemini_frame(model, {"functionCall": _gemini_call(call)}) for call in script.calls]
+    frames += [_gemini_frame(model, {"functionCall": _gemini_call(call)}, call=True) for call in script.calls]
     usage = {
         "promptTokenCount": 11,
         "candidatesTokenCount": 4,
@@ -363,12 +371,13 @@ def _gemini_frame(
     part: dict[str, Any],
     *,
     text: bool = False,
+    call: bool = False,
     usage: dict[str, Any] | None = None,
     **fields: Any,
 ) -> Frame:
     candidate = {"content": {"role": "model", "parts": [part]}, "index": 0, **fields}
     counts = {"usageMetadata": usage} if usage else {}
-    return _sse({"candidates": [candidate], "modelVersion": model, **counts}, text=text)
+    return _sse({"candidates": [candidate], "modelVersion": model, **counts}, text=text, call=call)
 
 
 def _gemini_failure(script: Script) -> Frame:
