@@ -23,7 +23,8 @@ class Scope(Value, frozen=True, kw_only=True):
     counts the calls of agents that led to it, ``max_depth`` is how deep they may go, ``callers`` are the
     agents whose turns wait for it, the outermost first; ``budget`` is what agents that it calls may spend,
     None for as much as they like; ``root_id`` is the run that all runs and turns below it are counted with,
-    "" for that run itself."""
+    "" for that run itself. ``branch`` is the one of the project's repositories that it works on, "" that of
+    the conversation, if there is one (features F3, F5)."""
 
     project_id: str = ""
     agent_id: str = ""
@@ -36,6 +37,7 @@ class Scope(Value, frozen=True, kw_only=True):
     max_depth: int = MAX_DEPTH
     callers: tuple[str, ...] = ()
     root_id: str = ""
+    branch: str = ""
 
 
 class Parent(Value, frozen=True, kw_only=True):
