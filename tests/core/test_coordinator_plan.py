@@ -30,7 +30,7 @@ LOOP = graph(
     ways=(way("a>c", "state.n > 2", priority=1), way("a>b", priority=2), way("b>a", loop_limit=10)),
 )
 
-ENTERED = ["MoveToken", "DispatchNode"]
+ENTERED = ["DispatchNode"]
 
 
 def test_a_token_moves_over_the_graph_until_no_transition_holds() -> None:

@@ -93,12 +93,11 @@ def outcome(view: RunView) -> Outcome:
     """How the run went. Holds the record to its laws: each node execution begins and ends once."""
     assert [event.sequence for event in view.events] == list(range(1, len(view.events) + 1))
     end = view.events[-1].run_ended
-    tokens = {event.token_moved.id: event.token_moved for event in view.events}
+    branches = {each.token_id: each.branch for each in view.executions("node_started")}
 
     def path(token_id: str) -> str:
-        token = tokens[token_id]
-        above = path(token.parent_token_id) if token.parent_token_id else ""
-        return f"{above}/{token.branch}" if token.branch else above
+        branch = branches[token_id]
+        return f"{path(branch.parent_token_id)}/{branch.name}" if branch.parent_token_id else ""
 
     begun = [execution.id for execution in view.executions("node_started")]
     assert len(begun) == len(set(begun)), "a node execution that begins twice"

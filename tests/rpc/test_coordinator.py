@@ -515,7 +515,7 @@ async def test_an_end_between_attaching_and_looking_is_shown(stage: RunStage) ->
     ended = await stage.runs.lookup.now(view.run.id)
     words = [pb.WatchRunResponse.FromString(word) async for word in said(attachment, ended.head.sequence)]
     attachment.close()
-    assert [word.event.sequence for word in words[:-1]] == [4, 5, 6]
+    assert [word.event.sequence for word in words[:-1]] == [3, 4, 5]
     assert words[-2].event.name == "workflow_completed" and words[-1].HasField("end")
 
 

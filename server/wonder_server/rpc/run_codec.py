@@ -132,6 +132,12 @@ def execution(value: Execution) -> run_pb2.NodeExecution:
         create_time=to_timestamp(value.started_ms),
         complete_time=to_timestamp(value.completed_ms),
     )
+    if value.branch is not None:
+        branch = value.branch
+        message.branch.parent_token_id = branch.parent_id
+        message.branch.fan_out_node_id = branch.fan_out_node_id
+        message.branch.name, message.branch.index = branch.name, branch.index
+        message.branch.count = branch.count
     if value.status == "completed":
         message.output.CopyFrom(json_to_value(value.output))
     if value.fault is not None:

@@ -173,7 +173,7 @@ class Token(_message.Message):
     def __init__(self, id: _Optional[str] = ..., node_id: _Optional[str] = ..., status: _Optional[_Union[TokenStatus, str]] = ..., parent_token_id: _Optional[str] = ..., fan_out_node_id: _Optional[str] = ..., branch_index: _Optional[int] = ..., branch_count: _Optional[int] = ..., branch: _Optional[str] = ..., waits_for_id: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class NodeExecution(_message.Message):
-    __slots__ = ("id", "run_id", "ordinal", "node_id", "token_id", "status", "input", "output", "error", "attempts", "target", "carried_out_by", "create_time", "complete_time")
+    __slots__ = ("id", "run_id", "ordinal", "node_id", "token_id", "status", "input", "output", "error", "attempts", "target", "carried_out_by", "create_time", "complete_time", "branch")
     ID_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     ORDINAL_FIELD_NUMBER: _ClassVar[int]
@@ -188,6 +188,7 @@ class NodeExecution(_message.Message):
     CARRIED_OUT_BY_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_TIME_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
     id: str
     run_id: str
     ordinal: int
@@ -202,7 +203,22 @@ class NodeExecution(_message.Message):
     carried_out_by: str
     create_time: _timestamp_pb2.Timestamp
     complete_time: _timestamp_pb2.Timestamp
-    def __init__(self, id: _Optional[str] = ..., run_id: _Optional[str] = ..., ordinal: _Optional[int] = ..., node_id: _Optional[str] = ..., token_id: _Optional[str] = ..., status: _Optional[_Union[NodeExecutionStatus, str]] = ..., input: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., output: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., attempts: _Optional[int] = ..., target: _Optional[str] = ..., carried_out_by: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    branch: Branch
+    def __init__(self, id: _Optional[str] = ..., run_id: _Optional[str] = ..., ordinal: _Optional[int] = ..., node_id: _Optional[str] = ..., token_id: _Optional[str] = ..., status: _Optional[_Union[NodeExecutionStatus, str]] = ..., input: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., output: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., attempts: _Optional[int] = ..., target: _Optional[str] = ..., carried_out_by: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., branch: _Optional[_Union[Branch, _Mapping]] = ...) -> None: ...
+
+class Branch(_message.Message):
+    __slots__ = ("parent_token_id", "fan_out_node_id", "name", "index", "count")
+    PARENT_TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    FAN_OUT_NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    parent_token_id: str
+    fan_out_node_id: str
+    name: str
+    index: int
+    count: int
+    def __init__(self, parent_token_id: _Optional[str] = ..., fan_out_node_id: _Optional[str] = ..., name: _Optional[str] = ..., index: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class Gate(_message.Message):
     __slots__ = ("id", "run_id", "node_id", "project_id", "workflow", "prompt", "shown", "shown_hash", "answer_schema", "user_ids", "status", "resolution", "create_time", "expire_time")

@@ -194,11 +194,13 @@ class Picture:
     def _execution(self, execution: v1.NodeExecution) -> None:
         row = self._rows.get(execution.id)
         if row is None:
+            branch = self._branches.get(execution.token_id) or self._branch(_token_of(execution))
+            # If its branches stood where they wait for each other, they have met.
+            self._arrived = {
+                place: count for place, count in self._arrived.items() if place[0] != execution.token_id
+            }
             path = self.path(execution.token_id)
             row = self._rows[execution.id] = Row(execution, len(path), label(path, execution.node_id))
-            branch = self._branches.get(execution.token_id)
-            if branch is None:
-                branch = self._branch(v1.Token(id=execution.token_id))
             branch.rows.append(row)
             row.waits = self.waits(branch.token)
             if execution.id in self._early:
@@ -215,6 +217,16 @@ class Picture:
             self._early[progress.node_execution_id] = progress
         elif row.is_open:
             _do(row, progress)
+
+
+def _token_of(execution: v1.NodeExecution) -> v1.Token:
+    """What is known of a token when its first node begins."""
+    token = v1.Token(id=execution.token_id, node_id=execution.node_id)
+    if execution.branch is not None:
+        branch = execution.branch
+        token.parent_token_id, token.fan_out_node_id = branch.parent_token_id, branch.fan_out_node_id
+        token.branch, token.branch_index, token.branch_count = branch.name, branch.index, branch.count
+    return token
 
 
 def label(path: list[str], node_id: str) -> str:

@@ -272,11 +272,10 @@ def _join(draft: Draft, parent: Token, fork: Fork, fan_in: FanIn) -> None:
             (merge.target, _merged(draft, fork, here, index, fan_in))
             for index, merge in enumerate(fan_in.merges)
         ]
+        if here:
+            draft.join(here)
         for child in draft.children(parent.id):
-            if child.status is TokenStatus.WAITING_FOR_SIBLINGS:
-                draft.move(child, TokenStatus.COMPLETED)
-            else:
-                cancel(draft, child)
+            cancel(draft, child)
         draft.close(parent.id)
         for target, value in merged:
             evaluation.store(draft, parent, target, value, "fan_in.merges", fork.join_node_id)

@@ -54,11 +54,19 @@ class CloseFork(Value, frozen=True, kw_only=True):
     token_id: str
 
 
+class JoinBranches(Value, frozen=True, kw_only=True):
+    """Branches that stood at their fan-in have met there, and end; the node that begins next says so."""
+
+    tokens: tuple[Token, ...]
+
+
 class DispatchNode(Value, frozen=True, kw_only=True):
-    """Hand the node's target out."""
+    """The token stands at a node and waits for its target, which is handed out."""
 
     execution: Execution
     operation: Operation
+    token: Token | None = None
+    """None in journals that say `MoveToken` before it."""
 
 
 class RecordExecution(Value, frozen=True, kw_only=True):
@@ -168,6 +176,7 @@ Decision = (
     | CountBranches
     | OpenFork
     | CloseFork
+    | JoinBranches
     | DispatchNode
     | RecordExecution
     | KeepExecution

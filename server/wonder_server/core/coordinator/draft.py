@@ -20,6 +20,7 @@ from wonder_server.core.coordinator.decisions import (
     Decision,
     DispatchNode,
     EndRun,
+    JoinBranches,
     KeepExecution,
     KeepSignal,
     MoveToken,
@@ -127,11 +128,22 @@ class Draft:
     def move(self, token: Token, status: TokenStatus, **changes: Any) -> Token:
         """The token stands otherwise now."""
         moved = replace(token, status=status, updated_ms=self.now, **changes)
-        before = self._tokens.get(token.id) or self._was.tokens.get(token.id)
-        self._busy += (status in BUSY) - (before is not None and before.status in BUSY)
-        self._tokens[token.id] = moved
+        self._stands(moved)
         self.decided.append(MoveToken(token=moved))
         return moved
+
+    def _stands(self, token: Token) -> None:
+        before = self._tokens.get(token.id) or self._was.tokens.get(token.id)
+        self._busy += (token.status in BUSY) - (before is not None and before.status in BUSY)
+        self._tokens[token.id] = token
+
+    def join(self, tokens: list[Token]) -> None:
+        """Branches that stand at their fan-in end there."""
+        ended = tuple(
+            [replace(token, status=TokenStatus.COMPLETED, updated_ms=self.now) for token in tokens]
+        )
+        self._tokens.update({token.id: token for token in ended})
+        self.decided.append(JoinBranches(tokens=ended))
 
     def born(self, token: Token) -> None:
         """A branch is there; where it stands is decided when its turn comes, in this same step."""
@@ -248,12 +260,14 @@ class Draft:
         ]
         return sorted(found, key=lambda each: (each.created_ms, each.key))
 
-    def dispatch(self, execution: Execution, operation: Operation) -> None:
+    def dispatch(self, token: Token, execution: Execution, operation: Operation) -> None:
+        """The token waits for its node's target, which is handed out."""
+        self._stands(token)
         self.ordinal = execution.ordinal
         self._executions[operation.id] = execution
         self._operations[operation.id] = operation
         self._operation_of[operation.token_id] = operation.id
-        self.decided.append(DispatchNode(execution=execution, operation=operation))
+        self.decided.append(DispatchNode(execution=execution, operation=operation, token=token))
 
     def retry(self, execution: Execution, operation: Operation) -> None:
         self._executions[operation.id] = execution

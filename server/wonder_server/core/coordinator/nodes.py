@@ -16,6 +16,7 @@ from wonder_server.core.coordinator import branches, evaluation, gates
 from wonder_server.core.coordinator.draft import Draft
 from wonder_server.core.coordinator.evaluation import Problem
 from wonder_server.core.coordinator.values import (
+    Branch,
     Execution,
     ExecutionStatus,
     GateStatus,
@@ -45,7 +46,7 @@ _WAITS = {
 def begin(draft: Draft, token: Token, node_id: str) -> None:
     """The token stands at a node: hand the node's target out."""
     try:
-        _begin(draft, replace(token, node_id=node_id, hops=token.hops + 1), draft.graph.nodes[node_id])
+        _begin(draft, token, draft.graph.nodes[node_id])
     except Problem as problem:
         branches.fail(draft, replace(token, node_id=node_id), problem.fault)
 
@@ -60,7 +61,8 @@ def _begin(draft: Draft, token: Token, node: Node) -> None:
         node_input = evaluation.mapped(draft, node.input_mapping, scope, "input_mapping", node.id)
     kind, target = _target(draft, node)
     # Not the operation's id: a run that is planned again after a crash must come to the same keys.
-    key = f"{draft.run.id}/{token.id}/{token.hops}"
+    hops = token.hops + 1
+    key = f"{draft.run.id}/{token.id}/{hops}"
     operation = Operation(
         id=draft.ids.new("op"),
         run_id=draft.run.id,
@@ -80,19 +82,40 @@ def _begin(draft: Draft, token: Token, node: Node) -> None:
         ordinal=draft.ordinal + 1,
         node_id=node.id,
         token_id=token.id,
+        branch=_branch(token),
         target=target,
         carried_out_by=operation.child_id,
         input=node_input,
         started_ms=draft.now,
     )
-    draft.move(token, _WAITS[kind], arrival=0, waits_for_id=operation.child_id)
-    draft.dispatch(execution, operation)
+    waiting = replace(
+        token,
+        node_id=node.id,
+        status=_WAITS[kind],
+        hops=hops,
+        arrival=0,
+        waits_for_id=operation.child_id,
+        updated_ms=draft.now,
+    )
+    draft.dispatch(waiting, execution, operation)
     if kind is OperationKind.GATE:
         gates.open_gate(draft, operation, node, node_input)
     elif kind is OperationKind.WAIT:
         heard = draft.heard(node.wait.signal) if node.wait is not None else None
         if heard is not None:
             hear(draft, operation, heard)
+
+
+def _branch(token: Token) -> Branch | None:
+    if not token.parent_id:
+        return None
+    return Branch(
+        parent_id=token.parent_id,
+        fan_out_node_id=token.fan_out_node_id,
+        name=token.branch,
+        index=token.branch_index,
+        count=token.branch_count,
+    )
 
 
 def _target(draft: Draft, node: Node) -> tuple[OperationKind, str]:

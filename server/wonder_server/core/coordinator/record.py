@@ -13,6 +13,7 @@ from wonder_server.core.coordinator.decisions import (
     Decision,
     DispatchNode,
     EndRun,
+    JoinBranches,
     KeepExecution,
     KeepSignal,
     MoveToken,
@@ -40,6 +41,7 @@ from wonder_server.core.coordinator.values import (
     Gate,
     GateStatus,
     Operation,
+    OperationKind,
     Run,
     RunStatus,
     Signal,
@@ -57,16 +59,8 @@ _ENDS = {
 def record(state: RunState, decision: Decision) -> tuple[Change, ...]:
     """The changes that ``decision`` makes, ``state`` being the working set after it was applied."""
     match decision:
-        case MoveToken():
-            return _token(decision.token), Emit("token.moved", "token_moved", decision.token)
-        case CountBranches():
-            return (_token(decision.token),)
         case DispatchNode():
-            return (
-                _execution(decision.execution),
-                _operation(decision.operation),
-                Emit("node.started", "node_started", decision.execution),
-            )
+            return _dispatched(decision)
         case RecordExecution():
             execution = decision.execution
             name = execution.status.value
@@ -75,10 +69,16 @@ def record(state: RunState, decision: Decision) -> tuple[Change, ...]:
                 Delete("operations", execution.id),
                 Emit(f"node.{name}", f"node_{name}", execution),
             )
-        case KeepExecution():
-            return (_execution(decision.execution),)
         case SetContext():
             return (_context(decision.value),)
+        case MoveToken():
+            return _token(decision.token), Emit("token.moved", "token_moved", decision.token)
+        case CountBranches():
+            return (_token(decision.token),)
+        case JoinBranches():
+            return tuple(map(_token, decision.tokens))
+        case KeepExecution():
+            return (_execution(decision.execution),)
         case RetryNode():
             return (
                 _execution(decision.execution),
@@ -129,6 +129,21 @@ def record(state: RunState, decision: Decision) -> tuple[Change, ...]:
             return ()
         case _:
             assert_never(decision)
+
+
+def _dispatched(decision: DispatchNode) -> tuple[Change, ...]:
+    """What a node waits for is an event of its own if it may take long; of a task, that it began says it."""
+    token = decision.token
+    begun = (
+        _execution(decision.execution),
+        _operation(decision.operation),
+        Emit("node.started", "node_started", decision.execution),
+    )
+    if token is None:
+        return begun
+    if decision.operation.kind is OperationKind.TASK:
+        return _token(token), *begun
+    return _token(token), Emit("token.moved", "token_moved", token), *begun
 
 
 def _run(run: Run) -> Put:

@@ -18,6 +18,7 @@ from wonder_server.core.coordinator.decisions import (
     Decision,
     DispatchNode,
     EndRun,
+    JoinBranches,
     KeepExecution,
     KeepSignal,
     MoveToken,
@@ -87,9 +88,9 @@ class RunState:
     def apply(self, decision: Decision) -> None:
         """Change the working set as ``decision`` says."""
         match decision:
-            case MoveToken() | CountBranches():
-                self._token(decision.token)
             case DispatchNode():
+                if decision.token is not None:
+                    self._token(decision.token)
                 self._execution(decision.execution)
                 self._operation(decision.operation)
             case RecordExecution():
@@ -97,6 +98,11 @@ class RunState:
                 self._forget(decision.execution.id)
             case SetContext():
                 self._context(decision.value)
+            case MoveToken() | CountBranches():
+                self._token(decision.token)
+            case JoinBranches():
+                for token in decision.tokens:
+                    self._token(token)
             case RetryNode():
                 self._execution(decision.execution)
                 self._operation(decision.operation)

@@ -157,11 +157,22 @@ class Fork(Value, frozen=True, kw_only=True):
     limit: int = 0
 
 
+class Branch(Value, frozen=True, kw_only=True):
+    """Which branch a token is: of which token's fan-out, at which node, its name, and its place among all of
+    them, from 0."""
+
+    parent_id: str
+    fan_out_node_id: str
+    name: str
+    index: int
+    count: int
+
+
 class Execution(Value, frozen=True, kw_only=True):
     """One execution of one node; its result is recorded once (feature G7). Its id is its operation's.
 
     ``target`` is the pinned task or workflow, the agent's id, ``gate`` or ``wait``; ``carried_out_by`` the
-    run, conversation or gate that does it.
+    run, conversation or gate that does it. ``branch`` is None at the run's first token.
     """
 
     id: str
@@ -169,6 +180,7 @@ class Execution(Value, frozen=True, kw_only=True):
     ordinal: int
     node_id: str
     token_id: str = ""
+    branch: Branch | None = None
     status: ExecutionStatus = ExecutionStatus.RUNNING
     target: str = ""
     carried_out_by: str = ""

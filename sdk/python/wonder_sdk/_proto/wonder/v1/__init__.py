@@ -29,6 +29,7 @@ __all__ = (
     "Attached",
     "BatchWriteMemoriesRequest",
     "BatchWriteMemoriesResponse",
+    "Branch",
     "BranchMerged",
     "Budget",
     "CallAgentRequest",
@@ -3033,6 +3034,41 @@ class BatchWriteMemoriesResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "BatchWriteMemoriesResponse", BatchWriteMemoriesResponse)
+
+
+@dataclass(eq=False, repr=False)
+class Branch(betterproto2.Message):
+    """
+    Which branch of a fan-out a token is.
+    """
+
+    parent_token_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Token that fanned out.
+    """
+
+    fan_out_node_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Node that fanned out.
+    """
+
+    name: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Name of the branch: the first node of it or the item's index.
+    """
+
+    index: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
+    """
+    Which branch of the fan-out it is, from 0.
+    """
+
+    count: "int" = betterproto2.field(5, betterproto2.TYPE_INT32)
+    """
+    How many branches the fan-out made.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "Branch", Branch)
 
 
 @dataclass(eq=False, repr=False)
@@ -7498,6 +7534,11 @@ class NodeExecution(betterproto2.Message):
     When it ended; unset until then.
     """
 
+    branch: "Branch | None" = betterproto2.field(15, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Branch that its token is; unset for the run's first token.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "NodeExecution", NodeExecution)
 
@@ -8579,7 +8620,8 @@ class RunEvent(betterproto2.Message):
         12, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `token.moved`: a token was made, moved, waits or ended.
+    `token.moved`: a token waits for something other than a task, stands at a fan-in, has fanned out, or
+    ended. That it began a task is said by `node.started`, that it met its siblings by the node after.
     """
 
     node_started: "NodeExecution | None" = betterproto2.field(
