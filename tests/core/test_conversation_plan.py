@@ -171,9 +171,10 @@ def test_calls_of_one_move_run_together_and_the_model_goes_on_when_all_are_back(
         "DispatchTask",
         "MarkWaiting",
         "DispatchWorkflow",
+        "WorkflowBegan",
         "MarkWaiting",
     ]
-    assert kinds(driven.succeed(WORKFLOW, {"n": 2})) == ["ResumeFromTool"]
+    assert kinds(driven.succeed(WORKFLOW, {"n": 2})) == ["WorkflowEnded", "ResumeFromTool"]
     assert kinds(driven.succeed(TASK, {"n": 1})) == ["ResumeFromTool", "DispatchModel"]
     answers = [message for message in driven.request()["messages"] if message["role"] == "tool"]
     assert answers == [
@@ -298,6 +299,15 @@ def test_a_provider_that_says_when_is_waited_for() -> None:
     (retry,) = driven.fail(MODEL, replace(TRANSIENT, retry_after_ms=9000))
     assert isinstance(retry, RetryOperation)
     assert retry.operation.wake_ms == driven.now + 9000
+
+
+def test_a_provider_that_asks_for_more_time_than_a_call_may_take_is_not_waited_for() -> None:
+    driven = assembled()
+    longest = driven.pending(MODEL).timeout_ms
+    decided = driven.fail(MODEL, replace(TRANSIENT, retry_after_ms=longest + 1))
+    assert "RetryOperation" not in kinds(decided)
+    assert driven.turn.status is TurnStatus.FAILED
+    assert driven.turn.fault is not None and driven.turn.fault.retry_after_ms == longest + 1
 
 
 def test_a_business_fault_of_assembly_or_model_fails_the_turn_at_once() -> None:
@@ -427,7 +437,8 @@ def test_a_cancel_stops_every_tool_and_later_results_change_nothing() -> None:
     driven.answer(said("", call("find", "c1"), call("flow", "c2")))
     pending = list(driven.state.operations)
     decisions = driven.step(inputs.CancelTurn(turn_id=driven.turn.id, spoken="ignored: nobody speaks"))
-    assert kinds(decisions) == ["CancelOperation", "CancelOperation", "EndTurnByCancel", "ReleaseWork"]
+    stopped = ["CancelOperation", "CancelOperation", "WorkflowEnded"]
+    assert kinds(decisions) == [*stopped, "EndTurnByCancel", "ReleaseWork"]
     assert sorted(stop.operation_id for stop in commands(driven, decisions)) == sorted(pending)
     for operation_id in pending:
         assert driven.step(inputs.Succeeded(operation_id=operation_id, output={})) == ()

@@ -153,6 +153,11 @@ class Provider:
         """The requests that this script, or this model's, was played to."""
         return self._seen_by_script.get(script, [])
 
+    @property
+    def open(self) -> list[Seen]:
+        """Requests that are still being answered."""
+        return [seen for seen in self.seen if not (seen.finished or seen.closed_early or seen.ended)]
+
     def reset(self) -> None:
         """Forget what was seen, and begin every list of scripts again."""
         self.seen.clear()
@@ -196,7 +201,8 @@ class Provider:
     async def _play(self, request: web.Request, spoken: Format) -> web.StreamResponse:
         body = await request.json()
         model = request.match_info.get("model") or body.get("model", "")
-        name = _last_user_text(body).partition(" ")[0] if model == BY_WORD else model
+        # LiteLLM makes one message of several by the user in a row.
+        name = _last_user_texts(body)[-1].partition(" ")[0] if model == BY_WORD else model
         assert request.transport is not None
         seen = Seen(
             path=request.path,
@@ -215,7 +221,7 @@ class Provider:
         if script is None:
             return spoken.refuse(Script(status=404, error=f"no script is called {name}"))
         if script.echo:
-            script = replace(script, text=f"You said: {_last_user_text(body)}")
+            script = replace(script, text=f"You said: {' '.join(_last_user_texts(body))}")
         try:
             if script.stall == "headers":
                 await asyncio.sleep(STALL_SECONDS)
@@ -299,16 +305,16 @@ def _reset(request: web.Request, response: web.StreamResponse) -> web.StreamResp
     return response
 
 
-def _last_user_text(body: dict[str, Any]) -> str:
-    """Results of tools, which some formats have users say, are no text."""
+def _last_user_texts(body: dict[str, Any]) -> list[str]:
+    """The parts of it. Results of tools, which some formats have users say, are no text."""
     for message in reversed(body.get("messages") or body.get("input") or body.get("contents") or []):
         if message.get("role") == "user":
             content = message.get("content") or message.get("parts") or ""
             if isinstance(content, str):
-                return content
+                return [content]
             if texts := [str(block["text"]) for block in content if block.get("text")]:
-                return " ".join(texts)
-    return ""
+                return texts
+    return [""]
 
 
 # --- running it --------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from wonder_server.core.conversation import tools
+from wonder_server.core.conversation.agent_tools import attempt_id
 from wonder_server.core.conversation.answering import (
     agent_ended,
     call_model,
@@ -71,6 +72,8 @@ from wonder_server.core.conversation.pieces import (
     linked,
     next_child,
     outcome_of,
+    run_began,
+    run_ended,
 )
 from wonder_server.core.conversation.room_inputs import (
     Complete,
@@ -195,7 +198,8 @@ def _end_by_cancel(state: ConversationState, turn: Turn, fault: Fault, spoken: s
 def _is_of_another_attempt(operation: Operation, event: Succeeded | Failed) -> bool:
     """Whether an attempt that was given up says so: its run, being stopped, still answers. Nothing can
     fail between two attempts either; a late success is welcome."""
-    if event.run_id and event.run_id != operation.run_id:
+    # A turn that was looped in by an earlier server names the room alone.
+    if event.run_id not in ("", operation.run_id, attempt_id(operation)):
         return True
     return isinstance(event, Failed) and operation.status is OperationStatus.BACKOFF
 
@@ -207,7 +211,8 @@ def _succeeded(state: ConversationState, operation: Operation, event: Succeeded,
             return _assembled(state, operation, event, ids, now)
         case OperationKind.TASK | OperationKind.WORKFLOW:
             result = tools.success(operation, event.output, now)
-            return tool_ended(state, state.turns[operation.turn_id], operation, result, ids, now)
+            ended = tool_ended(state, state.turns[operation.turn_id], operation, result, ids, now)
+            return (*_run_told(operation, now), *ended)
         case OperationKind.AGENT:
             return agent_ended(state, operation, ids, now, output=event.output)
         case OperationKind.SUMMARY:
@@ -251,16 +256,20 @@ def _failed(
 ) -> Decisions:
     # The attempt is part of the seed, for an operation can fail more than once.
     ids = Minter(f"{operation.id}/{operation.attempt}", now)
-    if fault.transient and operation.attempt < operation.max_attempts:
+    pause = fault.retry_after_ms or 0
+    # Whoever asks for a longer pause than an attempt may last is not waited for, or nobody knows how long.
+    patient = not operation.timeout_ms or pause <= operation.timeout_ms
+    if fault.transient and operation.attempt < operation.max_attempts and patient:
         wait = operation.backoff_ms * 2 ** (operation.attempt - 1)
         retried = replace(
             operation,
             status=OperationStatus.BACKOFF,
             attempt=operation.attempt + 1,
             run_id=next_child(operation, ids),
-            wake_ms=now + max(wait, fault.retry_after_ms or 0),
+            wake_ms=now + max(wait, pause),
         )
-        return (RetryOperation(operation=retried, fault=fault, run_id=operation.run_id),)
+        again_later = RetryOperation(operation=retried, fault=fault, run_id=operation.run_id)
+        return (again_later, *_run_told(operation, now, fault))
     match operation.kind:
         case OperationKind.ASSEMBLY:
             turn = linked(state.turns[operation.turn_id], operation)
@@ -290,7 +299,8 @@ def _failed(
             )
         case OperationKind.TASK | OperationKind.WORKFLOW:
             result = tools.failure(operation, fault, now)
-            return tool_ended(state, state.turns[operation.turn_id], operation, result, ids, now)
+            ended = tool_ended(state, state.turns[operation.turn_id], operation, result, ids, now)
+            return (*_run_told(operation, now, fault), *ended)
         case OperationKind.AGENT:
             return agent_ended(state, operation, ids, now, fault=fault)
         case OperationKind.SUMMARY:
@@ -299,6 +309,13 @@ def _failed(
             return extraction_failed(state, operation, fault, now)
         case _:
             assert_never(operation.kind)
+
+
+def _run_told(operation: Operation, now: int, fault: Fault | None = None) -> Decisions:
+    """That the run of a tool call has ended, if a run carries it out; between two attempts none does."""
+    if operation.kind is not OperationKind.WORKFLOW or operation.status is not OperationStatus.DISPATCHED:
+        return ()
+    return (run_ended(operation, now, fault),)
 
 
 def _woken(state: ConversationState, operation: Operation, now: int) -> Decisions:
@@ -310,7 +327,8 @@ def _woken(state: ConversationState, operation: Operation, now: int) -> Decision
     if late is not None:
         return late
     if operation.status is OperationStatus.BACKOFF:
-        return (Redispatch(operation=again(operation, now)),)
+        began = (run_began(operation),) if operation.kind is OperationKind.WORKFLOW else ()
+        return (Redispatch(operation=again(operation, now)), *began)
     seconds = operation.timeout_ms / 1000
     fault = Fault(reason=Reason.TIMEOUT, message=f"No result within {seconds:g} s.", transient=True)
     failed = _failed(state, operation, fault, now)
