@@ -78,7 +78,7 @@ def test_a_result_that_comes_while_the_model_speaks_is_told_when_it_has_spoken()
     driven = assembled()
     driven.answer(said("", call("slow"), call("slow_flow")))
     assert kinds(driven.back("slow", 1)) == ["AsyncOperationCompleted"]
-    assert kinds(driven.back("slow_flow", fault=BUSINESS)) == ["AsyncOperationCompleted"]
+    assert kinds(driven.back("slow_flow", fault=BUSINESS)) == ["WorkflowEnded", "AsyncOperationCompleted"]
     # Both at once, in the order of their arrival.
     assert kinds(driven.answer(said("Started."))) == ["RecordMove", "AppendMessage", "DispatchModel"]
     assert last(driven).index("`slow`") < last(driven).index("EXECUTION_FAILED")
@@ -116,7 +116,8 @@ def test_the_last_move_waits_for_everything_that_is_still_to_come() -> None:
     assert "DispatchModel" not in kinds(driven.answer(said("", call("slow"), call("slow_flow"))))
     assert kinds(driven.back("slow", 1)) == ["AsyncOperationCompleted"]
     decisions = driven.back("slow_flow", 2)
-    assert kinds(decisions) == ["AsyncOperationCompleted", "LimitReached", "DispatchModel"]
+    told = ["WorkflowEnded", "AsyncOperationCompleted", "LimitReached", "DispatchModel"]
+    assert kinds(decisions) == told
     assert "CompleteTurn" in kinds(driven.answer(said("All of it.")))
 
 

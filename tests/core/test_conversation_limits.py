@@ -225,7 +225,7 @@ def test_without_limits_nothing_is_handed_down() -> None:
 def test_a_budget_that_is_used_up_is_no_budget_without_limit() -> None:
     driven = begun(max_tokens_per_turn=100)
     driven.answer(spending("", call("find"), call("flow", "call_2", {}), tokens=500))
-    command = next(iter(CONVERSATION.commands(driven.state, driven.decided[-2])))
+    command = next(iter(CONVERSATION.commands(driven.state, driven.decided[-3])))
     assert not isinstance(command, CallModel)
     assert command.scope.budget == Budget(max_tokens=1)  # type: ignore[union-attr]
 

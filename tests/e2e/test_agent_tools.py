@@ -12,6 +12,7 @@ from tests.e2e.background import asking, call, constrained, prepared, using
 from tests.e2e.client import Client, View
 from tests.e2e.scripted import Scripted
 from tests.fakes.provider import Provider, Script
+from tests.rpc.serving import refused
 from wonder.v1 import common_pb2, event_pb2
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
@@ -211,6 +212,31 @@ async def test_two_agents_debate_three_rounds_before_everyone(pair: Pair) -> Non
     assert "Guest's view 1." in told and "joined" in told and "stays until" in told
     asked, _ = await pair.client.turn(pair.room, f"@{pair.guest_name} are you there?")
     assert asked.agent_id == joined.agent.agent_id
+    await removed_hears_nothing(pair, joined.agent.agent_id)
+
+
+async def removed_hears_nothing(pair: Pair, guest: str) -> None:
+    """The guest is removed: it is neither asked nor told anything more, and cannot be addressed."""
+    client, heard = pair.client, len(pair.guest.requests)
+    removal = pb.RemoveParticipantRequest(conversation_id=pair.room, agent_id=guest)
+    left = (await client.conversations.RemoveParticipant(removal)).conversation
+    assert guest not in [person.agent.agent_id for person in left.participants]
+    send = pb.Send(content="And now?", agent_id=guest)
+    asked = client.conversations.SendMessage(pb.SendMessageRequest(conversation_id=pair.room, send=send))
+    assert (await refused(asked))[0] == "AGENT_NOT_FOUND"
+    # By its name, or as a reply, somebody else hears it.
+    turn, _ = await client.turn(pair.room, f"@{pair.guest_name} are you still there?")
+    said = [message.id for message in await client.messages(pair.room) if message.author == guest]
+    send = pb.Send(content="What did you mean?", reply_to_message_id=said[-1])
+    request = pb.SendMessageRequest(conversation_id=pair.room, send=send)
+    reply = (await client.conversations.SendMessage(request)).turn
+    await client.settled(pair.room, reply.id)
+    assert guest not in (turn.agent_id, reply.agent_id) and len(pair.guest.requests) == heard
+    events = await client.events(pair.room)
+    (gone,) = (event for event in events if event.name == "participant_left")
+    assert gone.participant_left.agent.agent_id == guest
+    later = [e.turn_started.agent_id for e in events[gone.sequence :] if e.name == "conversation_turn"]
+    assert len(later) == 2 and guest not in later
 
 
 async def test_the_model_may_choose_the_mode_of_a_call(pair: Pair) -> None:

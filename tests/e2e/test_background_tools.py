@@ -80,6 +80,11 @@ async def test_a_question_is_answered_while_research_goes_on_and_then_the_findin
     ]
     done = await turn_of(client, a)
     assert done.status == COMPLETED and done.move_count == 3 and not done.issues.tool_failures
+    runs = [e for e in view.events if e.name.startswith("workflow_")]
+    assert [e.name for e in runs] == ["workflow_started", "workflow_completed"]
+    started, ended = runs[0].workflow_started, runs[1].workflow_completed
+    assert started.run_id == ended.run_id == operation.run_id and ended.operation_id == operation.id
+    assert started.workflow == "e2e/background/research_topic@1" and ended.duration_ms > 0
     assert view.of_turn(a)[-4:] == ["tool.completed", "move.recorded", "message.appended", "turn.completed"]
     first, second, third = await client.moves(a, room)
     (called,) = first.tool_calls
@@ -132,6 +137,8 @@ async def test_a_workflow_in_the_background_that_fails_is_told(client: Client, p
     assert "Nothing was found." in seen(scripted)
     turn = await turn_of(client, turn_id)
     assert turn.status == COMPLETED and turn.issues.tool_failures == 1
+    (ended,) = (e.workflow_failed for e in view.events if e.name == "workflow_failed")
+    assert "Nothing was found." in ended.error.message and ended.error.metadata["node"] == "judge"
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -157,7 +157,7 @@ class Calls:
         await self._attic.awake(conversation_id)
 
     async def _begun_before(self, command: CallAgent) -> bool:
-        """Whether the turn has begun; if it has ended, its parent is told again."""
+        """Whether the turn has begun for this attempt; if it has ended, its parent is told again."""
         query = Query(
             table="turns",
             actor=command.conversation_id,
@@ -168,10 +168,12 @@ class Calls:
         found: list[Turn] = await self._records.find(query)
         if not found or not stands(found[0]):
             return False
+        if found[0].status is TurnStatus.ACTIVE:
+            return found[0].parent == command.parent
         parent, told = command.parent, answer(found[0], command.parent)
         if told.fault is not None:
             self._loop.failed(parent.actor_id, parent.operation_id, told.fault)
-        elif found[0].status is not TurnStatus.ACTIVE:
+        else:
             self._loop.succeeded(parent.actor_id, parent.operation_id, told.output)
         return True
 

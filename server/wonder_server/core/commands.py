@@ -41,10 +41,13 @@ class Scope(Value, frozen=True, kw_only=True):
 
 
 class Parent(Value, frozen=True, kw_only=True):
-    """Who waits for a run: the actor and its operation."""
+    """Who waits for a run or a turn: the actor and its operation. ``child_id`` is what the result names as
+    what carried the operation out, where that is not the run or the room itself: an agent that is looped in
+    answers each attempt in the same room."""
 
     actor_id: str
     operation_id: str
+    child_id: str = ""
 
 
 class CallModel(Value, frozen=True, kw_only=True):

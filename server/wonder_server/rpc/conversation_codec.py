@@ -23,6 +23,7 @@ from wonder_server.core.conversation.values import (
     Reduction,
     ToolResult,
     Turn,
+    WorkflowRun,
 )
 from wonder_server.core.errors import Reason, error
 from wonder_server.ports.journal import Event
@@ -382,6 +383,16 @@ def _agent_call(value: AgentCall) -> event_pb2.AgentCallOutcome:
     )
 
 
+def _workflow_run(value: WorkflowRun) -> event_pb2.WorkflowOutcome:
+    return event_pb2.WorkflowOutcome(
+        run_id=value.run_id,
+        workflow=value.workflow,
+        operation_id=value.operation_id,
+        error=None if value.fault is None else fault_to_proto(value.fault),
+        duration_ms=value.duration_ms,
+    )
+
+
 def _limit_reached(value: Limit) -> event_pb2.LimitReached:
     return event_pb2.LimitReached(limit=fault_to_proto(value.fault), enforced=value.enforced)
 
@@ -421,6 +432,9 @@ _PAYLOADS: dict[str, Callable[[Any], Any]] = {
     "tool_dispatched": _dispatched,
     "tool_completed": _tool_outcome,
     "tool_failed": _tool_outcome,
+    "workflow_started": _workflow_run,
+    "workflow_completed": _workflow_run,
+    "workflow_failed": _workflow_run,
     "agent_call_started": _agent_call,
     "agent_call_completed": _agent_call,
 }

@@ -25,6 +25,13 @@ QUESTION = {
 """The input of a tool that calls an agent and says nothing of its input."""
 
 
+def attempt_id(operation: Operation) -> str:
+    """What the result of the operation's attempt names as what carried it out."""
+    if operation.mode != LOOP_IN:
+        return operation.run_id
+    return f"{operation.run_id}#{operation.attempt}"
+
+
 def own_schema(tool: PinnedTool) -> dict[str, Any]:
     """The schema that a call's input is held to, without what the platform adds."""
     if tool.spec.input_schema:

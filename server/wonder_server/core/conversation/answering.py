@@ -30,7 +30,14 @@ from wonder_server.core.conversation.decisions import (
 )
 from wonder_server.core.conversation.dialects import dialect_of
 from wonder_server.core.conversation.inputs import ModelAnswered
-from wonder_server.core.conversation.pieces import Decisions, abandoned, agent_message, fail_turn, hook
+from wonder_server.core.conversation.pieces import (
+    Decisions,
+    abandoned,
+    agent_message,
+    fail_turn,
+    hook,
+    run_began,
+)
 from wonder_server.core.conversation.spending import charged, of_call, told
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
@@ -297,9 +304,10 @@ def _dispatched(operation: Operation) -> Decisions:
             dispatch = DispatchAgent(operation=operation)
         case _:
             dispatch = DispatchWorkflow(operation=operation)
+    began = (run_began(operation),) if operation.kind is OperationKind.WORKFLOW else ()
     if operation.is_async:
-        return (dispatch, TrackAsyncOperation(turn_id=operation.turn_id, operation_id=operation.id))
-    return (dispatch, MarkWaiting(turn_id=operation.turn_id, operation_id=operation.id))
+        return (dispatch, *began, TrackAsyncOperation(turn_id=operation.turn_id, operation_id=operation.id))
+    return (dispatch, *began, MarkWaiting(turn_id=operation.turn_id, operation_id=operation.id))
 
 
 def agent_ended(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from wonder_server.core.commands import Answer, Parent
-from wonder_server.core.conversation.decisions import AnswerCallAgain, AppendMessage
+from wonder_server.core.conversation.decisions import AdoptTurn, AnswerCallAgain, AppendMessage
 from wonder_server.core.conversation.inputs import Send
 from wonder_server.core.conversation.pieces import Decisions
 from wonder_server.core.conversation.spending import as_usage
@@ -40,7 +40,11 @@ def asked_again(state: ConversationState, event: Send) -> Decisions | None:
     turn = called_turn(state, event.parent.operation_id) if event.parent is not None else None
     if turn is None or not stands(turn):
         return None
-    return () if turn.status is TurnStatus.ACTIVE else (AnswerCallAgain(turn=turn),)
+    asked = replace(turn, parent=event.parent)
+    if turn.status is not TurnStatus.ACTIVE:
+        return (AnswerCallAgain(turn=asked),)
+    # An earlier attempt began it, whose end was lost in a crash: it answers this one now.
+    return () if turn == asked else (AdoptTurn(turn=asked),)
 
 
 def declined(state: ConversationState, turn: Turn, result: ModelResult) -> Fault | None:
@@ -73,14 +77,15 @@ def _is_called(state: ConversationState, turn: Turn) -> bool:
 def answer(turn: Turn, parent: Parent) -> Answer:
     """How ``turn`` ended, for who waits for it: ``{text, agent_id, conversation_id, turn_id, usage}``, or
     its fault, which names the same ids."""
+    child = parent.child_id or turn.conversation_id
     where = {"agent_id": turn.agent_id, "conversation_id": turn.conversation_id, "turn_id": turn.id}
     if turn.fault is not None:
         paid = {"usage": json.dumps(as_usage(turn))} if turn.model_calls else {}
         fault = replace(turn.fault, metadata={**turn.fault.metadata, **where, **paid})
-        return Answer(parent=parent, run_id=turn.conversation_id, output={}, fault=fault)
+        return Answer(parent=parent, run_id=child, output={}, fault=fault)
     output: dict[str, Any] = {
         "text": turn.output or "",
         **where,
         "usage": as_usage(turn),
     }
-    return Answer(parent=parent, run_id=turn.conversation_id, output=output)
+    return Answer(parent=parent, run_id=child, output=output)

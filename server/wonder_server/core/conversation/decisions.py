@@ -24,6 +24,7 @@ from wonder_server.core.conversation.values import (
     Summary,
     Turn,
     Work,
+    WorkflowRun,
 )
 from wonder_server.core.errors import Fault
 
@@ -113,6 +114,22 @@ class AgentCallEnded:
 
     turn_id: str
     call: AgentCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowBegan:
+    """A run carries out a tool call from now on: the first, or that of a further attempt."""
+
+    turn_id: str
+    run: WorkflowRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowEnded:
+    """A run of a tool call has ended, well or not, or nobody waits for it any more."""
+
+    turn_id: str
+    run: WorkflowRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +267,13 @@ class AnswerCallAgain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptTurn:
+    """A parent asks for a turn that an earlier attempt of it began: that attempt is answered no more."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RefuseCall:
     """A call is not acceptable now; its parent is told, for nobody else waits."""
 
@@ -278,6 +302,8 @@ Decision = (
     | DispatchTask
     | DispatchAgent
     | AgentCallEnded
+    | WorkflowBegan
+    | WorkflowEnded
     | TrackAsyncOperation
     | AsyncOperationCompleted
     | MarkWaiting
@@ -296,6 +322,7 @@ Decision = (
     | ExtractionEnded
     | ReleaseWork
     | AnswerCallAgain
+    | AdoptTurn
     | RefuseCall
     | Refuse
 )

@@ -20,6 +20,7 @@ from wonder_server.core.commands import (
     Scope,
     Stop,
 )
+from wonder_server.core.conversation.agent_tools import LOOP_IN, attempt_id
 from wonder_server.core.conversation.calls import answer
 from wonder_server.core.conversation.decisions import (
     AnswerCallAgain,
@@ -68,7 +69,9 @@ def commands(state: ConversationState, decision: Decision) -> Iterator[Command]:
             if decision.turn.parent is not None:
                 yield answer(decision.turn, decision.turn.parent)
         case RefuseCall():
-            yield Answer(parent=decision.parent, run_id="", output={}, fault=decision.fault)
+            yield Answer(
+                parent=decision.parent, run_id=decision.parent.child_id, output={}, fault=decision.fault
+            )
         case _:
             return
 
@@ -126,7 +129,11 @@ def _command(state: ConversationState, operation: Operation) -> Command:
                 conversation_id=operation.run_id,
                 input=operation.input,
                 scope=_scope(state, operation, turn, agent),
-                parent=Parent(actor_id=turn.conversation_id, operation_id=operation.id),
+                parent=Parent(
+                    actor_id=turn.conversation_id,
+                    operation_id=operation.id,
+                    child_id=attempt_id(operation) if operation.mode == LOOP_IN else "",
+                ),
                 dispatches=operation.dispatches,
             )
         case OperationKind.MEMORY:

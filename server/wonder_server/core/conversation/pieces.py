@@ -12,6 +12,8 @@ from wonder_server.core.conversation.decisions import (
     Decision,
     FailTurn,
     ReleaseWork,
+    WorkflowBegan,
+    WorkflowEnded,
 )
 from wonder_server.core.conversation.spending import charged, told
 from wonder_server.core.conversation.state import ConversationState
@@ -25,6 +27,7 @@ from wonder_server.core.conversation.values import (
     Role,
     Turn,
     TurnStatus,
+    WorkflowRun,
 )
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason
@@ -84,7 +87,29 @@ def abandoned(state: ConversationState, turn_id: str, now: int, *, but: str = ""
         if operation.kind is OperationKind.AGENT:
             fault = Fault(reason=Reason.CANCELLED, message="The turn that called the agent has ended.")
             decisions.append(AgentCallEnded(turn_id=turn_id, call=ended(operation, now, fault=fault)))
+        # While it backs off, its last run has failed already and the next has not begun.
+        elif operation.kind is OperationKind.WORKFLOW and operation.status is OperationStatus.DISPATCHED:
+            fault = Fault(reason=Reason.CANCELLED, message="The turn that started the run has ended.")
+            decisions.append(run_ended(operation, now, fault))
     return decisions
+
+
+def run_began(operation: Operation) -> WorkflowBegan:
+    """A run carries out a tool's operation from now on."""
+    run = WorkflowRun(run_id=operation.run_id, workflow=operation.target, operation_id=operation.id)
+    return WorkflowBegan(turn_id=operation.turn_id, run=run)
+
+
+def run_ended(operation: Operation, now: int, fault: Fault | None = None) -> WorkflowEnded:
+    """The run that carries out a tool's operation has ended."""
+    run = WorkflowRun(
+        run_id=operation.run_id,
+        workflow=operation.target,
+        operation_id=operation.id,
+        fault=fault,
+        duration_ms=now - operation.created_ms,
+    )
+    return WorkflowEnded(turn_id=operation.turn_id, run=run)
 
 
 def linked(turn: Turn, operation: Operation) -> Turn:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from wonder_server.core.conversation.decisions import (
+    AdoptTurn,
     AgentCallEnded,
     AnswerCallAgain,
     AppendMessage,
@@ -38,6 +39,8 @@ from wonder_server.core.conversation.decisions import (
     StartConversation,
     StartTurn,
     TrackAsyncOperation,
+    WorkflowBegan,
+    WorkflowEnded,
     WriteMemory,
 )
 from wonder_server.core.conversation.room_decisions import (
@@ -117,8 +120,10 @@ def _record(state: ConversationState, decision: Decision) -> Iterator[Change]:
         case ChargeTurn():
             yield from _conversation(state)
             yield _turn(decision.turn)
-        case AgentCallEnded():
-            yield Emit("agent_call_completed", "agent_call_completed", decision.call, decision.turn_id)
+        case AgentCallEnded() | WorkflowBegan() | WorkflowEnded():
+            yield _child(decision)
+        case AdoptTurn():
+            yield _turn(decision.turn)
         case ResumeFromTool() | AsyncOperationCompleted():
             yield from _resumed(decision)
         case CancelOperation():
@@ -217,6 +222,15 @@ def _dispatched(operation: Operation) -> Iterator[Change]:
     if operation.kind is OperationKind.AGENT:
         call = AgentCall(agent_id=operation.target, mode=operation.mode, operation_id=operation.id)
         yield Emit("agent_call_started", "agent_call_started", call, operation.turn_id)
+
+
+def _child(decision: AgentCallEnded | WorkflowBegan | WorkflowEnded) -> Emit:
+    if isinstance(decision, AgentCallEnded):
+        return Emit("agent_call_completed", "agent_call_completed", decision.call, decision.turn_id)
+    name = "workflow_started"
+    if isinstance(decision, WorkflowEnded):
+        name = "workflow_completed" if decision.run.fault is None else "workflow_failed"
+    return Emit(name, name, decision.run, decision.turn_id)
 
 
 def _resumed(decision: ResumeFromTool | AsyncOperationCompleted) -> Iterator[Change]:

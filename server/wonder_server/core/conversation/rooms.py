@@ -30,7 +30,7 @@ from wonder_server.core.conversation.decisions import (
     Refuse,
     ReleaseWork,
 )
-from wonder_server.core.conversation.pieces import Decisions, agent_message
+from wonder_server.core.conversation.pieces import Decisions, abandoned, agent_message
 from wonder_server.core.conversation.room_decisions import (
     AddParticipant,
     CloseRoom,
@@ -268,9 +268,8 @@ def cancel_turns(
     room = state.conversation
     assert room is not None, "turns are in a room"
     for turn in turns:
-        pending = state.pending(turn.id)
-        decisions += [CancelOperation(operation=op) for op in pending]
-        model = next((op for op in pending if op.kind is OperationKind.MODEL), None)
+        decisions += abandoned(state, turn.id, now)
+        model = next((op for op in state.pending(turn.id) if op.kind is OperationKind.MODEL), None)
         if model is not None and spoken.get(turn.id):
             message = agent_message(room, turn, model.message_id, spoken[turn.id], now, partial=True)
             room = replace(room, message_count=room.message_count + 1)

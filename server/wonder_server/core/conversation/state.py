@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from wonder_server.core.conversation.decisions import (
+    AdoptTurn,
     AgentCallEnded,
     AnswerCallAgain,
     AppendMessage,
@@ -42,6 +43,8 @@ from wonder_server.core.conversation.decisions import (
     StartConversation,
     StartTurn,
     TrackAsyncOperation,
+    WorkflowBegan,
+    WorkflowEnded,
     WriteMemory,
 )
 from wonder_server.core.conversation.room_decisions import (
@@ -150,7 +153,7 @@ class ConversationState:
             case CompleteTurn() | FailTurn() | EndTurnByCancel():
                 self._put_turn(decision.turn)
                 self._keep_time(decision.turn)
-            case ChargeTurn():
+            case ChargeTurn() | AdoptTurn():
                 self._put_turn(decision.turn)
             case MemoryWritten():
                 self._close(decision.operation_id)
@@ -168,7 +171,7 @@ class ConversationState:
                     self.conversation = replace(self.conversation, summary=decision.summary)
             case MarkWaiting() | TrackAsyncOperation() | AgentCallEnded() | LimitReached() | ReduceContext():
                 pass
-            case AnswerCallAgain() | RefuseCall() | Refuse():
+            case WorkflowBegan() | WorkflowEnded() | AnswerCallAgain() | RefuseCall() | Refuse():
                 pass
             case _:
                 assert_never(decision)

@@ -395,6 +395,18 @@ class AgentCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowRun:
+    """A run that a tool call started: what the events ``workflow_*`` say. ``duration_ms`` is 0 at its
+    beginning, and counts all attempts of the call; each of them is a run of its own."""
+
+    run_id: str
+    workflow: str
+    operation_id: str
+    fault: Fault | None = None
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """A limit that was reached. ``enforced``: the turn ends; else the model is asked to wrap up."""
 

@@ -10578,7 +10578,7 @@ class WorkflowOutcome(betterproto2.Message):
 
     duration_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
     """
-    Milliseconds it took; 0 at the start.
+    Milliseconds since the tool call was dispatched; 0 at the start. Each attempt of a call is a run of its own.
     """
 
 
