@@ -13,10 +13,11 @@ from wonder_server.adapters.sqlite.memories import SqliteMemories
 from wonder_server.adapters.sqlite.memory_text import MAX_QUERY_WORDS, query_words
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.ids import encode
-from wonder_server.core.memory import Draft, Source
-from wonder_server.ports.memories import Entry, Stored
+from wonder_server.core.memory import EVERYTHING, Draft, Filter, Source
+from wonder_server.ports.memories import Entry, Stored, Text
 
 EMBEDDER = "test-1"
+ONE, ZERO = b"\0\0\x80\x3f", b"\0\0\0\0"
 
 
 @pytest.fixture
@@ -35,7 +36,8 @@ class Writer:
 
     def entry(self, draft: Draft) -> Entry:
         self.count += 1
-        return Entry(id=f"mem_{encode(self.count, 0)}", draft=draft, vector=b"\0\0\x80\x3f")
+        text = Text(content=draft.content, vectors=(ONE,))
+        return Entry(id=f"mem_{encode(self.count, 0)}", draft=draft, text=text)
 
     async def add(self, agent: str, *drafts: Draft | str) -> list[Stored]:
         entries = [
@@ -51,7 +53,7 @@ def writer(store: SqliteMemories) -> Writer:
 
 
 async def found(store: SqliteMemories, agent: str, query: str, *types: str) -> list[str]:
-    candidates = await store.recall(agent, query, {}, types, 50)
+    candidates = await store.recall(agent, query, {}, Filter(types=types), 50)
     memories = await store.get(agent, [candidate.id for candidate in candidates])
     return sorted(memory.content for memory in memories)
 
@@ -75,15 +77,13 @@ async def test_an_agent_sees_nothing_of_anothers(store: SqliteMemories, writer: 
     [mine] = await writer.add("ada", "the secret word is plum")
     [theirs] = await writer.add("bob", "the secret word is pear")
     assert await store.get("ada", [theirs.memory.id]) == []
-    assert [memory.id for memory in await store.page("ada", (), "", 10)] == [mine.memory.id]
+    assert [memory.id for memory in await store.page("ada", Filter(), "", 10)] == [mine.memory.id]
     assert await found(store, "ada", "secret pear plum") == ["the secret word is plum"]
-    assert mine.vector_key is not None
-    assert theirs.vector_key is not None
-    near = {mine.vector_key: 0.5, theirs.vector_key: 0.9}
-    assert [c.id for c in await store.recall("ada", "", near, (), 10)] == [mine.memory.id]
-    assert [key for key, _ in await store.vectors("ada", EMBEDDER)] == [mine.vector_key]
+    near = {mine.vector_keys[0]: 0.5, theirs.vector_keys[0]: 0.9}
+    assert [c.id for c in await store.recall("ada", "", near, EVERYTHING, 10)] == [mine.memory.id]
+    assert [key for key, _ in await store.vectors("ada", EMBEDDER)] == [*mine.vector_keys]
     with pytest.raises(WonderError) as caught:
-        await store.remove("ada", theirs.memory.id, None)
+        await store.remove("ada", theirs.memory.id, None, 2000)
     assert caught.value.fault.reason is Reason.MEMORY_NOT_FOUND
     with pytest.raises(WonderError):
         await store.replace(dataclasses.replace(theirs.memory, agent_id="ada"), 1, None, EMBEDDER)
@@ -96,9 +96,9 @@ async def test_the_same_key_answers_the_first_record_for_each_agent(
     [again] = await writer.add("ada", Draft(type="fact", content="two", idempotency_key="op_1"))
     [other] = await writer.add("bob", Draft(type="fact", content="two", idempotency_key="op_1"))
     assert again.memory == first.memory
-    assert again.vector_key is None
+    assert (again.vector_keys, again.is_new) == ((), False)
     assert other.memory.content == "two"
-    assert len(await store.page("ada", (), "", 10)) == 1
+    assert len(await store.page("ada", Filter(), "", 10)) == 1
 
 
 async def test_at_once_the_same_key_still_writes_once(store: SqliteMemories, writer: Writer) -> None:
@@ -124,17 +124,21 @@ async def test_what_is_known_is_not_stored_twice_when_asked_so(store: SqliteMemo
     [elsewhere] = await writer.add("bob", draft("Anna likes tea"))
     assert elsewhere.memory.id != first.memory.id
     [twice] = await writer.add("ada", "Anna likes tea")
-    assert twice.vector_key is not None, "a plain write stores what it is given"
+    assert twice.is_new, "a plain write stores what it is given"
 
 
 async def test_pages_go_from_new_to_old_and_keep_to_their_types(
     store: SqliteMemories, writer: Writer
 ) -> None:
     await writer.add("ada", *(Draft(type=f"t{i % 3}", content=f"n{i}") for i in range(9)))
-    first = await store.page("ada", (), "", 4)
-    rest = await store.page("ada", (), first[-1].id, 100)
+    first = await store.page("ada", Filter(), "", 4)
+    rest = await store.page("ada", Filter(), first[-1].id, 100)
     assert [memory.content for memory in [*first, *rest]] == [f"n{i}" for i in reversed(range(9))]
-    assert [memory.content for memory in await store.page("ada", ["t0", "t1"], "", 3)] == ["n7", "n6", "n4"]
+    assert [memory.content for memory in await store.page("ada", Filter(types=("t0", "t1")), "", 3)] == [
+        "n7",
+        "n6",
+        "n4",
+    ]
 
 
 async def test_words_are_found_by_their_stem_without_accents_and_by_type(
@@ -189,7 +193,7 @@ async def test_what_others_wrote_does_not_change_an_agents_order(
     await writer.add("ada", *(f"she said that it is the thing number {i}" for i in range(30)), "drink tea")
 
     async def order() -> list[str]:
-        candidates = await store.recall("ada", "what is the drink that she said", {}, (), 50)
+        candidates = await store.recall("ada", "what is the drink that she said", {}, Filter(), 50)
         return [c.id for c in sorted(candidates, key=lambda c: (-c.text, c.id))]
 
     alone = await order()
@@ -202,9 +206,11 @@ async def test_what_others_wrote_does_not_change_an_agents_order(
 async def test_a_change_moves_text_and_vector_along(store: SqliteMemories, writer: Writer) -> None:
     [stored] = await writer.add("ada", "Anna likes tea")
     new = dataclasses.replace(stored.memory, content="Anna likes coffee", version=2, updated_ms=2000)
-    key, gone = await store.replace(new, 1, b"\0\0\0\0", EMBEDDER)
-    assert gone == [stored.vector_key]
-    assert await store.vectors("ada", EMBEDDER) == [(key, b"\0\0\0\0")]
+    new = dataclasses.replace(new, size_bytes=len(new.content))
+    text = Text(content=new.content, vectors=(ZERO, ONE))
+    changed = await store.replace(new, 1, text, EMBEDDER)
+    assert changed.gone == stored.vector_keys
+    assert await store.vectors("ada", EMBEDDER) == list(zip(changed.vector_keys, (ZERO, ONE), strict=True))
     assert await found(store, "ada", "tea") == []
     assert await found(store, "ada", "coffee") == ["Anna likes coffee"]
     assert await store.get("ada", [new.id]) == [new]
@@ -216,27 +222,30 @@ async def test_a_change_moves_text_and_vector_along(store: SqliteMemories, write
 async def test_what_is_forgotten_is_gone_everywhere(store: SqliteMemories, writer: Writer) -> None:
     [stored, kept] = await writer.add("ada", "Anna likes tea", "Bo likes tea")
     with pytest.raises(WonderError) as caught:
-        await store.remove("ada", stored.memory.id, 7)
+        await store.remove("ada", stored.memory.id, 7, 2000)
     assert caught.value.fault.reason is Reason.ETAG_MISMATCH
-    assert await store.remove("ada", stored.memory.id, 1) == [stored.vector_key]
+    assert await store.remove("ada", stored.memory.id, 1, 2000) == [*stored.vector_keys]
     assert await found(store, "ada", "tea anna") == ["Bo likes tea"]
     assert await store.get("ada", [stored.memory.id]) == []
-    assert [key for key, _ in await store.vectors("ada", EMBEDDER)] == [kept.vector_key]
+    assert [key for key, _ in await store.vectors("ada", EMBEDDER)] == [*kept.vector_keys]
 
 
 async def test_entries_are_stored_together_or_not_at_all(store: SqliteMemories, writer: Writer) -> None:
     good, bad = (writer.entry(Draft(type="fact", content=f"n{i}")) for i in range(2))
     with pytest.raises(Exception, match="UNIQUE"):
         await store.add("ada", [good, bad, dataclasses.replace(bad)], EMBEDDER, 1000)
-    assert await store.page("ada", (), "", 10) == []
+    assert await store.page("ada", Filter(), "", 10) == []
     assert await found(store, "ada", "n0 n1") == []
 
 
 async def test_keys_are_those_of_the_types_asked_for(store: SqliteMemories, writer: Writer) -> None:
     fact, plan = await writer.add("ada", "one", Draft(type="plan", content="two"))
-    assert await store.keys("ada", EMBEDDER, ["plan"]) == [plan.vector_key]
-    assert await store.keys("ada", EMBEDDER, ["plan", "fact"]) == [fact.vector_key, plan.vector_key]
-    assert await store.keys("ada", "another", ["plan"]) == []
+    assert await store.keys("ada", EMBEDDER, Filter(types=("plan",))) == [*plan.vector_keys]
+    assert await store.keys("ada", EMBEDDER, Filter(types=("plan", "fact"))) == [
+        *fact.vector_keys,
+        *plan.vector_keys,
+    ]
+    assert await store.keys("ada", "another", Filter(types=("plan",))) == []
 
 
 async def test_it_is_all_there_after_a_restart(tmp_path: Path) -> None:

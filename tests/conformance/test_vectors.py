@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from array import array
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.in_memory.vectors import PlainVectors
+from wonder_server.core.memory import Filter
 from wonder_server.ports.vectors import Vector, Vectors
 
 EMBEDDER = "test-4"
@@ -34,7 +35,7 @@ class Rows:
         await self.go_on.wait()
         return read
 
-    async def keys(self, agent_id: str, embedder: str, types: Sequence[str]) -> list[int]:
+    async def keys(self, agent_id: str, embedder: str, wanted: Filter) -> list[int]:
         return sorted(self.rows.get(agent_id, {}))
 
     def put(self, agent_id: str, key: int, *values: float) -> Vector:

@@ -34,12 +34,20 @@ class Source:
     turn_id: str = ""
     move_id: str = ""
     run_id: str = ""
+    speaker: str = ""
+    """Who said it, by name."""
+    ordinal: int = 0
+    """Its place among what was said in the conversation, from 1; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """One stored memory. ``type`` is the library's own word; ``significance`` lies in 0..1;
-    ``version`` starts at 1 and grows with each change."""
+    ``version`` starts at 1 and grows with each change, also of its links.
+
+    A content that is too long for a row lies in the object ``content_ref``; a store of rows leaves it
+    out then, and the memory service puts it in. ``size_bytes`` is its length in UTF-8.
+    """
 
     id: str
     agent_id: str
@@ -51,6 +59,13 @@ class Memory:
     created_ms: int
     updated_ms: int
     version: int
+    content_ref: str = ""
+    size_bytes: int = 0
+    supersedes_id: str = ""
+    superseded_by_id: str = ""
+    contradicts_ids: tuple[str, ...] = ()
+    archived_ms: int = 0
+    """When it was archived; 0: it was not."""
 
     @property
     def etag(self) -> str:
@@ -72,6 +87,7 @@ class Draft:
     significance: float = 0.5
     metadata: dict[str, Any] = field(default_factory=dict)
     source: Source = Source()
+    contradicts_ids: tuple[str, ...] = ()
     idempotency_key: str = ""
     unless_known: bool = False
 
@@ -84,6 +100,33 @@ class Change:
     content: str | None = None
     significance: float | None = None
     metadata: dict[str, Any] | None = None
+    contradicts_ids: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which memories a list or a search is about; what is empty or None does not narrow it.
+
+    ``metadata``: those whose metadata has all of its fields with these values, nested objects likewise.
+    ``start_ms``: written then or later; ``end_ms``: written before. Superseded and archived ones are left
+    out unless ``set_aside``.
+    """
+
+    types: tuple[str, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+    conversation_id: str = ""
+    turn_id: str = ""
+    start_ms: int | None = None
+    end_ms: int | None = None
+    set_aside: bool = False
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it asks for more than that a memory is not set aside."""
+        return self != Filter(set_aside=self.set_aside)
+
+
+EVERYTHING: Final = Filter(set_aside=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

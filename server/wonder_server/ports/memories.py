@@ -6,59 +6,137 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from wonder_server.core.memory import Candidate, Draft, Memory
+from wonder_server.core.memory import Candidate, Draft, Filter, Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """What a memory says, as it is stored: with the vectors of its passages, in their order, and the key
+    of the object that holds it where it is too long for a row."""
+
+    content: str
+    vectors: tuple[bytes, ...]
+    content_ref: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A draft, ready to be stored: its id if it is new, and its vector."""
+    """A draft, ready to be stored: its id if it is new, and its text. It takes the place of the agent's
+    memory ``supersedes_id``, if that still has the version ``supersedes_version`` (None: any)."""
 
     id: str
     draft: Draft
-    vector: bytes
+    text: Text
+    supersedes_id: str = ""
+    supersedes_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A record as it stands now. ``vector_key`` names the vector just stored with it, None where the
-    record was there before."""
+    """A record as it stands now. ``vector_keys`` name the vectors just stored with it, in their order;
+    ``gone`` those that are there no more. ``is_new``: it was not there before."""
 
     memory: Memory
-    vector_key: int | None
+    vector_keys: tuple[int, ...] = ()
+    gone: tuple[int, ...] = ()
+    is_new: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A change that a client named; ``fingerprint`` tells others that carry the same name apart."""
+
+    id: str
+    fingerprint: str
 
 
 class Memories(Protocol):
-    """Every method is about one agent: what another owns does not exist for it (feature E4)."""
+    """Every method is about one agent: what another owns does not exist for it (feature E4). Contents that
+    lie in an object are left out of what is read. A ``request`` that was carried out before changes
+    nothing; REQUEST_ID_REUSED if it was another one."""
 
-    async def add(self, agent_id: str, entries: Sequence[Entry], embedder: str, now_ms: int) -> list[Stored]:
-        """All entries in one transaction, each with text and vector; where the draft's key or
-        ``unless_known`` finds an earlier record, that one."""
+    async def add(
+        self,
+        agent_id: str,
+        entries: Sequence[Entry],
+        embedder: str,
+        now_ms: int,
+        request: Request | None = None,
+    ) -> list[Stored]:
+        """All entries in one transaction, each with text, vectors and links; where the draft's key or
+        ``unless_known`` finds an earlier record, that one. Errors: MEMORY_NOT_FOUND and ETAG_MISMATCH for
+        what is superseded, FIELD_INVALID for links to what is not there, AGENT_NOT_FOUND for an agent that
+        was deleted."""
         ...
 
     async def get(self, agent_id: str, ids: Sequence[str]) -> list[Memory]:
         """Those of ``ids`` that are there, in their order."""
         ...
 
-    async def page(self, agent_id: str, types: Sequence[str], before_id: str, limit: int) -> list[Memory]:
-        """By descending id (newest first), of these types (none: all), below ``before_id`` (empty:
-        from the top)."""
+    async def page(self, agent_id: str, wanted: Filter, before_id: str, limit: int) -> list[Memory]:
+        """By descending id (newest first), those wanted, below ``before_id`` (empty: from the top)."""
         ...
 
     async def recall(
-        self, agent_id: str, query: str, near: Mapping[int, float], types: Sequence[str], limit: int
+        self, agent_id: str, query: str, near: Mapping[int, float], wanted: Filter, limit: int
     ) -> list[Candidate]:
-        """What full text finds for any word of ``query`` (at most ``limit``), and the memories whose
-        vector keys are in ``near`` (key -> cosine). ``query`` is plain text: it has no syntax."""
+        """Of those wanted, what full text finds for any word of ``query`` (at most ``limit``), and the
+        memories whose vector keys are in ``near`` (key -> cosine). ``query`` is plain text: it has no
+        syntax."""
         ...
 
     async def replace(
-        self, memory: Memory, expected_version: int, vector: bytes | None, embedder: str
-    ) -> tuple[int | None, list[int]]:
-        """Store the new values of ``memory``; a ``vector`` replaces those it had. The new vector's
-        key, and the keys that are gone. Errors: MEMORY_NOT_FOUND; ETAG_MISMATCH when the stored
-        version is not the expected one."""
+        self,
+        memory: Memory,
+        expected_version: int,
+        text: Text | None,
+        embedder: str,
+        request: Request | None = None,
+    ) -> Stored:
+        """Store the new values of ``memory``, its links to what it contradicts and when it was archived
+        among them; with a ``text`` also content and vectors. Errors: MEMORY_NOT_FOUND; ETAG_MISMATCH when
+        the stored version is not the expected one; FIELD_INVALID for links to what is not there."""
         ...
 
-    async def remove(self, agent_id: str, memory_id: str, expected_version: int | None) -> list[int]:
-        """Forget it: record, text and vectors; the keys that are gone. Errors as for `replace`."""
+    async def remove(
+        self,
+        agent_id: str,
+        memory_id: str,
+        expected_version: int | None,
+        now_ms: int,
+        request: Request | None = None,
+    ) -> list[int]:
+        """Forget it: record, text, vectors and links; the vector keys that are gone. What it had replaced
+        is not found again. Errors as for `replace`."""
+        ...
+
+
+class MemoryUpkeep(Protocol):
+    """What keeps a store of memories in order, besides its users.
+
+    An object is *loose* from before it is written until a memory has it, and again once none has.
+    """
+
+    async def loosen(self, keys: Sequence[str]) -> None:
+        """Note objects that are about to be written."""
+        ...
+
+    async def loose(self, limit: int) -> list[str]:
+        """Objects noted that no memory has."""
+        ...
+
+    async def tighten(self, key: str) -> None:
+        """This object is gone, or not wanted gone: take it off the notes."""
+        ...
+
+    async def close_agent(self, agent_id: str) -> None:
+        """Nothing is written any more for this agent, ever; what it remembers waits for `purge`."""
+        ...
+
+    async def agents(self) -> list[str]:
+        """The agents that have memories."""
+        ...
+
+    async def purge(self, agent_id: str, limit: int) -> tuple[int, list[int]]:
+        """Forget up to ``limit`` memories of the agent: how many, and the vector keys that are gone."""
         ...

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from wonder_server.core.memory import Filter
+
 Vector = tuple[int, bytes]
 """A key and little-endian float32 values of unit length. A key's vector never changes: new content
 gets a new key."""
@@ -37,6 +39,6 @@ class VectorSource(Protocol):
         """All of the agent's vectors by the embedder of that name, by ascending key."""
         ...
 
-    async def keys(self, agent_id: str, embedder: str, types: Sequence[str]) -> list[int]:
-        """The keys of those that belong to memories of these types."""
+    async def keys(self, agent_id: str, embedder: str, wanted: Filter) -> list[int]:
+        """The keys of those that belong to the memories wanted."""
         ...

@@ -16,6 +16,7 @@ from wonder_server.core.ids import random_id
 from wonder_server.core.memory import (
     Change,
     Draft,
+    Filter,
     Hit,
     Memory,
     Weights,
@@ -29,7 +30,7 @@ from wonder_server.core.memory import (
 )
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.embedder import Embedder
-from wonder_server.ports.memories import Entry, Memories
+from wonder_server.ports.memories import Entry, Memories, Text
 from wonder_server.ports.vectors import Vectors, VectorSource
 from wonder_server.services.paging import Page, PageRequest, page
 
@@ -96,7 +97,7 @@ class MemoryService:
         _check_types(types)
         scope = ["memories", agent_id, *sorted(types)]
         before_id, limit = request.cursor(scope, ""), request.limit()
-        found = await self._memories.page(agent_id, types, before_id, limit + 1)
+        found = await self._memories.page(agent_id, Filter(types=tuple(types)), before_id, limit + 1)
         return page(found, limit, scope, lambda memory: memory.id)
 
     async def search(
@@ -123,13 +124,14 @@ class MemoryService:
         check_weights(weights)
         pool = max(_MIN_POOL, limit * _POOL_PER_HIT)
         [vector] = await self._embedder.embed([query])
-        among = await self._source.keys(agent_id, self._embedder.name, types) if types else None
+        wanted = Filter(types=tuple(types))
+        among = await self._source.keys(agent_id, self._embedder.name, wanted) if wanted.narrows else None
         near = {
             key: cosine
             for key, cosine in await self._vectors.nearest(agent_id, vector, pool, among)
             if cosine > 0
         }
-        candidates = await self._memories.recall(agent_id, query, near, types, pool)
+        candidates = await self._memories.recall(agent_id, query, near, wanted, pool)
         ranked = rank(candidates, weights, self._clock.now_ms(), limit)
         # One that was forgotten in between is left out.
         found = {
@@ -180,30 +182,32 @@ class MemoryService:
         now_ms = self._clock.now_ms()
         vectors = await self._embedder.embed([draft.content for draft in drafts])
         entries = [
-            Entry(id=random_id("mem", now_ms), draft=draft, vector=vector)
+            Entry(
+                id=random_id("mem", now_ms), draft=draft, text=Text(content=draft.content, vectors=(vector,))
+            )
             for draft, vector in zip(drafts, vectors, strict=True)
         ]
         stored = await self._memories.add(agent_id, entries, self._embedder.name, now_ms)
         fresh = [
-            (item.vector_key, vector)
-            for item, vector in zip(stored, vectors, strict=True)
-            if item.vector_key is not None
+            (key, vector)
+            for item, entry in zip(stored, entries, strict=True)
+            for key, vector in zip(item.vector_keys, entry.text.vectors, strict=False)
         ]
         await self._vectors.add(agent_id, fresh)
         return [item.memory for item in stored]
 
     async def _replace(self, old: Memory, new: Memory) -> Memory:
-        vector = None
+        text = None
         if new.content != old.content:
-            [vector] = await self._embedder.embed([new.content])
-        key, gone = await self._memories.replace(new, old.version, vector, self._embedder.name)
-        if key is not None and vector is not None:
-            await self._vectors.add(new.agent_id, [(key, vector)])
-        await self._vectors.remove(new.agent_id, gone)
-        return new
+            text = Text(content=new.content, vectors=tuple(await self._embedder.embed([new.content])))
+        stored = await self._memories.replace(new, old.version, text, self._embedder.name)
+        if text is not None:
+            await self._vectors.add(new.agent_id, list(zip(stored.vector_keys, text.vectors, strict=True)))
+        await self._vectors.remove(new.agent_id, stored.gone)
+        return stored.memory
 
     async def _remove(self, agent_id: str, memory_id: str, version: int | None) -> None:
-        gone = await self._memories.remove(agent_id, memory_id, version)
+        gone = await self._memories.remove(agent_id, memory_id, version, self._clock.now_ms())
         await self._vectors.remove(agent_id, gone)
 
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:

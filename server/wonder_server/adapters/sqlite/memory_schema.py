@@ -55,4 +55,81 @@ MIGRATIONS: Final = (
         );
         """,
     ),
+    (
+        "0002 overflow, links, order, fields",
+        """
+        -- Where the content lies if it is too long for a row: the key of an object. `content` is then ''.
+        ALTER TABLE memories ADD COLUMN content_ref TEXT;
+        ALTER TABLE memories ADD COLUMN size_bytes INTEGER NOT NULL DEFAULT 0;
+        UPDATE memories SET size_bytes = length(CAST(content AS BLOB));
+        CREATE INDEX memories_by_object ON memories (content_ref) WHERE content_ref IS NOT NULL;
+
+        -- Who said it, and its place among what was said in its conversation (from 1, 0: not known).
+        ALTER TABLE memories ADD COLUMN speaker TEXT NOT NULL DEFAULT '';
+        ALTER TABLE memories ADD COLUMN ordinal INTEGER NOT NULL DEFAULT 0;
+        CREATE INDEX memories_by_place ON memories (agent_id, conversation_id, ordinal)
+            WHERE conversation_id != '';
+        CREATE INDEX memories_by_turn ON memories (agent_id, turn_id) WHERE turn_id != '';
+        CREATE INDEX memories_by_time ON memories (agent_id, created_ms);
+
+        ALTER TABLE memories ADD COLUMN supersedes_id TEXT NOT NULL DEFAULT '';
+        ALTER TABLE memories ADD COLUMN superseded_by_id TEXT NOT NULL DEFAULT '';
+        ALTER TABLE memories ADD COLUMN archived_ms INTEGER NOT NULL DEFAULT 0;
+
+        CREATE INDEX memories_set_aside ON memories (agent_id)
+            WHERE superseded_by_id != '' OR archived_ms != 0;
+
+        -- Pairs that say the contrary of each other; each pair is there twice, once from either side.
+        CREATE TABLE contradictions (
+            memory_key INTEGER NOT NULL REFERENCES memories (key) ON DELETE CASCADE,
+            other_key  INTEGER NOT NULL REFERENCES memories (key) ON DELETE CASCADE,
+            PRIMARY KEY (memory_key, other_key)
+        ) WITHOUT ROWID;
+        CREATE INDEX contradictions_by_other ON contradictions (other_key);
+
+        -- The place of a vector among those of its memory: long texts have one for each passage.
+        ALTER TABLE embeddings ADD COLUMN passage INTEGER NOT NULL DEFAULT 0;
+
+        -- What metadata says, one row for each of its values (memory_fields.py), for filters.
+        CREATE TABLE fields (
+            mark       INTEGER NOT NULL,
+            memory_key INTEGER NOT NULL,
+            PRIMARY KEY (mark, memory_key)
+        ) WITHOUT ROWID;
+
+        -- See memory_index.py: what the index got of the memories just before and after, and the words
+        -- of a content that lies elsewhere (deflated). What was put into the index must be told to it
+        -- again to be taken out.
+        ALTER TABLE memories ADD COLUMN around TEXT NOT NULL DEFAULT '';
+        CREATE TABLE overflow_words (
+            memory_key INTEGER PRIMARY KEY REFERENCES memories (key) ON DELETE CASCADE,
+            words      BLOB NOT NULL
+        );
+        DROP TABLE memories_text;
+        CREATE VIRTUAL TABLE memories_text USING fts5 (
+            words, around, content='', tokenize='porter unicode61 remove_diacritics 2'
+        );
+        -- The format that the derived tables (memories_text, fields) are in; another one, and they are
+        -- made anew when the store is opened.
+        CREATE TABLE formats (name TEXT PRIMARY KEY, format INTEGER NOT NULL) WITHOUT ROWID;
+
+        -- Objects that may have no memory (any more): noted before an object is written, and with each
+        -- memory that goes; taken out with the memory that has it, or with the object.
+        CREATE TABLE loose_objects (key TEXT PRIMARY KEY) WITHOUT ROWID;
+
+        -- Changes that brought a request_id, and what they made: a memory's id, or '' for a deletion.
+        CREATE TABLE requests (
+            agent_id    TEXT NOT NULL,
+            request_id  TEXT NOT NULL,
+            fingerprint TEXT NOT NULL,
+            memory_id   TEXT NOT NULL,
+            created_ms  INTEGER NOT NULL,
+            PRIMARY KEY (agent_id, request_id)
+        ) WITHOUT ROWID;
+        CREATE INDEX requests_by_time ON requests (created_ms);
+
+        -- Agents that were deleted: nothing is written for them any more, whoever still wants to.
+        CREATE TABLE deleted_agents (agent_id TEXT PRIMARY KEY) WITHOUT ROWID;
+        """,
+    ),
 )

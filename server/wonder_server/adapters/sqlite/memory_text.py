@@ -24,35 +24,16 @@ MAX_QUERY_WORDS: Final = 64
 
 _WORD: Final = re.compile(r"[^\W_]+")
 
-_INDEX: Final = "INSERT INTO memories_text (rowid, words) VALUES (?, ?)"
-# The index keeps no copy of the text: what is taken out must be told to it as it was put in.
-_UNINDEX: Final = "INSERT INTO memories_text (memories_text, rowid, words) VALUES ('delete', ?, ?)"
-_COUNT: Final = """
-    INSERT INTO counts (agent_id, memories) VALUES (?, ?)
-    ON CONFLICT (agent_id) DO UPDATE SET memories = memories + excluded.memories
-"""
 _COUNTS: Final = "SELECT agent_id, memories FROM counts WHERE agent_id IN ('', ?)"
 _HOLDERS: Final = "SELECT count(*) FROM memories_text WHERE memories_text MATCH ?"
 _MATCH: Final = "SELECT rowid, bm25(memories_text) FROM memories_text WHERE memories_text MATCH ?"
 
 
-def index(connection: sqlite3.Connection, key: int, agent_id: str, words: str) -> None:
-    """Put a memory in; ``words`` as `indexed` makes them."""
-    connection.execute(_INDEX, (key, words))
-    connection.executemany(_COUNT, ((agent_id, 1), ("", 1)))
-
-
-def unindex(connection: sqlite3.Connection, key: int, agent_id: str, words: str) -> None:
-    """Take a memory out; ``words`` as they were put in."""
-    connection.execute(_UNINDEX, (key, words))
-    connection.executemany(_COUNT, ((agent_id, -1), ("", -1)))
-
-
 def indexed(agent_id: str, content: str) -> str:
     """What the index gets of a content: its words, each behind the agent's mark. The stored index
-    depends on it, so a change here needs a migration that builds the index anew."""
+    depends on it: with a change here `memory_index.FORMAT` grows."""
     mark = _mark(agent_id)
-    return " ".join(mark + word for word in _words(content))
+    return " ".join(mark + word for word in split(content))
 
 
 def query_words(agent_id: str, query: str) -> list[str]:
@@ -61,7 +42,7 @@ def query_words(agent_id: str, query: str) -> list[str]:
     Only letters and digits get through, each word in quotes: nothing of a query can be syntax.
     Beyond `MAX_QUERY_WORDS` the shortest are left out.
     """
-    words = list(dict.fromkeys(_words(query[:MAX_QUERY_CHARACTERS])))
+    words = list(dict.fromkeys(split(query[:MAX_QUERY_CHARACTERS])))
     if len(words) > MAX_QUERY_WORDS:
         words = sorted(words, key=len, reverse=True)[:MAX_QUERY_WORDS]
     mark = _mark(agent_id)
@@ -77,7 +58,7 @@ def scores(connection: sqlite3.Connection, agent_id: str, words: list[str]) -> d
     """
     counts = dict(connection.execute(_COUNTS, (agent_id,)))
     everyones, own = counts[""], counts.get(agent_id, 0)
-    held = [(word, connection.execute(_HOLDERS, (word,)).fetchone()[0]) for word in words]
+    held = [(word, connection.execute(_HOLDERS, (word,)).fetchone()[0]) for word in map(_own, words)]
     held = [(word, holders) for word, holders in held if holders]
     telling = [(word, holders) for word, holders in held if holders <= own / 2]
     found: dict[int, float] = {}
@@ -90,7 +71,13 @@ def scores(connection: sqlite3.Connection, agent_id: str, words: list[str]) -> d
     return found
 
 
-def _words(text: str) -> list[str]:
+def _own(word: str) -> str:
+    """Only where it is the memory's own word."""
+    return f"words : {word}"
+
+
+def split(text: str) -> list[str]:
+    """The words of a text: letters and digits, in lower case."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
 
 

@@ -1,0 +1,139 @@
+"""What full text holds of memories: two columns of one FTS5 index, kept in step with the rows.
+
+`words` are the memory's own; `around` are the first words of what was said just before and after it in
+its conversation, which searches count for less. `memory_text.py` says how words are marked, and reads the
+index.
+
+The index keeps no copy of what is put in, so it must be told again to take it out. A row has it all:
+its content, or beside it the words of a content that lies elsewhere, and `around` as it was put in. So
+forgetting asks nothing of the object store. Functions here run in the writer's thread, inside the
+transaction that changes the rows.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterable
+from typing import Final
+
+from wonder_server.adapters.sqlite import memory_text
+
+FORMAT: Final = 1
+"""Grows when the index is to be made anew for all memories: `rebuild`."""
+
+REACH: Final = 1
+"""How far before and after a memory its neighbours lie, by ordinal."""
+MAX_NEIGHBOURS: Final = 4
+MAX_NEIGHBOUR_CHARACTERS: Final = 240
+"""What `around` takes of each neighbour: long ones would drown what the memory itself says."""
+
+_INDEX: Final = "INSERT INTO memories_text (rowid, words, around) VALUES (?, ?, ?)"
+_UNINDEX: Final = "INSERT INTO memories_text (memories_text, rowid, words, around) VALUES ('delete', ?, ?, ?)"
+_COUNT: Final = """
+    INSERT INTO counts (agent_id, memories) VALUES (?, ?)
+    ON CONFLICT (agent_id) DO UPDATE SET memories = memories + excluded.memories
+"""
+_HELD: Final = """
+    SELECT agent_id, content, content_ref, around FROM memories WHERE key = ?
+"""
+_OVERFLOW: Final = "SELECT words FROM overflow_words WHERE memory_key = ?"
+_KEEP_OVERFLOW: Final = "INSERT OR REPLACE INTO overflow_words (memory_key, words) VALUES (?, ?)"
+_PLACE: Final = "SELECT agent_id, conversation_id, ordinal, around FROM memories WHERE key = ?"
+_NEIGHBOURS: Final = """
+    SELECT key, content, content_ref FROM memories
+    WHERE agent_id = :agent AND conversation_id = :conversation AND conversation_id != ''
+      AND ordinal > 0 AND ordinal BETWEEN :ordinal - :reach AND :ordinal + :reach AND ordinal != :ordinal
+    ORDER BY ordinal, key
+"""
+_SET_AROUND: Final = "UPDATE memories SET around = ? WHERE key = ?"
+
+
+def put(connection: sqlite3.Connection, key: int, words: str | None = None) -> None:
+    """Put a memory in, as its row says. ``words``: what `memory_text.indexed` makes of its content, where
+    the caller has it already."""
+    agent_id, words, around = _held(connection, key, words)
+    connection.execute(_INDEX, (key, words, around))
+    connection.executemany(_COUNT, ((agent_id, 1), ("", 1)))
+
+
+def take(connection: sqlite3.Connection, key: int) -> None:
+    """Take a memory out; its row is still what it was when it was put in."""
+    agent_id, words, around = _held(connection, key)
+    connection.execute(_UNINDEX, (key, words, around))
+    connection.executemany(_COUNT, ((agent_id, -1), ("", -1)))
+
+
+def keep_overflow(connection: sqlite3.Connection, key: int, packed: bytes) -> None:
+    """The words, by `pack`, of a content that lies elsewhere."""
+    connection.execute(_KEEP_OVERFLOW, (key, packed))
+
+
+def pack(content: str) -> bytes:
+    """The words of a content, for `keep_overflow`: 15 ms for 1 MiB, so not for the event loop."""
+    return zlib.compress(" ".join(memory_text.split(content)).encode(), 1)
+
+
+def neighbours(connection: sqlite3.Connection, key: int) -> list[int]:
+    """The memories said just before and after this one."""
+    return [row[0] for row in _near(connection, key)]
+
+
+def settle(connection: sqlite3.Connection, keys: Iterable[int], *, indexed: bool = True) -> None:
+    """See that `around` of these memories is what their neighbours say now. ``indexed``: they are in the
+    index, and what it holds of them is changed as well."""
+    for key in keys:
+        around = "\n".join(
+            _start(connection, near, content, reference)
+            for near, content, reference in _near(connection, key)
+        )
+        [old] = connection.execute("SELECT around FROM memories WHERE key = ?", (key,)).fetchone()
+        if around == old:
+            continue
+        if indexed:
+            take(connection, key)
+        connection.execute(_SET_AROUND, (around, key))
+        if indexed:
+            put(connection, key)
+
+
+def rebuild(connection: sqlite3.Connection) -> None:
+    """Make the index anew for all memories."""
+    connection.execute("INSERT INTO memories_text (memories_text) VALUES ('delete-all')")
+    connection.execute("DELETE FROM counts")
+    connection.execute("INSERT INTO counts VALUES ('', 0)")
+    keys = [row[0] for row in connection.execute("SELECT key FROM memories ORDER BY key")]
+    settle(connection, keys, indexed=False)
+    for key in keys:
+        put(connection, key)
+
+
+def _held(connection: sqlite3.Connection, key: int, words: str | None = None) -> tuple[str, str, str]:
+    """The agent, and what the index holds of the memory."""
+    agent_id, content, reference, around = connection.execute(_HELD, (key,)).fetchone()
+    if words is None:
+        words = memory_text.indexed(agent_id, content if reference is None else _unpacked(connection, key))
+    return agent_id, words, memory_text.indexed(agent_id, around)
+
+
+def _near(connection: sqlite3.Connection, key: int) -> list[tuple[int, str, str | None]]:
+    agent_id, conversation_id, ordinal, _ = connection.execute(_PLACE, (key,)).fetchone()
+    if not conversation_id or ordinal <= 0:
+        return []
+    place = {"agent": agent_id, "conversation": conversation_id, "ordinal": ordinal, "reach": REACH}
+    return connection.execute(_NEIGHBOURS, place).fetchmany(MAX_NEIGHBOURS)
+
+
+def _start(connection: sqlite3.Connection, key: int, content: str, reference: str | None) -> str:
+    """How a memory begins; it ends with a whole word if it can."""
+    if reference is not None:
+        content = _unpacked(connection, key)
+    if len(content) <= MAX_NEIGHBOUR_CHARACTERS:
+        return content
+    start = content[:MAX_NEIGHBOUR_CHARACTERS]
+    return start.rsplit(maxsplit=1)[0] if any(map(str.isspace, start)) else start
+
+
+def _unpacked(connection: sqlite3.Connection, key: int) -> str:
+    row = connection.execute(_OVERFLOW, (key,)).fetchone()
+    return zlib.decompress(row[0]).decode() if row else ""

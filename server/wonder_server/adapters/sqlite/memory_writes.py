@@ -1,0 +1,342 @@
+"""How rows of memory.db change: everything that belongs to a memory, in the transaction that is under way.
+
+Functions here run in the writer's thread.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from wonder_server.adapters.sqlite import memory_fields, memory_index
+from wonder_server.adapters.sqlite.memory_filter import LIVE
+from wonder_server.adapters.sqlite.memory_rows import FIELDS, locate, memory_of
+from wonder_server.core.errors import Reason, error
+from wonder_server.core.memory import Memory, fingerprint
+from wonder_server.ports.memories import Entry, Request, Stored, Text
+
+_INSERT: Final = """
+    INSERT INTO memories (
+        id, agent_id, type, content, significance, metadata, conversation_id, turn_id, move_id, run_id,
+        speaker, ordinal, idempotency_key, fingerprint, created_ms, updated_ms, version,
+        content_ref, size_bytes, supersedes_id
+    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)
+"""
+_EMBED: Final = (
+    "INSERT INTO embeddings (memory_key, agent_id, embedder, vector, passage) VALUES (?, ?, ?, ?, ?)"
+)
+_BY_KEY: Final = f"SELECT {FIELDS} FROM memories WHERE key = ?"
+_BY_REQUEST: Final = f"SELECT {FIELDS} FROM memories WHERE agent_id = ? AND idempotency_key = ?"
+# What was replaced or archived is not known any more: who says it again means it.
+_KNOWN: Final = f"""
+    SELECT {FIELDS} FROM memories WHERE agent_id = ? AND fingerprint = ? AND {LIVE} ORDER BY key LIMIT 1
+"""
+_CHANGE: Final = """
+    UPDATE memories SET type = ?, significance = ?, metadata = ?, fingerprint = ?, updated_ms = ?,
+        version = ?, archived_ms = ?
+    WHERE key = ?
+"""
+_CHANGE_TEXT: Final = "UPDATE memories SET content = ?, content_ref = ?, size_bytes = ? WHERE key = ?"
+_OTHERS: Final = "SELECT other_key FROM contradictions WHERE memory_key = ?"
+_TOUCH: Final = "UPDATE memories SET version = version + 1 WHERE key = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the index gets of a text, made ready outside the writer's thread: ``indexed`` as it goes in,
+    ``packed`` what is kept of it where the row does not hold the content."""
+
+    indexed: str
+    packed: bytes | None
+
+
+def add(
+    connection: sqlite3.Connection,
+    agent_id: str,
+    entries: Sequence[tuple[Entry, Words]],
+    embedder: str,
+    now_ms: int,
+) -> list[Stored]:
+    """See `Memories.add`."""
+    refuse_deleted(connection, agent_id)
+    stored: list[Stored] = []
+    new: dict[int, Words] = {}
+    for entry, words in entries:
+        known = _known(connection, agent_id, entry)
+        if known is not None:
+            stored.append(Stored(memory=known, is_new=False))
+            continue
+        replaced = _supersede(connection, agent_id, entry, now_ms)
+        key = _insert(connection, agent_id, entry, now_ms)
+        new[key] = words
+        if words.packed is not None:
+            memory_index.keep_overflow(connection, key, words.packed)
+        link(connection, agent_id, key, entry.draft.contradicts_ids)
+        memory_fields.put(connection, key, agent_id, entry.draft.metadata)
+        vector_keys = embed(connection, agent_id, key, embedder, entry.text.vectors)
+        stored.append(Stored(memory=read(connection, key), vector_keys=vector_keys, gone=replaced))
+    _index(connection, new)
+    return stored
+
+
+def change(
+    connection: sqlite3.Connection,
+    memory: Memory,
+    expected_version: int,
+    text: Text | None,
+    words: Words | None,
+    embedder: str,
+) -> Stored:
+    """See `Memories.replace`."""
+    key = locate(connection, memory.agent_id, memory.id, expected_version)
+    old = read(connection, key)
+    memory_fields.take(connection, key, memory.agent_id, old.metadata)
+    memory_fields.put(connection, key, memory.agent_id, memory.metadata)
+    connection.execute(
+        _CHANGE,
+        (
+            memory.type,
+            memory.significance,
+            json.dumps(memory.metadata),
+            fingerprint(memory.type, memory.content),
+            memory.updated_ms,
+            memory.version,
+            memory.archived_ms,
+            key,
+        ),
+    )
+    link(connection, memory.agent_id, key, memory.contradicts_ids)
+    if text is None or words is None:
+        return Stored(memory=read(connection, key), is_new=False)
+    memory_index.take(connection, key)
+    _loosen(connection, old)
+    connection.execute(_CHANGE_TEXT, (*_placed(text), key))
+    connection.execute("DELETE FROM overflow_words WHERE memory_key = ?", (key,))
+    if words.packed is not None:
+        memory_index.keep_overflow(connection, key, words.packed)
+    _tighten(connection, text)
+    memory_index.put(connection, key, words.indexed)
+    memory_index.settle(connection, memory_index.neighbours(connection, key))
+    gone = vectors_of(connection, key)
+    connection.execute("DELETE FROM embeddings WHERE memory_key = ?", (key,))
+    vector_keys = embed(connection, memory.agent_id, key, embedder, text.vectors)
+    return Stored(memory=read(connection, key), vector_keys=vector_keys, gone=tuple(gone), is_new=False)
+
+
+def forget(connection: sqlite3.Connection, key: int, now_ms: int, *, alone: bool = True) -> list[int]:
+    """Everything of one memory goes; the keys of its vectors. ``alone``: others of the agent stay, and
+    are told."""
+    memory = read(connection, key)
+    gone = vectors_of(connection, key)
+    near = memory_index.neighbours(connection, key) if alone else []
+    memory_index.take(connection, key)
+    memory_fields.take(connection, key, memory.agent_id, memory.metadata)
+    if alone:
+        link(connection, memory.agent_id, key, ())
+        _close_ranks(connection, memory, now_ms)
+    connection.execute("DELETE FROM memories WHERE key = ?", (key,))
+    _loosen(connection, memory)
+    memory_index.settle(connection, near)
+    return gone
+
+
+def read(connection: sqlite3.Connection, key: int) -> Memory:
+    """The memory as it is now."""
+    return memory_of(connection.execute(_BY_KEY, (key,)).fetchone())
+
+
+def embed(
+    connection: sqlite3.Connection, agent_id: str, key: int, embedder: str, vectors: Iterable[bytes]
+) -> tuple[int, ...]:
+    """Store the vectors of a memory's passages; their keys."""
+    keys = []
+    for passage, vector in enumerate(vectors):
+        row = connection.execute(_EMBED, (key, agent_id, embedder, vector, passage))
+        assert row.lastrowid is not None
+        keys.append(row.lastrowid)
+    return tuple(keys)
+
+
+def vectors_of(connection: sqlite3.Connection, key: int) -> list[int]:
+    """The keys of a memory's vectors."""
+    rows = connection.execute("SELECT key FROM embeddings WHERE memory_key = ? ORDER BY key", (key,))
+    return [row[0] for row in rows]
+
+
+def link(connection: sqlite3.Connection, agent_id: str, key: int, ids: Sequence[str]) -> None:
+    """Let exactly these memories be what it contradicts; they contradict it as well. FIELD_INVALID."""
+    wanted = {_contradicted(connection, agent_id, key, memory_id) for memory_id in ids}
+    there = {row[0] for row in connection.execute(_OTHERS, (key,))}
+    for other in sorted(wanted ^ there):
+        if other in wanted:
+            statement = "INSERT INTO contradictions (memory_key, other_key) VALUES (?, ?)"
+        else:
+            statement = "DELETE FROM contradictions WHERE memory_key = ? AND other_key = ?"
+        connection.executemany(statement, ((key, other), (other, key)))
+        connection.execute(_TOUCH, (other,))
+
+
+def refuse_deleted(connection: sqlite3.Connection, agent_id: str) -> None:
+    """AGENT_NOT_FOUND if the agent is no more."""
+    if connection.execute("SELECT 1 FROM deleted_agents WHERE agent_id = ?", (agent_id,)).fetchone():
+        raise error(Reason.AGENT_NOT_FOUND, "The agent was deleted.", field="agent_id")
+
+
+def carried_out(connection: sqlite3.Connection, agent_id: str, request: Request | None) -> str | None:
+    """What a request that was carried out before made: a memory's id, or ''. REQUEST_ID_REUSED."""
+    if request is None:
+        return None
+    row = connection.execute(
+        "SELECT fingerprint, memory_id FROM requests WHERE agent_id = ? AND request_id = ?",
+        (agent_id, request.id),
+    ).fetchone()
+    if row is None:
+        return None
+    if row[0] != request.fingerprint:
+        raise error(
+            Reason.REQUEST_ID_REUSED,
+            "This request_id was used for another request; choose a new one.",
+            field="request_id",
+        )
+    return str(row[1])
+
+
+def remember(
+    connection: sqlite3.Connection, agent_id: str, request: Request | None, memory_id: str, now_ms: int
+) -> None:
+    """Note that a request was carried out."""
+    if request is not None:
+        connection.execute(
+            "INSERT INTO requests (agent_id, request_id, fingerprint, memory_id, created_ms)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (agent_id, request.id, request.fingerprint, memory_id, now_ms),
+        )
+
+
+# --- parts ------------------------------------------------------------------------------------------
+
+
+def _known(connection: sqlite3.Connection, agent_id: str, entry: Entry) -> Memory | None:
+    draft, row = entry.draft, None
+    if draft.idempotency_key:
+        row = connection.execute(_BY_REQUEST, (agent_id, draft.idempotency_key)).fetchone()
+    if row is None and draft.unless_known:
+        mark = fingerprint(draft.type, draft.content)
+        row = connection.execute(_KNOWN, (agent_id, mark)).fetchone()
+    return memory_of(row) if row else None
+
+
+def _insert(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_ms: int) -> int:
+    draft = entry.draft
+    source = draft.source
+    content, reference, size = _placed(entry.text)
+    key = connection.execute(
+        _INSERT,
+        (
+            entry.id,
+            agent_id,
+            draft.type,
+            content,
+            draft.significance,
+            json.dumps(draft.metadata),
+            source.conversation_id,
+            source.turn_id,
+            source.move_id,
+            source.run_id,
+            source.speaker,
+            source.ordinal,
+            draft.idempotency_key or None,
+            fingerprint(draft.type, draft.content),
+            now_ms,
+            now_ms,
+            reference,
+            size,
+            entry.supersedes_id,
+        ),
+    ).lastrowid
+    assert key is not None
+    _tighten(connection, entry.text)
+    return key
+
+
+def _index(connection: sqlite3.Connection, new: dict[int, Words]) -> None:
+    """Put new memories into the index, and tell their neighbours."""
+    memory_index.settle(connection, new, indexed=False)
+    for key, words in new.items():
+        memory_index.put(connection, key, words.indexed)
+    near = {other for key in new for other in memory_index.neighbours(connection, key)}
+    memory_index.settle(connection, sorted(near - new.keys()))
+
+
+def _placed(text: Text) -> tuple[str, str | None, int]:
+    """Content, object and size, as the row holds them."""
+    size = len(text.content.encode())
+    return ("", text.content_ref, size) if text.content_ref else (text.content, None, size)
+
+
+def _supersede(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_ms: int) -> tuple[int, ...]:
+    """Let an entry take the place of what it replaces, whose vectors stay: it can still be asked for."""
+    if not entry.supersedes_id:
+        return ()
+    key = locate(connection, agent_id, entry.supersedes_id, entry.supersedes_version)
+    old = read(connection, key)
+    if old.superseded_by_id:
+        raise error(
+            Reason.FIELD_INVALID,
+            f"It was replaced already, by {old.superseded_by_id}; replace that one.",
+            field="memory_id",
+        )
+    connection.execute(
+        "UPDATE memories SET superseded_by_id = ?, version = version + 1, updated_ms = ? WHERE key = ?",
+        (entry.id, now_ms, key),
+    )
+    return ()
+
+
+def _close_ranks(connection: sqlite3.Connection, memory: Memory, now_ms: int) -> None:
+    """Links to a memory that goes: who replaced it, replaces what it had replaced. If nobody did, what it
+    had replaced is archived: forgetting the new must not bring back the old."""
+    where = "version = version + 1 WHERE agent_id = ? AND id = ?"
+    if memory.supersedes_id:
+        connection.execute(
+            "UPDATE memories SET superseded_by_id = ?,"
+            " archived_ms = CASE WHEN ? = '' AND archived_ms = 0 THEN ? ELSE archived_ms END, " + where,
+            (
+                memory.superseded_by_id,
+                memory.superseded_by_id,
+                now_ms,
+                memory.agent_id,
+                memory.supersedes_id,
+            ),
+        )
+    if memory.superseded_by_id:
+        connection.execute(
+            "UPDATE memories SET supersedes_id = ?, " + where,
+            (memory.supersedes_id, memory.agent_id, memory.superseded_by_id),
+        )
+
+
+def _contradicted(connection: sqlite3.Connection, agent_id: str, key: int, memory_id: str) -> int:
+    row = connection.execute(
+        "SELECT key FROM memories WHERE agent_id = ? AND id = ?", (agent_id, memory_id)
+    ).fetchone()
+    if row is None or row[0] == key:
+        raise error(
+            Reason.FIELD_INVALID,
+            "It can only contradict other memories of the same agent.",
+            field="contradicts_ids",
+        )
+    return int(row[0])
+
+
+def _loosen(connection: sqlite3.Connection, memory: Memory) -> None:
+    if memory.content_ref:
+        connection.execute("INSERT OR IGNORE INTO loose_objects (key) VALUES (?)", (memory.content_ref,))
+
+
+def _tighten(connection: sqlite3.Connection, text: Text) -> None:
+    if text.content_ref:
+        connection.execute("DELETE FROM loose_objects WHERE key = ?", (text.content_ref,))
