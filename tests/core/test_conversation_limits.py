@@ -161,7 +161,7 @@ def test_at_the_end_of_its_time_the_turn_ends(kind: OperationKind) -> None:
 def test_no_wait_between_attempts_outlasts_the_turn() -> None:
     driven = Driven(begin=False)
     driven.step(send(agent=limited(max_turn_ms=150)))
-    driven.fail(ASSEMBLY, replace(TRANSIENT, retry_after_ms=60_000))
+    driven.fail(ASSEMBLY, replace(TRANSIENT, retry_after_ms=20_000))
     assert driven.pending(ASSEMBLY).wake_ms == driven.turn.created_ms + 150
     assert limits(driven.wake(ASSEMBLY)) == [("time", True)]
 
