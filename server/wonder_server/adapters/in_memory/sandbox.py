@@ -1,0 +1,164 @@
+"""A sandbox without one: commands that are written in Python. For tests, and to try tools without a shell."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from wonder_server.core.errors import Reason, error
+from wonder_server.core.frozen import replace
+from wonder_server.core.task.effects import NotBegunError
+from wonder_server.ports.sandbox import Command, Finished, Output, Place, ToldOutput
+
+Program = Callable[[Place, Command, Callable[[bytes], None]], Awaitable[int]]
+"""Does what a command says; puts output out with the function that it is given; its exit code."""
+
+MAX_TOTAL_OUTPUT: Final = 16 << 20
+KILLED: Final = 137
+
+
+class _TooMuchError(Exception):
+    """More output than anybody wants."""
+
+
+class MemorySandbox:
+    """Implements the port ``Sandbox``. Knows ``programs``, and a few of a system's own; ``sh -c`` takes commands
+    with ' ; ' between them, and knows none of a shell's other ways. Nothing is apart: programs are ours."""
+
+    def __init__(self, programs: Mapping[str, Program] | None = None) -> None:
+        self._programs = {**_SYSTEM, **(programs or {})}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._running: dict[str, asyncio.Task[int]] = {}
+        self._closed = False
+
+    async def run(self, key: str, place: Place, command: Command, told: ToldOutput | None = None) -> Finished:
+        """See the port."""
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            if self._closed:
+                raise NotBegunError(Reason.SERVER_DRAINING, "The server is stopping; no command can be run.")
+            program = self._found(place, command)
+            return await self._run(key, place, command, program, told)
+
+    async def release(self, key: str) -> None:
+        """See the port."""
+        if key in self._running:
+            self._running[key].cancel()
+
+    async def close(self) -> None:
+        """See the port."""
+        self._closed = True
+        for task in self._running.values():
+            task.cancel()
+
+    def _found(self, place: Place, command: Command) -> Program:
+        if not (place.folder / command.start).is_dir():
+            raise error(
+                Reason.INPUT_INVALID, "There is no folder where the command is to begin.", field="start"
+            )
+        lines = [list(command.argv)]
+        if command.argv[0].endswith("sh") and command.argv[1:2] == ("-c",):
+            lines = _split(shlex.split(command.argv[2]))
+        for argv in lines:
+            if argv[0] not in self._programs:
+                raise error(Reason.INPUT_INVALID, "The program cannot be run: it is not there.", field="argv")
+
+        async def all_of_them(place: Place, command: Command, put: Callable[[bytes], None]) -> int:
+            code = 0
+            for argv in lines:
+                code = await self._programs[argv[0]](place, replace(command, argv=tuple(argv)), put)
+            return code
+
+        return all_of_them
+
+    async def _run(
+        self, key: str, place: Place, command: Command, program: Program, told: ToldOutput | None
+    ) -> Finished:
+        loop, most = asyncio.get_running_loop(), command.max_output_bytes
+        began, out, seen, stopped = loop.time(), bytearray(), 0, ""
+
+        def put(chunk: bytes) -> None:
+            nonlocal seen
+            room = max(most - seen, 0)
+            if told is not None and chunk[:room]:
+                told(chunk[:room])
+            seen += len(chunk)
+            out.extend(chunk)
+            del out[most : max(len(out) - most // 4, most)]
+            if seen > MAX_TOTAL_OUTPUT:
+                raise _TooMuchError
+
+        self._running[key] = task = asyncio.ensure_future(program(place, command, put))
+        try:
+            async with asyncio.timeout(command.timeout_ms / 1000):
+                code = await task
+        except (TimeoutError, _TooMuchError) as problem:
+            code, stopped = KILLED, "timeout" if isinstance(problem, TimeoutError) else "output"
+        except asyncio.CancelledError:
+            if not task.cancelled() or (asyncio.current_task() or task).cancelling():
+                raise
+            raise error(
+                Reason.TASK_FAILED, "The sandbox was lost while the command ran.", transient=True
+            ) from None
+        finally:
+            del self._running[key]
+        dropped = seen - len(out)
+        whole = Output(head=bytes(out))
+        cut = Output(head=bytes(out[:most]), tail=bytes(out[most:]), dropped_bytes=dropped)
+        taken = round((loop.time() - began) * 1000)
+        return Finished(exit_code=code, stdout=cut if dropped else whole, stopped=stopped, duration_ms=taken)
+
+
+def _split(words: list[str]) -> list[list[str]]:
+    lines: list[list[str]] = [[]]
+    for word in words:
+        if word == ";":
+            lines.append([])
+        else:
+            lines[-1].append(word)
+    return [line for line in lines if line]
+
+
+async def _echo(_: Place, command: Command, put: Callable[[bytes], None]) -> int:
+    put(" ".join(command.argv[1:]).encode() + b"\n")
+    return 0
+
+
+async def _cat(place: Place, command: Command, put: Callable[[bytes], None]) -> int:
+    for name in command.argv[1:]:
+        put((place.folder / command.start / name).read_bytes())
+    put(command.stdin)
+    return 0
+
+
+async def _tee(place: Place, command: Command, put: Callable[[bytes], None]) -> int:
+    for name in command.argv[1:]:
+        (place.folder / command.start / name).write_bytes(command.stdin)
+    put(command.stdin)
+    return 0
+
+
+async def _env(_: Place, command: Command, put: Callable[[bytes], None]) -> int:
+    put("".join(f"{name}={text}\n" for name, text in command.environment.items()).encode())
+    return 0
+
+
+async def _sleep(_: Place, command: Command, put: Callable[[bytes], None]) -> int:
+    await asyncio.sleep(float(command.argv[1]))
+    return 0
+
+
+async def _yes(_: Place, command: Command, put: Callable[[bytes], None]) -> int:
+    while True:
+        put(b"y\n" * (1 << 15))
+        await asyncio.sleep(0)
+
+
+async def _exit(_: Place, command: Command, put: Callable[[bytes], None]) -> int:
+    return int(command.argv[1])
+
+
+_SYSTEM: Final[Mapping[str, Program]] = {
+    "cat": _cat, "echo": _echo, "env": _env, "exit": _exit, "sleep": _sleep, "tee": _tee, "yes": _yes,
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""Where commands of agents run: bubblewrap, a Debian package of that name."""

@@ -1,0 +1,208 @@
+"""One sandbox that is kept warm: a ``bwrap`` process, and frames to and from its supervisor.
+
+Whatever goes wrong with it, it is ended whole, and the next command gets another: ``bwrap`` dies, and with
+it, by the kernel's hand, every process inside; the same happens when the server dies
+(``--die-with-parent``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Final
+
+from wonder_server.adapters.sandbox import view
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.task.effects import NotBegunError
+from wonder_server.ports.sandbox import Command, Finished, Output, Place, ToldOutput
+
+START_TIMEOUT_S: Final = 10
+GRACE_S: Final = 5
+"""What a supervisor may take beyond a command's own time; it needs milliseconds."""
+PROBLEM_LENGTH: Final = 500
+
+
+class Box:
+    """Made by `start`. ``ended``: it takes no more commands. One command at a time."""
+
+    def __init__(self, process: asyncio.subprocess.Process, place: Place, folder: tuple[int, int]) -> None:
+        """Internal; use `start`."""
+        assert process.stdin is not None and process.stdout is not None, "both are pipes"
+        self.place = place
+        self._process = process
+        self._write, self._read = process.stdin, process.stdout
+        self._folder = folder
+        self._broken = False
+
+    @classmethod
+    async def start(cls, program: str, place: Place, limits: view.Limits, folders: tuple[Path, ...]) -> Box:
+        """A sandbox that is ready for commands. Raises `NotBegunError` with what ``bwrap`` says."""
+        try:
+            folder = await asyncio.to_thread(_identity, place.folder)
+            files = await asyncio.to_thread(_files)
+        except OSError as problem:
+            raise _unstarted(problem.strerror or str(problem)) from None
+        given = json.dumps({name: getattr(limits, name) for name in limits.__struct_fields__})
+        try:
+            process = await asyncio.create_subprocess_exec(
+                program,
+                *view.arguments(place, limits, folders, files),
+                *view.supervisor(given),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                pass_fds=tuple(files.values()),
+                env={},
+                cwd="/",
+                limit=1 << 18,
+            )
+        except OSError as problem:
+            raise _unstarted(f"{program}: {problem.strerror or problem}") from None
+        finally:
+            for number in files.values():
+                os.close(number)
+        box = cls(process, place, folder)
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                kind, _ = await box._frame()
+                if kind != b"+":
+                    raise ValueError(kind)
+        except BaseException as problem:
+            said = await box._last_words()
+            if isinstance(problem, EOFError | OSError | ValueError):  # TimeoutError is an OSError
+                raise _unstarted(said) from None
+            raise
+        return box
+
+    @property
+    def ended(self) -> bool:
+        return self._broken or self._process.returncode is not None
+
+    async def is_for(self, place: Place) -> bool:
+        """Whether it shows this place, as it is now: a folder that was made anew is another."""
+        if self.ended or place != self.place:
+            return False
+        try:
+            return await asyncio.to_thread(_identity, place.folder) == self._folder
+        except OSError:
+            return False
+
+    async def run(self, command: Command, told: ToldOutput | None) -> Finished:
+        """See `ports.sandbox.Sandbox.run`. Where it does not come to an end, cancelled or lost, it ends
+        itself."""
+        head = json.dumps(
+            {
+                "argv": command.argv,
+                "start": command.start,
+                "env": {**view.ENVIRONMENT, **command.environment},
+                "timeout_ms": command.timeout_ms,
+                "max_output": command.max_output_bytes,
+                "merged": command.merged,
+            }
+        ).encode()
+        content = b"R" + struct.pack(">I", len(head)) + head + command.stdin
+        try:
+            async with asyncio.timeout(command.timeout_ms / 1000 + GRACE_S):
+                self._write.write(struct.pack(">I", len(content)) + content)
+                return await self._finished(told)
+        except WonderError:
+            raise
+        except (EOFError, OSError, ValueError):
+            await self.end()
+            raise error(
+                Reason.TASK_FAILED, "The sandbox was lost while the command ran.", transient=True
+            ) from None
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """End it and everything in it; does not wait for it."""
+        self._broken = True
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def end(self) -> None:
+        """End it and everything in it."""
+        self.kill()
+        await self._process.wait()
+        self._write.close()
+
+    # --- frames ---------------------------------------------------------------------------------
+
+    async def _frame(self) -> tuple[bytes, bytes]:
+        (length,) = struct.unpack(">I", await self._read.readexactly(4))
+        content = await self._read.readexactly(length)
+        return content[:1], content[1:]
+
+    async def _finished(self, told: ToldOutput | None) -> Finished:
+        heads: dict[bytes, list[bytes]] = {b"1": [], b"2": []}
+        tails = {b"3": b"", b"4": b""}
+        while True:
+            kind, content = await self._frame()
+            if kind in heads:
+                heads[kind].append(content)
+                if told is not None:
+                    told(content)
+            elif kind in tails:
+                tails[kind] = content
+            elif kind == b"X":
+                over = json.loads(content)
+                out, err = (
+                    _output(b"".join(heads[head]), tails[tail], dropped)
+                    for head, tail, dropped in zip(heads, tails, over["dropped"], strict=True)
+                )
+                return Finished(
+                    exit_code=over["exit_code"],
+                    stdout=out,
+                    stderr=err,
+                    stopped=over["stopped"],
+                    duration_ms=over["duration_ms"],
+                )
+            elif kind == b"E":
+                raise _refused(**json.loads(content))
+            else:
+                raise ValueError(kind)
+
+    async def _last_words(self) -> str:
+        """End it; what it had to say about why."""
+        await self.end()
+        assert self._process.stderr is not None, "it is a pipe"
+        said = (await self._process.stderr.read(1 << 16)).decode("utf-8", "replace").strip()
+        return " ".join(said.splitlines()[-1:])[:PROBLEM_LENGTH] or "it does not say why"
+
+
+def _output(head: bytes, tail: bytes, dropped: int) -> Output:
+    return Output(head=head, tail=tail, dropped_bytes=dropped) if dropped else Output(head=head + tail)
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    stat = os.stat(folder)
+    return stat.st_dev, stat.st_ino
+
+
+def _files() -> dict[str, int]:
+    """`view.FILES` as descriptors to read them from."""
+    files = {}
+    for path, text in view.FILES.items():
+        files[path] = number = os.memfd_create(path.rpartition("/")[2])
+        os.write(number, text.encode())
+        os.lseek(number, 0, os.SEEK_SET)
+    return files
+
+
+def _unstarted(said: str) -> NotBegunError:
+    return NotBegunError(Reason.SANDBOX_UNAVAILABLE, f"The sandbox could not be started: {said}.")
+
+
+def _refused(what: str, message: str) -> WonderError:
+    if what == "start":
+        return error(
+            Reason.INPUT_INVALID, f"There is no folder where the command is to begin: {message}.", field=what
+        )
+    return error(Reason.INPUT_INVALID, f"The program cannot be run: {message}.", field="argv")

@@ -1,0 +1,380 @@
+"""Process 1 of a sandbox: takes commands over a pipe, one after another, and lets none outlive itself.
+
+It is run by the host's Python inside of the sandbox, alone: it imports nothing but the standard library. What
+a command could do to it, and why it cannot:
+
+    signals             the kernel keeps them from process 1 of a pid namespace, SIGKILL included, unless it
+                        has asked for them; it asks for SIGCHLD alone, which makes it look around once
+    ptrace, /proc/1     closed, since it is not dumpable; so its environment and its pipes cannot be had
+    its pipes           are closed in every child; output comes by pipes of each command's own
+    its limits          could be lowered by ``prlimit``: it looks before each command, and gives up
+    outliving           when a command's first process is over, so is everything: ``kill(-1)`` ends every
+                        process of the namespace at once, whatever session or group it has made itself
+
+Limits are the kernel's (`setrlimit`, inherited by all, not to be raised again) and, for what those cannot
+hold, a look at everything that runs, every `LOOK_S`: how many tasks there are, what memory they have
+together, whether the disk or the machine's memory runs out. ``RLIMIT_NPROC`` does not hold where the server
+is root's; there the look alone does.
+
+Frames in both directions: length (4 bytes, big-endian, of what follows), kind (1 byte), content.
+
+    host    R  length of JSON (4 bytes), JSON {argv, start, env, timeout_ms, max_output, merged}, stdin
+    here    +  ready
+            1  more of stdout, at most ``max_output`` altogether; 2: of stderr
+            3  last bytes of stdout, if there were too many; 4: of stderr
+            X  JSON {exit_code, stopped, duration_ms, dropped: [stdout, stderr]}: the command is over
+            E  JSON {what, message}: it could not begin: ``start`` is no folder, or there is no ``program``
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import struct
+import sys
+import time
+from typing import Any
+
+LOOK_S = 0.05
+MAX_TOTAL_OUTPUT = 256 << 20
+"""What a command may put out, kept or not."""
+MAX_WAITING = 1 << 20
+"""What may wait for the host to read it; a command whose host does not read waits too."""
+DISK_RESERVE = 512 << 20
+MEMORY_RESERVE = 256 << 20
+"""Of the machine: below this, a command that made much of the want is ended."""
+NOTICEABLE = 64 << 20
+NICENESS = 5
+CHUNK = 1 << 16
+PR_SET_DUMPABLE = 4
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def main() -> None:
+    """Close up, say that all is ready, serve until the host is gone."""
+    given = json.loads(sys.argv[1])
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_DATA: given["memory_bytes"],
+        resource.RLIMIT_FSIZE: given["file_bytes"],
+        resource.RLIMIT_NOFILE: given["open_files"],
+        resource.RLIMIT_NPROC: given["processes"],
+    }
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # where memory runs out, the kernel ends what is in here first
+    for which, most in limits.items():
+        resource.setrlimit(which, (most, most))
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "the process cannot be closed to others")
+    os.umask(0o022)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    host = Host()
+    children, wake = os.pipe()
+    os.set_blocking(children, False)
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    host.tell(b"+")
+    while True:
+        host.flush()
+        order = host.take()
+        if order is None:
+            return
+        if any(resource.getrlimit(which) != (most, most) for which, most in limits.items()):
+            return
+        (length,) = struct.unpack_from(">I", order, 1)
+        Run(host, children, given, json.loads(order[5 : 5 + length]), order[5 + length :]).carry_out()
+
+
+class Host:
+    """The two pipes to the host. ``waiting`` is what it has yet to read."""
+
+    def __init__(self) -> None:
+        self.waiting = bytearray()
+        os.set_blocking(1, False)
+
+    def tell(self, kind: bytes, content: bytes = b"") -> None:
+        """Send a frame, as soon as the host takes it."""
+        self.waiting += struct.pack(">I", len(content) + 1) + kind + content
+        self.push()
+
+    def push(self) -> None:
+        """Write what the pipe takes without waiting."""
+        try:
+            while self.waiting:
+                del self.waiting[: os.write(1, self.waiting[:CHUNK])]
+        except BlockingIOError:
+            pass
+        except OSError:
+            os._exit(1)
+
+    def flush(self) -> None:
+        """Wait until all is written."""
+        while self.waiting:
+            select.select([], [1], [])
+            self.push()
+
+    def take(self) -> bytes | None:
+        """The next frame; None when the host is gone."""
+        head = self._exactly(4)
+        return None if head is None else self._exactly(struct.unpack(">I", head)[0])
+
+    def _exactly(self, count: int) -> bytes | None:
+        parts = bytearray()
+        while len(parts) < count:
+            part = os.read(0, min(count - len(parts), 1 << 20))
+            if not part:
+                return None
+            parts += part
+        return bytes(parts)
+
+
+class Run:
+    """One command, from its start until nothing is left of it."""
+
+    def __init__(
+        self, host: Host, children: int, limits: dict[str, int], order: dict[str, Any], stdin: bytes
+    ) -> None:
+        self.host, self.children, self.limits, self.order = host, children, limits, order
+        self.stdin = memoryview(stdin)
+        self.stopped = ""
+        self.status: int | None = None
+        self.pid = 0
+        self.feeding = -1
+        self.reading: dict[int, int] = {}  # descriptor: 0 for stdout, 1 for stderr
+        self.sent, self.seen = [0, 0], [0, 0]
+        self.tails = [bytearray(), bytearray()]
+
+    def carry_out(self) -> None:
+        """Start the command, see it to its end, tell the host."""
+        began = time.monotonic()
+        self.free_at_first = free_disk()
+        try:
+            os.chdir(os.path.join("/work", self.order["start"]))
+        except OSError as problem:
+            return self.refuse("start", problem)
+        try:
+            self.spawn()
+        except OSError as problem:
+            return self.refuse("program", problem)
+        finally:
+            os.chdir("/")
+        self.attend(began + self.order["timeout_ms"] / 1000)
+        self.end_all()
+        self.drain()
+        for stream in (0, 1):
+            if self.tails[stream]:
+                self.host.tell(b"34"[stream : stream + 1], bytes(self.tails[stream]))
+        status = self.status if self.status is not None else signal.SIGKILL
+        code = os.waitstatus_to_exitcode(status)
+        over = {
+            "exit_code": code if code >= 0 else 128 - code,
+            "stopped": self.stopped,
+            "duration_ms": round((time.monotonic() - began) * 1000),
+            "dropped": [
+                seen - sent - len(tail)
+                for seen, sent, tail in zip(self.seen, self.sent, self.tails, strict=True)
+            ],
+        }
+        self.host.tell(b"X", json.dumps(over).encode())
+
+    def refuse(self, what: str, problem: OSError) -> None:
+        """Nothing has begun."""
+        for descriptor in (*self.reading, self.feeding):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.host.tell(b"E", json.dumps({"what": what, "message": problem.strerror}).encode())
+
+    def spawn(self) -> None:
+        """Start the first process: a session of its own, its three descriptors, nothing else of ours."""
+        out_read, out_write = os.pipe()
+        self.reading[out_read] = 0
+        ends = [out_write]
+        err_write = out_write
+        if not self.order["merged"]:
+            err_read, err_write = os.pipe()
+            self.reading[err_read] = 1
+            ends.append(err_write)
+        if self.stdin:
+            source, self.feeding = os.pipe()
+            os.set_blocking(self.feeding, False)
+        else:
+            source = os.open("/dev/null", os.O_RDONLY)
+        ends.append(source)
+        for descriptor in self.reading:
+            os.set_blocking(descriptor, False)
+        try:
+            self.pid = os.posix_spawnp(
+                self.order["argv"][0],
+                self.order["argv"],
+                self.order["env"],
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, source, 0),
+                    (os.POSIX_SPAWN_DUP2, out_write, 1),
+                    (os.POSIX_SPAWN_DUP2, err_write, 2),
+                ],
+                setsid=True,
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD],
+            )
+            os.setpriority(os.PRIO_PROCESS, self.pid, NICENESS)
+        finally:
+            for descriptor in ends:
+                os.close(descriptor)
+
+    def attend(self, deadline: float) -> None:
+        """Until the first process is over, or a limit is reached."""
+        look = time.monotonic()
+        while self.status is None and not self.stopped:
+            now = time.monotonic()
+            if now >= deadline:
+                self.stopped = "timeout"
+            elif now >= look:
+                self.stopped = self.excess()
+                look = time.monotonic() + LOOK_S
+            if self.stopped:
+                return
+            self.wait(min(deadline, look) - time.monotonic())
+
+    def wait(self, seconds: float) -> None:
+        """Do what there is to do, or wait for it."""
+        poll = select.poll()
+        poll.register(0, select.POLLIN)
+        poll.register(self.children, select.POLLIN)
+        if self.host.waiting:
+            poll.register(1, select.POLLOUT)
+        if len(self.host.waiting) < MAX_WAITING:
+            for descriptor in self.reading:
+                poll.register(descriptor, select.POLLIN)
+        if self.feeding >= 0:
+            poll.register(self.feeding, select.POLLOUT)
+        for descriptor, _ in poll.poll(max(seconds, 0) * 1000):
+            if descriptor == 0:
+                os._exit(0)  # the host is gone, or it does not keep to what was agreed: everything ends
+            elif descriptor == self.children:
+                os.read(self.children, CHUNK)
+                self.reap()
+            elif descriptor == 1:
+                self.host.push()
+            elif descriptor == self.feeding:
+                self.feed()
+            else:
+                self.read(descriptor)
+
+    def feed(self) -> None:
+        try:
+            self.stdin = self.stdin[os.write(self.feeding, self.stdin[:CHUNK]) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.stdin = memoryview(b"")
+        if not self.stdin:
+            os.close(self.feeding)
+            self.feeding = -1
+
+    def read(self, descriptor: int) -> bool:
+        """Take more of an output; whether there may be yet more."""
+        try:
+            chunk = os.read(descriptor, CHUNK)
+        except BlockingIOError:
+            return False
+        stream = self.reading[descriptor]
+        if not chunk:
+            os.close(descriptor)
+            del self.reading[descriptor]
+            return False
+        self.seen[stream] += len(chunk)
+        room = self.order["max_output"] - self.sent[stream]
+        if room > 0:
+            self.host.tell(b"12"[stream : stream + 1], chunk[:room])
+            self.sent[stream] += min(room, len(chunk))
+            chunk = chunk[room:]
+        tail, most = self.tails[stream], self.order["max_output"] // 4
+        tail += chunk
+        if len(tail) > most:
+            del tail[: len(tail) - most]
+        if sum(self.seen) > MAX_TOTAL_OUTPUT:
+            self.stopped = self.stopped or "output"
+        return True
+
+    def reap(self, options: int = os.WNOHANG) -> bool:
+        """Take leave of processes that are over; whether any is left."""
+        try:
+            while True:
+                pid, status = os.waitpid(-1, options)
+                if pid == 0:
+                    return True
+                if pid == self.pid:
+                    self.status = status
+        except ChildProcessError:
+            return False
+
+    def end_all(self) -> None:
+        """Nothing of the command is left afterwards."""
+        while True:
+            try:
+                os.kill(-1, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            if not self.reap(0):
+                return
+
+    def drain(self) -> None:
+        """Take what lies in the pipes: nobody writes any more, so it comes to an end."""
+        if self.feeding >= 0:
+            os.close(self.feeding)
+        for descriptor in list(self.reading):
+            while self.read(descriptor):
+                pass
+            if descriptor in self.reading:
+                os.close(descriptor)
+
+    def excess(self) -> str:
+        """Which limit all processes together exceed; empty if none."""
+        tasks = memory = 0
+        for name in os.listdir("/proc"):
+            if name.isdecimal() and name != "1":
+                try:
+                    tasks += os.stat(f"/proc/{name}/task").st_nlink - 2
+                    with open(f"/proc/{name}/statm", "rb") as file:
+                        fields = file.read().split()
+                except OSError:
+                    continue  # it is over
+                memory += (int(fields[1]) - int(fields[2])) * PAGE
+        if tasks > self.limits["processes"]:
+            return "processes"
+        memory += used("/tmp") + used("/dev/shm")
+        if memory > self.limits["memory_bytes"] or (memory > NOTICEABLE and free_memory() < MEMORY_RESERVE):
+            return "memory"
+        free = free_disk()
+        if free < DISK_RESERVE and free < self.free_at_first - NOTICEABLE:
+            return "disk"
+        return ""
+
+
+def used(path: str) -> int:
+    """Bytes that a file system in memory holds."""
+    stat = os.statvfs(path)
+    return (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+
+
+def free_disk() -> int:
+    """Bytes that are left where the folder is."""
+    stat = os.statvfs("/work")
+    return stat.f_bavail * stat.f_frsize
+
+
+def free_memory() -> int:
+    """Bytes that the machine can still give."""
+    with open("/proc/meminfo") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return MEMORY_RESERVE
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""What a sandbox sees, as arguments for ``bwrap``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from wonder_server.core.frozen import Value
+from wonder_server.ports.sandbox import Mount, Place
+
+WORK: Final = "/work"
+SUPERVISOR: Final = "/run/supervisor.py"
+USER_ID: Final = 1000
+
+ENVIRONMENT: Final[Mapping[str, str]] = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/tmp/home",
+    "TMPDIR": "/tmp",
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+    "USER": "wonder",
+}
+"""All that a command finds in its environment, beside what its caller adds."""
+
+_SYSTEM_LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+"""Folders of programs that are links to those below ``/usr`` nearly everywhere."""
+
+_ETC: Final = (
+    *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "protocols"),
+    *(
+        "services",
+        "ssl/certs",
+        "ssl/openssl.cnf",
+        "pki/tls/certs",
+        "pki/ca-trust",
+        "ca-certificates/extracted",
+    ),
+)
+"""What programs need of ``/etc``. Never all of it: there are keys and passwords in it."""
+
+FILES: Final[Mapping[str, str]] = {
+    "/etc/passwd": f"root:x:0:0::/:/bin/false\nwonder:x:{USER_ID}:{USER_ID}::/tmp/home:/bin/sh\n",
+    "/etc/group": f"root:x:0:\nwonder:x:{USER_ID}:\n",
+    "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+}
+"""Files of a sandbox's own."""
+
+
+class Limits(Value, frozen=True, kw_only=True):
+    """What everything in one sandbox may take together; ``file_bytes`` and ``open_files`` are each
+    process's. ``temporary_bytes`` is what ``/tmp`` holds, which counts as memory."""
+
+    memory_bytes: int = 2 << 30
+    processes: int = 256
+    file_bytes: int = 1 << 30
+    open_files: int = 1024
+    temporary_bytes: int = 256 << 20
+
+
+def arguments(place: Place, limits: Limits, folders: Sequence[Path], files: Mapping[str, int]) -> list[str]:
+    """The arguments of ``bwrap`` up to the program. ``folders`` are the operator's, read-only; ``files`` are
+    descriptors to read `FILES` from. Raises ValueError for a mount whose target is in the way."""
+    return [
+        *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
+        *(() if place.network else ("--unshare-net",)),
+        *("--uid", str(USER_ID), "--gid", str(USER_ID), "--hostname", "sandbox"),
+        *("--disable-userns", "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--as-pid-1"),
+        "--clearenv",
+        *(word for name, text in ENVIRONMENT.items() for word in ("--setenv", name, text)),
+        *_system(),
+        *(word for path in folders for word in ("--ro-bind", str(path), str(path))),
+        *("--proc", "/proc", "--dev", "/dev", "--size", str(limits.temporary_bytes), "--tmpfs", "/dev/shm"),
+        *("--remount-ro", "/dev", "--size", str(limits.temporary_bytes), "--tmpfs", "/tmp"),
+        *("--dir", ENVIRONMENT["HOME"]),
+        *(word for path, number in files.items() for word in ("--file", str(number), path)),
+        *(("--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf") if place.network else ()),
+        *("--ro-bind", str(Path(__file__).with_name("supervisor.py")), SUPERVISOR),
+        *("--bind", str(place.folder), WORK),
+        *(word for mount in place.mounts for word in _mounted(mount, folders)),
+        *("--remount-ro", "/", "--chdir", "/"),
+    ]
+
+
+def supervisor(limits: str) -> list[str]:
+    """The program: the server's own Python, alone; ``limits`` is JSON."""
+    return [os.path.realpath(sys.executable), "-I", "-S", "-B", SUPERVISOR, limits]
+
+
+def _system() -> Iterator[str]:
+    yield from ("--ro-bind", "/usr", "/usr")
+    for path in _SYSTEM_LINKS:
+        if os.path.islink(path):
+            yield from ("--symlink", os.readlink(path), path)
+        else:
+            yield from ("--ro-bind-try", path, path)
+    for name in _ETC:
+        yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
+    base = os.path.realpath(sys.base_prefix)
+    if not PurePosixPath(base).is_relative_to("/usr"):
+        yield from ("--ro-bind", base, base)
+
+
+def _mounted(mount: Mount, folders: Sequence[Path]) -> Iterator[str]:
+    target = PurePosixPath(mount.target)
+    taken = ("/usr", "/etc", "/proc", "/dev", "/tmp", "/run", WORK, *_SYSTEM_LINKS, *map(str, folders))
+    if not target.is_absolute() or ".." in target.parts or str(target) == "/":
+        raise ValueError(f"{mount.target} is no place for a mount")
+    if any(target.is_relative_to(path) for path in taken):
+        raise ValueError(f"{mount.target} is taken")
+    yield from ("--bind" if mount.writable else "--ro-bind", str(mount.source), str(target))
