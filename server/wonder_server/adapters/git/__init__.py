@@ -1,0 +1,1 @@
+"""Repositories of git, reached by its plumbing alone."""

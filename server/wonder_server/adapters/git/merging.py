@@ -1,0 +1,103 @@
+"""Merges without a working tree: what git would make of two branches, or what is in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from wonder_server.adapters.git.bare import Bare
+from wonder_server.core.frozen import replace
+from wonder_server.ports.repositories import Conflict
+
+MAX_TEXT: Final = 256 << 10
+"""Bytes of one text of a conflict."""
+
+MAX_TEXTS: Final = 2 << 20
+"""Bytes of all texts of one merge's conflicts."""
+
+
+def merge_trees(bare: Bare, ours: str, theirs: str) -> tuple[str, tuple[Conflict, ...]]:
+    """The tree that two commits make together, and the files in which they are in each other's way; then the
+    tree has the conflicts in it."""
+    said = bare.git.run(
+        bare.folder, "-c", "merge.conflictStyle=merge", "merge-tree", "--write-tree", "-z",
+        "--allow-unrelated-histories", "--messages", ours, theirs, fine=(0, 1),
+    )  # fmt: skip
+    tree, _, rest = said.out.partition(b"\0")
+    if said.code == 0:
+        return tree.decode().strip(), ()
+    listing, _, messages = rest.partition(b"\0\0")
+    stages: dict[str, dict[int, str]] = {}
+    for line in listing.split(b"\0"):
+        head, tab, path = line.partition(b"\t")
+        if tab:
+            _, blob, stage = head.split(b" ")
+            stages.setdefault(path.decode("utf-8", "replace"), {})[int(stage)] = blob.decode()
+    found = [_conflict(bare, path, found) for path, found in sorted(stages.items())]
+    if not found:
+        # Such as a file in the way of a folder: git names it only in words.
+        found = [Conflict(path=path, kind="content") for path in _named(messages)]
+    return tree.decode().strip(), _bounded(found)
+
+
+def is_behind(bare: Bare, older: str, newer: str) -> bool:
+    """Whether all of ``older`` is in ``newer`` already."""
+    return bare.git.run(bare.folder, "merge-base", "--is-ancestor", older, newer, fine=(0, 1)).code == 0
+
+
+def parting(bare: Bare, one: str, other: str) -> str:
+    """The commit from which both came; empty if there is none."""
+    said = bare.git.run(bare.folder, "merge-base", one, other, fine=(0, 1))
+    return said.text.split()[0] if said.text else ""
+
+
+def _named(messages: bytes) -> list[str]:
+    """Paths in ``count\\0path\\0…kind\\0text\\0`` messages."""
+    parts = iter(messages.lstrip(b"\0").split(b"\0"))
+    named: dict[str, None] = {}
+    for count in parts:
+        if not count.isdigit():
+            break
+        paths = [next(parts, b"") for _ in range(int(count))]
+        kind, _ = next(parts, b""), next(parts, b"")
+        if kind.startswith(b"CONFLICT"):
+            named.update(dict.fromkeys(path.decode("utf-8", "replace") for path in paths))
+    return sorted(named)
+
+
+def _conflict(bare: Bare, path: str, stages: Mapping[int, str]) -> Conflict:
+    texts = {stage: _text(bare, blob) for stage, blob in stages.items()}
+    if any(text is None for text in texts.values()):
+        kind = "binary"
+    elif 2 not in stages or 3 not in stages:
+        kind = "deleted" if 1 in stages else "both_added"
+    else:
+        kind = "content" if 1 in stages else "both_added"
+    too_long = any(text is not None and len(text.encode()) > MAX_TEXT for text in texts.values())
+    if kind == "binary" or too_long:
+        return Conflict(path=path, kind=kind, truncated=too_long)
+    return Conflict(
+        path=path,
+        kind=kind,
+        base=texts.get(1) or "",
+        ours=texts.get(2) or "",
+        theirs=texts.get(3) or "",
+    )
+
+
+def _text(bare: Bare, blob: str) -> str | None:
+    """A content as text, one byte more than is shown; None if it is none."""
+    said = bare.git.run(bare.folder, "cat-file", "blob", blob, most=MAX_TEXT, may_cut=True, fine=(0, 128))
+    if b"\0" in said.out:
+        return None
+    text = said.out.decode("utf-8", "replace")
+    return text + "…" if said.cut else text
+
+
+def _bounded(found: list[Conflict]) -> tuple[Conflict, ...]:
+    """The conflicts with as many of their texts as one answer holds."""
+    left, kept = MAX_TEXTS, []
+    for conflict in found:
+        left -= len(conflict.base.encode()) + len(conflict.ours.encode()) + len(conflict.theirs.encode())
+        kept.append(conflict if left >= 0 else replace(conflict, base="", ours="", theirs="", truncated=True))
+    return tuple(kept)

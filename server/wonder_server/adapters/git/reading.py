@@ -1,0 +1,167 @@
+"""What is in a repository: files, lines, commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from wonder_server.adapters.git.bare import EMPTY_TREE, Bare
+from wonder_server.adapters.git.run import GitError
+from wonder_server.core.frozen import replace
+from wonder_server.ports.repositories import Commit, File, Found, Match
+
+MAX_LINE: Final = 500
+MAX_PATHS: Final = 1_000
+GREP_BYTES: Final = 8 << 20
+FILES: Final = ("100644", "100755", "120000")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a listing: what lies at a path."""
+
+    mode: str
+    id: str
+    path: str
+
+
+def entries(bare: Bare, at: str, paths: Sequence[str] = (), *, deep: bool = True) -> Iterator[Entry]:
+    """What lies below a commit or tree, by path as bytes sort; ``paths`` alone, if there are any."""
+    how = ("-r",) if deep else ("-t",)
+    out = bare.git.run(bare.folder, "ls-tree", *how, "-z", "--full-tree", at, "--", *paths).out
+    for line in out.split(b"\0"):
+        if line:
+            head, _, path = line.partition(b"\t")
+            mode, _, blob = head.split(b" ")
+            yield Entry(mode.decode(), blob.decode(), path.decode("utf-8", "surrogateescape"))
+
+
+def files(bare: Bare, at: str, prefix: str, after: str, limit: int) -> list[File]:
+    """See the port. What is no text as a path is left out: nobody could name it."""
+    tree = bare.resolve(at)
+    if not tree:
+        return []
+    folder = prefix.rpartition("/")[0]
+    try:
+        listed = entries(bare, tree, (f"{folder}/",) if folder else ())
+        found = [
+            entry
+            for entry in listed
+            if entry.mode in FILES and entry.path.startswith(prefix) and is_text(entry.path)
+        ]
+    except GitError:
+        if folder:
+            return []
+        raise
+    found.sort(key=lambda entry: entry.path)
+    if after:
+        found = [entry for entry in found if entry.path > after]
+    return sized(bare, found[:limit] if limit else found)
+
+
+def sized(bare: Bare, found: Sequence[Entry]) -> list[File]:
+    """The same with the sizes of their contents."""
+    wanted = "".join(f"{entry.id}\n" for entry in found).encode()
+    said = bare.git.run(bare.folder, "cat-file", "--batch-check=%(objectsize)", input=wanted).text.split()
+    return [
+        File(path=entry.path, id=entry.id, mode=entry.mode, size=int(size))
+        for entry, size in zip(found, said, strict=True)
+    ]
+
+
+def entry_at(bare: Bare, tree: str, path: str) -> Entry | None:
+    """What lies at exactly this path, a folder (mode ``040000``) included."""
+    return next((e for e in entries(bare, tree, (path,), deep=False) if e.path == path), None)
+
+
+def read(bare: Bare, at: str, path: str, max_bytes: int) -> File | None:
+    """See the port."""
+    tree = bare.resolve(at)
+    entry = entry_at(bare, tree, path) if tree else None
+    if entry is None or entry.mode not in FILES:
+        return None
+    content = bare.blob(entry.id, max_bytes)
+    return File(path=path, id=entry.id, mode=entry.mode, size=len(content), content=content)
+
+
+def is_text(path: str) -> bool:
+    """Whether a path as git gave it is UTF-8."""
+    return path.isascii() or not any("\ud800" <= character <= "\udfff" for character in path)
+
+
+# --- history --------------------------------------------------------------------------------------
+
+
+def history(bare: Bare, at: str, paths: Sequence[str], skip: int, limit: int) -> list[Commit]:
+    """See the port."""
+    head = bare.resolve(at)
+    if not head:
+        return []
+    said = bare.git.run(
+        bare.folder, "rev-list", "--date-order", f"--skip={skip}", f"--max-count={limit}", head, "--", *paths
+    )
+    return with_paths(bare, bare.commits(said.text.split()))
+
+
+def with_paths(bare: Bare, commits: Sequence[Commit]) -> list[Commit]:
+    """The commits with what each changed against its first parent."""
+    asked = "".join(f"{c.id} {c.parents[0]}\n" if c.parents else f"{c.id}\n" for c in commits).encode()
+    if not asked:
+        return []
+    out = bare.git.run(
+        bare.folder, "diff-tree", "--stdin", "-r", "-z", "--raw", "--root", "--no-renames", input=asked
+    ).out
+    changed: dict[str, list[str]] = {}
+    current: list[str] = []
+    parts = iter(out.split(b"\0"))
+    for part in parts:
+        if part.startswith(b":"):
+            path = next(parts, b"").decode("utf-8", "replace")
+            if len(current) < MAX_PATHS:
+                current.append(path)
+        elif part.strip():
+            current = changed.setdefault(part.decode().split()[0], [])
+    return [replace(commit, paths=tuple(changed.get(commit.id, ()))) for commit in commits]
+
+
+# --- search ---------------------------------------------------------------------------------------
+
+
+def search(bare: Bare, at: str, words: Sequence[str], prefix: str, limit: int) -> Found:
+    """See the port."""
+    tree = bare.resolve(at)
+    if not tree or not words or tree == EMPTY_TREE:
+        return Found()
+    folder = prefix.rpartition("/")[0]
+    within = (f"{folder}/",) if folder else ()
+    lowered = [word.casefold() for word in words]
+    found = [
+        Match(path=entry.path, line=0, text=entry.path[:MAX_LINE])
+        for entry in entries(bare, tree, within)
+        if entry.mode in FILES
+        and entry.path.startswith(prefix)
+        and is_text(entry.path)
+        and all(word in entry.path.casefold() for word in lowered)
+    ]
+    wanted = [part for word in words for part in ("--and", "-e", word)][1:]
+    said = bare.git.run(
+        bare.folder, "grep", "-I", "-n", "-i", "-F", "-z", "--full-name", "--no-color", "--no-textconv",
+        f"--max-count={limit + 1}", *wanted, tree, "--", *within,
+        fine=(0, 1), most=GREP_BYTES, may_cut=True,
+    )  # fmt: skip
+    lines = said.out.split(b"\n")
+    for line in lines[:-1] if said.cut else lines:
+        if match := _matched(line[len(tree) + 1 :], prefix):
+            found.append(match)
+    found.sort(key=lambda match: (match.path, match.line))
+    return Found(matches=tuple(found[:limit]), truncated=said.cut or len(found) > limit)
+
+
+def _matched(line: bytes, prefix: str) -> Match | None:
+    name, _, rest = line.partition(b"\0")
+    number, _, text = rest.replace(b"\0", b":", 1).partition(b":")
+    path = name.decode("utf-8", "surrogateescape")
+    if not number.isdigit() or not path.startswith(prefix) or not is_text(path):
+        return None
+    return Match(path=path, line=int(number), text=text.decode("utf-8", "replace")[:MAX_LINE])

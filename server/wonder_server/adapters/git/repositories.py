@@ -1,0 +1,231 @@
+"""Repositories in a folder: ``<name>.git``, bare, each changed by one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from wonder_server.adapters.git import diffing, merging, reading
+from wonder_server.adapters.git.bare import Bare, Moved
+from wonder_server.adapters.git.run import Git, Pool
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.ports.repositories import Change, Commit, Diff, File, Found, Merged, Signed
+
+T = TypeVar("T")
+
+TRIES: Final = 5
+REMEMBERED: Final = "25.hours"
+
+
+class GitRepository:
+    """Implements the port ``Repository``."""
+
+    def __init__(self, bare: Bare, pool: Pool) -> None:
+        self.bare = bare
+        self._pool = pool
+        self.writing = asyncio.Lock()
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    async def commit(self, at: str) -> Commit | None:
+        return await self.do(partial(_commit, self.bare, at))
+
+    async def files(self, at: str, prefix: str = "", after: str = "", limit: int = 0) -> list[File]:
+        return await self.do(partial(reading.files, self.bare, at, prefix, after, limit))
+
+    async def read(self, at: str, path: str, max_bytes: int) -> File | None:
+        return await self.do(partial(reading.read, self.bare, at, path, max_bytes))
+
+    async def search(self, at: str, words: Sequence[str], prefix: str, limit: int) -> Found:
+        return await self.do(partial(reading.search, self.bare, at, words, prefix, limit))
+
+    async def history(self, at: str, paths: Sequence[str], skip: int, limit: int) -> list[Commit]:
+        return await self.do(partial(reading.history, self.bare, at, paths, skip, limit))
+
+    async def diff(self, base: str, at: str, paths: Sequence[str], max_bytes: int) -> Diff:
+        return await self.do(partial(diffing.diff, self.bare, base, at, paths, max_bytes))
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    async def write(
+        self,
+        branch: str,
+        changes: Sequence[Change],
+        signed: Signed,
+        *,
+        begin: str = "",
+        expected: Mapping[str, str] | None = None,
+    ) -> Commit:
+        return await self._change(partial(_write, self.bare, branch, changes, signed, begin, expected or {}))
+
+    async def merge(self, target: str, source: str, signed: Signed, *, dry: bool = False) -> Merged:
+        return await self._change(partial(_merge, self.bare, target, source, signed, dry))
+
+    async def done(self, key: str) -> tuple[Commit, str] | None:
+        return await self.do(partial(_done, self.bare, key))
+
+    async def drop(self, branch: str) -> None:
+        await self._change(partial(self.bare.drop, branch))
+
+    # --- pieces -----------------------------------------------------------------------------------
+
+    async def do(self, work: Callable[[], T]) -> T:
+        """In a thread."""
+        return await self._pool.do(work)
+
+    async def _change(self, work: Callable[[], T]) -> T:
+        """The same, one at a time. It comes to its end even if the caller goes away: the next one waits."""
+        return await asyncio.shield(asyncio.ensure_future(self._alone(work)))
+
+    async def _alone(self, work: Callable[[], T]) -> T:
+        async with self.writing:
+            return await self.do(partial(_again, work))
+
+
+class GitRepositories:
+    """Implements the port ``Repositories``."""
+
+    def __init__(self, git: Git, pool: Pool, folder: Path) -> None:
+        self._git = git
+        self._pool = pool
+        self._folder = folder
+        self._known: dict[str, GitRepository] = {}
+
+    def of(self, name: str) -> GitRepository:
+        found = self._known.get(name)
+        if found is None:
+            bare = Bare(self._git, self._folder / f"{name}.git")
+            found = self._known[name] = GitRepository(bare, self._pool)
+        return found
+
+    async def remove(self, name: str) -> None:
+        repository = self.of(name)
+        async with repository.writing:
+            await self._pool.do(repository.bare.remove)
+        self._known.pop(name, None)
+
+    async def names(self) -> list[str]:
+        return await self._pool.do(self._names)
+
+    async def tidy(self) -> None:
+        """At a start: clear away what a crash left half made or half removed."""
+        await self._pool.do(self._tidy)
+
+    def _names(self) -> list[str]:
+        return sorted(path.name.removesuffix(".git") for path in self._folder.glob("[!.]*.git"))
+
+    def _tidy(self) -> None:
+        for left in (*self._folder.glob(".new-*"), *self._folder.glob(".old-*")):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+# --- in a thread ----------------------------------------------------------------------------------
+
+
+def _again(work: Callable[[], T]) -> T:
+    """A change, tried again while somebody else is faster."""
+    for _ in range(TRIES):
+        try:
+            return work()
+        except Moved:
+            continue
+    raise error(
+        Reason.STORAGE_UNAVAILABLE, "The branch is being changed all the time; try again.", transient=True
+    )
+
+
+def _commit(bare: Bare, at: str) -> Commit | None:
+    found = bare.resolve(at)
+    if not found or bare.git.run(bare.folder, "cat-file", "-t", found).text != "commit":
+        return None
+    return reading.with_paths(bare, bare.commits([found]))[0]
+
+
+def _write(
+    bare: Bare,
+    branch: str,
+    changes: Sequence[Change],
+    signed: Signed,
+    begin: str,
+    expected: Mapping[str, str],
+) -> Commit:
+    bare.make()
+    head = bare.head(branch)
+    base = head or (bare.head(begin) if begin else "")
+    for path, wanted in expected.items():
+        _check_expected(bare, base, path, wanted)
+    for change in changes:
+        _check_way(bare, base, change)
+    contents = [bare.put(change.content) if change.content is not None else "" for change in changes]
+    tree = bare.tree_with(
+        base, [(change.mode, blob, change.path) for change, blob in zip(changes, contents, strict=True)]
+    )
+    if base and not signed.key and tree == bare.commits([base])[0].tree:
+        if not head:
+            bare.move(branch, base, "")
+        return reading.with_paths(bare, bare.commits([base]))[0]
+    made = bare.put_commit(tree, [base] if base else [], signed)
+    bare.move(branch, made, head)
+    return reading.with_paths(bare, bare.commits([made]))[0]
+
+
+def _check_expected(bare: Bare, base: str, path: str, wanted: str) -> None:
+    entry = reading.entry_at(bare, base, path) if base else None
+    if (entry.id if entry is not None else "") != wanted:
+        raise error(
+            Reason.ETAG_MISMATCH,
+            f"'{path}' was changed since it was read; read it again and retry.",
+            field="etag",
+            etag=entry.id if entry is not None else "none",
+        )
+
+
+def _check_way(bare: Bare, base: str, change: Change) -> None:
+    """A file must not take the place of a folder, nor a folder that of a file: that would delete it."""
+    if not base or change.content is None:
+        return
+    parts = change.path.split("/")
+    places = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    for entry in reading.entries(bare, base, places, deep=False):
+        is_folder = entry.mode == "040000"
+        if entry.path == change.path and is_folder:
+            raise _in_the_way(change.path, "is a folder, with files in it")
+        if entry.path != change.path and not is_folder and entry.path in places:
+            raise _in_the_way(change.path, f"cannot be: '{entry.path}' is a file, not a folder")
+
+
+def _in_the_way(path: str, problem: str) -> WonderError:
+    return error(Reason.FIELD_INVALID, f"'{path}' {problem}.", field="path")
+
+
+def _merge(bare: Bare, target: str, source: str, signed: Signed, dry: bool) -> Merged:
+    ours, theirs = bare.head(target), bare.resolve(source)
+    if not theirs or (ours and merging.is_behind(bare, theirs, ours)):
+        newest = reading.with_paths(bare, bare.commits([ours]))[0] if ours else None
+        return Merged(commit=newest, tree=newest.tree if newest else "")
+    tree, conflicts = merging.merge_trees(bare, ours, theirs) if ours else (_tree(bare, theirs), ())
+    if conflicts or dry:
+        return Merged(tree=tree, conflicts=conflicts)
+    made = bare.put_commit(tree, [ours, theirs] if ours else [theirs], signed)
+    bare.move(target, made, ours)
+    return Merged(commit=reading.with_paths(bare, bare.commits([made]))[0], tree=tree)
+
+
+def _tree(bare: Bare, commit_id: str) -> str:
+    return bare.commits([commit_id])[0].tree
+
+
+def _done(bare: Bare, key: str) -> tuple[Commit, str] | None:
+    if not bare.exists():
+        return None
+    said = bare.git.run(
+        bare.folder, "rev-list", "--branches", "--max-count=1", f"--since={REMEMBERED}",
+        f"--committer=<{key}[.]",
+    )  # fmt: skip
+    if not said.text:
+        return None
+    return reading.with_paths(bare, bare.commits([said.text]))[0], bare.marked(said.text)

@@ -1,0 +1,237 @@
+"""The program git, run so that nothing but its arguments and its input decides what it does.
+
+Neither the machine's nor the user's configuration is read, no hook is run, nothing asks for a password, and
+no protocol is spoken but those that are named. Everything here blocks: `Pool` runs it in threads, a bounded
+number at once, and an operation that has begun comes to its end whether or not somebody still waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.logs import logger
+
+_log = logger("git")
+
+T = TypeVar("T")
+
+DEADLINE_S: Final = 60.0
+"""For one command of plumbing."""
+
+MAX_OUTPUT: Final = 64 << 20
+
+OLDEST: Final = (2, 38)
+"""The first git that can merge without a working tree."""
+
+_SAFE: Final = (
+    "-c", "core.hooksPath=/dev/null",
+    "-c", "core.fsmonitor=false",
+    "-c", "core.attributesFile=/dev/null",
+    "-c", "core.excludesFile=/dev/null",
+    "-c", "core.fsync=committed,loose-object,reference",
+    "-c", "core.fsyncMethod=fsync",
+    "-c", "gc.auto=0",
+    "-c", "maintenance.auto=false",
+    "-c", "protocol.ext.allow=never",
+    "-c", "core.quotePath=false",
+)  # fmt: skip
+
+_PLAIN: Final = {
+    "LC_ALL": "C.UTF-8",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_LITERAL_PATHSPECS": "1",
+}
+
+
+class GitError(Exception):
+    """git said no. ``text`` is what it said, for the log and for whoever knows what to make of it."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"git ended with {code}: {text}")
+        self.code = code
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a command put out. ``cut``: there was more than was asked for."""
+
+    code: int
+    out: bytes
+    cut: bool = False
+
+    @property
+    def text(self) -> str:
+        return self.out.decode("utf-8", "replace").strip()
+
+
+class Git:
+    """One git program. ``environment`` has at least ``PATH``."""
+
+    def __init__(self, environment: Mapping[str, str], program: str = "git") -> None:
+        self._program = program
+        self._path = {"PATH": environment.get("PATH", os.defpath)}
+        self._environment = dict(environment)
+
+    def probe(self) -> str:
+        """Why this git cannot be used, or empty."""
+        try:
+            text = self._run(["version"], self._path | _PLAIN).text
+            version = tuple(int(part) for part in text.split()[2].split(".")[:2])
+        except (WonderError, GitError, ValueError, IndexError):
+            return "git is not installed"
+        if version < OLDEST:
+            return f"git {'.'.join(map(str, OLDEST))} or newer is needed, this is {text}"
+        return ""
+
+    def run(
+        self,
+        folder: Path,
+        *arguments: str,
+        input: bytes = b"",
+        also: Mapping[str, str] | None = None,
+        fine: Sequence[int] = (0,),
+        most: int = MAX_OUTPUT,
+        may_cut: bool = False,
+    ) -> Said:
+        """Run a command on the bare repository ``folder``. GitError unless it ends with one of ``fine``.
+
+        Beyond ``most`` bytes it is stopped: with ``may_cut`` that is an answer, else PAYLOAD_TOO_LARGE.
+        TIMEOUT and STORAGE_UNAVAILABLE are transient.
+        """
+        given = [*_SAFE, f"--git-dir={folder}", *arguments]
+        return self._run(given, self._path | _PLAIN | dict(also or {}), input, fine, most, may_cut=may_cut)
+
+    def reach(self, folder: Path, *arguments: str, seconds: float, also: Sequence[str] = ()) -> Said:
+        """The same for what goes to another repository, which may be far away: with the configuration of
+        whoever runs the server, where the ways to reach it and the keys are."""
+        environment = self._environment | {
+            "LC_ALL": "C.UTF-8",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_ASKPASS": "true",
+            "SSH_ASKPASS": "true",
+            "GIT_ALLOW_PROTOCOL": "file:http:https:ssh:git",
+            "GIT_SSH_COMMAND": self._environment.get("GIT_SSH_COMMAND", "ssh -oBatchMode=yes"),
+        }
+        given = [*_SAFE, *also, f"--git-dir={folder}", *arguments]
+        return self._run(given, environment, seconds=seconds)
+
+    def _run(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        input: bytes = b"",
+        fine: Sequence[int] = (0,),
+        most: int = MAX_OUTPUT,
+        *,
+        seconds: float = DEADLINE_S,
+        may_cut: bool = False,
+    ) -> Said:
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as complaints:
+            given.write(input)
+            given.seek(0)
+            try:
+                process = subprocess.Popen(
+                    [self._program, *arguments],
+                    stdin=given,
+                    stdout=subprocess.PIPE,
+                    stderr=complaints,
+                    env=dict(environment),
+                    start_new_session=True,
+                )
+            except OSError as problem:
+                raise error(
+                    Reason.STORAGE_UNAVAILABLE,
+                    f"git cannot be run: {problem.strerror or problem}. Install git where the server runs.",
+                ) from None
+            out, late = _read(process, most, seconds)
+            complaints.seek(0)
+            text = complaints.read(4_000).decode("utf-8", "replace").strip()
+        if late:
+            raise error(
+                Reason.STORAGE_UNAVAILABLE,
+                f"git did not end within {seconds:g} seconds.",
+                transient=True,
+            )
+        if len(out) > most:
+            if not may_cut:
+                raise error(
+                    Reason.PAYLOAD_TOO_LARGE, f"There is more of it than {most} bytes.", limit=str(most)
+                )
+            return Said(0, out[:most], cut=True)
+        if process.returncode not in fine:
+            raise GitError(process.returncode, text)
+        return Said(process.returncode, out)
+
+
+def _read(process: subprocess.Popen[bytes], most: int, seconds: float) -> tuple[bytes, bool]:
+    """What the process puts out, up to one byte more than ``most``, and whether it was too slow."""
+    late = threading.Event()
+
+    def stop() -> None:
+        late.set()
+        _kill(process)
+
+    timer = threading.Timer(seconds, stop)
+    timer.start()
+    try:
+        assert process.stdout is not None
+        out = process.stdout.read(most + 1)
+        if len(out) > most:
+            _kill(process)
+        process.stdout.close()
+        process.wait()
+    finally:
+        timer.cancel()
+    return out, late.is_set()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End it with all that it has started: it leads a session of its own."""
+    try:
+        os.killpg(process.pid, 9)
+    except ProcessLookupError:
+        pass
+
+
+class Pool:
+    """Threads for what blocks."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+    async def do(self, work: Callable[[], T]) -> T:
+        """``work``'s result. What git refuses without our having a word for it is STORAGE_UNAVAILABLE."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        except GitError as problem:
+            _log.error("git failed", code=problem.code, said=problem.text[-1_000:])
+            raise error(
+                Reason.STORAGE_UNAVAILABLE,
+                "The repository could not be read or changed; the server's log says what git said.",
+            ) from problem
+        except OSError as problem:
+            raise error(
+                Reason.STORAGE_UNAVAILABLE,
+                f"The repository could not be read or changed: {problem.strerror or problem}.",
+                transient=True,
+            ) from problem
+
+    async def close(self) -> None:
+        """Wait for what is under way; nothing more is begun."""
+        await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)

@@ -1,0 +1,86 @@
+"""Names inside repositories: paths of files and names of branches, as clients and models give them.
+
+What is refused here is what could reach outside of a repository, what git would read as its own, and what no
+file system takes. A path is refused, never mended: two names must not become one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from wonder_server.core.errors import Reason, error
+
+MAX_PATH_BYTES: Final = 512
+MAX_PART_BYTES: Final = 255
+MAX_BRANCH_BYTES: Final = 200
+
+_IGNORED: Final = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+"""What some file systems pass over in names, so that ``.g\u200cit`` is ``.git`` to them."""
+
+_BRANCH_FORBIDS: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|\Z)|\A[-./]|[./]\Z")
+
+
+def check_path(path: str, field: str = "path") -> str:
+    """``path``, if it names a file of a repository. FIELD_INVALID otherwise."""
+    problem = wrong_with(path)
+    if problem:
+        raise error(Reason.FIELD_INVALID, f"{field} {problem}.", field=field)
+    return path
+
+
+def check_prefix(prefix: str, field: str = "path_prefix") -> str:
+    """``prefix``, if paths could begin so. FIELD_INVALID otherwise."""
+    whole, _, _ = prefix.rpartition("/")
+    if whole or prefix.startswith("/"):
+        check_path(whole, field)
+    if len(prefix.encode("utf-8", "replace")) > MAX_PATH_BYTES or "\0" in prefix:
+        raise error(Reason.FIELD_INVALID, f"{field} is no beginning of a path.", field=field)
+    return prefix
+
+
+def wrong_with(path: str) -> str:
+    """What makes ``path`` no path of a file, as the end of a sentence; empty if nothing does."""
+    try:
+        encoded = path.encode()
+    except UnicodeEncodeError:
+        return "is not valid text"
+    if not path:
+        return "is required"
+    if len(encoded) > MAX_PATH_BYTES:
+        return f"has {len(encoded)} bytes; at most {MAX_PATH_BYTES} are taken"
+    if any(ord(character) < 32 or ord(character) == 127 for character in path):
+        return "must not contain control characters"
+    if path.startswith("/") or "\\" in path:
+        return "must be relative, with / between its parts"
+    for part in path.split("/"):
+        if part in ("", ".", ".."):
+            return "must not have empty parts, '.' or '..'"
+        if len(part.encode()) > MAX_PART_BYTES:
+            return f"has a part of more than {MAX_PART_BYTES} bytes"
+        if is_gits_own(part):
+            return "must not name what belongs to git"
+    return ""
+
+
+def is_gits_own(part: str) -> bool:
+    """Whether one part of a path is ``.git`` for some file system."""
+    plain = _IGNORED.sub("", part).lower().rstrip(". ").partition(":")[0]
+    return plain in (".git", "git~1")
+
+
+def check_branch(branch: str, field: str = "branch") -> str:
+    """``branch``, if a branch can have that name. FIELD_INVALID otherwise."""
+    fits = bool(branch) and branch != "@" and not _BRANCH_FORBIDS.search(branch)
+    try:
+        fits = fits and len(branch.encode()) <= MAX_BRANCH_BYTES
+    except UnicodeEncodeError:
+        fits = False
+    if not fits:
+        raise error(
+            Reason.FIELD_INVALID,
+            f"{field} is no name of a branch: give one such as 'main' or 'drafts/auth', at most "
+            f"{MAX_BRANCH_BYTES} bytes.",
+            field=field,
+        )
+    return branch

@@ -1,0 +1,325 @@
+"""Artifacts: a project's documents, with their history and branches (feature F1; guide: docs/artifacts.md).
+
+One repository for each project, which only this server writes. The RPCs of the LibraryService and the
+``artifact.*`` actions are two faces of this. Projects come as ids; branches are ``main`` unless named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.frozen import Value
+from wonder_server.core.paths import check_branch, check_path, check_prefix
+from wonder_server.ports.repositories import (
+    Change,
+    Commit,
+    Found,
+    Merged,
+    Repositories,
+    Repository,
+    Signed,
+)
+from wonder_server.services.catalog_writes import Once
+from wonder_server.services.paging import Page, PageRequest, page
+
+T = TypeVar("T")
+
+MAIN: Final = "main"
+ABSENT: Final = "none"
+"""The etag of what is not there."""
+
+MAX_CONTENT_BYTES: Final = 4 << 20
+MAX_MESSAGE_BYTES: Final = 16 << 10
+MAX_AUTHOR_BYTES: Final = 512
+MAX_WORDS: Final = 20
+DEFAULT_MATCHES: Final = 50
+MAX_MATCHES: Final = 500
+_STEP: Final = 50
+
+
+class Artifact(Value, frozen=True, kw_only=True):
+    """One document on one branch. ``revision`` is the newest commit that changed it. ``etag`` is the hash of
+    its content; ``none`` of one that was deleted."""
+
+    path: str
+    branch: str
+    revision: Commit
+    etag: str = ABSENT
+    size: int = 0
+    content: bytes = b""
+
+
+class Artifacts:
+    """The use-cases. STORAGE_UNAVAILABLE from all of them where git does not work."""
+
+    def __init__(self, repositories: Repositories) -> None:
+        self._repositories = repositories
+        self._asking: dict[tuple[str, str], asyncio.Lock] = {}
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    async def read(self, project_id: str, path: str, *, branch: str = "", revision_id: str = "") -> Artifact:
+        """A document with its content, on its branch or as it was in a revision. ARTIFACT_NOT_FOUND."""
+        check_path(path)
+        branch, repository = check_branch(branch or MAIN), self._repositories.of(project_id)
+        at = await _commit_at(repository, revision_id, branch)
+        found = await repository.read(at.id, path, MAX_CONTENT_BYTES) if at else None
+        if at is None or found is None:
+            raise _no_artifact(path, branch)
+        newest = await _newest(repository, at.id, [path])
+        return Artifact(
+            path=path,
+            branch=branch,
+            revision=newest.get(path, at),
+            etag=found.id,
+            size=found.size,
+            content=found.content,
+        )
+
+    async def list(
+        self, project_id: str, request: PageRequest, *, branch: str = "", prefix: str = ""
+    ) -> Page[Artifact]:
+        """Documents by path, without content. ARTIFACT_NOT_FOUND for a branch that is not there."""
+        check_prefix(prefix)
+        branch, repository = check_branch(branch or MAIN), self._repositories.of(project_id)
+        scope = ["artifacts", project_id, branch, prefix]
+        after, limit = request.cursor(scope, ""), request.limit()
+        head = await _branch(repository, branch)
+        if head is None:
+            return Page(items=())
+        files = await repository.files(head.id, prefix, after, limit + 1)
+        newest = await _newest(repository, head.id, [file.path for file in files[:limit]])
+        found = [
+            Artifact(
+                path=file.path,
+                branch=branch,
+                revision=newest.get(file.path, head),
+                etag=file.id,
+                size=file.size,
+            )
+            for file in files
+        ]
+        return page(found, limit, scope, lambda artifact: artifact.path)
+
+    async def search(
+        self, project_id: str, query: str, *, branch: str = "", prefix: str = "", limit: int = 0
+    ) -> Found:
+        """Lines and paths that contain all words of ``query``."""
+        check_prefix(prefix)
+        words = search_words(query)
+        if not 0 <= limit <= MAX_MATCHES:
+            raise error(Reason.FIELD_INVALID, f"limit lies between 0 and {MAX_MATCHES}.", field="limit")
+        branch, repository = check_branch(branch or MAIN), self._repositories.of(project_id)
+        head = await _branch(repository, branch)
+        if head is None:
+            return Found()
+        return await repository.search(head.id, words, prefix, limit or DEFAULT_MATCHES)
+
+    async def revisions(
+        self, project_id: str, request: PageRequest, *, branch: str = "", path: str = ""
+    ) -> Page[Commit]:
+        """Commits of a branch, or those that changed one document, newest first. Later pages go on from
+        where the first one began, whatever is written meanwhile."""
+        if path:
+            check_path(path)
+        branch, repository = check_branch(branch or MAIN), self._repositories.of(project_id)
+        scope = ["revisions", project_id, branch, path]
+        cursor, limit = request.cursor(scope, []), request.limit()
+        head = await _branch(repository, branch)
+        at, skip = (str(cursor[0]), int(cursor[1])) if cursor else (head.id if head else "", 0)
+        found = await repository.history(at, [path] if path else [], skip, limit + 1) if at else []
+        if path and not found and not skip:
+            raise _no_artifact(path, branch)
+        return page(found, limit, scope, lambda _: [at, skip + limit])
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    async def write(
+        self,
+        project_id: str,
+        path: str,
+        content: bytes | None,
+        *,
+        branch: str = "",
+        author: str = "",
+        message: str = "",
+        etag: str = "",
+        once: Once | None = None,
+    ) -> Artifact:
+        """Give a document new content, or with None delete it, as one commit; the document as it is then,
+        without content. A branch that is not there begins at ``main``.
+
+        FIELD_INVALID, PAYLOAD_TOO_LARGE, ETAG_MISMATCH, REQUEST_ID_REUSED; ARTIFACT_NOT_FOUND for deleting
+        what is not there."""
+        check_path(path)
+        branch = check_branch(branch or MAIN)
+        if content is not None and len(content) > MAX_CONTENT_BYTES:
+            raise error(
+                Reason.PAYLOAD_TOO_LARGE,
+                f"content has {len(content)} bytes; at most {MAX_CONTENT_BYTES} are taken.",
+                field="content",
+                limit=str(MAX_CONTENT_BYTES),
+            )
+        signed = _signed(author, message or path, once)
+        repository = self._repositories.of(project_id)
+
+        async def act() -> Commit:
+            expected = {path: "" if etag == ABSENT else etag} if etag else None
+            if content is None and not etag:
+                head = await repository.commit(branch) or await repository.commit(MAIN)
+                if head is None or await repository.read(head.id, path, MAX_CONTENT_BYTES) is None:
+                    raise _no_artifact(path, branch)
+            change = Change(path=path, content=content)
+            return await repository.write(branch, [change], signed, begin=MAIN, expected=expected)
+
+        made = await self._once(project_id, repository, signed, act)
+        found = await repository.read(made.id, path, MAX_CONTENT_BYTES) if content is not None else None
+        newest = await _newest(repository, made.id, [path]) if path not in made.paths else {}
+        return Artifact(
+            path=path,
+            branch=branch,
+            revision=newest.get(path, made),
+            etag=found.id if found else ABSENT,
+            size=found.size if found else 0,
+        )
+
+    async def merge(
+        self,
+        project_id: str,
+        source: str,
+        *,
+        target: str = "",
+        author: str = "",
+        message: str = "",
+        dry: bool = False,
+        once: Once | None = None,
+    ) -> Merged:
+        """Bring one branch's work into another; conflicts are in the answer, and then nothing was merged.
+        ARTIFACT_NOT_FOUND for a branch that is not there, other than ``main``."""
+        check_branch(source, "source_branch")
+        target = check_branch(target or MAIN, "target_branch")
+        signed = _signed(author, message or f"Merge {source} into {target}", once)
+        repository = self._repositories.of(project_id)
+        if await repository.commit(source) is None:
+            raise _no_branch(source, "source_branch")
+        await _branch(repository, target, "target_branch")
+        if dry:
+            return await repository.merge(target, source, signed, dry=True)
+        conflicts: list[Merged] = []
+
+        async def act() -> Commit | None:
+            merged = await repository.merge(target, source, signed)
+            conflicts.append(merged)
+            return merged.commit
+
+        made = await self._once(project_id, repository, signed, act)
+        return conflicts[0] if conflicts else Merged(commit=made)
+
+    async def forget(self, project_id: str) -> None:
+        """Remove all artifacts of a project, with their history."""
+        await self._repositories.remove(project_id)
+
+    async def _once(
+        self, project_id: str, repository: Repository, signed: Signed, act: Callable[[], Awaitable[T]]
+    ) -> T | Commit:
+        """What ``act`` gives; or the commit that the same request has made before. Whoever asks may go away:
+        what was begun is done."""
+        if not signed.key:
+            return await act()
+        lock = self._asking.setdefault((project_id, signed.key), asyncio.Lock())
+
+        async def alone() -> T | Commit:
+            async with lock:
+                if (before := await repository.done(signed.key)) is None:
+                    return await act()
+                commit, mark = before
+                if mark != signed.mark:
+                    raise error(
+                        Reason.REQUEST_ID_REUSED,
+                        "This request_id was used for another request; choose a new one.",
+                        field="request_id",
+                    )
+                return commit
+
+        try:
+            return await asyncio.shield(asyncio.ensure_future(alone()))
+        finally:
+            if not lock.locked():
+                self._asking.pop((project_id, signed.key), None)
+
+
+def search_words(query: str) -> Sequence[str]:
+    """The words of a search. FIELD_INVALID if there is none, or far too many."""
+    words = query.replace("\0", " ").split()
+    if not words:
+        raise error(Reason.FIELD_INVALID, "query is required: give words to look for.", field="query")
+    if len(words) > MAX_WORDS or len(query.encode("utf-8", "replace")) > 1_000:
+        raise error(
+            Reason.FIELD_INVALID, f"query has at most {MAX_WORDS} words and 1,000 bytes.", field="query"
+        )
+    return words
+
+
+def _signed(author: str, message: str, once: Once | None) -> Signed:
+    for field, value, most in (("author", author, MAX_AUTHOR_BYTES), ("message", message, MAX_MESSAGE_BYTES)):
+        if len(value.encode("utf-8", "replace")) > most:
+            raise error(Reason.FIELD_INVALID, f"{field} has at most {most} bytes.", field=field)
+    if once is None:
+        return Signed(author=author, message=message)
+    key = hashlib.blake2b(once.request_id.encode("utf-8", "replace"), digest_size=20).hexdigest()
+    return Signed(author=author, message=message, key=key, mark=once.fingerprint)
+
+
+async def _branch(repository: Repository, branch: str, field: str = "branch") -> Commit | None:
+    """The branch's newest commit; None for ``main`` before anything was written."""
+    head = await repository.commit(branch)
+    if head is None and branch != MAIN:
+        raise _no_branch(branch, field)
+    return head
+
+
+async def _commit_at(repository: Repository, revision_id: str, branch: str) -> Commit | None:
+    if not revision_id:
+        return await _branch(repository, branch)
+    found = await repository.commit(revision_id)
+    if found is None or found.id != revision_id:
+        raise error(
+            Reason.ARTIFACT_NOT_FOUND,
+            "There is no such revision; give the whole id, as the list of revisions shows it.",
+            field="revision_id",
+            id=revision_id[:64],
+        )
+    return found
+
+
+async def _newest(repository: Repository, at: str, paths: Iterable[str]) -> dict[str, Commit]:
+    """For each path the newest commit that changed it."""
+    missing, found, skip = set(paths), dict[str, Commit](), 0
+    while missing:
+        commits = await repository.history(at, sorted(missing), skip, _STEP)
+        before = len(missing)
+        for commit in commits:
+            for path in missing.intersection(commit.paths):
+                found[path] = commit
+            missing.difference_update(commit.paths)
+        if len(commits) < _STEP:
+            break
+        # Fewer paths make another list: it begins anew.
+        skip = 0 if len(missing) < before else skip + _STEP
+    return found
+
+
+def _no_artifact(path: str, branch: str) -> WonderError:
+    return error(
+        Reason.ARTIFACT_NOT_FOUND, f"There is no artifact '{path}' on '{branch}'.", field="path", id=path
+    )
+
+
+def _no_branch(branch: str, field: str) -> WonderError:
+    return error(
+        Reason.ARTIFACT_NOT_FOUND, f"There is no branch '{branch}' of artifacts.", field=field, id=branch
+    )
