@@ -82,15 +82,27 @@ class Budget(_message.Message):
     def __init__(self, max_tokens: _Optional[int] = ..., max_cost_micros: _Optional[int] = ..., max_duration_ms: _Optional[int] = ...) -> None: ...
 
 class MergeConflict(_message.Message):
-    __slots__ = ("path", "kind", "base", "ours", "theirs")
+    __slots__ = ("path", "kind", "base", "ours", "theirs", "truncated")
     PATH_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
     OURS_FIELD_NUMBER: _ClassVar[int]
     THEIRS_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     path: str
     kind: MergeConflictKind
     base: str
     ours: str
     theirs: str
-    def __init__(self, path: _Optional[str] = ..., kind: _Optional[_Union[MergeConflictKind, str]] = ..., base: _Optional[str] = ..., ours: _Optional[str] = ..., theirs: _Optional[str] = ...) -> None: ...
+    truncated: bool
+    def __init__(self, path: _Optional[str] = ..., kind: _Optional[_Union[MergeConflictKind, str]] = ..., base: _Optional[str] = ..., ours: _Optional[str] = ..., theirs: _Optional[str] = ..., truncated: _Optional[bool] = ...) -> None: ...
+
+class MergeResolution(_message.Message):
+    __slots__ = ("path", "content", "delete")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    DELETE_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    content: bytes
+    delete: bool
+    def __init__(self, path: _Optional[str] = ..., content: _Optional[bytes] = ..., delete: _Optional[bool] = ...) -> None: ...

@@ -720,7 +720,7 @@ class FileDiff(_message.Message):
     def __init__(self, path: _Optional[str] = ..., old_path: _Optional[str] = ..., change: _Optional[_Union[FileChange, str]] = ..., additions: _Optional[int] = ..., deletions: _Optional[int] = ..., patch: _Optional[str] = ...) -> None: ...
 
 class MergeBranchRequest(_message.Message):
-    __slots__ = ("conversation_id", "repository", "target_branch", "message", "expected_head_commit", "user_id", "validate_only", "request_id")
+    __slots__ = ("conversation_id", "repository", "target_branch", "message", "expected_head_commit", "user_id", "validate_only", "request_id", "resolutions", "remove_branch")
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     REPOSITORY_FIELD_NUMBER: _ClassVar[int]
     TARGET_BRANCH_FIELD_NUMBER: _ClassVar[int]
@@ -729,6 +729,8 @@ class MergeBranchRequest(_message.Message):
     USER_ID_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    RESOLUTIONS_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_BRANCH_FIELD_NUMBER: _ClassVar[int]
     conversation_id: str
     repository: str
     target_branch: str
@@ -737,7 +739,9 @@ class MergeBranchRequest(_message.Message):
     user_id: str
     validate_only: bool
     request_id: str
-    def __init__(self, conversation_id: _Optional[str] = ..., repository: _Optional[str] = ..., target_branch: _Optional[str] = ..., message: _Optional[str] = ..., expected_head_commit: _Optional[str] = ..., user_id: _Optional[str] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
+    resolutions: _containers.RepeatedCompositeFieldContainer[_common_pb2.MergeResolution]
+    remove_branch: bool
+    def __init__(self, conversation_id: _Optional[str] = ..., repository: _Optional[str] = ..., target_branch: _Optional[str] = ..., message: _Optional[str] = ..., expected_head_commit: _Optional[str] = ..., user_id: _Optional[str] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[str] = ..., resolutions: _Optional[_Iterable[_Union[_common_pb2.MergeResolution, _Mapping]]] = ..., remove_branch: _Optional[bool] = ...) -> None: ...
 
 class MergeBranchResponse(_message.Message):
     __slots__ = ("merged", "commit", "conflicts")

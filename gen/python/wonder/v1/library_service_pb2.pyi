@@ -504,7 +504,7 @@ class ListArtifactRevisionsResponse(_message.Message):
     def __init__(self, revisions: _Optional[_Iterable[_Union[_artifact_pb2.ArtifactRevision, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class MergeArtifactsRequest(_message.Message):
-    __slots__ = ("project_id", "source_branch", "target_branch", "author", "message", "validate_only", "request_id")
+    __slots__ = ("project_id", "source_branch", "target_branch", "author", "message", "validate_only", "request_id", "resolutions")
     PROJECT_ID_FIELD_NUMBER: _ClassVar[int]
     SOURCE_BRANCH_FIELD_NUMBER: _ClassVar[int]
     TARGET_BRANCH_FIELD_NUMBER: _ClassVar[int]
@@ -512,6 +512,7 @@ class MergeArtifactsRequest(_message.Message):
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    RESOLUTIONS_FIELD_NUMBER: _ClassVar[int]
     project_id: str
     source_branch: str
     target_branch: str
@@ -519,7 +520,8 @@ class MergeArtifactsRequest(_message.Message):
     message: str
     validate_only: bool
     request_id: str
-    def __init__(self, project_id: _Optional[str] = ..., source_branch: _Optional[str] = ..., target_branch: _Optional[str] = ..., author: _Optional[str] = ..., message: _Optional[str] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
+    resolutions: _containers.RepeatedCompositeFieldContainer[_common_pb2.MergeResolution]
+    def __init__(self, project_id: _Optional[str] = ..., source_branch: _Optional[str] = ..., target_branch: _Optional[str] = ..., author: _Optional[str] = ..., message: _Optional[str] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[str] = ..., resolutions: _Optional[_Iterable[_Union[_common_pb2.MergeResolution, _Mapping]]] = ...) -> None: ...
 
 class MergeArtifactsResponse(_message.Message):
     __slots__ = ("merged", "revision", "conflicts")

@@ -346,28 +346,30 @@ class LibraryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReadArtifact(self, request, context):
-        """Reads an artifact. ARTIFACT_NOT_FOUND, PROJECT_NOT_FOUND.
+        """Reads an artifact. ARTIFACT_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID. All that concerns artifacts also
+        STORAGE_UNAVAILABLE, where git does not work.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WriteArtifact(self, request, context):
-        """Writes or deletes an artifact, as one commit. PROJECT_NOT_FOUND, ETAG_MISMATCH, PAYLOAD_TOO_LARGE.
+        """Writes or deletes an artifact, as one commit. PROJECT_NOT_FOUND, ETAG_MISMATCH, PAYLOAD_TOO_LARGE,
+        FIELD_INVALID; ARTIFACT_NOT_FOUND for deleting what is not there.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListArtifacts(self, request, context):
-        """Lists artifacts by path. PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists artifacts by path. PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID, ARTIFACT_NOT_FOUND for an unknown branch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SearchArtifacts(self, request, context):
-        """Finds lines and paths that contain words. PROJECT_NOT_FOUND.
+        """Finds lines and paths that contain words. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown branch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

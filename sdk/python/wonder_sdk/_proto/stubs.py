@@ -625,7 +625,9 @@ class LibraryServiceStub:
             v1.ReadArtifactRequest.SerializeToString,
             v1.ReadArtifactResponse.FromString,
         )
-        """Reads an artifact. ARTIFACT_NOT_FOUND, PROJECT_NOT_FOUND."""
+        """Reads an artifact. ARTIFACT_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID. All that concerns
+        artifacts also STORAGE_UNAVAILABLE, where git does not work.
+        """
         self.write_artifact: grpc.aio.UnaryUnaryMultiCallable[
             v1.WriteArtifactRequest, v1.WriteArtifactResponse
         ] = channel.unary_unary(
@@ -634,7 +636,7 @@ class LibraryServiceStub:
             v1.WriteArtifactResponse.FromString,
         )
         """Writes or deletes an artifact, as one commit. PROJECT_NOT_FOUND, ETAG_MISMATCH,
-        PAYLOAD_TOO_LARGE.
+        PAYLOAD_TOO_LARGE, FIELD_INVALID; ARTIFACT_NOT_FOUND for deleting what is not there.
         """
         self.list_artifacts: grpc.aio.UnaryUnaryMultiCallable[
             v1.ListArtifactsRequest, v1.ListArtifactsResponse
@@ -643,7 +645,9 @@ class LibraryServiceStub:
             v1.ListArtifactsRequest.SerializeToString,
             v1.ListArtifactsResponse.FromString,
         )
-        """Lists artifacts by path. PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists artifacts by path. PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID, ARTIFACT_NOT_FOUND for an
+        unknown branch.
+        """
         self.search_artifacts: grpc.aio.UnaryUnaryMultiCallable[
             v1.SearchArtifactsRequest, v1.SearchArtifactsResponse
         ] = channel.unary_unary(
@@ -651,7 +655,9 @@ class LibraryServiceStub:
             v1.SearchArtifactsRequest.SerializeToString,
             v1.SearchArtifactsResponse.FromString,
         )
-        """Finds lines and paths that contain words. PROJECT_NOT_FOUND."""
+        """Finds lines and paths that contain words. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown
+        branch.
+        """
         self.list_artifact_revisions: grpc.aio.UnaryUnaryMultiCallable[
             v1.ListArtifactRevisionsRequest, v1.ListArtifactRevisionsResponse
         ] = channel.unary_unary(

@@ -174,6 +174,7 @@ __all__ = (
     "MergeBranchResponse",
     "MergeConflict",
     "MergeConflictKind",
+    "MergeResolution",
     "MergeStrategy",
     "Message",
     "MessageRestarted",
@@ -6945,6 +6946,11 @@ class MergeArtifactsRequest(betterproto2.Message):
     Makes the call idempotent.
     """
 
+    resolutions: "list[MergeResolution]" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    What becomes of files in conflict, if all of them are named; others are merged as always.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "MergeArtifactsRequest", MergeArtifactsRequest)
 
@@ -7020,6 +7026,17 @@ class MergeBranchRequest(betterproto2.Message):
     Makes the call idempotent.
     """
 
+    resolutions: "list[MergeResolution]" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    What becomes of files in conflict, if all of them are named; others are merged as always.
+    """
+
+    remove_branch: "bool" = betterproto2.field(10, betterproto2.TYPE_BOOL)
+    """
+    Whether the conversation's branch and its files are removed once they are merged. Work that follows begins anew
+    where the repository's default branch is then.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "MergeBranchRequest", MergeBranchRequest)
 
@@ -7082,8 +7099,43 @@ class MergeConflict(betterproto2.Message):
     Text on the branch that was to be merged.
     """
 
+    truncated: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
+    """
+    Whether the texts were left out: one is over 256 KiB, or all of a merge are over 2 MiB.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "MergeConflict", MergeConflict)
+
+
+@dataclass(eq=False, repr=False)
+class MergeResolution(betterproto2.Message):
+    """
+    What becomes of a file in which a merge found a conflict.
+
+    Oneofs:
+        - resolution: What it becomes. Required.
+    """
+
+    path: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Path of the file. Required.
+    """
+
+    content: "bytes | None" = betterproto2.field(
+        2, betterproto2.TYPE_BYTES, optional=True, group="resolution"
+    )
+    """
+    The new content, at most 4 MiB.
+    """
+
+    delete: "bool | None" = betterproto2.field(3, betterproto2.TYPE_BOOL, optional=True, group="resolution")
+    """
+    If true, the file is deleted.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "MergeResolution", MergeResolution)
 
 
 @dataclass(eq=False, repr=False)
