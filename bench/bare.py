@@ -3,6 +3,9 @@
 ``/bare/Stream`` takes requests like ``{"size": 90, "count": 50, "delay_ms": 20}``, and for each sends
 ``count`` messages of about ``size`` bytes, pausing between them; then, with ``"hold": true``, it stays open.
 ``/bare/Unary`` answers with what it was sent.
+
+``/bare/Relay`` takes requests like ``{"url": "http://…/v1/chat/completions", "body": {…}}``, posts them with
+aiohttp, and sends on each piece of text that comes, then an empty one. It keeps nothing and watches nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import grpc
 from google.protobuf.wrappers_pb2 import StringValue
 from grpc import aio
@@ -35,12 +39,33 @@ async def stream(requests: AsyncIterator[bytes], context: Any) -> None:
             await asyncio.Event().wait()
 
 
+class Relay:
+    """What anybody would write: read line after line, parse it, send the text on."""
+
+    def __init__(self) -> None:
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+
+    async def stream(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        async for request in requests:
+            wanted = json.loads(request)
+            async with self._session.post(wanted["url"], json=wanted["body"]) as response:
+                async for line in response.content:
+                    if line.startswith(b"data: {"):
+                        for choice in json.loads(line[6:])["choices"]:
+                            if text := choice["delta"].get("content"):
+                                await context.write(StringValue(value=text))
+            await context.write(StringValue())
+
+
 async def main(folder: Path) -> None:
     server = aio.server()
     handlers = {
         "Unary": grpc.unary_unary_rpc_method_handler(unary),
         "Stream": grpc.stream_stream_rpc_method_handler(
             stream, response_serializer=StringValue.SerializeToString
+        ),
+        "Relay": grpc.stream_stream_rpc_method_handler(
+            Relay().stream, response_serializer=StringValue.SerializeToString
         ),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare", handlers),))

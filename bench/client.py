@@ -64,22 +64,26 @@ class Client:
             json_format.ParseDict(request, library_pb.ApplyDefinitionsRequest())
         )
 
-    async def agent(self, name: str, *, token_delay_ms: int = 0) -> str:
-        """A new agent with the standard persona's workflows and the offline model. Returns its id."""
+    async def agent(
+        self,
+        name: str,
+        *,
+        token_delay_ms: int = 0,
+        profile: dict[str, Any] | None = None,
+        persona: dict[str, Any] | None = None,
+    ) -> str:
+        """A new agent with the standard persona's workflows and the offline model, unless ``profile`` or
+        ``persona`` say otherwise. Returns its id."""
+        offline = {
+            "provider": "offline",
+            "model": "offline",
+            "parameters": {"token_delay_ms": token_delay_ms},
+        }
+        plain = {"system_prompt": "You speak.", "model_profile_id": f"{name}-model"}
         await self.apply(
             [
-                {
-                    "name": f"{name}-model",
-                    "model_profile": {
-                        "provider": "offline",
-                        "model": "offline",
-                        "parameters": {"token_delay_ms": token_delay_ms},
-                    },
-                },
-                {
-                    "name": name,
-                    "persona": {"system_prompt": "You speak.", "model_profile_id": f"{name}-model"},
-                },
+                {"name": f"{name}-model", "model_profile": profile or offline},
+                {"name": name, "persona": {**plain, **(persona or {})}},
             ]
         )
         request = {"agent": {"name": name, "persona_id": f"{LIBRARY}/{name}"}}
@@ -97,15 +101,17 @@ class Client:
         return str(made.conversation.id)
 
     @asynccontextmanager
-    async def chat(self, conversation_id: str, channel: int = 0) -> AsyncIterator[Chat]:
-        """An attached stream that has caught up."""
+    async def chat(
+        self, conversation_id: str, channel: int = 0, *, tail_only: bool = False
+    ) -> AsyncIterator[Chat]:
+        """An attached stream that has caught up; ``tail_only``: without the past."""
         # Bytes in: what is only counted need not be decoded, so that the load's own CPU stays small.
         converse = self._channels[channel % CHANNELS].stream_stream(
             _CONVERSE, request_serializer=conversation_pb.ConverseRequest.SerializeToString
         )
         call = converse()
         try:
-            attach = conversation_pb.Attach(conversation_id=conversation_id)
+            attach = conversation_pb.Attach(conversation_id=conversation_id, tail_only=tail_only)
             await call.write(conversation_pb.ConverseRequest(attach=attach))
             chat = Chat(call)
             while (await chat.read()).WhichOneof("item") != "caught_up":
@@ -192,9 +198,13 @@ class Chat:
     async def turn(self, text: str) -> float:
         """A whole turn. Returns the seconds until its answer's first piece."""
         seconds = await self.first_token(text)
+        await self.end_of_turn()
+        return seconds
+
+    async def end_of_turn(self) -> None:
+        """Read until a turn has ended."""
         while not _ends_a_turn(await self.read()):
             pass
-        return seconds
 
 
 def _ends_a_turn(said: Any) -> bool:
@@ -236,6 +246,10 @@ class Bare:
     def stream(self, channel: int = 0) -> Any:
         """An open stream; `ask` makes it talk."""
         return self._channels[channel % CHANNELS].stream_stream("/bare/Stream")()
+
+    def relay(self, channel: int = 0) -> Any:
+        """An open stream that relays what a provider says to each request; see `bare.py`."""
+        return self._channels[channel % CHANNELS].stream_stream("/bare/Relay")()
 
     @asynccontextmanager
     async def held(self, channel: int = 0) -> AsyncIterator[Any]:

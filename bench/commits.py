@@ -37,7 +37,7 @@ async def measure(effort: Effort) -> list[Number]:
 
 async def _at(writers: int, effort: Effort) -> list[Number]:
     each = effort.rounds * (5 if writers == 1 else 2)
-    rate, commits = await _grouped(writers, each)
+    rate, commits = await grouped(writers, each)
     floor = _raw(writers, each)
     at = f"{writers} writer{'s' if writers > 1 else ''}"
     return [
@@ -47,7 +47,8 @@ async def _at(writers: int, effort: Effort) -> list[Number]:
     ]  # fmt: skip
 
 
-async def _grouped(writers: int, each: int) -> tuple[float, int]:
+async def grouped(writers: int, each: int) -> tuple[float, int]:
+    """Writes per second of so many writers with so many writes each, and the commits they took."""
     with tempfile.TemporaryDirectory(prefix="wonder-bench-") as folder:
         database = await Database.open(Path(folder) / "rows.db", MIGRATIONS)
         write: Callable[[sqlite3.Connection], None] = lambda connection: _insert(connection)  # noqa: E731

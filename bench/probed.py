@@ -41,6 +41,7 @@ def answer() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--shards")
+    parser.add_argument("--environ", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("data")
     given = parser.parse_args()
 
@@ -49,7 +50,8 @@ def main() -> None:
     from wonder_server.settings import load
 
     flags = {"data": given.data, "listen": "127.0.0.1:0", "shards": given.shards}
-    settings = load(flags, environ={"WONDER_MODEL": "offline", "WONDER_LOG_LEVEL": "warning"})
+    environ = dict(entry.split("=", 1) for entry in given.environ)
+    settings = load(flags, environ={"WONDER_MODEL": "offline", "WONDER_LOG_LEVEL": "warning", **environ})
     logs.configure(settings.log_format, settings.log_level)
 
     async def serve() -> None:

@@ -1,7 +1,7 @@
 """``make bench``: every number beside its floor, measured in the same run, as a table and as JSON.
 
 make bench                          all of them, some minutes
-make bench ARGS=--quick             a look, under a minute
+make bench ARGS=--quick             a look, about two minutes
 make bench ARGS="--only streaming"  one of them
 """
 
@@ -24,13 +24,13 @@ from typing import Any
 import grpc
 from measure import FULL, QUICK, Number
 
-NAMES = ("streaming", "turns", "models", "runs", "commits", "memory", "idle", "shards")
+NAMES = ("streaming", "turns", "relay", "long", "models", "runs", "commits", "memory", "idle", "shards")
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="short windows: under a minute, and rough")
+    parser.add_argument("--quick", action="store_true", help="short windows: about two minutes, and rough")
     parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--json", type=Path, default=LATEST, metavar="FILE", help=f"default {LATEST.name}")
     given = parser.parse_args()

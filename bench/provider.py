@@ -1,0 +1,129 @@
+"""A model provider on loopback that costs next to nothing: OpenAI chat and Anthropic messages, streamed.
+
+The model's name says what it does: ``50`` speaks fifty tokens as fast as it can, each in a write of its own;
+``50@20`` pauses 20 ms before each. Frames are encoded once. Like all servers under measurement it writes
+where it listens into ``ADDRESS``, and it knows just as much of HTTP as its two clients need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+HEAD = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n"
+    b"transfer-encoding: chunked\r\n\r\n"
+)
+END = b"0\r\n\r\n"
+
+
+class Spoken(asyncio.Protocol):
+    """One connection; one request after the other."""
+
+    def __init__(self) -> None:
+        self._received = b""
+        self._loop = asyncio.get_running_loop()
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, found, rest = self._received.partition(b"\r\n\r\n")
+        size = _length(head) if found else 0
+        if found and len(rest) >= size:
+            self._received = rest[size:]
+            self._answer(head.split(b" ", 2)[1], json.loads(rest[:size])["model"])
+
+    def _answer(self, path: bytes, model: str) -> None:
+        count, _, delay_ms = model.partition("@")
+        frames = iter((HEAD, *_frames(path.decode(), int(count)), END))
+        pause = int(delay_ms or 0) / 1000
+        again: Callable[[], object] = lambda: self._next(frames, pause)  # noqa: E731
+        self._again = again
+        again()
+
+    def _next(self, frames: Any, pause: float) -> None:
+        frame = next(frames, None)
+        if frame is None or self._transport.is_closing():
+            return
+        self._transport.write(frame)
+        if pause and frame not in (HEAD, END):
+            self._loop.call_later(pause, self._again)
+        else:
+            self._loop.call_soon(self._again)
+
+
+def _length(head: bytes) -> int:
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            return int(line.partition(b":")[2])
+    raise ValueError("a request without a length")
+
+
+@cache
+def _frames(path: str, count: int) -> tuple[bytes, ...]:
+    """The answer's events, each as a chunk of the body."""
+    speak = _anthropic if path.endswith("/messages") else _openai
+    return tuple(b"%x\r\n%b\r\n" % (len(event), event) for event in speak(count))
+
+
+def _openai(count: int) -> list[bytes]:
+    base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "loopback"}
+
+    def event(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        return b"data: " + json.dumps({**base, "choices": [choice], **more}).encode() + b"\n\n"
+
+    usage = {"prompt_tokens": 10, "completion_tokens": count, "total_tokens": count + 10}
+    return [
+        event({"role": "assistant", "content": ""}),
+        *(event({"content": word}) for word in _words(count)),
+        event({}, "stop"),
+        b"data: " + json.dumps({**base, "choices": [], "usage": usage}).encode() + b"\n\n",
+        b"data: [DONE]\n\n",
+    ]
+
+
+def _anthropic(count: int) -> list[bytes]:
+    def event(kind: str, **more: Any) -> bytes:
+        return f"event: {kind}\ndata: {json.dumps({'type': kind, **more})}\n\n".encode()
+
+    message = {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "loopback", "content": [],
+        "stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 10, "output_tokens": 1},
+    }  # fmt: skip
+    stop = {"stop_reason": "end_turn", "stop_sequence": None}
+    return [
+        event("message_start", message=message),
+        event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+        *(
+            event("content_block_delta", index=0, delta={"type": "text_delta", "text": word})
+            for word in _words(count)
+        ),
+        event("content_block_stop", index=0),
+        event("message_delta", delta=stop, usage={"output_tokens": count}),
+        event("message_stop"),
+    ]
+
+
+def _words(count: int) -> list[str]:
+    return [f"word{number} " for number in range(count)]
+
+
+async def main(folder: Path) -> None:
+    server = await asyncio.get_running_loop().create_server(Spoken, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    fresh = folder / "ADDRESS.new"
+    fresh.write_text(f"http://127.0.0.1:{port}\n")
+    fresh.replace(folder / "ADDRESS")
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))
