@@ -58,3 +58,12 @@ async def data(tmp_path: Path) -> AsyncIterator[Path]:
     """A folder for servers of the test's own."""
     yield tmp_path / "data"
     assert await assert_replays(tmp_path / "data")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that a server was started on, to copy."""
+    data = tmp_path_factory.mktemp("fresh") / "data"
+    async with serving(data):
+        pass
+    return data

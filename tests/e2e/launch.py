@@ -1,77 +1,160 @@
-"""Starts a server as ``wonder serve`` does, in a process that can be made to die at chosen points.
+"""Where servers come from: a process that has imported everything and forks, so that a start takes a moment.
 
-``WONDER_FAILPOINT="POINT:COUNT …" python -m tests.e2e.launch serve …``: the first server dies at the first
-of these failpoints (see `tests.e2e.failpoints`). Is there a second, another server follows on the same data
-folder and dies at that, and so on; after the last comes one that lives. These are forked from a process that
-has imported everything, so that a start takes a moment. When one of them was killed, the log says ``killed``.
+Each is a server as ``wonder serve`` starts it, in a process of its own, that can be made to die at chosen
+points: given several failpoints (see `tests.e2e.failpoints`), the first server dies at the first of them,
+another follows on the same data folder and dies at the second, and so on; after the last comes one that
+lives. With one failpoint none follows. The log says ``killed`` when one of them was and another follows.
 
-Without the variable, and with one failpoint alone, this process is the server itself.
+``python -m tests.e2e.launch`` takes orders on its standard input, a socket, until that is closed. An order is
+``{"arguments": [flags of wonder serve], "environment": {…}, "failpoints": ["POINT:COUNT", …]}`` with two
+files: what the servers log to, each first its ``pid``, and where the last one's exit code is written to,
+negative for a signal.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import ctypes
+import functools
+import gc
 import json
 import os
 import signal
+import socket
+import subprocess
 import sys
-from typing import Any
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, NoReturn
 
-import aiohttp
-
-from tests.e2e.failpoints import Failpoint
-from wonder_server import compose, lifecycle
-from wonder_server.rpc import server
-from wonder_server.serve import register
-
-_IMPORTED = (aiohttp, compose, lifecycle, server)
+ROOT = Path(__file__).parents[2]
+PATH = os.pathsep.join(str(ROOT / part) for part in (".", "server", "gen/python", "sdk/python"))
+_MOST = 1 << 20
 _PR_SET_PDEATHSIG = 1
 
 
-def main() -> int:
-    failpoints = os.environ.pop("WONDER_FAILPOINT", "").split()
-    if len(failpoints) < 2:
-        return serve(*failpoints)
-    for failpoint in [*failpoints, ""]:
-        code = os.waitstatus_to_exitcode(_forked(failpoint))
-        if code != -signal.SIGKILL:
-            return code
-        print(json.dumps({"event": "killed", "level": "info", "at": failpoint}), file=sys.stderr, flush=True)
-    return -signal.SIGKILL
+def order(
+    arguments: Sequence[str], environment: Mapping[str, str], failpoints: Sequence[str]
+) -> tuple[IO[bytes], IO[bytes]]:
+    """Have a server started. Returns what to read: its log, and its exit code."""
+    (log, their_log), (code, their_code) = os.pipe(), os.pipe()
+    told = {"arguments": [*arguments], "environment": {**environment}, "failpoints": [*failpoints]}
+    try:
+        socket.send_fds(_nursery(), [json.dumps(told).encode()], [their_log, their_code])
+    finally:
+        os.close(their_log)
+        os.close(their_code)
+    return open(log, "rb", buffering=0), open(code, "rb", buffering=0)
 
 
-def serve(failpoint: str = "") -> int:
+@functools.cache
+def _nursery() -> socket.socket:
+    """The process that forks, of which there is one; it ends with this one."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST)
+    environment = {**os.environ, "PYTHONPATH": PATH}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.e2e.launch"], stdin=theirs.fileno(), cwd=ROOT, env=environment
+    )
+    theirs.close()
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
+
+
+# --- the process that forks ---------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Take orders to the end."""
+    import aiohttp
+
+    from tests.e2e import failpoints
+    from wonder_server import compose, lifecycle
+    from wonder_server.rpc import server
+
+    _imported = (aiohttp, compose, failpoints, lifecycle, server)
+    gc.collect()
+    gc.freeze()
+    orders = socket.socket(fileno=os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        text, (*files,), *_ = socket.recv_fds(orders, _MOST, 2)
+        if not text:
+            return
+        if not _forked():
+            orders.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            log, end = files
+            os.dup2(log, 2)
+            os.close(log)
+            _see_through(json.loads(text), end)
+        for file in files:
+            os.close(file)
+
+
+def _see_through(told: dict[str, Any], end: int) -> NoReturn:
+    """Start server after server, until one ends that none follows."""
+    failpoints = told["failpoints"]
+    lives = failpoints if len(failpoints) == 1 else [*failpoints, ""]
+    for number, failpoint in enumerate(lives, 1):
+        child = _forked()
+        if not child:
+            os.close(end)
+            _log("born", pid=os.getpid())
+            _serve(told, failpoint)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code != -signal.SIGKILL or number == len(lives):
+            os.write(end, str(code).encode())
+            break
+        _log("killed", at=failpoint)
+    os._exit(0)
+
+
+def _serve(told: dict[str, Any], failpoint: str) -> NoReturn:
     """Be a server, to its end."""
-    if failpoint:
-        Failpoint(failpoint).lay()
-    parser = argparse.ArgumentParser()
-    register(parser.add_subparsers())
-    arguments = parser.parse_args(sys.argv[1:])
-    code: int = arguments.run(arguments)
-    return code
+    from tests.e2e.failpoints import Failpoint
+    from wonder_server.serve import register
+
+    code = 1
+    try:
+        os.environ.clear()
+        os.environ.update(told["environment"])
+        if failpoint:
+            Failpoint(failpoint).lay()
+        parser = argparse.ArgumentParser(prog="wonder")
+        register(parser.add_subparsers())
+        arguments = parser.parse_args(["serve", *told["arguments"]])
+        code = arguments.run(arguments)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(code)
 
 
-def _forked(failpoint: str) -> int:
-    """A server in a process of its own: its wait status. It is told to stop when we are, and dies with us."""
+def _log(event: str, **told: object) -> None:
+    print(json.dumps({"event": event, "level": "info", **told}), file=sys.stderr, flush=True)
+
+
+def _forked() -> int:
+    """Fork; 0 in the child, which dies with its parent."""
     parent = os.getpid()
     child = os.fork()
     if not child:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == parent:
-            code = serve(failpoint)
-            sys.stderr.flush()
-            os._exit(code)
-        os._exit(1)
-
-    def stop(number: int, _: Any) -> None:
-        os.kill(child, number)
-
-    before = signal.signal(signal.SIGTERM, stop)
-    _, status = os.waitpid(child, 0)
-    signal.signal(signal.SIGTERM, before)
-    return status
+        if os.getppid() != parent:
+            os._exit(1)
+    return child
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -6,21 +6,17 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from grpc import aio
 
 from tests.e2e.client import Client
+from tests.e2e.launch import PATH, order
 
-ROOT = Path(__file__).parents[2]
-_ENVIRONMENT = {
-    "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in (".", "server", "gen/python", "sdk/python")),
-    "WONDER_ALLOW_REMOTE_MODELS": "false",
-}
+_ENVIRONMENT = {"PYTHONPATH": PATH, "WONDER_ALLOW_REMOTE_MODELS": "false"}
 
 
 class Server:
@@ -38,28 +34,32 @@ class Server:
         self.address = ""
         self._flags = flags
         self._environment = {**os.environ, **_ENVIRONMENT, **(environment or {})}
-        if doom:
-            self._environment["WONDER_FAILPOINT"] = doom
+        self._doom = doom
         self._changed = asyncio.Condition()
-        self._process: asyncio.subprocess.Process | None = None
+        self._pid = 0
+        self._code: int | None = None
         self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> Server:
         """Return when it serves."""
         await self.begin()
-        ready = await self.logged("ready")
-        self.address = ready["address"]
+        assert await self.is_ready(), self.log[-3:]
         return self
 
+    async def is_ready(self) -> bool:
+        """Whether it serves or has served; False if it ends before."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.lives or self._over())
+        self.address = next((line["address"] for line in self.log if line["event"] == "ready"), "")
+        return bool(self.lives)
+
     async def begin(self) -> None:
-        """Start the process and return at once."""
+        """Start the process and do not wait for it."""
         listen = [] if "--listen" in self._flags else ["--listen", "127.0.0.1:0"]
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.e2e.launch",
-            "serve", *listen, "--data", str(self.data), "--log-format", "json", *self._flags,
-            cwd=ROOT, env=self._environment, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        self._reading = asyncio.create_task(self._read())
+        flags = [*listen, "--data", str(self.data), "--log-format", "json", *self._flags]
+        log, code = order(flags, self._environment, self._doom.split())
+        self._reading = asyncio.create_task(self._read(log, code))
+        await self.logged("born")
 
     async def logged(self, event: str, number: int = 1) -> dict[str, Any]:
         """The ``number``-th log line of this name; waits for it. Fails if the process ends before."""
@@ -97,44 +97,59 @@ class Server:
             yield Client(channel)
 
     def terminate(self) -> None:
-        assert self._process is not None
-        self._process.terminate()
+        """SIGTERM."""
+        self._signal(signal.SIGTERM)
 
     async def stop(self) -> int:
         """SIGTERM; the exit code."""
-        if self._process is not None and self._process.returncode is None:
-            self.terminate()
+        self.terminate()
         return await self.ended()
 
     async def kill(self) -> None:
         """kill -9."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+        self._signal(signal.SIGKILL)
         assert await self.ended() == -signal.SIGKILL
 
     async def ended(self) -> int:
         """Wait for its end; the exit code, negative for a signal."""
-        assert self._process is not None and self._reading is not None
-        code = await self._process.wait()
+        assert self._reading is not None
         await self._reading
-        return code
+        assert self._code is not None
+        return self._code
 
-    async def _read(self) -> None:
-        assert self._process is not None and self._process.stderr is not None
-        async for line in self._process.stderr:
+    def _signal(self, number: int) -> None:
+        if self._code is None:
+            os.kill(self._pid, number)
+
+    async def _read(self, log: IO[bytes], code: IO[bytes]) -> None:
+        async for line in _lines(log):
             try:
                 entry = json.loads(line)
             except ValueError:
                 entry = {"event": line.decode().rstrip()}
+            if entry["event"] == "born":
+                self._pid = entry["pid"]
             self.log.append(entry)
             async with self._changed:
                 self._changed.notify_all()
+        async for line in _lines(code):
+            self._code = int(line)
         async with self._changed:
             self._changed.notify_all()
 
     def _over(self) -> bool:
-        assert self._process is not None and self._process.stderr is not None
-        return self._process.stderr.at_eof()
+        return self._code is not None
+
+
+async def _lines(file: IO[bytes]) -> AsyncIterator[bytes]:
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, file)
+    try:
+        async for line in reader:
+            yield line
+    finally:
+        transport.close()
 
 
 @asynccontextmanager

@@ -12,9 +12,10 @@ from google.protobuf.json_format import MessageToDict
 from grpc import aio
 
 from tests.e2e.client import Client, View, struct
+from tests.e2e.deaths import through_deaths
 from tests.e2e.process import serving
 from tests.e2e.scripted import Scripted
-from tests.e2e.test_kill import slow_agent, through_deaths
+from tests.e2e.test_kill import slow_agent
 from tests.fakes.provider import Call, Provider, Script
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb

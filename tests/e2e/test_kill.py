@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
-import grpc
 import pytest
-from grpc import aio
 
 from tests.e2e.client import Client, View
+from tests.e2e.deaths import at_every, through_deaths
 from tests.e2e.process import Server, serving
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
@@ -29,32 +26,8 @@ NAMES = [
     "conversation_turn", "message.appended", "context_assembly.completed", "move.recorded",
     "message.appended", "turn.completed", "memory_extraction.completed",
 ]  # fmt: skip
-COMMITS = 12
-
-Story = Callable[[Client, View], Awaitable[Any]]
-
-
-async def through_deaths(data: Path, story: Story, view: View, *dooms: str) -> int:
-    """Tell ``story`` to server after server until it comes to its end; how many died on the way.
-
-    Each doom is the next server's, the last one every further server's. The story says everything again to
-    each, under the same request ids.
-    """
-    deaths = 0
-    while True:
-        doom = dooms[min(deaths, len(dooms) - 1)]
-        server = await Server(data, doom=doom).start()
-        try:
-            async with server.client() as client:
-                await story(client, view)
-        except aio.AioRpcError as problem:
-            assert problem.code() is grpc.StatusCode.UNAVAILABLE, problem
-            assert await server.ended() == -9, server.log
-            deaths += 1
-            assert deaths < 40, "no progress"
-            continue
-        assert await server.stop() == 0
-        return deaths
+SURE = 12
+"""Commits that these make at least; where the machine is slow, what goes on for long is written too."""
 
 
 async def two_turns(client: Client, view: View) -> None:
@@ -81,24 +54,31 @@ POINTS = [
     "before-task=write_memory", "after-task=write_memory",
     "before-task=recognise_facts", "after-task=recognise_facts:2", "before-memory", "after-memory",
 ]  # fmt: skip
-AT_COMMITS = [f"{word}-commit:{n}" for n in range(1, COMMITS + 1) for word in ("before", "after")]
 
 
-@pytest.mark.parametrize("doom", [*POINTS, *AT_COMMITS])
+@pytest.mark.parametrize("doom", POINTS)
 async def test_a_kill_leaves_no_trace_in_the_record(data: Path, doom: str) -> None:
+    assert await tell(data, doom) == 1
+
+
+@pytest.mark.parametrize("point", ["before-commit", "in-commit", "committed", "after-commit"])
+async def test_a_kill_at_any_commit_leaves_no_trace_in_the_record(
+    point: str, fresh: Path, tmp_path: Path
+) -> None:
+    assert await at_every(point, tell, fresh=fresh, folder=tmp_path) >= SURE
+
+
+async def tell(data: Path, doom: str) -> int:
     view = View()
-    assert await through_deaths(data, two_turns, view, doom, "") == 1
+    deaths = await through_deaths(data, two_turns, view, doom, "")
     assert view.names == NAMES
+    return deaths
 
 
-async def test_there_is_no_commit_at_which_it_was_not_killed(data: Path) -> None:
-    """If this fails the story makes more or fewer commits: set COMMITS."""
-    assert await through_deaths(data, two_turns, View(), f"after-commit:{COMMITS + 1}") == 0
-
-
-async def test_a_server_that_dies_at_every_second_commit_still_gets_there(data: Path) -> None:
+async def test_a_server_that_dies_at_every_third_commit_still_gets_there(data: Path) -> None:
+    """At every second it might not: turn and hook may each write that they hand out their work again."""
     view = View()
-    assert await through_deaths(data, two_turns, view, "after-commit:2") > 5
+    assert await through_deaths(data, two_turns, view, "after-commit:3") > 3
     assert view.names == NAMES
 
 

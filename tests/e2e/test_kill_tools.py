@@ -17,8 +17,8 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from tests.e2e.client import Client, View
+from tests.e2e.deaths import through_deaths
 from tests.e2e.process import serving
-from tests.e2e.test_kill import through_deaths
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
 

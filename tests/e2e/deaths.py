@@ -1,0 +1,83 @@
+"""Stories told to servers that die: each is told again from its beginning to the next server, under the same
+request ids, until it comes to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from tests.e2e.client import Client, View
+from tests.e2e.journals import assert_replays
+from tests.e2e.process import Server
+
+Story = Callable[[Client, View], Awaitable[Any]]
+AT_ONCE = 3
+"""Stories that are told at the same time, each to servers of its own."""
+MOST = 40
+"""Passages that no story makes of any point."""
+
+
+async def through_deaths(data: Path, story: Story, view: View, *dooms: str) -> int:
+    """Tell ``story`` to server after server until it comes to its end; how many died on the way.
+
+    Each doom is the next server's, the last one every further server's.
+    """
+    deaths = 0
+    while True:
+        server = Server(data, doom=dooms[min(deaths, len(dooms) - 1)])
+        await server.begin()
+        try:
+            if not await server.is_ready():
+                # It died of what it took up.
+                assert await server.ended() == -9, server.log
+            else:
+                async with server.client() as client:
+                    await story(client, view)
+                assert await server.stop() == 0
+                return deaths
+        except aio.AioRpcError as problem:
+            assert problem.code() is grpc.StatusCode.UNAVAILABLE, problem
+            assert await server.ended() == -9, server.log
+        finally:
+            await server.stop()
+        deaths += 1
+        assert deaths < MOST, "no progress"
+
+
+async def at_every(
+    point: str, tell: Callable[[Path, str], Awaitable[int]], *, fresh: Path | None, folder: Path
+) -> int:
+    """Have a server die at its first passage of ``point``, one at its second, and so on, until there are
+    none so many; how many there were.
+
+    ``tell`` is given a folder of its own, a copy of ``fresh``, and the failpoint; it tells a story through
+    that death, looks at what is left, and returns whether there was one. All journals replay afterwards.
+    """
+
+    async def one(number: int) -> int:
+        data = folder / f"{number}"
+        if fresh is not None:
+            await asyncio.to_thread(shutil.copytree, fresh, data)
+        try:
+            died = await tell(data, f"{point}:{number}")
+            await assert_replays(data)
+        except Exception as problem:
+            problem.add_note(f"It was killed at {point}:{number}.")
+            raise
+        await asyncio.to_thread(shutil.rmtree, data)
+        return died
+
+    for first in range(1, MOST, AT_ONCE):
+        async with asyncio.TaskGroup() as group:
+            told = [group.create_task(one(number)) for number in range(first, first + AT_ONCE)]
+        died = [task.result() for task in told]
+        assert set(died) <= {0, 1}
+        if 0 in died:
+            return first - 1 + died.index(0)
+    raise AssertionError(f"there is no end of {point}")
