@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.core.conversation_kit import ASSEMBLED, Driven, call, said
+from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.decisions import ChargeTurn
 from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.room_inputs import Complete
 from wonder_server.core.conversation.spending import (
     Spent,
     as_usage,
@@ -85,6 +89,30 @@ def test_attempts_that_failed_count_as_calls() -> None:
     driven.state.operations[operation.id] = replace(operation, attempt=3)
     driven.answer(priced(said("Done."), 1))
     assert driven.turn.model_calls == 3 and known_cost(driven.turn) == 1
+
+
+@pytest.mark.parametrize("end", ["refused", "cancelled", "overdue", "completed", "between two attempts"])
+def test_calls_that_are_given_up_count_too(end: str) -> None:
+    driven = Driven()
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    operation = driven.pending(OperationKind.MODEL)
+    driven.fail(OperationKind.MODEL, Fault(reason=Reason.TIMEOUT, message="Late.", transient=True))
+    calls = 1 if end == "between two attempts" else 2
+    if calls == 2:
+        driven.wake(OperationKind.MODEL)
+    match end:
+        case "refused":
+            driven.fail(OperationKind.MODEL, Fault(reason=Reason.MODEL_FAILED, message="No."))
+        case "overdue":
+            last = replace(driven.pending(OperationKind.MODEL), max_attempts=2)
+            driven.state.operations[operation.id] = last
+            driven.wake(OperationKind.MODEL)
+        case "completed":
+            driven.step(Complete(cancel_turns=True))
+        case _:
+            driven.step(inputs.CancelTurn(turn_id=driven.turn.id))
+    assert driven.turn.model_calls == room(driven).model_calls == calls
+    assert not driven.state.operations
 
 
 def test_what_a_delegate_spent_before_it_failed_is_told_too() -> None:

@@ -231,7 +231,7 @@ def test_a_provider_that_finds_it_too_long_is_asked_once_more_with_less() -> Non
     driven.succeed(ASSEMBLY, {"request": openai(USER, AGENT, USER, AGENT, USER)})
     asked = driven.pending(MODEL)
     decided = refused(driven)
-    assert kinds(decided) == ["CancelOperation", "ReduceContext", "DispatchModel"]
+    assert kinds(decided) == ["CancelOperation", "ChargeTurn", "ReduceContext", "DispatchModel"]
     assert driven.pending(MODEL).id != asked.id and driven.pending(MODEL).message_id != asked.message_id
     assert [message["role"] for message in driven.request()["messages"]] == ["system", "system", "user"]
     assert kinds(refused(driven)) == ["CancelOperation", "FailTurn", "ReleaseWork"]

@@ -92,6 +92,7 @@ from wonder_server.core.conversation.rooms import plan_room
 from wonder_server.core.conversation.sending import refuse, send
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.summaries import cut_of, summarized, summary_failed
+from wonder_server.core.conversation.unanswered import with_unanswered
 from wonder_server.core.conversation.values import (
     Operation,
     OperationKind,
@@ -105,7 +106,7 @@ from wonder_server.core.ids import Minter
 
 def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
     """What to do about ``event``. Pure; never raises."""
-    return within_time(state, _plan(state, event, now_ms))
+    return within_time(state, with_unanswered(state, _plan(state, event, now_ms)))
 
 
 def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:

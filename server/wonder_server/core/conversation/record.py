@@ -137,7 +137,9 @@ def _record(state: ConversationState, decision: Decision) -> Iterator[Change]:
             yield Emit("limit.reached", "limit_reached", decision.limit, decision.turn_id)
         case CompleteTurn() | FailTurn() | EndTurnByCancel():
             yield from _ended(decision.turn)
-            if state.conversation is not None and state.conversation.budget.max_duration_ms:
+            timed = state.conversation is not None and state.conversation.budget.max_duration_ms
+            # Where it failed, calls without an answer are charged with it.
+            if timed or not isinstance(decision, CompleteTurn):
                 yield from _conversation(state)
         case MemoryWritten():
             yield Delete("operations", decision.operation_id)
