@@ -13,11 +13,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from functools import lru_cache
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
-_SHIFTS = range(120, -1, -10)
-_MASK_80 = (1 << 80) - 1
+_MASK_40 = (1 << 40) - 1
 _PATTERN = re.compile(r"([a-z]{2,5})_([0-7][0-9A-HJKMNP-TV-Z]{25})\Z")
 
 MAX_SHARDS = len(_ALPHABET)
@@ -25,8 +25,18 @@ MAX_SHARDS = len(_ALPHABET)
 
 def encode(now_ms: int, entropy: int) -> str:
     """26 characters for a time in milliseconds since 1970 and 80 bits of entropy."""
-    value = (now_ms << 80) | (entropy & _MASK_80)
-    return "".join([_PAIRS[(value >> shift) & 1023] for shift in _SHIFTS])
+    high, low, pairs = (entropy >> 40) & _MASK_40, entropy & _MASK_40, _PAIRS
+    return (
+        f"{_time(now_ms)}{pairs[high >> 30]}{pairs[high >> 20 & 1023]}{pairs[high >> 10 & 1023]}"
+        f"{pairs[high & 1023]}{pairs[low >> 30]}{pairs[low >> 20 & 1023]}{pairs[low >> 10 & 1023]}"
+        f"{pairs[low & 1023]}"
+    )
+
+
+@lru_cache(maxsize=64)
+def _time(now_ms: int) -> str:
+    """The first ten characters, which many ids of one moment share."""
+    return "".join([_PAIRS[now_ms >> shift & 1023] for shift in (40, 30, 20, 10, 0)])
 
 
 _pool: list[bytes] = []

@@ -61,7 +61,7 @@ _EVENT: Final = _Rows("INSERT INTO events (actor, sequence, at_ms, name, kind, t
 _REQUEST: Final = _Rows("INSERT INTO requests_answered (scope, id, actor, fingerprint, answer)", 5)
 _PART: Final = _Rows("INSERT OR IGNORE INTO parts (root, hash, data)", 3)
 
-_SIZES: Final = (64, 32, 16, 8, 4, 3, 2, 1)
+_SIZES: Final = (256, 128, 64, 32, 16, 8, 4, 3, 2, 1)
 """Rows to a statement: few sizes, so that prepared statements are found again."""
 
 

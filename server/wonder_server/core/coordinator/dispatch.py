@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from wonder_server.core.commands import Answer, CallAgent, Command, Parent, RunTask, RunWorkflow, Stop
 from wonder_server.core.coordinator.decisions import (
     AnswerAgain,
@@ -21,31 +19,31 @@ from wonder_server.core.frozen import replace
 _LEADS_TO_COMMANDS = frozenset({DispatchNode, RedispatchNode, StopNode, EndRun, AnswerAgain})
 
 
-def commands(state: RunState, decision: Decision) -> Iterable[Command]:
+def commands(state: RunState, decision: Decision) -> tuple[Command, ...]:
     """What is to be carried out once ``decision`` is on disk."""
-    return _commands(state, decision) if type(decision) in _LEADS_TO_COMMANDS else ()
+    command = _command(state, decision) if type(decision) in _LEADS_TO_COMMANDS else None
+    return () if command is None else (command,)
 
 
-def _commands(state: RunState, decision: Decision) -> Iterator[Command]:
+def _command(state: RunState, decision: Decision) -> Command | None:
     match decision:
         case DispatchNode() | RedispatchNode():
             operation = state.operations.get(decision.operation.id)
             if operation is not None and not operation.backing_off:
-                yield from _command(state, operation)
+                return _handed_out(state, operation)
         case StopNode():
             operation = decision.operation
             if operation.kind is not OperationKind.GATE:
-                yield Stop(operation_id=operation.id, child_id=operation.child_id)
+                return Stop(operation_id=operation.id, child_id=operation.child_id)
         case EndRun():
             if decision.run.parent is not None:
-                yield _answer(decision.run, decision.run.parent)
+                return _answer(decision.run, decision.run.parent)
         case AnswerAgain():
-            yield _answer(decision.run, decision.parent)
-        case _:
-            return
+            return _answer(decision.run, decision.parent)
+    return None
 
 
-def _command(state: RunState, operation: Operation) -> Iterator[Command]:
+def _handed_out(state: RunState, operation: Operation) -> Command | None:
     run, pinned = state.run, state.pinned
     assert run is not None and pinned is not None, "only a started run dispatches"
     workflow = pinned.workflow
@@ -55,7 +53,7 @@ def _command(state: RunState, operation: Operation) -> Iterator[Command]:
     parent = Parent(actor_id=run.id, operation_id=operation.id)
     match operation.kind:
         case OperationKind.TASK:
-            yield RunTask(
+            return RunTask(
                 operation_id=operation.id,
                 task=workflow.tasks[node.task_id],
                 input=node_input,
@@ -64,7 +62,7 @@ def _command(state: RunState, operation: Operation) -> Iterator[Command]:
                 node_id=node.id,
             )
         case OperationKind.SUBWORKFLOW:
-            yield RunWorkflow(
+            return RunWorkflow(
                 operation_id=operation.id,
                 run_id=operation.child_id,
                 workflow=workflow.workflows[node.workflow_id],
@@ -75,7 +73,7 @@ def _command(state: RunState, operation: Operation) -> Iterator[Command]:
                 fresh=operation.dispatches == 1,
             )
         case OperationKind.AGENT:
-            yield CallAgent(
+            return CallAgent(
                 operation_id=operation.id,
                 agent_id=workflow.agents.get(node.agent_id, node.agent_id),
                 mode=node.invocation_mode,
@@ -86,7 +84,7 @@ def _command(state: RunState, operation: Operation) -> Iterator[Command]:
                 dispatches=operation.dispatches,
             )
         case _:
-            return  # A person, a signal or the time ends it.
+            return None  # A person, a signal or the time ends it.
 
 
 def _answer(run: Run, parent: Parent) -> Answer:

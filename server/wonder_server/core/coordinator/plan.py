@@ -86,6 +86,14 @@ MAX_EVENTS_OF_A_NODE = 1_000
 def plan(state: RunState, event: Input, now_ms: int) -> Decisions:
     """What to do about ``event``. Pure; never raises."""
     match event:
+        case NodeSucceeded() | NodeFailed() | NodeWoken() | NodeRestarted() | EventEmitted():
+            run, pinned = state.run, state.pinned
+            operation = state.operations.get(event.operation_id)
+            if operation is None or run is None or pinned is None:
+                return ()
+            draft = Draft(state, run, pinned, f"{operation.id}/{operation.dispatches}", now_ms)
+            _told(draft, operation, event)
+            return _to_the_end(draft)
         case Start():
             return _start(state, event, now_ms)
         case StartFork():
@@ -96,14 +104,6 @@ def plan(state: RunState, event: Input, now_ms: int) -> Decisions:
             return _hear(state, event, now_ms)
         case ResolveGate():
             return _resolve(state, event, now_ms)
-        case NodeSucceeded() | NodeFailed() | NodeWoken() | NodeRestarted() | EventEmitted():
-            run, pinned = state.run, state.pinned
-            operation = state.operations.get(event.operation_id)
-            if operation is None or run is None or pinned is None:
-                return ()
-            draft = Draft(state, run, pinned, f"{operation.id}/{operation.dispatches}", now_ms)
-            _told(draft, operation, event)
-            return _to_the_end(draft)
         case _:
             assert_never(event)
 

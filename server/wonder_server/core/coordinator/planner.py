@@ -32,10 +32,8 @@ def root(actor_id: str, state: RunState) -> str:
 
 
 def refusal(decided: Sequence[decisions.Decision]) -> Fault | None:
-    for decision in decided:
-        if isinstance(decision, decisions.RefuseRun):
-            return decision.fault
-    return None
+    first = decided[0] if decided else None  # A refusal is all that is decided.
+    return first.fault if isinstance(first, decisions.RefuseRun) else None
 
 
 def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:
