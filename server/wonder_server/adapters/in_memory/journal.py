@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from operator import gt, lt
 from typing import Any
 
+from wonder_server.core.budget import CHARGES, Account, joined
 from wonder_server.core.planner import Planner
 from wonder_server.core.records import Delete, Erase, Put, field_at
 from wonder_server.ports.journal import DELETIONS, Answered, Commit, Entry, Event, Loaded
@@ -53,6 +54,7 @@ class MemoryJournal:
         self._answers: dict[tuple[str, str], Answered] = {}
         self._owners: dict[tuple[str, str], str] = {}
         """Whose request it was."""
+        self.accounts: dict[str, Account] = {}
         self.commits = 0
 
     async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
@@ -87,6 +89,9 @@ class MemoryJournal:
                 rows = actor.rows.setdefault(change.table, {})
                 if isinstance(change, Delete):
                     rows.pop(change.id, None)
+                elif isinstance(change, Put) and change.table == CHARGES:
+                    before = self.accounts.get(change.parent, Account())
+                    self.accounts[change.parent] = joined((before, change.value))
                 elif isinstance(change, Put):
                     rows[change.id] = change
             for request, answer in commit.requests:
@@ -188,6 +193,10 @@ class MemoryShards:
 
     async def unfinished(self) -> list[str]:
         return await self.journal.unfinished()
+
+    async def accounts(self, agent_ids: Sequence[str]) -> dict[str, Account]:
+        """Implements the port ``Accounts``."""
+        return {agent: self.journal.accounts.get(agent, Account()) for agent in agent_ids}
 
     async def head(self, actor_id: str) -> int | None:
         actor = self.journal.written.get(actor_id)

@@ -25,13 +25,16 @@ _FIRST_TABLES = (
     "context",
 )
 _TABLES_OF_WORKFLOWS = ("forks", "gates", "signals")
+_TABLES_OF_ACCOUNTS = ("charges",)
 
-ROW_TABLES: Final = (*_FIRST_TABLES, *_TABLES_OF_WORKFLOWS)
+ROW_TABLES: Final = (*_FIRST_TABLES, *_TABLES_OF_WORKFLOWS, *_TABLES_OF_ACCOUNTS)
 
 FOLDED_TABLES: Final = frozenset(
     {"works", "requests", "operations", "runs", "executions", "context", "forks", "signals"}
 )
 """Tables whose large pieces are stored as parts (see `codec`)."""
+
+_SUMS: Final = ("input_tokens", "output_tokens", "cost_micros", "model_calls", "unpriced_calls", "busy_ms")
 
 COLUMNS: Final[dict[str, dict[str, str]]] = {
     "runs": {
@@ -41,6 +44,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
         "parent.actor_id": "parent_actor",
     },
     "conversations": {"called_by": "called_by"},
+    "charges": {name: name for name in _SUMS},
 }
 """Columns beside those that all tables have, by the path of their value in the row's value. They are written
 when the row is first written, and never change."""
@@ -217,9 +221,29 @@ CREATE INDEX events_by_time ON events (at_ms, actor, sequence) WHERE substr(acto
 """
 """Only the events of conversations are listed across actors; runs have many more."""
 
+_ACCOUNTS = f"""
+CREATE TABLE accounts (
+    agent TEXT PRIMARY KEY,
+    {", ".join(f"{name} INTEGER NOT NULL" for name in _SUMS)}
+) WITHOUT ROWID;
+
+{"".join(f"ALTER TABLE charges ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0;" for name in _SUMS)}
+
+CREATE TRIGGER charges_add_up BEFORE INSERT ON charges BEGIN
+    INSERT INTO accounts (agent, {", ".join(_SUMS)})
+    VALUES (NEW.parent, {", ".join(f"NEW.{name}" for name in _SUMS)})
+    ON CONFLICT (agent) DO UPDATE SET {", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMS)};
+    SELECT RAISE(IGNORE);
+END;
+"""
+"""What agents have spent in this shard. A charge is added up in the commit that holds what it is for, and the
+row itself is not kept: so an account needs no lock and no writer of its own, is exact after a crash, and
+outlives the conversations."""
+
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0001_shard", _rows(_FIRST_TABLES) + _INDEXES + _REST),
     ("0002_workflows", _rows(_TABLES_OF_WORKFLOWS) + _WORKFLOWS),
     ("0003_rooms", _ROOMS),
     ("0004_listed_events", _LISTED_EVENTS),
+    ("0005_accounts", _rows(_TABLES_OF_ACCOUNTS) + _ACCOUNTS),
 )

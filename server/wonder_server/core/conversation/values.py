@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from wonder_server.core.budget import Budget
+from wonder_server.core.budget import NO_BUDGET, Budget
 from wonder_server.core.commands import MAX_DEPTH, Parent
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
 from wonder_server.core.model import ToolCall, Usage
-
-NO_BUDGET = Budget()
 
 
 class ConversationStatus(StrEnum):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from wonder_server.core.budget import NO_BUDGET
 from wonder_server.core.definitions.graph import initial_node
 from wonder_server.core.definitions.references import NO_EXTRACTION
 from wonder_server.core.definitions.resources import STANDARD_LIBRARY, Agent, Definition
@@ -144,6 +145,7 @@ def pin_agent(
         ),
         assembly=pin_workflow(assembly, shelf, agents),
         extraction=extraction,
+        budget=agent.budget if agent.budget != NO_BUDGET else None,
     )
 
 

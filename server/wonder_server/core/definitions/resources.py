@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
+from wonder_server.core.budget import NO_BUDGET, Budget
 from wonder_server.core.definitions.document import Draft
 from wonder_server.core.definitions.specs import Kind, Persona, Pin, Spec
 
@@ -68,7 +69,7 @@ class Definition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """A persona with a memory of its own. Exactly one of ``persona_id`` (a reference) and ``persona``
-    (inline) is set. ``project_ids`` are ids, at least one."""
+    (inline) is set. ``project_ids`` are ids, at least one. ``budget`` is for its whole life."""
 
     id: str
     name: str
@@ -77,6 +78,7 @@ class Agent:
     persona: Persona | None = None
     description: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
+    budget: Budget = NO_BUDGET
     version: int = 1
     created_ms: int = 0
     updated_ms: int = 0

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from wonder_server.core.budget import Budget
+
 
 class Kind(StrEnum):
     """The kinds of definition a library holds."""
@@ -381,3 +383,5 @@ class PinnedAgent:
     extraction: PinnedWorkflow | None = None
     summary: PinnedWorkflow | None = None
     """Only of an agent that sums up."""
+    budget: Budget | None = None
+    """What the agent may spend in its life, None for as much as it likes."""
