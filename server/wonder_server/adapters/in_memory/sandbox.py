@@ -24,8 +24,8 @@ class _TooMuchError(Exception):
 
 
 class MemorySandbox:
-    """Implements the port ``Sandbox``. Knows ``programs``, and a few of a system's own; ``sh -c`` takes commands
-    with ' ; ' between them, and knows none of a shell's other ways. Nothing is apart: programs are ours."""
+    """Implements the port ``Sandbox``. Knows ``programs``, and a few of a system's own; of a shell's ways
+    ``sh -c`` knows quotes, and ' ; ' between commands. Nothing is apart: programs are ours."""
 
     def __init__(self, programs: Mapping[str, Program] | None = None) -> None:
         self._programs = {**_SYSTEM, **(programs or {})}

@@ -49,6 +49,7 @@ class Box:
         given = json.dumps({name: getattr(limits, name) for name in limits.__struct_fields__})
         try:
             process = await asyncio.create_subprocess_exec(
+                *view.LAUNCHER,
                 program,
                 *view.arguments(place, limits, folders, files),
                 *view.supervisor(given),
@@ -129,6 +130,11 @@ class Box:
 
     async def end(self) -> None:
         """End it and everything in it."""
+        if self._read.at_eof():  # it has ended itself
+            self._broken = True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._process.wait()
         self.kill()
         await self._process.wait()
         self._write.close()

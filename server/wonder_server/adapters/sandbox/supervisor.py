@@ -28,6 +28,7 @@ Frames in both directions: length (4 bytes, big-endian, of what follows), kind (
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -59,13 +60,11 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     limits = {
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_DATA: given["memory_bytes"],
+        resource.RLIMIT_DATA: 2 * given["memory_bytes"],  # of one process; stacks count, used or not
         resource.RLIMIT_FSIZE: given["file_bytes"],
         resource.RLIMIT_NOFILE: given["open_files"],
         resource.RLIMIT_NPROC: given["processes"],
     }
-    with open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # where memory runs out, the kernel ends what is in here first
     for which, most in limits.items():
         resource.setrlimit(which, (most, most))
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
@@ -220,7 +219,8 @@ class Run:
                 setsid=True,
                 setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD],
             )
-            os.setpriority(os.PRIO_PROCESS, self.pid, NICENESS)
+            with contextlib.suppress(OSError):  # somebody has made us nicer still
+                os.setpriority(os.PRIO_PROCESS, self.pid, NICENESS)
         finally:
             for descriptor in ends:
                 os.close(descriptor)

@@ -41,6 +41,13 @@ _ETC: Final = (
 )
 """What programs need of ``/etc``. Never all of it: there are keys and passwords in it."""
 
+_PROC: Final = (
+    *("acpi", "asound", "kcore", "key-users", "keys", "kpagecgroup", "kpagecount", "kpageflags"),
+    *("latency_stats", "sched_debug", "scsi", "timer_list"),
+)
+"""What of ``/proc`` speaks of the machine, not of processes. The rest may only be read: where the server is
+root's, so is a command to the kernel, and ``/proc/sys`` would obey it."""
+
 FILES: Final[Mapping[str, str]] = {
     "/etc/passwd": f"root:x:0:0::/:/bin/false\nwonder:x:{USER_ID}:{USER_ID}::/tmp/home:/bin/sh\n",
     "/etc/group": f"root:x:0:\nwonder:x:{USER_ID}:\n",
@@ -73,7 +80,8 @@ def arguments(place: Place, limits: Limits, folders: Sequence[Path], files: Mapp
         *(word for name, text in ENVIRONMENT.items() for word in ("--setenv", name, text)),
         *_system(),
         *(word for path in folders for word in ("--ro-bind", str(path), str(path))),
-        *("--proc", "/proc", "--dev", "/dev", "--size", str(limits.temporary_bytes), "--tmpfs", "/dev/shm"),
+        *("--proc", "/proc", *_hidden(), "--remount-ro", "/proc"),
+        *("--dev", "/dev", "--size", str(limits.temporary_bytes), "--tmpfs", "/dev/shm"),
         *("--remount-ro", "/dev", "--size", str(limits.temporary_bytes), "--tmpfs", "/tmp"),
         *("--dir", ENVIRONMENT["HOME"]),
         *(word for path, number in files.items() for word in ("--file", str(number), path)),
@@ -83,6 +91,10 @@ def arguments(place: Place, limits: Limits, folders: Sequence[Path], files: Mapp
         *(word for mount in place.mounts for word in _mounted(mount, folders)),
         *("--remount-ro", "/", "--chdir", "/"),
     ]
+
+
+LAUNCHER: Final = ("/bin/sh", "-c", 'echo 1000 > /proc/self/oom_score_adj; exec "$@"', "sh")
+"""In front of ``bwrap``: where memory runs out, the kernel ends what is in a sandbox first."""
 
 
 def supervisor(limits: str) -> list[str]:
@@ -102,6 +114,14 @@ def _system() -> Iterator[str]:
     base = os.path.realpath(sys.base_prefix)
     if not PurePosixPath(base).is_relative_to("/usr"):
         yield from ("--ro-bind", base, base)
+
+
+def _hidden() -> Iterator[str]:
+    for path in (f"/proc/{name}" for name in _PROC):
+        if os.path.isdir(path):
+            yield from ("--tmpfs", path, "--remount-ro", path)
+        elif os.path.exists(path):
+            yield from ("--ro-bind", "/dev/null", path)
 
 
 def _mounted(mount: Mount, folders: Sequence[Path]) -> Iterator[str]:
