@@ -26,6 +26,8 @@ from wonder_server.actors.sweeper import Sweeper
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.files.blobs import FileBlobs
+from wonder_server.adapters.git.repositories import GitRepositories
+from wonder_server.adapters.git.run import GIT_ENVIRONMENT, Git, Pool
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.adapters.mcp.servers import McpServers, Server
 from wonder_server.adapters.models.defaults import default_profile, endpoints, settled
@@ -38,6 +40,7 @@ from wonder_server.adapters.models.routing import ANY, RoutedModel
 from wonder_server.adapters.sqlite.archives import SqliteArchives
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
 from wonder_server.adapters.sqlite.memories import SqliteMemories
+from wonder_server.adapters.sqlite.memory_upkeep import SqliteMemoryUpkeep
 from wonder_server.adapters.sqlite.shards import SqliteShards
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.conversation.planner import CONVERSATION
@@ -48,12 +51,16 @@ from wonder_server.rpc.conversation import ConversationServicer
 from wonder_server.rpc.coordinator import CoordinatorServicer
 from wonder_server.rpc.executor import ExecutorServicer
 from wonder_server.rpc.library import LibraryServicer
-from wonder_server.rpc.memory import MemoryServicer
+from wonder_server.rpc.memory import SEARCH_ALL, MemoryServicer
+from wonder_server.rpc.rights import Rights
 from wonder_server.services.actions import ACTIONS, Services
+from wonder_server.services.artifacts import Artifacts
 from wonder_server.services.executor import Executor
 from wonder_server.services.library import Library
 from wonder_server.services.memory import MemoryService
 from wonder_server.services.memory_operations import MemoryOperations
+from wonder_server.services.memory_upkeep import Upkeep
+from wonder_server.services.overflow import Overflow
 from wonder_server.services.workers import Workers
 from wonder_server.settings import Settings, inherited
 
@@ -72,6 +79,10 @@ back so late that 64 writers manage 64 writes a second, at this 7,800."""
 COLLECT_AFTER: Final = (20_000, 20, 50)
 """When the garbage collector looks for cycles. Planners make many values and hardly ever a cycle: at Python's
 usual 700 it takes a tenth of the event loop's time."""
+
+
+GIT_THREADS: Final = 8
+"""Commands of git that run at once."""
 
 
 class SystemClock:
@@ -95,10 +106,13 @@ class Wonder:
         self._model = _model(settings, provider_environment)
         self._web = GuardedWeb()
         self._mcp = McpServers([Server(**asdict(each)) for each in settings.mcp_servers], self._web)
+        self._git = Git(inherited(GIT_ENVIRONMENT))
+        self._git_pool = Pool(GIT_THREADS, "git")
         self._servicers: dict[str, object] = {}
         self._executions: ExecutorServicer | None = None
         self._stores: list[SqliteShards | SqliteCatalog | SqliteMemories] = []
         self._vectors: FaissVectors | None = None
+        self._upkeep: Upkeep | None = None
         self._handlers: Handlers | None = None
         self._loop: Loop | None = None
         self._rooms: Rooms | None = None
@@ -129,15 +143,18 @@ class Wonder:
         self._stores.append(memories)
         blobs = await FileBlobs.open(data / "blobs")
 
+        memory, upkeep = self._memory_service(memories, blobs, catalog)
         library = Library(
             catalog,
             self._clock,
             actions={name: kind.input_schema for name, kind in ACTIONS.items()},
             settle=self._settle,
             inform=self._prices.informed,
+            before_agent_delete=[upkeep.before_delete],
+            after_agent_delete=[upkeep.after_delete],
         )
         await library.ensure_standard(STANDARD)
-        memory = self._memory_service(memories)
+        artifacts = await self._artifacts(library)
         executor = Executor(
             Services(
                 model=self._model,
@@ -149,6 +166,7 @@ class Wonder:
                 policies=library,
                 workers=self._workers,
                 prices=self._prices,
+                artifacts=artifacts,
             )
         )
         handlers = Handlers(
@@ -173,10 +191,11 @@ class Wonder:
         attic = Attic(loop=loop, records=shards, archives=SqliteArchives(shards), blobs=blobs)
         handlers.attach(loop, attic)
         self._handlers, self._loop = handlers, loop
-        self._serve(library, memory, executor, loop, shards, attic)
+        self._serve(library, artifacts, memory, executor, loop, shards, attic)
         await self._resume(loop, handlers, shards)
         if self._sweeper is not None:
             self._sweeper.start()
+        upkeep.start()
 
     async def drain(self, grace_seconds: float) -> None:
         """Tell readers and workers, stop the work; what was under way stays in the outbox."""
@@ -202,6 +221,9 @@ class Wonder:
         await self._mcp.close()
         await self._web.close()
         await self._model.close()
+        await self._git_pool.close()
+        if self._upkeep is not None:
+            await self._upkeep.stop()
         if self._vectors is not None:
             await self._vectors.close()
         for store in self._stores:
@@ -222,25 +244,44 @@ class Wonder:
         if self._rooms is not None:
             await self._rooms.close()
 
+    def _rights(self) -> Rights:
+        names = [name.strip() for name in self._settings.memory_search_all.split(",")]
+        return Rights({SEARCH_ALL: [name for name in names if name]})
+
     def _settle(self, profile: ModelProfile) -> ModelProfile:
         return settled(profile, self._profile)
 
-    def _memory_service(self, memories: SqliteMemories) -> MemoryService:
-        embedder = HashingEmbedder()
+    async def _artifacts(self, library: Library) -> Artifacts:
+        problem = await self._git_pool.do(self._git.probe)
+        if problem:
+            _log.warning("no artifacts and repositories", why=problem)
+        repositories = GitRepositories(self._git, self._git_pool, self._settings.data / "artifacts")
+        await repositories.tidy()
+        return Artifacts(repositories, library.project_id)
+
+    def _memory_service(
+        self, memories: SqliteMemories, blobs: FileBlobs, catalog: SqliteCatalog
+    ) -> tuple[MemoryService, Upkeep]:
+        embedder, notes = HashingEmbedder(), SqliteMemoryUpkeep(memories)
+        overflow = Overflow(blobs, notes)
         self._vectors = FaissVectors(
             memories, embedder.name, embedder.dimensions, max_bytes=VECTOR_CACHE_BYTES
         )
-        return MemoryService(
+        self._upkeep = Upkeep(upkeep=notes, overflow=overflow, vectors=self._vectors, agents=catalog)
+        service = MemoryService(
             memories=memories,
+            overflow=overflow,
             source=memories,
             vectors=self._vectors,
             embedder=embedder,
             clock=self._clock,
         )
+        return service, self._upkeep
 
     def _serve(
         self,
         library: Library,
+        artifacts: Artifacts,
         memory: MemoryService,
         executor: Executor,
         loop: Loop,
@@ -299,8 +340,8 @@ class Wonder:
                 ),
                 "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library),
                 "wonder.v1.ExecutorService": self._executions,
-                "wonder.v1.LibraryService": LibraryServicer(library),
-                "wonder.v1.MemoryService": MemoryServicer(memory, library),
+                "wonder.v1.LibraryService": LibraryServicer(library, artifacts),
+                "wonder.v1.MemoryService": MemoryServicer(memory, library, self._rights()),
             }
         )
 

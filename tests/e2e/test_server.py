@@ -29,8 +29,6 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 LATER = {
     "ConversationService": "DiffBranch MergeBranch",
     "MemoryService": "SupersedeMemory",
-    "LibraryService": "ReadArtifact WriteArtifact ListArtifacts SearchArtifacts ListArtifactRevisions "
-    "MergeArtifacts",
 }
 """RPCs whose turn has not come. Take out what is built."""
 

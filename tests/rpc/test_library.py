@@ -10,6 +10,7 @@ import pytest_asyncio
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.json_format import ParseDict
 
+from tests.fakes.repositories import no_artifacts
 from tests.rpc.serving import refused, serving
 from tests.services.library_kit import STANDARD, make
 from wonder.v1 import definition_pb2, library_pb2
@@ -24,7 +25,7 @@ from wonder_server.rpc.library import LibraryServicer
 async def service() -> AsyncIterator[Any]:
     library = make(MemoryCatalog())
     await library.ensure_standard(STANDARD)
-    async with serving({"wonder.v1.LibraryService": LibraryServicer(library)}) as channel:
+    async with serving({"wonder.v1.LibraryService": LibraryServicer(library, no_artifacts())}) as channel:
         yield LibraryServiceStub(channel)
 
 
@@ -295,8 +296,6 @@ async def test_what_the_server_does_not_carry_out_yet_is_refused(service: Any) -
     agent.budget.max_tokens = 5
     answer = await refused(service.CreateAgent(pb.CreateAgentRequest(agent=agent)))
     assert answer == ("NOT_IMPLEMENTED", ["agent.budget"])
-    answer = await refused(service.ReadArtifact(pb.ReadArtifactRequest()))
-    assert answer[0] == "NOT_IMPLEMENTED"
 
 
 EMPTY: list[tuple[str, Any, str]] = [

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.fakes.repositories import no_artifacts
 from tests.services.library_kit import STANDARD, make
 from wonder.v1 import executor_service_pb2 as executor
 from wonder.v1 import executor_service_pb2_grpc as rpc
@@ -48,7 +49,7 @@ async def address(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
     library = make(MemoryCatalog())
     await library.ensure_standard(STANDARD)
     services = {
-        "wonder.v1.LibraryService": LibraryServicer(library),
+        "wonder.v1.LibraryService": LibraryServicer(library, no_artifacts()),
         "wonder.v1.ExecutorService": FakeExecutor(),
     }
     server = RpcServer(Settings(listen="127.0.0.1:0"), services)

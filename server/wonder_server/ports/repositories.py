@@ -155,9 +155,18 @@ class Writer(Protocol):
         what changes nothing makes no commit, and answers the newest."""
         ...
 
-    async def merge(self, target: str, source: str, signed: Signed, *, dry: bool = False) -> Merged:
+    async def merge(
+        self,
+        target: str,
+        source: str,
+        signed: Signed,
+        *,
+        resolutions: Sequence[Change] = (),
+        dry: bool = False,
+    ) -> Merged:
         """Bring what is new on ``source`` to the branch ``target``. Where there is nothing new the answer is
-        the target's newest commit. ``dry``: only look."""
+        the target's newest commit. ``resolutions`` say what files in conflict become; they count if they
+        name all of them. ``dry``: only look."""
         ...
 
     async def done(self, key: str) -> tuple[Commit, str] | None:

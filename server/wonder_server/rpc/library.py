@@ -1,7 +1,7 @@
 """``wonder.v1.LibraryService``: libraries, definitions, agents and projects (features A1 to A7).
 
-The methods for artifacts are not there yet. A ``request_id`` is remembered in the catalog, with the
-change that it made, so a request that is sent again after a restart gets its first answer too.
+A ``request_id`` is remembered in the catalog, with the change that it made, so a request that is sent again
+after a restart gets its first answer too. Artifacts are in ``rpc/artifacts.py``; git remembers theirs.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from wonder.v1 import library_service_pb2 as pb
 from wonder_server.core.definitions.faults import MAX_FAULTS
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.rpc import library_codec as codec
+from wonder_server.rpc.artifacts import ArtifactMethods
 from wonder_server.rpc.auth import caller
 from wonder_server.rpc.fields import required
 from wonder_server.rpc.once import once_of
+from wonder_server.services.artifacts import Artifacts
 from wonder_server.services.catalog_writes import Once
 from wonder_server.services.definitions import MAX_APPLY
 from wonder_server.services.library import Library
@@ -26,10 +28,11 @@ from wonder_server.services.paging import PageRequest
 _PLACE: Final = re.compile(r"^definitions\[(\d+)\]")
 
 
-class LibraryServicer:
+class LibraryServicer(ArtifactMethods):
     """The methods of the service."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, artifacts: Artifacts) -> None:
+        super().__init__(artifacts)
         self._definitions = library.definitions
         self._agents = library.agents
         self._projects = library.projects
@@ -236,9 +239,11 @@ class LibraryServicer:
     async def delete_project(
         self, request: pb.DeleteProjectRequest, _context: Any
     ) -> pb.DeleteProjectResponse:
-        await self._projects.delete(
-            required(request.project_id, "project_id"), etag=request.etag, once=_once(request)
-        )
+        key = required(request.project_id, "project_id")
+        known = await self._projects.find(key)
+        await self._projects.delete(key, etag=request.etag, once=_once(request))
+        if known is not None:
+            await self._artifacts.forget(known.id)
         return pb.DeleteProjectResponse()
 
 

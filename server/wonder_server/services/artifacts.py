@@ -1,7 +1,8 @@
 """Artifacts: a project's documents, with their history and branches (feature F1; guide: docs/artifacts.md).
 
 One repository for each project, which only this server writes. The RPCs of the LibraryService and the
-``artifact.*`` actions are two faces of this. Projects come as ids; branches are ``main`` unless named.
+``artifact.*`` actions are two faces of this. Projects come by id or name, empty for ``default``; branches are
+``main`` unless named.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Artifact(Value, frozen=True, kw_only=True):
     """One document on one branch. ``revision`` is the newest commit that changed it. ``etag`` is the hash of
     its content; ``none`` of one that was deleted."""
 
+    project_id: str
     path: str
     branch: str
     revision: Commit
@@ -54,24 +56,28 @@ class Artifact(Value, frozen=True, kw_only=True):
 
 
 class Artifacts:
-    """The use-cases. STORAGE_UNAVAILABLE from all of them where git does not work."""
+    """The use-cases. PROJECT_NOT_FOUND from all of them; STORAGE_UNAVAILABLE where git does not work."""
 
-    def __init__(self, repositories: Repositories) -> None:
+    def __init__(self, repositories: Repositories, project_id: Callable[[str], Awaitable[str]]) -> None:
+        """``project_id`` gives the id of a project that is named by id or name."""
         self._repositories = repositories
+        self._project_id = project_id
         self._asking: dict[tuple[str, str], asyncio.Lock] = {}
 
     # --- reading ----------------------------------------------------------------------------------
 
-    async def read(self, project_id: str, path: str, *, branch: str = "", revision_id: str = "") -> Artifact:
+    async def read(self, project: str, path: str, *, branch: str = "", revision_id: str = "") -> Artifact:
         """A document with its content, on its branch or as it was in a revision. ARTIFACT_NOT_FOUND."""
         check_path(path)
-        branch, repository = check_branch(branch or MAIN), self._repositories.of(project_id)
+        branch = check_branch(branch or MAIN)
+        project_id, repository = await self._open(project)
         at = await _commit_at(repository, revision_id, branch)
         found = await repository.read(at.id, path, MAX_CONTENT_BYTES) if at else None
         if at is None or found is None:
             raise _no_artifact(path, branch)
         newest = await _newest(repository, at.id, [path])
         return Artifact(
+            project_id=project_id,
             path=path,
             branch=branch,
             revision=newest.get(path, at),
@@ -81,11 +87,12 @@ class Artifacts:
         )
 
     async def list(
-        self, project_id: str, request: PageRequest, *, branch: str = "", prefix: str = ""
+        self, project: str, request: PageRequest, *, branch: str = "", prefix: str = ""
     ) -> Page[Artifact]:
         """Documents by path, without content. ARTIFACT_NOT_FOUND for a branch that is not there."""
         check_prefix(prefix)
-        branch, repository = check_branch(branch or MAIN), self._repositories.of(project_id)
+        branch = check_branch(branch or MAIN)
+        project_id, repository = await self._open(project)
         scope = ["artifacts", project_id, branch, prefix]
         after, limit = request.cursor(scope, ""), request.limit()
         head = await _branch(repository, branch)
@@ -95,6 +102,7 @@ class Artifacts:
         newest = await _newest(repository, head.id, [file.path for file in files[:limit]])
         found = [
             Artifact(
+                project_id=project_id,
                 path=file.path,
                 branch=branch,
                 revision=newest.get(file.path, head),
@@ -106,27 +114,29 @@ class Artifacts:
         return page(found, limit, scope, lambda artifact: artifact.path)
 
     async def search(
-        self, project_id: str, query: str, *, branch: str = "", prefix: str = "", limit: int = 0
+        self, project: str, query: str, *, branch: str = "", prefix: str = "", limit: int = 0
     ) -> Found:
         """Lines and paths that contain all words of ``query``."""
         check_prefix(prefix)
         words = search_words(query)
         if not 0 <= limit <= MAX_MATCHES:
             raise error(Reason.FIELD_INVALID, f"limit lies between 0 and {MAX_MATCHES}.", field="limit")
-        branch, repository = check_branch(branch or MAIN), self._repositories.of(project_id)
+        branch = check_branch(branch or MAIN)
+        _, repository = await self._open(project)
         head = await _branch(repository, branch)
         if head is None:
             return Found()
         return await repository.search(head.id, words, prefix, limit or DEFAULT_MATCHES)
 
     async def revisions(
-        self, project_id: str, request: PageRequest, *, branch: str = "", path: str = ""
+        self, project: str, request: PageRequest, *, branch: str = "", path: str = ""
     ) -> Page[Commit]:
         """Commits of a branch, or those that changed one document, newest first. Later pages go on from
         where the first one began, whatever is written meanwhile."""
         if path:
             check_path(path)
-        branch, repository = check_branch(branch or MAIN), self._repositories.of(project_id)
+        branch = check_branch(branch or MAIN)
+        project_id, repository = await self._open(project)
         scope = ["revisions", project_id, branch, path]
         cursor, limit = request.cursor(scope, []), request.limit()
         head = await _branch(repository, branch)
@@ -140,7 +150,7 @@ class Artifacts:
 
     async def write(
         self,
-        project_id: str,
+        project: str,
         path: str,
         content: bytes | None,
         *,
@@ -165,7 +175,7 @@ class Artifacts:
                 limit=str(MAX_CONTENT_BYTES),
             )
         signed = _signed(author, message or path, once)
-        repository = self._repositories.of(project_id)
+        project_id, repository = await self._open(project)
 
         async def act() -> Commit:
             expected = {path: "" if etag == ABSENT else etag} if etag else None
@@ -180,6 +190,7 @@ class Artifacts:
         found = await repository.read(made.id, path, MAX_CONTENT_BYTES) if content is not None else None
         newest = await _newest(repository, made.id, [path]) if path not in made.paths else {}
         return Artifact(
+            project_id=project_id,
             path=path,
             branch=branch,
             revision=newest.get(path, made),
@@ -189,30 +200,33 @@ class Artifacts:
 
     async def merge(
         self,
-        project_id: str,
+        project: str,
         source: str,
         *,
         target: str = "",
         author: str = "",
         message: str = "",
+        resolutions: Sequence[Change] = (),
         dry: bool = False,
         once: Once | None = None,
     ) -> Merged:
         """Bring one branch's work into another; conflicts are in the answer, and then nothing was merged.
-        ARTIFACT_NOT_FOUND for a branch that is not there, other than ``main``."""
+        ``resolutions`` say what files in conflict become, if they name all of them. ARTIFACT_NOT_FOUND for
+        a branch that is not there, other than ``main``."""
+        check_resolutions(resolutions)
         check_branch(source, "source_branch")
         target = check_branch(target or MAIN, "target_branch")
         signed = _signed(author, message or f"Merge {source} into {target}", once)
-        repository = self._repositories.of(project_id)
+        project_id, repository = await self._open(project)
         if await repository.commit(source) is None:
             raise _no_branch(source, "source_branch")
         await _branch(repository, target, "target_branch")
         if dry:
-            return await repository.merge(target, source, signed, dry=True)
+            return await repository.merge(target, source, signed, resolutions=resolutions, dry=True)
         conflicts: list[Merged] = []
 
         async def act() -> Commit | None:
-            merged = await repository.merge(target, source, signed)
+            merged = await repository.merge(target, source, signed, resolutions=resolutions)
             conflicts.append(merged)
             return merged.commit
 
@@ -222,6 +236,10 @@ class Artifacts:
     async def forget(self, project_id: str) -> None:
         """Remove all artifacts of a project, with their history."""
         await self._repositories.remove(project_id)
+
+    async def _open(self, project: str) -> tuple[str, Repository]:
+        project_id = await self._project_id(project)
+        return project_id, self._repositories.of(project_id)
 
     async def _once(
         self, project_id: str, repository: Repository, signed: Signed, act: Callable[[], Awaitable[T]]
@@ -250,6 +268,19 @@ class Artifacts:
         finally:
             if not lock.locked():
                 self._asking.pop((project_id, signed.key), None)
+
+
+def check_resolutions(resolutions: Sequence[Change]) -> None:
+    """FIELD_INVALID, PAYLOAD_TOO_LARGE for what a file in conflict cannot become."""
+    for number, each in enumerate(resolutions):
+        check_path(each.path, f"resolutions[{number}].path")
+        if each.content is not None and len(each.content) > MAX_CONTENT_BYTES:
+            raise error(
+                Reason.PAYLOAD_TOO_LARGE,
+                f"A file has at most {MAX_CONTENT_BYTES} bytes.",
+                field=f"resolutions[{number}].content",
+                limit=str(MAX_CONTENT_BYTES),
+            )
 
 
 def search_words(query: str) -> Sequence[str]:

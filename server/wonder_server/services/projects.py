@@ -58,6 +58,10 @@ class Projects:
             raise error(Reason.PROJECT_NOT_FOUND, f"There is no project '{key}'.", field=field)
         return found
 
+    async def find(self, key: str) -> Project | None:
+        """The project, if there is one."""
+        return await self._catalog.project(key) if key else None
+
     async def known(self, key: str) -> Project:
         """As `project`, without a look into the catalog where the project was asked for before: whatever
         starts asks for one."""

@@ -62,8 +62,16 @@ class GitRepository:
     ) -> Commit:
         return await self._change(partial(_write, self.bare, branch, changes, signed, begin, expected or {}))
 
-    async def merge(self, target: str, source: str, signed: Signed, *, dry: bool = False) -> Merged:
-        return await self._change(partial(_merge, self.bare, target, source, signed, dry))
+    async def merge(
+        self,
+        target: str,
+        source: str,
+        signed: Signed,
+        *,
+        resolutions: Sequence[Change] = (),
+        dry: bool = False,
+    ) -> Merged:
+        return await self._change(partial(merge, self.bare, target, source, signed, resolutions, dry))
 
     async def done(self, key: str) -> tuple[Commit, str] | None:
         return await self.do(partial(_done, self.bare, key))
@@ -202,17 +210,38 @@ def _in_the_way(path: str, problem: str) -> WonderError:
     return error(Reason.FIELD_INVALID, f"'{path}' {problem}.", field="path")
 
 
-def _merge(bare: Bare, target: str, source: str, signed: Signed, dry: bool) -> Merged:
+def merge(
+    bare: Bare, target: str, source: str, signed: Signed, resolutions: Sequence[Change], dry: bool
+) -> Merged:
+    """See the port. `Moved` if somebody was faster."""
     ours, theirs = bare.head(target), bare.resolve(source)
     if not theirs or (ours and merging.is_behind(bare, theirs, ours)):
         newest = reading.with_paths(bare, bare.commits([ours]))[0] if ours else None
         return Merged(commit=newest, tree=newest.tree if newest else "")
     tree, conflicts = merging.merge_trees(bare, ours, theirs) if ours else (_tree(bare, theirs), ())
+    if conflicts and {conflict.path for conflict in conflicts} <= {each.path for each in resolutions}:
+        paths = {conflict.path for conflict in conflicts}
+        tree, conflicts = _resolved(bare, tree, [each for each in resolutions if each.path in paths]), ()
     if conflicts or dry:
         return Merged(tree=tree, conflicts=conflicts)
     made = bare.put_commit(tree, [ours, theirs] if ours else [theirs], signed)
     bare.move(target, made, ours)
     return Merged(commit=reading.with_paths(bare, bare.commits([made]))[0], tree=tree)
+
+
+def _resolved(bare: Bare, tree: str, resolutions: Sequence[Change]) -> str:
+    modes = {e.path: e.mode for e in reading.entries(bare, tree, [each.path for each in resolutions])}
+    return bare.tree_with(
+        tree,
+        [
+            (
+                modes.get(each.path, each.mode),
+                bare.put(each.content) if each.content is not None else "",
+                each.path,
+            )
+            for each in resolutions
+        ],
+    )
 
 
 def _tree(bare: Bare, commit_id: str) -> str:

@@ -33,6 +33,13 @@ MAX_OUTPUT: Final = 64 << 20
 OLDEST: Final = (2, 38)
 """The first git that can merge without a working tree."""
 
+GIT_ENVIRONMENT: Final = (
+    "HOME", "PATH", "TMPDIR", "USER", "XDG_CONFIG_HOME",
+    "GIT_SSH_COMMAND", "SSH_AUTH_SOCK", "GIT_SSL_CAINFO", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+)  # fmt: skip
+"""The variables that compose may hand on, for repositories that are elsewhere."""
+
 _SAFE: Final = (
     "-c", "core.hooksPath=/dev/null",
     "-c", "core.fsmonitor=false",

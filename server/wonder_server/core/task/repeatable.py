@@ -16,12 +16,27 @@ from typing import Final
 
 from wonder_server.core.definitions.specs import Action, PinnedTask, Step
 
-REPEATABLE_KINDS: Final = frozenset(
-    {"assert", "context", "event", "llm", "memory.read", "memory.search", "memory.write", "sleep"}
-)
+WRITING_KINDS: Final = frozenset({"artifact.merge", "artifact.write", "memory.write"})
+"""Those that change something under a key."""
 
-TRACELESS_KINDS: Final = REPEATABLE_KINDS - {"memory.write"}
+TRACELESS_KINDS: Final = frozenset(
+    {
+        "artifact.history",
+        "artifact.list",
+        "artifact.read",
+        "artifact.search",
+        "assert",
+        "context",
+        "event",
+        "llm",
+        "memory.read",
+        "memory.search",
+        "sleep",
+    }
+)
 """Those that change nothing outside, not even under a key. An `event` goes into the run's own record."""
+
+REPEATABLE_KINDS: Final = TRACELESS_KINDS | WRITING_KINDS
 
 REPEATABLE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 """Those that RFC 9110 calls idempotent."""

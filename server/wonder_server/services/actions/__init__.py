@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from wonder_server.services.actions.artifact_history import ARTIFACT_HISTORY
+from wonder_server.services.actions.artifact_list import ARTIFACT_LIST
+from wonder_server.services.actions.artifact_merge import ARTIFACT_MERGE
+from wonder_server.services.actions.artifact_read import ARTIFACT_READ
+from wonder_server.services.actions.artifact_search import ARTIFACT_SEARCH
+from wonder_server.services.actions.artifact_write import ARTIFACT_WRITE
 from wonder_server.services.actions.assertion import ASSERT
 from wonder_server.services.actions.context import CONTEXT
 from wonder_server.services.actions.event import EVENT
@@ -26,6 +32,12 @@ __all__ = ["ACTIONS", "ActionCall", "ActionKind", "AgentMemory", "ExecutionConte
 ACTIONS: dict[str, ActionKind] = {
     kind.name: kind
     for kind in (
+        ARTIFACT_HISTORY,
+        ARTIFACT_LIST,
+        ARTIFACT_MERGE,
+        ARTIFACT_READ,
+        ARTIFACT_SEARCH,
+        ARTIFACT_WRITE,
         ASSERT,
         CONTEXT,
         EVENT,

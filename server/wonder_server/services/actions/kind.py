@@ -10,12 +10,15 @@ from wonder_server.core.commands import Scope
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.frozen import Value
-from wonder_server.core.memory import Draft, Hit, Memory
+from wonder_server.core.memory import Change, Draft, Filter, Hit, Memory
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.mcp import Mcp
+from wonder_server.ports.memories import Request
 from wonder_server.ports.model import Model
 from wonder_server.ports.prices import Prices
 from wonder_server.ports.web import Web
+from wonder_server.services.artifacts import Artifacts
+from wonder_server.services.paging import Page, PageRequest
 from wonder_server.services.workers.words import Job
 
 ExecutionContext = Scope
@@ -30,9 +33,23 @@ class AgentMemory(Protocol):
 
     async def get(self, agent_id: str, memory_id: str) -> Memory: ...
 
+    async def page(
+        self, agent_id: str, request: PageRequest, wanted: Filter | None = None
+    ) -> Page[Memory]: ...
+
     async def search(
-        self, agent_id: str, query: str, *, limit: int = 0, types: Sequence[str] = ()
+        self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
     ) -> list[Hit]: ...
+
+    async def update(
+        self, agent_id: str, memory_id: str, change: Change, *, request: Request | None = None
+    ) -> Memory: ...
+
+    async def supersede(
+        self, agent_id: str, memory_id: str, draft: Draft, *, request: Request | None = None
+    ) -> tuple[Memory, Memory]: ...
+
+    async def delete(self, agent_id: str, memory_id: str, *, request: Request | None = None) -> None: ...
 
 
 class Policies(Protocol):
@@ -63,6 +80,7 @@ class Services:
     policies: Policies
     workers: RemoteWork | None = None
     prices: Prices | None = None
+    artifacts: Artifacts | None = None
 
 
 class Told(Protocol):
