@@ -380,6 +380,18 @@ def test_what_an_abandoned_attempt_says_is_not_taken_for_the_next_ones_answer() 
     assert driven.turn.context_assembly_run_id == second.run_id
 
 
+@pytest.mark.parametrize("limit", ["of the call", "of the turn"])
+def test_what_a_model_had_said_when_its_time_was_up_stands_as_a_partial_message(limit: str) -> None:
+    driven = assembled(**({"max_turn_ms": 60_000} if limit == "of the turn" else {}))
+    operation = replace(driven.pending(MODEL), max_attempts=1)
+    driven.state.operations[operation.id] = operation
+    driven.now = operation.wake_ms
+    driven.step(inputs.Woken(operation_id=operation.id, spoken="I was just"))
+    *_, message = driven.state.messages[driven.turn.id]
+    assert (message.id, message.content, message.partial) == (operation.message_id, "I was just", True)
+    assert driven.turn.status is TurnStatus.FAILED and not driven.state.operations
+
+
 def test_a_failure_that_comes_after_its_deadline_is_not_counted_twice() -> None:
     driven = assembled()
     (retry,) = driven.wake(MODEL)

@@ -21,6 +21,7 @@ from wonder_server.actors.descendants import Descendants, root_of
 from wonder_server.actors.incidents import unexpected
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.orphans import orphaned_runs
+from wonder_server.actors.purses import Purses
 from wonder_server.actors.streams import NodeProgress, Streams
 from wonder_server.core.commands import (
     Answer,
@@ -33,7 +34,7 @@ from wonder_server.core.commands import (
     Scope,
     Stop,
 )
-from wonder_server.core.conversation.inputs import Failed, ModelAnswered
+from wonder_server.core.conversation.inputs import Failed, Frugal, ModelAnswered, Woken
 from wonder_server.core.coordinator.inputs import CancelRun, EventEmitted, Start
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Fault, Reason, WonderError
@@ -103,6 +104,7 @@ class Handlers:
         agents: Agents,
         records: Records,
         clock: Clock,
+        purses: Purses | None = None,
     ) -> None:
         self._tasks = tasks
         self._model = model
@@ -110,9 +112,12 @@ class Handlers:
         self._memory = memory
         self._streams = streams
         self._agents, self._records, self._clock = agents, records, clock
+        self._purses = purses or Purses()
         self._loop: Loop | None = None
         self._calls: Calls | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._said: dict[str, list[str]] = {}
+        """What models have said so far, by the operation."""
         self._descendants = Descendants()
         self._stretch_began = 0.0
         self._stopping = False
@@ -121,6 +126,7 @@ class Handlers:
         """Where results go, and where conversations come from that are archived."""
         self._loop = loop
         loop.on_result = self._descendants.ended
+        loop.on_wake = self._woken
         self._calls = Calls(
             loop=loop,
             records=self._records,
@@ -128,6 +134,7 @@ class Handlers:
             agents=self._agents,
             clock=self._clock,
             attic=attic,
+            purses=self._purses,
         )
 
     async def sweep(self) -> int:
@@ -149,7 +156,7 @@ class Handlers:
             return
         match command:
             case CallModel():
-                self._begin(command.operation_id, actor_id, lambda: self._call_model(actor_id, command))
+                self._begin(command.operation_id, actor_id, lambda: self._afford_model(actor_id, command))
             case RunTask():
                 if not self._run_task_at_once(actor_id, command):
                     self._begin(command.operation_id, actor_id, lambda: self._run_task(actor_id, command))
@@ -205,11 +212,23 @@ class Handlers:
         if not self._stopping:
             report()
 
+    async def _afford_model(self, actor_id: str, command: CallModel) -> Callable[[], None]:
+        if command.budget is None:
+            return await self._call_model(actor_id, command)
+        async with self._purses.held(command) as limit:
+            if limit is None:
+                return await self._call_model(actor_id, command)
+        if limit.enforced:
+            raise WonderError(limit.fault)
+        frugal = Frugal(operation_id=command.operation_id, fault=limit.fault)
+        return lambda: self._actors.tell(actor_id, frugal)
+
     async def _call_model(self, actor_id: str, command: CallModel) -> Callable[[], None]:
         streams, message_id = self._streams, command.message_id
         streams.begin(actor_id, command.turn_id, message_id, command.dispatches)
         chunks = self._model.stream(command.profile, command.request)
         result, said = None, list[str]()
+        self._said[command.operation_id] = said
         fault = Fault(
             reason=Reason.MODEL_UNAVAILABLE, message="The model's answer broke off.", transient=True
         )
@@ -223,6 +242,8 @@ class Handlers:
         except WonderError as problem:
             fault = problem.fault
         finally:
+            if self._said.get(command.operation_id) is said:
+                del self._said[command.operation_id]
             close = getattr(chunks, "aclose", None)
             if close is not None:
                 await close()
@@ -232,6 +253,11 @@ class Handlers:
         priced = await self._prices.priced(command.profile, result)
         answered = ModelAnswered(operation_id=command.operation_id, result=priced)
         return lambda: self._actors.tell(actor_id, answered)
+
+    def _woken(self, operation_id: str, event: Any) -> Any:
+        """A model that is out of time is not left without what it has said."""
+        said = self._said.get(operation_id)
+        return Woken(operation_id=operation_id, spoken="".join(said)) if said else event
 
     async def _run_task(self, actor_id: str, command: RunTask) -> Callable[[], None]:
         progress = partial(self._show_progress, actor_id, command)

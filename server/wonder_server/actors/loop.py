@@ -95,6 +95,8 @@ class Loop(Crew):
         """Commits under way."""
         self.on_result: Callable[[str], None] = _ignore
         """Told of each operation whose result is told to its actor, by its id."""
+        self.on_wake: Callable[[str, Any], Any] = _as_it_is
+        """May add to the input that wakes an operation, by its id."""
 
     # --- receive --------------------------------------------------------------------------------
 
@@ -367,7 +369,7 @@ class Loop(Crew):
         self.tell(parent.actor_id, event, carried)
 
     def _wake(self, actor_id: str, operation_id: str) -> None:
-        self.tell(actor_id, self.planner_of(actor_id).woken(operation_id))
+        self.tell(actor_id, self.on_wake(operation_id, self.planner_of(actor_id).woken(operation_id)))
 
     # --- reading from disk ----------------------------------------------------------------------
 
@@ -524,3 +526,7 @@ class Loop(Crew):
 
 def _ignore(_operation_id: str) -> None:
     """Nobody counts."""
+
+
+def _as_it_is(_operation_id: str, event: Any) -> Any:
+    return event

@@ -35,6 +35,7 @@ from wonder_server.core.conversation.answering import (
     request_of,
     shortened,
     tool_ended,
+    wrapped_up,
 )
 from wonder_server.core.conversation.calls import called_turn
 from wonder_server.core.conversation.decisions import (
@@ -43,6 +44,7 @@ from wonder_server.core.conversation.decisions import (
     CancelOperation,
     ContextAssembled,
     EndTurnByCancel,
+    LimitReached,
     Redispatch,
     ReleaseWork,
     RetryOperation,
@@ -54,6 +56,7 @@ from wonder_server.core.conversation.inputs import (
     CancelTurn,
     Create,
     Failed,
+    Frugal,
     Input,
     ModelAnswered,
     Restarted,
@@ -94,6 +97,7 @@ from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.summaries import cut_of, summarized, summary_failed
 from wonder_server.core.conversation.unanswered import with_unanswered
 from wonder_server.core.conversation.values import (
+    Limit,
     Operation,
     OperationKind,
     OperationStatus,
@@ -135,9 +139,14 @@ def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
             if operation is None or _is_of_another_attempt(operation, event):
                 return ()
             return _failed(state, operation, event.fault, now_ms, event.spoken)
+        case Frugal():
+            operation = state.operations.get(event.operation_id)
+            if operation is None or operation.kind is not OperationKind.MODEL:
+                return ()
+            return wrapped_up(state, operation, event.fault, Minter(f"{operation.id}/last", now_ms), now_ms)
         case Woken():
             operation = state.operations.get(event.operation_id)
-            return () if operation is None else _woken(state, operation, now_ms)
+            return () if operation is None else _woken(state, operation, event.spoken, now_ms)
         case Restarted():
             operation = state.operations.get(event.operation_id)
             return () if operation is None else _restarted(state, operation, now_ms)
@@ -292,9 +301,13 @@ def _failed(
             shorter = shortened(state, operation, fault, ids, now)
             if shorter:
                 return (CancelOperation(operation=operation), *shorter)
+            # Nothing but the budget of its agent fails a call with this reason.
+            spent = fault.reason is Reason.BUDGET_EXHAUSTED
+            limited = (LimitReached(turn_id=turn.id, limit=Limit(fault=fault, enforced=True)),) if spent else ()
             return (
                 CancelOperation(operation=operation),
                 *_half_said(state, operation, turn, spoken, now),
+                *limited,
                 *abandoned(state, turn.id, now, but=operation.id),
                 *fail_turn(turn, fault, now),
             )
@@ -319,20 +332,20 @@ def _run_told(operation: Operation, now: int, fault: Fault | None = None) -> Dec
     return (run_ended(operation, now, fault),)
 
 
-def _woken(state: ConversationState, operation: Operation, now: int) -> Decisions:
+def _woken(state: ConversationState, operation: Operation, spoken: str, now: int) -> Decisions:
     if now < operation.wake_ms:
         return ()
     late = time_is_up(state, operation, now)
     if isinstance(late, Fault):
         return (CancelOperation(operation=operation), *_failed(state, operation, late, now))
     if late is not None:
-        return late
+        return (*_half_said(state, operation, state.turns[operation.turn_id], spoken, now), *late)
     if operation.status is OperationStatus.BACKOFF:
         began = (run_began(operation),) if operation.kind is OperationKind.WORKFLOW else ()
         return (Redispatch(operation=again(operation, now)), *began)
     seconds = operation.timeout_ms / 1000
     fault = Fault(reason=Reason.TIMEOUT, message=f"No result within {seconds:g} s.", transient=True)
-    failed = _failed(state, operation, fault, now)
+    failed = _failed(state, operation, fault, now, spoken)
     if any(isinstance(decision, RetryOperation | CancelOperation) for decision in failed):
         return failed
     # What it did goes on: nobody waits for it any more.
