@@ -151,3 +151,22 @@ async def test_what_is_closed_takes_no_commands(sandbox: Sandbox, place: Place) 
     with pytest.raises(NotBegunError) as problem:
         await sandbox.run("k", place, sh("echo no"))
     assert problem.value.fault.reason is Reason.SERVER_DRAINING
+
+
+async def test_what_cannot_begin_within_its_time_has_not_begun(sandbox: Sandbox, place: Place) -> None:
+    running = await begun(sandbox, place)
+    with pytest.raises(NotBegunError):
+        await sandbox.run("k", place, sh("echo late", timeout_ms=20))
+    running.cancel()
+    await asyncio.wait({running})
+
+
+@pytest.mark.parametrize("wrong", [Command(argv=("echo", "\0"), timeout_ms=9_000)])
+async def test_what_no_program_can_be_given_is_refused(
+    sandbox: Sandbox, place: Place, wrong: Command
+) -> None:
+    if isinstance(sandbox, MemorySandbox):
+        return
+    with pytest.raises(WonderError) as problem:
+        await sandbox.run("k", place, wrong)
+    assert problem.value.fault.reason is Reason.INPUT_INVALID

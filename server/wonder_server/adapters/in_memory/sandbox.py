@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -35,7 +36,12 @@ class MemorySandbox:
 
     async def run(self, key: str, place: Place, command: Command, told: ToldOutput | None = None) -> Finished:
         """See the port."""
-        async with self._locks.setdefault(key, asyncio.Lock()):
+        async with contextlib.AsyncExitStack() as turn:
+            try:
+                async with asyncio.timeout(command.timeout_ms / 1000):
+                    await turn.enter_async_context(self._locks.setdefault(key, asyncio.Lock()))
+            except TimeoutError:
+                raise NotBegunError(Reason.TIMEOUT, "Another command is still running.") from None
             if self._closed:
                 raise NotBegunError(Reason.SERVER_DRAINING, "The server is stopping; no command can be run.")
             program = self._found(place, command)

@@ -8,6 +8,7 @@ with SANDBOX_UNAVAILABLE, and the log says why and what to do: nothing is ever r
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ ADVICE: Final = (
     "Install bubblewrap 0.8 or newer (the package 'bubblewrap' of Debian, Ubuntu and Fedora), and let users"
     " make namespaces; docs/shell.md says how, in containers too."
 )
+BUSY: Final = "Other commands took so long that this one could not begin in time."
 PROBE: Final = Command(argv=("/bin/sh", "-c", "echo ready"), timeout_ms=10_000)
 
 _log = logger("sandbox")
@@ -86,7 +88,13 @@ class BubblewrapSandbox:
         seat = self._seats.setdefault(key, _Seat())
         seat.users += 1
         try:
-            async with seat.lock, self._running:
+            async with contextlib.AsyncExitStack() as turn:
+                try:
+                    async with asyncio.timeout(command.timeout_ms / 1000):
+                        await turn.enter_async_context(seat.lock)
+                        await turn.enter_async_context(self._running)
+                except TimeoutError:
+                    raise NotBegunError(Reason.TIMEOUT, BUSY) from None
                 return await (await self._box(key, seat, place)).run(command, told)
         finally:
             seat.users -= 1

@@ -154,11 +154,11 @@ class Run:
         self.free_at_first = free_disk()
         try:
             os.chdir(os.path.join("/work", self.order["start"]))
-        except OSError as problem:
+        except (OSError, ValueError) as problem:
             return self.refuse("start", problem)
         try:
             self.spawn()
-        except OSError as problem:
+        except (OSError, ValueError) as problem:  # ValueError: a null byte
             return self.refuse("program", problem)
         finally:
             os.chdir("/")
@@ -181,12 +181,17 @@ class Run:
         }
         self.host.tell(b"X", json.dumps(over).encode())
 
-    def refuse(self, what: str, problem: OSError) -> None:
+    def refuse(self, what: str, problem: Exception) -> None:
         """Nothing has begun."""
         for descriptor in (*self.reading, self.feeding):
             if descriptor >= 0:
                 os.close(descriptor)
-        self.host.tell(b"E", json.dumps({"what": what, "message": problem.strerror}).encode())
+        self.host.tell(
+            b"E",
+            json.dumps(
+                {"what": what, "message": getattr(problem, "strerror", None) or str(problem)}
+            ).encode(),
+        )
 
     def spawn(self) -> None:
         """Start the first process: a session of its own, its three descriptors, nothing else of ours."""

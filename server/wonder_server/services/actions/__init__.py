@@ -21,9 +21,14 @@ from wonder_server.services.actions.kind import (
 )
 from wonder_server.services.actions.llm import LLM
 from wonder_server.services.actions.mcp import MCP
+from wonder_server.services.actions.memory_delete import MEMORY_DELETE
+from wonder_server.services.actions.memory_list import MEMORY_LIST
 from wonder_server.services.actions.memory_read import MEMORY_READ
 from wonder_server.services.actions.memory_search import MEMORY_SEARCH
+from wonder_server.services.actions.memory_supersede import MEMORY_SUPERSEDE
+from wonder_server.services.actions.memory_update import MEMORY_UPDATE
 from wonder_server.services.actions.memory_write import MEMORY_WRITE
+from wonder_server.services.actions.shell import SHELL
 from wonder_server.services.actions.sleep import SLEEP
 from wonder_server.services.actions.worker import WORKER
 
@@ -44,9 +49,14 @@ ACTIONS: dict[str, ActionKind] = {
         HTTP,
         LLM,
         MCP,
+        MEMORY_DELETE,
+        MEMORY_LIST,
         MEMORY_READ,
         MEMORY_SEARCH,
+        MEMORY_SUPERSEDE,
+        MEMORY_UPDATE,
         MEMORY_WRITE,
+        SHELL,
         SLEEP,
         WORKER,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,7 +16,9 @@ from wonder_server.ports.mcp import Mcp
 from wonder_server.ports.memories import Request
 from wonder_server.ports.model import Model
 from wonder_server.ports.prices import Prices
+from wonder_server.ports.sandbox import Sandbox
 from wonder_server.ports.web import Web
+from wonder_server.ports.worktrees import Worktrees
 from wonder_server.services.artifacts import Artifacts
 from wonder_server.services.paging import Page, PageRequest
 from wonder_server.services.workers.words import Job
@@ -69,7 +71,8 @@ class RemoteWork(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """What actions work with. ``default_profile`` is the operator's model, never ``auto``. Without
-    ``workers`` there is no remote work, without ``prices`` no cost is known."""
+    ``workers`` there is no remote work, without ``prices`` no cost is known, without ``sandbox`` and
+    ``worktrees`` no command can be run."""
 
     model: Model
     memory: AgentMemory
@@ -80,6 +83,8 @@ class Services:
     policies: Policies
     workers: RemoteWork | None = None
     prices: Prices | None = None
+    sandbox: Sandbox | None = None
+    worktrees: Worktrees | None = None
     artifacts: Artifacts | None = None
 
 
