@@ -76,7 +76,8 @@ class Sandbox(Protocol):
     place has changed; commands under one key run one after another. Cancelling ends the command and all that
     it started. It raises `WonderError`: SANDBOX_UNAVAILABLE where there can be no sandbox; INPUT_INVALID for
     a ``start`` that is no folder and a program that is not there; `NotBegunError` if no sandbox could be
-    started just now, or others took so long that the command could not begin within its time; TASK_FAILED with ``transient=True`` if it was lost while the command ran.
+    started just now, or others took so long that the command could not begin within its time; TASK_FAILED
+    with ``transient=True`` if it was lost while the command ran.
 
     ``release`` ends what runs under ``key``, and forgets its sandbox; a new one may be had at once. To be
     called before the folder is removed. ``close`` ends all of them for good.

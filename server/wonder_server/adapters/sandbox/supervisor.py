@@ -186,12 +186,8 @@ class Run:
         for descriptor in (*self.reading, self.feeding):
             if descriptor >= 0:
                 os.close(descriptor)
-        self.host.tell(
-            b"E",
-            json.dumps(
-                {"what": what, "message": getattr(problem, "strerror", None) or str(problem)}
-            ).encode(),
-        )
+        message = getattr(problem, "strerror", None) or str(problem)
+        self.host.tell(b"E", json.dumps({"what": what, "message": message}).encode())
 
     def spawn(self) -> None:
         """Start the first process: a session of its own, its three descriptors, nothing else of ours."""

@@ -1,4 +1,4 @@
-"""``shell``: a command in the sandbox of the conversation, on its branch (features F4, F5; guide: docs/shell.md).
+"""``shell``: a command in the sandbox of the conversation, on its branch (features F4, F5; docs/shell.md).
 
 What a command has done when it ends early, nobody knows, so it is repeated only if the action says that it is
 idempotent. How it ends:
@@ -196,8 +196,8 @@ SHELL = ActionKind(
                 "type": "integer",
                 "minimum": 1,
                 "maximum": MAX_OUTPUT_BYTES,
-                "description": f"Of what it puts out, what comes first is kept to so many bytes, and of the end a"
-                f" quarter as many. Left out: {DEFAULT_OUTPUT_BYTES}.",
+                "description": "So many bytes of its output are kept, and a quarter as many of the end of what is"
+                f" beyond. Left out: {DEFAULT_OUTPUT_BYTES}.",
             },
             "fail_on_exit": {
                 "type": "boolean",
