@@ -37,6 +37,8 @@ from wonder_server.adapters.models.native.orders import ROUTES
 from wonder_server.adapters.models.offline import OfflineModel
 from wonder_server.adapters.models.prices import LiteLLMPrices
 from wonder_server.adapters.models.routing import ANY, RoutedModel
+from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
+from wonder_server.adapters.sandbox.view import Limits
 from wonder_server.adapters.sqlite.archives import SqliteArchives
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
 from wonder_server.adapters.sqlite.memories import SqliteMemories
@@ -108,6 +110,7 @@ class Wonder:
         self._mcp = McpServers([Server(**asdict(each)) for each in settings.mcp_servers], self._web)
         self._git = Git(inherited(GIT_ENVIRONMENT))
         self._git_pool = Pool(GIT_THREADS, "git")
+        self._sandbox = _sandbox(settings)
         self._servicers: dict[str, object] = {}
         self._executions: ExecutorServicer | None = None
         self._stores: list[SqliteShards | SqliteCatalog | SqliteMemories] = []
@@ -126,6 +129,7 @@ class Wonder:
     async def start(self) -> None:
         """Open the stores, make sure of the standard library, hand out what the outboxes hold."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
+        self._sandbox.probe()
         gc.set_threshold(*COLLECT_AFTER)
         data = self._settings.data
         known = await asyncio.to_thread((data / "shards").is_dir)
@@ -167,6 +171,7 @@ class Wonder:
                 workers=self._workers,
                 prices=self._prices,
                 artifacts=artifacts,
+                sandbox=self._sandbox,
             )
         )
         handlers = Handlers(
@@ -218,6 +223,7 @@ class Wonder:
         if self._executions is not None:
             await self._executions.close()
         self._workers.close()
+        await self._sandbox.close()
         await self._mcp.close()
         await self._web.close()
         await self._model.close()
@@ -361,6 +367,19 @@ def _model(settings: Settings, provider_environment: Mapping[str, str]) -> Route
     return RoutedModel(
         {("offline", ANY): OfflineModel(), **dict.fromkeys(ROUTES, native)},
         otherwise=LiteLLMModel(known, allow_remote=remote, environment=environment),
+    )
+
+
+def _sandbox(settings: Settings) -> BubblewrapSandbox:
+    return BubblewrapSandbox(
+        limits=Limits(
+            memory_bytes=settings.sandbox_memory_bytes,
+            processes=settings.sandbox_processes,
+            file_bytes=settings.sandbox_file_bytes,
+        ),
+        folders=settings.sandbox_folders,
+        sleep_after_s=settings.sandbox_sleep_after_seconds,
+        most=settings.sandbox_most,
     )
 
 

@@ -64,6 +64,14 @@ def _folder(value: object) -> Path:
     return path
 
 
+def _folders(value: object) -> tuple[Path, ...]:
+    given = value if isinstance(value, list) else [each for each in _text(value).split(":") if each]
+    paths = tuple(Path(_text(each)) for each in given)
+    if not all(path.is_absolute() for path in paths):
+        raise ValueError("absolute paths are wanted")
+    return paths
+
+
 def _address(value: object) -> str:
     host, port = split_address(_text(value))
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -141,6 +149,7 @@ TEXT = Kind("text", _text)
 MCP_SERVERS = Kind("JSON", _mcp_servers)
 FLAG = Kind("true / false", _flag)
 PATH = Kind("path", _path)
+FOLDERS = Kind("paths", _folders)
 FOLDER = Kind("path", _folder)
 ADDRESS = Kind("host:port", _address)
 
@@ -249,6 +258,31 @@ class Settings:
         (), "WONDER_MCP_SERVERS", MCP_SERVERS,
         "Servers of the action mcp by name: {command, args, env} is started here, {url, headers} reached.",
         secret=True,
+    )  # fmt: skip
+
+    sandbox_sleep_after_seconds: int = _setting(
+        300, "WONDER_SANDBOX_SLEEP_AFTER_SECONDS", _number(0, 86_400),
+        "How long a conversation's sandbox is kept warm after its last command.",
+    )  # fmt: skip
+    sandbox_most: int = _setting(
+        32, "WONDER_SANDBOX_MOST", _number(1, 10_000),
+        "How many sandboxes there are at once; idle ones make room, and commands beyond that wait.",
+    )  # fmt: skip
+    sandbox_memory_bytes: int = _setting(
+        2 * 2**30, "WONDER_SANDBOX_MEMORY_BYTES", _number(64 * 2**20, 2**44),
+        "Memory that the processes of one sandbox may take together, its /tmp included.",
+    )  # fmt: skip
+    sandbox_processes: int = _setting(
+        256, "WONDER_SANDBOX_PROCESSES", _number(8, 100_000),
+        "Processes and threads of one sandbox.",
+    )  # fmt: skip
+    sandbox_file_bytes: int = _setting(
+        2**30, "WONDER_SANDBOX_FILE_BYTES", _number(2**20, 2**44),
+        "Size of the largest file that a command may write.",
+    )  # fmt: skip
+    sandbox_folders: tuple[Path, ...] = _setting(
+        (), "WONDER_SANDBOX_FOLDERS", FOLDERS,
+        "More folders that commands may read beside the system's, with ':' between them, such as /opt/tools.",
     )  # fmt: skip
 
     worker_lease_seconds: int = _setting(

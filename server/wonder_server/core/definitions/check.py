@@ -37,7 +37,7 @@ MAX_RECENT_TURNS = 200
 TARGET_TYPES = ("task", "workflow", "agent")
 MAX_DELEGATION_DEPTH = 32
 FORMATS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
-ACTIONS_LATER = re.compile(r"(?:shell|artifact|repo)(?:\..+)?\Z")
+ACTIONS_LATER = re.compile(r"(?:artifact|repo)(?:\..+)?\Z")
 """What the contract knows and this server does not carry out yet."""
 
 PROVIDERS_WITHOUT_MODEL = ("auto", "offline")

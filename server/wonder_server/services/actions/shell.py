@@ -196,8 +196,8 @@ SHELL = ActionKind(
                 "type": "integer",
                 "minimum": 1,
                 "maximum": MAX_OUTPUT_BYTES,
-                "description": "So many bytes of its output are kept, and a quarter as many of the end of what is"
-                f" beyond. Left out: {DEFAULT_OUTPUT_BYTES}.",
+                "description": "So many bytes of its output are kept, and a quarter as many of the end of"
+                f" what is beyond. Left out: {DEFAULT_OUTPUT_BYTES}.",
             },
             "fail_on_exit": {
                 "type": "boolean",
