@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+import pytest_asyncio
 from google.protobuf.json_format import MessageToDict
 from grpc import aio
 
 from tests.e2e.client import Client, View, struct
-from tests.e2e.deaths import through_deaths
+from tests.e2e.deaths import Story, at_every, through_deaths
 from tests.e2e.process import serving
 from tests.e2e.scripted import Scripted
 from tests.e2e.test_kill import slow_agent
@@ -210,8 +213,6 @@ async def test_a_cancelled_run_hangs_up_on_its_agents_model(client: Client, prov
 # --- kill -9 ----------------------------------------------------------------------------------------
 
 WORDS = " ".join(f"word{n}" for n in range(1, 6))
-COMMITS = 6
-"""At most: the end of the run and what is remembered of the turn may come together on disk or apart."""
 
 
 async def ask_once(client: Client, _: View) -> None:
@@ -226,14 +227,17 @@ async def ask_once(client: Client, _: View) -> None:
     assert [m.content for m in await client.messages(answer["conversation_id"])] == ["say 5 words", WORDS]
 
 
-async def prepare(data: Path) -> None:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with agents and workflows in it, to copy."""
+    data = tmp_path_factory.mktemp("prepared") / "data"
+    await slow_agent(data)
     async with serving(data) as server, server.client() as client:
         await asking(client, "assistant")
         await asking(client, "assistant", "loop_in")
+        await asking(client, "snail")
         await client.agent("host", "wonder/std/assistant")
-
-
-AT_COMMITS = [f"{word}-commit:{n}" for n in range(1, COMMITS + 1) for word in ("before", "after")]
+    return data
 
 
 async def loop_in_once(client: Client, _: View) -> None:
@@ -247,28 +251,28 @@ async def loop_in_once(client: Client, _: View) -> None:
     assert [p.agent.name for p in (await room_of(client, room)).participants] == ["host", "assistant"]
 
 
-@pytest.mark.parametrize("doom", ["token:2", "model-done", *AT_COMMITS])
-async def test_a_kill_while_an_agent_works_for_a_run_changes_nothing(data: Path, doom: str) -> None:
-    await prepare(data)
-    deaths = await through_deaths(data, ask_once, View(), doom, "")
-    assert deaths == 1 or doom.endswith(f":{COMMITS}")
+POINTS = {"before-commit": 5, "after-commit": 5, "before-answer": 1, "token": 5, "model-done": 1}
+"""How often at least the stories pass them."""
 
 
-@pytest.mark.parametrize("doom", AT_COMMITS[2:12])
-async def test_a_kill_while_an_agent_joins_changes_nothing(data: Path, doom: str) -> None:
-    await prepare(data)
-    assert await through_deaths(data, loop_in_once, View(), doom, "") == 1
+@pytest.mark.parametrize("story", [ask_once, loop_in_once])
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_kill_while_an_agent_works_for_a_run_changes_nothing(
+    prepared: Path, tmp_path: Path, point: str, story: Story
+) -> None:
+    assert await at_every(point, telling(story), fresh=prepared, folder=tmp_path) >= POINTS[point]
 
 
-async def test_there_is_no_commit_at_which_it_was_not_killed(data: Path) -> None:
-    """If this fails the story makes more or fewer commits: set COMMITS."""
-    await prepare(data)
-    assert await through_deaths(data, ask_once, View(), f"after-commit:{COMMITS + 1}") == 0
+def telling(story: Story) -> Callable[[Path, str], Awaitable[int]]:
+    async def tell(data: Path, doom: str) -> int:
+        return await through_deaths(data, story, View(), doom, "")
+
+    return tell
 
 
-async def test_a_server_that_dies_at_every_third_commit_still_gets_there(data: Path) -> None:
+async def test_a_server_that_dies_at_every_third_commit_still_gets_there(data: Path, prepared: Path) -> None:
     """At every second it would not: run and conversation each write that they hand out their work again."""
-    await prepare(data)
+    shutil.copytree(prepared, data)
     assert await through_deaths(data, ask_once, View(), "after-commit:3") > 2
 
 
@@ -298,10 +302,8 @@ async def cancel_it(client: Client, _: View) -> None:
     assert run.status == run_pb2.RUN_STATUS_CANCELLED
 
 
-@pytest.mark.parametrize("doom", ["before-commit:4", "after-commit:4", "before-commit:5", "after-commit:5"])
-async def test_a_kill_around_a_cancel_does_not_leave_the_agent_working(data: Path, doom: str) -> None:
-    """The fourth commit is the run's, the fifth the conversation's."""
-    await slow_agent(data)
-    async with serving(data) as server, server.client() as client:
-        await asking(client, "snail")
-    assert await through_deaths(data, cancel_it, View(), doom, "") == 1
+@pytest.mark.parametrize("point", ["before-commit", "after-commit"])
+async def test_a_kill_around_a_cancel_does_not_leave_the_agent_working(
+    prepared: Path, tmp_path: Path, point: str
+) -> None:
+    assert await at_every(point, telling(cancel_it), fresh=prepared, folder=tmp_path) >= 5

@@ -1,0 +1,259 @@
+"""Turns that are worth killing a server for: every way in which a tool can be carried out, hooks that take
+their time, a history that is summed up. For each its agent, what it is told, and how often at least its
+story comes to a commit."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+
+from tests.e2e.client import Client, View
+from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as pb
+
+TEXT = "{type: object, properties: {text: {type: string}}, required: [text]}"
+LIBRARY = f"""
+name: note
+description: Notes.
+tool: {{target_type: task, target_id: write_note, input_schema: {TEXT}}}
+---
+name: write_note
+task:
+  steps:
+    - id: write
+      action: {{kind: memory.write}}
+      input_mapping: {{content: input.text}}
+---
+name: note_behind
+description: Notes in the background.
+tool: {{target_type: task, target_id: write_note_slowly, async: true, input_schema: {TEXT}}}
+---
+name: write_note_slowly
+task:
+  steps:
+    - {{id: nap, action: {{kind: sleep, config: {{duration_ms: 60}}}}}}
+    - id: write
+      action: {{kind: memory.write}}
+      input_mapping: {{content: input.text}}
+---
+name: note_after
+description: Notes, and takes its time.
+tool: {{target_type: workflow, target_id: nap_and_note, input_schema: {TEXT}}}
+---
+name: note_later
+description: Notes, after a while.
+tool: {{target_type: workflow, target_id: nap_and_note, async: true, input_schema: {TEXT}}}
+---
+name: nap_and_note
+workflow:
+  nodes:
+    - {{id: nap, wait: {{duration_ms: 60}}}}
+    - {{id: write, task_id: write_note, input_mapping: {{text: input.text}}}}
+  transitions: [{{from_node_id: nap, to_node_id: write}}]
+---
+name: colleague
+description: Asks a colleague.
+tool: {{target_type: agent, target_id: colleague, input_schema: {TEXT}}}
+---
+name: colleague_later
+description: Asks a colleague, who answers later.
+tool: {{target_type: agent, target_id: colleague, async: true, input_schema: {TEXT}}}
+---
+name: join
+description: Has a colleague join.
+tool: {{target_type: agent, target_id: colleague, invocation_mode: loop_in, input_schema: {TEXT}}}
+---
+name: refused
+description: Never works.
+tool: {{target_type: task, target_id: refuse, async: true, input_schema: {TEXT}}}
+---
+name: refuse
+task:
+  steps:
+    - id: refuse
+      action: {{kind: assert, config: {{condition: false}}}}
+      input_mapping: {{message: '"No."'}}
+---
+name: slow
+model_profile: {{provider: offline, model: offline, parameters: {{token_delay_ms: 8}}}}
+---
+name: worker
+persona:
+  system_prompt: You work.
+  model_profile_id: slow
+  memory_extraction_workflow_id: none
+---
+name: host
+persona:
+  system_prompt: You have tools.
+  memory_extraction_workflow_id: none
+  tool_ids: [note, note_behind, note_after, note_later, colleague, colleague_later, join, refused]
+---
+name: assemble_slowly
+workflow:
+  nodes:
+    - {{id: nap, wait: {{duration_ms: 40}}}}
+    - id: write
+      task_id: wonder/std/write_request
+      input_mapping:
+        system: input.persona.system_prompt
+        messages: '[{{"role": "user", "content": input.user_message}}]'
+        tools: '[]'
+        model_profile: input.model_profile
+      output_mapping: {{output.request: result.request}}
+  transitions: [{{from_node_id: nap, to_node_id: write}}]
+---
+name: extract_slowly
+workflow:
+  nodes:
+    - {{id: nap, wait: {{duration_ms: 40}}}}
+    - id: write
+      task_id: extract_both_ways
+      input_mapping: {{text: input.user_message}}
+      output_mapping: {{output.memory_operations: result.memory_operations}}
+  transitions: [{{from_node_id: nap, to_node_id: write}}]
+---
+name: extract_both_ways
+task:
+  steps:
+    - id: write
+      action: {{kind: memory.write}}
+      input_mapping: {{content: 'input.text + ", by an action"'}}
+    - id: return
+      action: {{kind: context}}
+      output_mapping:
+        output.memory_operations: '[{{"op": "write", "content": input.text + ", returned"}}]'
+---
+name: thorough
+persona:
+  system_prompt: You take your time.
+  context_assembly_workflow_id: assemble_slowly
+  memory_extraction_workflow_id: extract_slowly
+---
+name: narrow
+model_profile: {{provider: offline, model: offline, context_window_tokens: 1000}}
+---
+name: forgetful
+persona:
+  system_prompt: You sum up.
+  model_profile_id: narrow
+  memory_extraction_workflow_id: none
+  context_window: {{strategy: summarize, keep_recent_messages: 2}}
+---
+name: sliding
+persona:
+  system_prompt: You forget.
+  model_profile_id: narrow
+  memory_extraction_workflow_id: none
+  context_window: {{keep_recent_messages: 2}}
+"""
+AGENTS = {"host": "host", "colleague": "worker", "thorough": "thorough", "forgetful": "forgetful",
+          "sliding": "sliding"}  # fmt: skip
+LONG = "say 250 words"
+_IDS = re.compile(r"\b[a-z]+_[0-9A-Z]{26}\b")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One story: what is said to ``agent``, one turn after the other; ``sure`` are its commits at least,
+    ``names`` events that it must have."""
+
+    texts: tuple[str, ...]
+    sure: int
+    agent: str = "host"
+    names: tuple[str, ...] = ()
+    loose: bool = False
+    """Whether the model may be told of some things together or apart, and answers accordingly."""
+
+
+CASES = {
+    "task": Case(("use the tool note with tea",), 6),
+    "workflow": Case(("use the tool note_after with tea",), 7),
+    "delegate": Case(("use the tool note with tea\nuse the tool colleague with say 4 words",), 9),
+    "task in the background": Case(("use the tool note_behind with tea",), 7),
+    "workflow in the background": Case(("use the tool note_later with tea",), 9),
+    "agent in the background": Case(("use the tool colleague_later with say 4 words",), 9),
+    "failure in the background": Case(("use the tool refused with tea",), 6, names=("tool.failed",)),
+    "loop in": Case(("use the tool join with say 4 words",), 8),
+    "all at once": Case(
+        ("use the tool note with tea\nuse the tool note_later with milk\nuse the tool note_behind with rum\n"
+         "use the tool colleague with say 3 words\nuse the tool colleague_later with say 4 words",),
+        10, loose=True,
+    ),
+    "hooks": Case(("tea",), 7, agent="thorough", names=("memory_extraction.completed",)),
+    "summary": Case((LONG, LONG, "say 3 words"), 12, agent="forgetful", names=("context.reduced",)),
+    "window": Case((LONG, LONG, "say 3 words"), 10, agent="sliding", names=("context.reduced",)),
+}  # fmt: skip
+
+
+async def prepare(client: Client) -> None:
+    """The agents, in a new folder."""
+    await client.apply("e2e/kill", LIBRARY)
+    for name, persona in AGENTS.items():
+        await client.agent(name, f"e2e/kill/{persona}")
+
+
+def plain(text: str) -> str:
+    """Without what is different each time."""
+    return _IDS.sub("ID", text)
+
+
+@dataclass
+class Told:
+    """A case that is told. ``record`` is what is left of it in the end."""
+
+    case: Case
+    view: View = field(default_factory=View)
+    record: dict[str, Any] = field(default_factory=dict)
+
+    async def __call__(self, client: Client, view: View) -> None:
+        room = await client.open(self.case.agent, request_id="open")
+        for number, text in enumerate(self.case.texts):
+            said = await client.say(room, text, f"say {number}")
+            await client.settled(room, said.turn.id, view)
+        record = await client.events(room)
+        assert [(e.sequence, e.name) for e in record] == list(enumerate(view.names, 1))
+        turns = (await client.conversations.ListTurns(pb.ListTurnsRequest())).turns
+        assert not any(turn.operations for turn in turns)
+        moves = [
+            move
+            for turn in turns
+            if turn.conversation_id == room
+            for move in await client.moves(turn.id, room)
+        ]
+        results = [result for move in moves for result in move.tool_results]
+        called = [call for move in moves for call in move.tool_calls]
+        # Each call was carried out and told once.
+        assert len(called) == len(results) == view.names.count("tool.dispatched")
+        assert len(results) == view.names.count("tool.completed") + view.names.count("tool.failed")
+        found = await room_of(client, room)
+        self.record = {
+            "turns": sorted((t.status, t.caller.WhichOneof("caller"), t.output.string_value) for t in turns),
+            "results": sorted(
+                plain(json.dumps(MessageToDict(r.result), sort_keys=True)) for r in results if r.success
+            ),
+            "failures": [r.error.code for r in results if not r.success],
+            "memories": sorted(await client.memories(self.case.agent)),
+            "people": [p.agent.name for p in found.participants],
+            "left out": [
+                (e.context_reduced.messages_left_out, e.context_reduced.summarized)
+                for e in record
+                if e.name == "context.reduced"
+            ],
+            "events": sorted(view.names),
+            "said": sorted(plain(m.content) for m in await client.messages(room)),
+            "calls of models": found.usage.model_calls,
+        }
+        if self.case.loose:
+            for name in ("turns", "events", "said", "calls of models"):
+                del self.record[name]
+
+
+async def room_of(client: Client, conversation_id: str) -> conversation.Conversation:
+    """The conversation as it is now."""
+    request = pb.GetConversationRequest(conversation_id=conversation_id)
+    return (await client.conversations.GetConversation(request)).conversation
