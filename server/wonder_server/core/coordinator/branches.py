@@ -62,7 +62,7 @@ def leave(draft: Draft, token: Token, node: Node) -> None:
         token, taken = _transitions(draft, token, node)
         if not taken:
             end(draft, token)
-        elif node.fan_out or any(way.for_each is not None for way in taken):
+        elif node.fan_out or taken[0].for_each is not None:  # Who does not fan out takes one.
             _fan_out(draft, token, node, taken)
         else:
             go(draft, token, taken[0].to_node_id)
@@ -90,16 +90,17 @@ def come(draft: Draft, token: Token, node_id: str) -> None:
 
 def _transitions(draft: Draft, token: Token, node: Node) -> tuple[Token, list[Transition]]:
     """The transitions that are taken; the token has counted those that are limited."""
-    ways = draft.graph.ways.get(node.id, ())
-    scope = draft.scope(token) if any(way.condition for _, way in ways) else {}
+    scope: dict[str, Any] | None = None
     taken: list[Transition] = []
-    for index, way in ways:
-        times = token.taken.get(str(index), 0)
+    for index, way in draft.graph.ways.get(node.id, ()):
+        times = token.taken.get(str(index), 0) if way.loop_limit else 0
         if way.loop_limit and times >= way.loop_limit:
             continue
-        field = f"transitions[{index}].condition"
-        if way.condition and not evaluation.truth(draft, way.condition, scope, field, node.id):
-            continue
+        if way.condition:
+            scope = draft.scope(token) if scope is None else scope
+            field = f"transitions[{index}].condition"
+            if not evaluation.truth(draft, way.condition, scope, field, node.id):
+                continue
         if way.loop_limit:
             token = replace(token, taken={**token.taken, str(index): times + 1})
         taken.append(way)
@@ -174,6 +175,8 @@ def _starts(draft: Draft, token: Token, node: Node, way: Transition, before: int
 def _begin_branches(draft: Draft, fork: Fork) -> None:
     """Begin as many branches as may run now."""
     parent = draft.token(fork.token_id)
+    if parent.begun == len(fork.branches):
+        return
     running = parent.begun - parent.ended - len(draft.arrived(parent.id))
     room = fork.limit - running if fork.limit else len(fork.branches)
     upto = min(parent.begun + max(room, 0), len(fork.branches))
@@ -233,7 +236,10 @@ def settle(draft: Draft, parent_id: str) -> None:
 
 def _least(fan_in: FanIn) -> int:
     """How many branches must have arrived; 0: all that come."""
-    return {FanInMode.ALL: 0, FanInMode.ANY: 1, FanInMode.M_OF_N: fan_in.count}[fan_in.mode]
+    return _LEAST.get(fan_in.mode, fan_in.count)
+
+
+_LEAST = {FanInMode.ALL: 0, FanInMode.ANY: 1}
 
 
 def _unmet(fork: Fork, fan_in: FanIn, here: int, least: int) -> Fault:

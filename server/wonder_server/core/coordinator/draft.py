@@ -139,9 +139,7 @@ class Draft:
 
     def join(self, tokens: list[Token]) -> None:
         """Branches that stand at their fan-in end there."""
-        ended = tuple(
-            [replace(token, status=TokenStatus.COMPLETED, updated_ms=self.now) for token in tokens]
-        )
+        ended = tuple([replace(token, status=TokenStatus.COMPLETED, updated_ms=self.now) for token in tokens])
         self._tokens.update({token.id: token for token in ended})
         self.decided.append(JoinBranches(tokens=ended))
 

@@ -42,6 +42,9 @@ _WAITS = {
     OperationKind.WAIT: TokenStatus.WAITING_FOR_SIGNAL,
 }
 
+_TASK, _COMPLETED = OperationKind.TASK, ExecutionStatus.COMPLETED
+"""What nearly all nodes are; by name, since a word of an enum is slow to ask for."""
+
 
 def begin(draft: Draft, token: Token, node_id: str) -> None:
     """The token stands at a node: hand the node's target out."""
@@ -70,8 +73,8 @@ def _begin(draft: Draft, token: Token, node: Node) -> None:
         token_id=token.id,
         node_id=node.id,
         key=key,
-        child_id=_child(draft, node, kind, key),
-        repeatable=kind is not OperationKind.TASK or is_repeatable(draft.workflow.tasks[node.task_id]),
+        child_id="" if kind is _TASK else _child(draft, node, kind, key),
+        repeatable=kind is not _TASK or is_repeatable(draft.workflow.tasks[node.task_id]),
         deadline_ms=draft.now + node.timeout_ms if node.timeout_ms else 0,
         until_ms=_until(node, kind, draft.now),
         created_ms=draft.now,
@@ -98,6 +101,8 @@ def _begin(draft: Draft, token: Token, node: Node) -> None:
         updated_ms=draft.now,
     )
     draft.dispatch(waiting, execution, operation)
+    if kind is _TASK:
+        return
     if kind is OperationKind.GATE:
         gates.open_gate(draft, operation, node, node_input)
     elif kind is OperationKind.WAIT:
@@ -121,7 +126,7 @@ def _branch(token: Token) -> Branch | None:
 def _target(draft: Draft, node: Node) -> tuple[OperationKind, str]:
     workflow = draft.workflow
     if node.task_id:
-        return OperationKind.TASK, str(workflow.tasks[node.task_id].pin)
+        return _TASK, str(workflow.tasks[node.task_id].pin)
     if node.workflow_id:
         return OperationKind.SUBWORKFLOW, str(workflow.workflows[node.workflow_id].pin)
     if node.agent_id:
@@ -150,7 +155,9 @@ def _child(draft: Draft, node: Node, kind: OperationKind, key: str, attempt: int
 
 def _until(node: Node, kind: OperationKind, now: int) -> int:
     """When this attempt, gate or wait ends by itself; 0 for never."""
-    if kind is OperationKind.GATE:
+    if kind is _TASK:
+        after = node.retry.timeout_ms if node.retry is not None else 0
+    elif kind is OperationKind.GATE:
         after = node.human_gate.expire_after_ms if node.human_gate is not None else 0
     elif kind is OperationKind.WAIT:
         after = node.wait.duration_ms if node.wait is not None else 0
@@ -165,23 +172,27 @@ def _until(node: Node, kind: OperationKind, now: int) -> int:
 def succeeded(draft: Draft, operation: Operation, result: Any) -> None:
     """The node has its result: write it into the context, and go on."""
     node, token = draft.graph.nodes[operation.node_id], draft.token(operation.token_id)
-    draft.record(operation, ExecutionStatus.COMPLETED, output=result)
-    kept = "branch" if token.parent_id else "state"
-    mapping = node.output_mapping or {f"{kept}.{node.id}": "result"}
+    draft.record(operation, _COMPLETED, output=result)
     try:
-        seen = {**draft.scope(token), "result": result}
-        # All see the context as it was when the result came.
-        values = [
-            (target, evaluation.value_of(draft, source, seen, f"output_mapping.{target}", node.id))
-            for target, source in mapping.items()
-        ]
-        for target, value in values:
+        for target, value in _kept(draft, token, node, result):
             evaluation.store(draft, token, target, value, f"output_mapping.{target}", node.id)
         evaluation.check_state(draft, node.id)
     except Problem as problem:
         branches.fail(draft, token, problem.fault)
         return
     branches.leave(draft, token, node)
+
+
+def _kept(draft: Draft, token: Token, node: Node, result: Any) -> list[tuple[str, Any]]:
+    """What is written into the context, and where: all of it seen as it was when the result came."""
+    if not node.output_mapping:
+        section = "branch" if token.parent_id else "state"
+        return [(f"{section}.{node.id}", result)]
+    seen = {**draft.scope(token), "result": result}
+    return [
+        (target, evaluation.value_of(draft, source, seen, f"output_mapping.{target}", node.id))
+        for target, source in node.output_mapping.items()
+    ]
 
 
 def failed(draft: Draft, operation: Operation, fault: Fault) -> None:

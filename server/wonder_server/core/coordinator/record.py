@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from wonder_server.core.coordinator.decisions import (
@@ -46,6 +47,7 @@ from wonder_server.core.coordinator.values import (
     RunStatus,
     Signal,
     Token,
+    TokenStatus,
 )
 from wonder_server.core.records import Change, Delete, Emit, Put
 
@@ -63,7 +65,7 @@ def record(state: RunState, decision: Decision) -> tuple[Change, ...]:
             return _dispatched(decision)
         case RecordExecution():
             execution = decision.execution
-            name = execution.status.value
+            name = _WORDS[execution.status]
             return (
                 _execution(execution),
                 Delete("operations", execution.id),
@@ -131,19 +133,25 @@ def record(state: RunState, decision: Decision) -> tuple[Change, ...]:
             assert_never(decision)
 
 
+_WORDS: Mapping[str, str] = {
+    word: word.value for words in (RunStatus, TokenStatus, ExecutionStatus, GateStatus) for word in words
+}
+"""Plain text for each status. Rows are made by the thousand, by position and from here: a word of an enum
+costs as much to ask for as all the rest of a row."""
+
+_TASK, _RUNNING = OperationKind.TASK, ExecutionStatus.RUNNING
+
+
 def _dispatched(decision: DispatchNode) -> tuple[Change, ...]:
     """What a node waits for is an event of its own if it may take long; of a task, that it began says it."""
-    token = decision.token
-    begun = (
-        _execution(decision.execution),
-        _operation(decision.operation),
-        Emit("node.started", "node_started", decision.execution),
-    )
+    token, execution, operation = decision.token, decision.execution, decision.operation
+    rows = _execution(execution), _operation(operation)
+    begun = Emit("node.started", "node_started", execution)
     if token is None:
-        return begun
-    if decision.operation.kind is OperationKind.TASK:
-        return _token(token), *begun
-    return _token(token), Emit("token.moved", "token_moved", token), *begun
+        return *rows, begun
+    if operation.kind is _TASK:
+        return _token(token), *rows, begun
+    return _token(token), Emit("token.moved", "token_moved", token), *rows, begun
 
 
 def _run(run: Run) -> Put:
@@ -152,55 +160,38 @@ def _run(run: Run) -> Put:
         run.id,
         run,
         parent=run.scope.conversation_id,
-        status=run.status.value,
+        status=_WORDS[run.status],
         live=True,
         created_ms=run.created_ms,
     )
 
 
 def _token(token: Token) -> Put:
-    return Put(
-        "tokens",
-        token.id,
-        token,
-        parent=token.parent_id,
-        status=token.status.value,
-        live=token.status not in ENDED_TOKEN,
-        created_ms=token.created_ms,
-    )
+    status = token.status
+    live = status not in ENDED_TOKEN
+    return Put("tokens", token.id, token, token.parent_id, 0, _WORDS[status], "", live, token.created_ms)
 
 
 def _execution(execution: Execution) -> Put:
+    status, ordinal, began = execution.status, execution.ordinal, execution.started_ms
+    live = status is _RUNNING
     return Put(
-        "executions",
-        execution.id,
-        execution,
-        parent=execution.node_id,
-        ordinal=execution.ordinal,
-        status=execution.status.value,
-        live=execution.status is ExecutionStatus.RUNNING,
-        created_ms=execution.started_ms,
+        "executions", execution.id, execution, execution.node_id, ordinal, _WORDS[status], "", live, began
     )
 
 
 def _operation(operation: Operation) -> Put:
-    return Put(
-        "operations",
-        operation.id,
-        operation,
-        parent=operation.token_id,
-        ordinal=operation.wake_ms,
-        status="backoff" if operation.backing_off else "dispatched",
-        live=True,
-        created_ms=operation.created_ms,
-    )
+    status = "backoff" if operation.backing_off else "dispatched"
+    wake, began = operation.wake_ms, operation.created_ms
+    return Put("operations", operation.id, operation, operation.token_id, wake, status, "", True, began)
 
 
 def _context(value: ContextValue) -> Put:
     """What a branch has written is only read again while its token is live."""
-    if value.token_id:
-        return Put("context", f"branch.{value.token_id}.{value.key}", value, parent=value.token_id)
-    return Put("context", f"{value.section}.{value.key}", value, live=True)
+    token_id, key = value.token_id, value.key
+    if token_id:
+        return Put("context", f"branch.{token_id}.{key}", value, token_id)
+    return Put("context", f"{value.section}.{key}", value, live=True)
 
 
 def _gate(gate: Gate) -> Put:
@@ -210,7 +201,7 @@ def _gate(gate: Gate) -> Put:
         gate,
         parent=gate.project_id,
         alias=gate.node_id,
-        status=gate.status.value,
+        status=_WORDS[gate.status],
         live=gate.status is GateStatus.PENDING,
         created_ms=gate.created_ms,
     )

@@ -233,4 +233,6 @@ def _with(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     of itself (``state.all: state``). Expressions can go over its keys, so their order must not depend on
     which came first: a restart would forget that."""
     grown = {**values, key: value}
-    return grown if key in values else dict(sorted(grown.items()))
+    if key in values or not values or key > next(reversed(values)):
+        return grown  # It stands where it belongs.
+    return dict(sorted(grown.items()))
