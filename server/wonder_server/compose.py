@@ -178,7 +178,7 @@ class Wonder:
             tasks=executor,
             model=self._model,
             prices=self._prices,
-            memory=MemoryOperations(memory),
+            memory=MemoryOperations(memory, self._clock),
             streams=self._streams,
             agents=library,
             records=shards,

@@ -207,6 +207,10 @@ class Settings:
         None, "WONDER_AUTH_TOKENS_FILE", PATH,
         "File with one 'token name' per line. When set, every call but health needs a bearer token.",
     )  # fmt: skip
+    memory_search_all: str = _setting(
+        "", "WONDER_MEMORY_SEARCH_ALL", TEXT,
+        "Names of tokens, with commas between, that may search the memories of all agents together.",
+    )  # fmt: skip
 
     shards: int = _setting(
         1, "WONDER_SHARDS", _number(1, 32),

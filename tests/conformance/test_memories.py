@@ -96,7 +96,7 @@ async def test_the_same_key_answers_the_first_record_for_each_agent(
     [again] = await writer.add("ada", Draft(type="fact", content="two", idempotency_key="op_1"))
     [other] = await writer.add("bob", Draft(type="fact", content="two", idempotency_key="op_1"))
     assert again.memory == first.memory
-    assert (again.vector_keys, again.is_new) == ((), False)
+    assert (again.vector_keys, again.written) == ((), False)
     assert other.memory.content == "two"
     assert len(await store.page("ada", Filter(), "", 10)) == 1
 
@@ -124,7 +124,7 @@ async def test_what_is_known_is_not_stored_twice_when_asked_so(store: SqliteMemo
     [elsewhere] = await writer.add("bob", draft("Anna likes tea"))
     assert elsewhere.memory.id != first.memory.id
     [twice] = await writer.add("ada", "Anna likes tea")
-    assert twice.is_new, "a plain write stores what it is given"
+    assert twice.written, "a plain write stores what it is given"
 
 
 async def test_pages_go_from_new_to_old_and_keep_to_their_types(
@@ -224,7 +224,9 @@ async def test_what_is_forgotten_is_gone_everywhere(store: SqliteMemories, write
     with pytest.raises(WonderError) as caught:
         await store.remove("ada", stored.memory.id, 7, 2000)
     assert caught.value.fault.reason is Reason.ETAG_MISMATCH
-    assert await store.remove("ada", stored.memory.id, 1, 2000) == [*stored.vector_keys]
+    removed = await store.remove("ada", stored.memory.id, 1, 2000)
+    assert removed is not None
+    assert (removed.memory, removed.gone) == (stored.memory, stored.vector_keys)
     assert await found(store, "ada", "tea anna") == ["Bo likes tea"]
     assert await store.get("ada", [stored.memory.id]) == []
     assert [key for key, _ in await store.vectors("ada", EMBEDDER)] == [*kept.vector_keys]

@@ -345,5 +345,5 @@ async def test_a_request_is_carried_out_once(store: SqliteMemories, writer: Writ
     assert await refused(change(Request(id="r1", fingerprint="f2"), "three")) is Reason.REQUEST_ID_REUSED
     gone = Request(id="r2", fingerprint="f")
     assert await store.remove("ada", memory.id, 2, 1, gone)
-    assert await store.remove("ada", memory.id, 2, 1, gone) == []
+    assert await store.remove("ada", memory.id, 2, 1, gone) is None
     assert await refused(store.remove("ada", memory.id, 2, 1)) is Reason.MEMORY_NOT_FOUND

@@ -18,9 +18,9 @@ from wonder_server.settings import Settings
 
 
 @asynccontextmanager
-async def serving(servicers: Mapping[str, object]) -> AsyncIterator[aio.Channel]:
+async def serving(servicers: Mapping[str, object], **settings: Any) -> AsyncIterator[aio.Channel]:
     """A channel to a server of the whole contract with these servicers."""
-    server = RpcServer(Settings(listen="127.0.0.1:0"), servicers)
+    server = RpcServer(Settings(listen="127.0.0.1:0", **settings), servicers)
     address = server.bind()
     await server.start()
     try:
@@ -47,12 +47,19 @@ async def refused(call: Awaitable[Any]) -> tuple[str, list[str]]:
 
 
 class KnownNames:
-    """Agents ``ada`` and ``bob`` with ids ``agt_ada`` and ``agt_bob``; the project ``default``."""
+    """Agents ``ada`` and ``bob`` with ids ``agt_ada`` and ``agt_bob``; the project ``default``, which
+    is ``ada``'s."""
 
     async def agent_id(self, key: str) -> str:
         if key.removeprefix("agt_") in ("ada", "bob"):
             return f"agt_{key.removeprefix('agt_')}"
         raise error(Reason.AGENT_NOT_FOUND, f"There is no agent '{key}'.", field="agent_id")
+
+    async def agent_ids(self, project: str, limit: int) -> list[str]:
+        if project:
+            await self.project_id(project)
+            return ["agt_ada"]
+        return ["agt_ada", "agt_bob"][:limit]
 
     async def project_id(self, key: str) -> str:
         if key in ("", "default", "proj_default"):

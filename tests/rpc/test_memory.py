@@ -15,14 +15,13 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import aio
 
 from tests.rpc.serving import KnownNames, deep_struct, field, refused, serving
+from tests.services.memory_kit import memory_house
 from wonder.v1 import memory_pb2
 from wonder.v1 import memory_service_pb2 as pb
 from wonder.v1.memory_service_pb2_grpc import MemoryServiceStub
-from wonder_server.adapters.embedders.hashing import HashingEmbedder
-from wonder_server.adapters.in_memory.vectors import PlainVectors
-from wonder_server.adapters.sqlite.memories import SqliteMemories
 from wonder_server.core.ids import random_id
-from wonder_server.rpc.memory import MemoryServicer
+from wonder_server.rpc.memory import SEARCH_ALL, MemoryServicer
+from wonder_server.rpc.rights import Rights
 from wonder_server.services.memory import MemoryService
 
 SERVICE = "wonder.v1.MemoryService"
@@ -40,18 +39,13 @@ class TickingClock:
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[MemoryService]:
-    store, embedder = await SqliteMemories.open(tmp_path / "memory.db"), HashingEmbedder()
-    vectors = PlainVectors(store, embedder.name)
-    yield MemoryService(
-        memories=store, source=store, vectors=vectors, embedder=embedder, clock=TickingClock()
-    )
-    await vectors.close()
-    await store.close()
+    async with memory_house(tmp_path, TickingClock()) as house:
+        yield house.service
 
 
 @pytest.fixture
 async def channel(service: MemoryService) -> AsyncIterator[aio.Channel]:
-    async with serving({SERVICE: MemoryServicer(service, KnownNames())}) as channel:
+    async with serving({SERVICE: MemoryServicer(service, KnownNames(), Rights({}))}) as channel:
         yield channel
 
 
@@ -79,7 +73,9 @@ async def listed(stub: Any, agent: str = "ada") -> list[str]:
 async def test_what_is_written_by_name_is_read_whole_by_id(stub: Any) -> None:
     metadata = Struct()
     metadata.update({"tags": ["tea"], "sure": True, "cups": 3})
-    source = memory_pb2.MemorySource(conversation_id="conv_1", turn_id="turn_1", move_id="m", run_id="r")
+    source = memory_pb2.MemorySource(
+        conversation_id="conv_1", turn_id="turn_1", move_id="m", run_id="r", speaker="Anna", ordinal=7
+    )
     draft = fact("Tee 🍵", significance=0.25, metadata=metadata, source=source, id="mem_mine", etag="7")
     written = (await stub.WriteMemory(pb.WriteMemoryRequest(agent_id="ada", memory=draft))).memory
     read = (await stub.GetMemory(pb.GetMemoryRequest(agent_id="agt_ada", memory_id=written.id))).memory
@@ -188,7 +184,7 @@ async def test_the_same_write_sent_again_writes_once_also_at_once(stub: Any) -> 
 async def test_the_same_write_is_recognised_after_a_restart(service: MemoryService) -> None:
     ids = set()
     for _ in range(2):
-        async with serving({SERVICE: MemoryServicer(service, KnownNames())}) as channel:
+        async with serving({SERVICE: MemoryServicer(service, KnownNames(), Rights({}))}) as channel:
             answer = await MemoryServiceStub(channel).WriteMemory(writing(request_id="r-1"))  # type: ignore[no-untyped-call]
             ids.add(answer.memory.id)
     assert len(ids) == 1
@@ -220,6 +216,116 @@ async def test_an_update_or_delete_sent_again_is_done_once(stub: Any) -> None:
     assert await listed(stub) == []
 
 
+async def test_changes_are_recognised_after_a_restart(service: MemoryService) -> None:
+    async def answers(*requests: tuple[str, Any]) -> list[Any]:
+        async with serving({SERVICE: MemoryServicer(service, KnownNames(), Rights({}))}) as channel:
+            stub = MemoryServiceStub(channel)  # type: ignore[no-untyped-call]
+            return [await getattr(stub, method)(request) for method, request in requests]
+
+    [one, two] = [answer.memory for answer in await answers((WRITE, writing("a")), (WRITE, writing("b")))]
+    update = pb.UpdateMemoryRequest(
+        agent_id="ada",
+        memory=memory_pb2.Memory(id=one.id, content="new", etag=one.etag),
+        request_id="r-1",
+    )
+    replaced = replacing(one.id)
+    replaced.request_id = "r-2"
+    delete = pb.DeleteMemoryRequest(agent_id="ada", memory_id=two.id, etag=two.etag, request_id="r-3")
+    asked = ((UPDATE, update), (SUPERSEDE, replaced), (DELETE, delete))
+    first, again = await answers(*asked), await answers(*asked)
+    assert first[1:] == again[1:]
+    assert (again[0].memory.content, again[0].memory.superseded_by_id) == ("new", first[1].memory.id)
+    delete.memory_id = one.id
+    async with serving({SERVICE: MemoryServicer(service, KnownNames(), Rights({}))}) as channel:
+        stub = MemoryServiceStub(channel)  # type: ignore[no-untyped-call]
+        assert await refused(stub.DeleteMemory(delete)) == ("REQUEST_ID_REUSED", ["request_id"])
+        assert await listed(stub) == ["better"]
+
+
+# --- links, filters, across agents ----------------------------------------------------------------
+
+
+async def test_what_is_replaced_stays_readable_and_is_no_longer_found(stub: Any) -> None:
+    old = (await stub.WriteMemory(writing("Anna likes tea"))).memory
+    answer = await stub.SupersedeMemory(replacing(old.id, etag=old.etag, type="", content="Anna likes milk"))
+    new, gone = answer.memory, answer.superseded
+    assert (new.type, new.supersedes_id, gone.superseded_by_id) == ("fact", old.id, new.id)
+    assert (await stub.GetMemory(pb.GetMemoryRequest(agent_id="ada", memory_id=old.id))).memory == gone
+    found = await stub.SearchMemories(search(query="anna"))
+    assert [hit.memory.id for hit in found.hits] == [new.id]
+    everything = pb.MemoryFilter(include_superseded=True)
+    found = await stub.SearchMemories(search(query="anna", filter=everything))
+    assert {hit.memory.id for hit in found.hits} == {old.id, new.id}
+    assert await listed(stub) == ["Anna likes milk"]
+    assert await refused(stub.SupersedeMemory(replacing(old.id))) == ("FIELD_INVALID", ["memory_id"])
+    assert await refused(stub.SupersedeMemory(replacing(new.id, etag="7"))) == ("ETAG_MISMATCH", ["etag"])
+
+
+async def test_contradictions_are_seen_from_both_sides_until_taken_back(stub: Any) -> None:
+    one = (await stub.WriteMemory(writing("yes"))).memory
+    two = (
+        await stub.WriteMemory(
+            pb.WriteMemoryRequest(agent_id="ada", memory=fact("no", contradicts_ids=[one.id]))
+        )
+    ).memory
+    one = (await stub.GetMemory(pb.GetMemoryRequest(agent_id="ada", memory_id=one.id))).memory
+    assert ([*one.contradicts_ids], [*two.contradicts_ids]) == ([two.id], [one.id])
+    none = memory_pb2.Memory(id=one.id)
+    answer = await stub.UpdateMemory(update(none, "contradicts_ids"))
+    assert not answer.memory.contradicts_ids
+    two = (await stub.GetMemory(pb.GetMemoryRequest(agent_id="ada", memory_id=two.id))).memory
+    assert not two.contradicts_ids
+
+
+async def test_filters_narrow_lists_and_searches(stub: Any) -> None:
+    source = memory_pb2.MemorySource(conversation_id="conv_1", turn_id="turn_1")
+    for memory in (fact("tea one", metadata=metadata(1), source=source), fact("tea two")):
+        await stub.WriteMemory(pb.WriteMemoryRequest(agent_id="ada", memory=memory))
+    for narrow, found in (
+        (pb.MemoryFilter(metadata=metadata(1)), ["tea one"]),
+        (pb.MemoryFilter(metadata=metadata("' OR 1=1 --")), []),
+        (pb.MemoryFilter(conversation_id="conv_1"), ["tea one"]),
+        (pb.MemoryFilter(turn_id="turn_1", types=["fact"]), ["tea one"]),
+        (pb.MemoryFilter(turn_id="turn_1", types=["note"]), []),
+        (pb.MemoryFilter(end_time=Timestamp(seconds=1000, nanos=2_000_000)), ["tea one"]),
+        (pb.MemoryFilter(start_time=Timestamp(seconds=1000, nanos=2_000_000)), ["tea two"]),
+        (pb.MemoryFilter(start_time=Timestamp()), ["tea one", "tea two"]),
+    ):
+        answer = await stub.ListMemories(listing(filter=narrow))
+        assert sorted(memory.content for memory in answer.memories) == found, narrow
+        hits = (await stub.SearchMemories(search(filter=narrow))).hits
+        assert sorted(hit.memory.content for hit in hits) == found, narrow
+
+
+async def test_across_agents_all_are_searched_or_those_of_a_project(stub: Any) -> None:
+    for agent in ("ada", "bob"):
+        await stub.WriteMemory(pb.WriteMemoryRequest(agent_id=agent, memory=fact(f"{agent} likes tea")))
+    everybody = search(agent_id="", across_agents=True)
+    hits = (await stub.SearchMemories(everybody)).hits
+    assert {(hit.memory.agent_id, hit.memory.content) for hit in hits} == {
+        ("agt_ada", "ada likes tea"),
+        ("agt_bob", "bob likes tea"),
+    }
+    hits = (await stub.SearchMemories(search(agent_id="", across_agents=True, project_id="default"))).hits
+    assert [hit.memory.agent_id for hit in hits] == ["agt_ada"]
+
+
+async def test_across_agents_needs_the_right(service: MemoryService, tmp_path: Path) -> None:
+    rights, tokens = Rights({SEARCH_ALL: ["boss"]}), tmp_path / "tokens"
+    tokens.write_text("secret-of-the-boss-1 boss\nsecret-of-a-clerk-1 clerk\n")
+    servicers = {SERVICE: MemoryServicer(service, KnownNames(), rights)}
+    async with serving(servicers, auth_tokens_file=tokens) as channel:
+        stub = MemoryServiceStub(channel)  # type: ignore[no-untyped-call]
+
+        def asking(token: str, request: pb.SearchMemoriesRequest) -> Any:
+            return stub.SearchMemories(request, metadata=[("authorization", f"Bearer {token}")])
+
+        everybody = search(agent_id="", across_agents=True)
+        assert await refused(asking("secret-of-a-clerk-1", everybody)) == ("PERMISSION_DENIED", [])
+        assert not (await asking("secret-of-a-clerk-1", search())).hits
+        assert not (await asking("secret-of-the-boss-1", everybody)).hits
+
+
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -229,6 +335,11 @@ def update(memory: memory_pb2.Memory, *paths: str) -> pb.UpdateMemoryRequest:
 
 def search(**fields: Any) -> pb.SearchMemoriesRequest:
     return pb.SearchMemoriesRequest(**{"agent_id": "ada", "query": "tea", **fields})
+
+
+def replacing(memory_id: str, etag: str = "", **more: Any) -> pb.SupersedeMemoryRequest:
+    memory = memory_pb2.Memory(**{"type": "fact", "content": "better", **more})
+    return pb.SupersedeMemoryRequest(agent_id="ada", memory_id=memory_id, memory=memory, etag=etag)
 
 
 def listing(**fields: Any) -> pb.ListMemoriesRequest:
@@ -250,8 +361,8 @@ WRITE, BATCH, GET, LIST, SEARCH = (
     "ListMemories",
     "SearchMemories",
 )
-UPDATE, DELETE = "UpdateMemory", "DeleteMemory"
-ALL = (WRITE, BATCH, GET, UPDATE, DELETE, LIST, SEARCH)
+UPDATE, DELETE, SUPERSEDE = "UpdateMemory", "DeleteMemory", "SupersedeMemory"
+ALL = (WRITE, BATCH, GET, UPDATE, DELETE, LIST, SEARCH, SUPERSEDE)
 
 BAD: list[tuple[str, Any, str, list[str]]] = [
     *((method, NOT_UTF8, "MALFORMED_REQUEST", ["agent_id"]) for method in ALL),
@@ -273,9 +384,10 @@ BAD: list[tuple[str, Any, str, list[str]]] = [
             (fact(metadata=metadata(nan)), "NUMBER_OUT_OF_RANGE", "memory.metadata.a.b"),
             (fact(metadata=metadata(2.0**53)), "NUMBER_OUT_OF_RANGE", "memory.metadata.a.b"),
             (fact(metadata=metadata("x" * 70_000)), "PAYLOAD_TOO_LARGE", "memory.metadata"),
-            (fact(contradicts_ids=[UNKNOWN]), "NOT_IMPLEMENTED", "memory.contradicts_ids"),
-            (fact(source={"speaker": "Anna"}), "NOT_IMPLEMENTED", "memory.source.speaker"),
-            (fact(source={"ordinal": 1}), "NOT_IMPLEMENTED", "memory.source.ordinal"),
+            (fact(contradicts_ids=[UNKNOWN]), "FIELD_INVALID", "memory.contradicts_ids"),
+            (fact(contradicts_ids=[UNKNOWN] * 101), "FIELD_INVALID", "memory.contradicts_ids"),
+            (fact(source={"speaker": "x" * 129}), "FIELD_INVALID", "memory.source.speaker"),
+            (fact(source={"ordinal": -1}), "FIELD_INVALID", "memory.source.ordinal"),
             (fact(source={"turn_id": "t" * 1000}), "FIELD_INVALID", "memory.source.turn_id"),
         )
     ),
@@ -299,7 +411,6 @@ BAD: list[tuple[str, Any, str, list[str]]] = [
     (UPDATE, update(fact(id=UNKNOWN), "id"), "FIELD_MASK_UNSUPPORTED", ["update_mask"]),
     (UPDATE, update(fact(id=UNKNOWN), "type", "metadata.a"), "FIELD_MASK_UNSUPPORTED", ["update_mask"]),
     (UPDATE, update(fact(id=UNKNOWN), "x" * 100_000), "FIELD_MASK_UNSUPPORTED", ["update_mask"]),
-    (UPDATE, update(fact(id=UNKNOWN), "contradicts_ids"), "NOT_IMPLEMENTED", ["memory.contradicts_ids"]),
     (UPDATE, update(memory_pb2.Memory(id=UNKNOWN), "content"), "FIELD_INVALID", ["memory.content"]),
     (UPDATE, update(fact(id=UNKNOWN, significance=nan)), "FIELD_INVALID", ["memory.significance"]),
     (UPDATE, field(1, b"ada") + field(2, field(6, DEEP)), "PAYLOAD_TOO_DEEP", ["memory.metadata"]),
@@ -317,11 +428,12 @@ BAD: list[tuple[str, Any, str, list[str]]] = [
         for narrow, reason, place in (
             (pb.MemoryFilter(types=["fact", ""]), "FIELD_INVALID", "filter.types[1]"),
             (pb.MemoryFilter(types=["t"] * 101), "FIELD_INVALID", "filter.types"),
-            (pb.MemoryFilter(metadata=metadata(1)), "NOT_IMPLEMENTED", "filter.metadata"),
-            (pb.MemoryFilter(conversation_id="c"), "NOT_IMPLEMENTED", "filter.conversation_id"),
-            (pb.MemoryFilter(turn_id="t"), "NOT_IMPLEMENTED", "filter.turn_id"),
-            (pb.MemoryFilter(start_time=Timestamp(seconds=1)), "NOT_IMPLEMENTED", "filter.start_time"),
-            (pb.MemoryFilter(end_time=Timestamp(seconds=1)), "NOT_IMPLEMENTED", "filter.end_time"),
+            (pb.MemoryFilter(metadata=metadata(nan)), "NUMBER_OUT_OF_RANGE", "filter.metadata.a.b"),
+            (pb.MemoryFilter(metadata=metadata("x" * 70_000)), "PAYLOAD_TOO_LARGE", "filter.metadata"),
+            (pb.MemoryFilter(conversation_id="c" * 1000), "FIELD_INVALID", "filter.conversation_id"),
+            (pb.MemoryFilter(turn_id="t" * 1000), "FIELD_INVALID", "filter.turn_id"),
+            (pb.MemoryFilter(start_time=Timestamp(seconds=1 << 60)), "FIELD_INVALID", "filter.start_time"),
+            (pb.MemoryFilter(end_time=Timestamp(nanos=-1)), "FIELD_INVALID", "filter.end_time"),
         )
     ),
     (LIST, field(1, b"ada") + field(2, field(2, DEEP)), "PAYLOAD_TOO_DEEP", ["filter.metadata"]),
@@ -331,13 +443,18 @@ BAD: list[tuple[str, Any, str, list[str]]] = [
     (SEARCH, search(limit=-1), "FIELD_INVALID", ["limit"]),
     (SEARCH, search(limit=101), "FIELD_INVALID", ["limit"]),
     (SEARCH, search(min_score=nan), "FIELD_INVALID", ["min_score"]),
-    (SEARCH, search(across_agents=True), "NOT_IMPLEMENTED", ["across_agents"]),
-    (SEARCH, search(project_id="default"), "NOT_IMPLEMENTED", ["project_id"]),
+    (SEARCH, search(across_agents=True), "FIELD_INVALID", ["agent_id"]),
+    (SEARCH, search(project_id="default"), "FIELD_INVALID", ["project_id"]),
+    (SEARCH, search(agent_id="", across_agents=True, project_id="x"), "PROJECT_NOT_FOUND", ["project_id"]),
     *(
         (SEARCH, search(weights=pb.SearchWeights(relevance=weight)), "FIELD_INVALID", ["weights"])
         for weight in (nan, inf, -1)
     ),
-    ("SupersedeMemory", b"", "NOT_IMPLEMENTED", []),
+    (SUPERSEDE, pb.SupersedeMemoryRequest(agent_id="ada"), "FIELD_INVALID", ["memory_id"]),
+    (SUPERSEDE, replacing(UNKNOWN), "MEMORY_NOT_FOUND", ["memory_id"]),
+    (SUPERSEDE, replacing(UNKNOWN, type=""), "MEMORY_NOT_FOUND", ["memory_id"]),
+    (SUPERSEDE, replacing(UNKNOWN, content=""), "FIELD_INVALID", ["memory.content"]),
+    (SUPERSEDE, replacing(UNKNOWN, etag="1"), "MEMORY_NOT_FOUND", ["memory_id"]),
 ]
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
 import pytest
 
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.memory import Draft, Hit, Memory, Source
+from wonder_server.core.memory import Change, Draft, Filter, Hit, Memory, Source
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 from wonder_server.core.schemas import check_schema, validate
 from wonder_server.core.task.repeatable import REPEATABLE_KINDS
+from wonder_server.ports.memories import Request
 from wonder_server.ports.model import Chunk, Finished, TextDelta
 from wonder_server.services.actions import ACTIONS, ActionCall, ActionKind, ExecutionContext, Services
+from wonder_server.services.paging import Page, PageRequest
 
 CONTEXT = ExecutionContext(
     agent_id="agt_1", conversation_id="conv_1", turn_id="turn_1", run_id="run_1", key="op_1/n/s"
@@ -61,10 +63,29 @@ class RememberedCalls:
         self.asked.append((agent_id, memory_id))
         return self.memory
 
+    async def page(self, agent_id: str, request: PageRequest, wanted: Filter | None = None) -> Page[Memory]:
+        self.asked.append((agent_id, request, wanted))
+        return Page(items=(self.memory,), next_page_token="more")
+
+    async def update(
+        self, agent_id: str, memory_id: str, change: Change, *, request: Request | None = None
+    ) -> Memory:
+        self.asked.append((agent_id, memory_id, change, request))
+        return self.memory
+
+    async def supersede(
+        self, agent_id: str, memory_id: str, draft: Draft, *, request: Request | None = None
+    ) -> tuple[Memory, Memory]:
+        self.asked.append((agent_id, memory_id, draft, request))
+        return self.memory, self.memory
+
+    async def delete(self, agent_id: str, memory_id: str, *, request: Request | None = None) -> None:
+        self.asked.append((agent_id, memory_id, request))
+
     async def search(
-        self, agent_id: str, query: str, *, limit: int = 0, types: Sequence[str] = ()
+        self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
     ) -> list[Hit]:
-        self.asked.append((agent_id, query, limit, types))
+        self.asked.append((agent_id, query, limit, wanted))
         return [Hit(memory=self.memory, score=0.9, relevance=1, significance=0.5, recency=1)]
 
 
@@ -153,12 +174,38 @@ async def test_memory_write_stores_for_the_agent_of_the_context_under_the_step_s
 
 
 def test_no_input_can_name_another_agent() -> None:
-    for name in ("memory.write", "memory.read", "memory.search"):
+    for name in sorted(name for name in ACTIONS if name.startswith("memory.")):
         needed = {"content": "x", "id": "x", "query": "x"}
         schema = ACTIONS[name].input_schema
-        input = {key: needed[key] for key in schema["required"]}
+        input = {key: needed[key] for key in schema.get("required", ())}
         assert validate(schema, input) == []
         assert validate(schema, {**input, "agent_id": "agt_2"}) == ["agent_id: is not a known field"]
+
+
+async def test_memory_changes_are_made_once_under_the_step_s_key() -> None:
+    memory, once = RememberedCalls(), Request(id="step/op_1/n/s", fingerprint="")
+    change = Change(content="likes milk", significance=1.0, contradicts_ids=("mem_2",), archived_ms=0)
+    given = {"content": "likes milk", "significance": 1, "contradicts_ids": ["mem_2"], "archived": False}
+    await run("memory.update", {"id": "mem_1", **given}, memory=memory)
+    await run("memory.delete", {"id": "mem_1"}, memory=memory)
+    source = Source(conversation_id="conv_1", turn_id="turn_1", run_id="run_1", speaker="Anna", ordinal=3)
+    more = {"content": "likes milk", "speaker": "Anna", "ordinal": 3.0}
+    await run("memory.supersede", {"id": "mem_1", **more}, memory=memory)
+    draft = Draft(type="", content="likes milk", source=source, idempotency_key="op_1/n/s")
+    assert memory.asked == [
+        ("agt_1", "mem_1", change, once),
+        ("agt_1", "mem_1", once),
+        ("agt_1", "mem_1", draft, once),
+    ]
+
+
+async def test_memory_list_answers_with_a_page_of_what_is_wanted() -> None:
+    memory = RememberedCalls()
+    given = {"metadata": {"a": 1}, "start_ms": 5.0, "conversation_id": "c", "turn_id": "t", "end_ms": 9}
+    found = await run("memory.list", {"limit": 2, "page_token": "p", **given}, memory=memory)
+    assert (len(found["memories"]), found["next_page_token"]) == (1, "more")
+    wanted = Filter(metadata={"a": 1}, start_ms=5, end_ms=9, conversation_id="c", turn_id="t")
+    assert memory.asked == [("agt_1", PageRequest(size=2, token="p"), wanted)]
 
 
 async def test_memory_needs_an_agent() -> None:
@@ -171,7 +218,7 @@ async def test_memory_search_answers_with_memories_and_scores() -> None:
     memory = RememberedCalls()
     found = await run("memory.search", {"query": "tea", "limit": 3.0, "types": ["fact"]}, memory=memory)
     assert [(each["content"], each["score"]) for each in found["memories"]] == [("likes tea", 0.9)]
-    assert memory.asked == [("agt_1", "tea", 3, ("fact",))]
+    assert memory.asked == [("agt_1", "tea", 3, Filter(types=("fact",)))]
 
 
 async def test_memory_search_for_nothing_finds_nothing() -> None:

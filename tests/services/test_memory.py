@@ -9,12 +9,9 @@ from typing import Any
 
 import pytest
 
-from wonder_server.adapters.embedders.hashing import HashingEmbedder
-from wonder_server.adapters.faiss.vectors import FaissVectors
-from wonder_server.adapters.in_memory.vectors import PlainVectors
-from wonder_server.adapters.sqlite.memories import SqliteMemories
+from tests.services.memory_kit import memory_house
 from wonder_server.core.errors import Reason, WonderError
-from wonder_server.core.memory import Change, Draft, Weights
+from wonder_server.core.memory import Change, Draft, Filter, Weights
 from wonder_server.services.memory import MemoryService
 from wonder_server.services.paging import PageRequest
 
@@ -38,16 +35,8 @@ def clock() -> StoppedClock:
 async def service(
     request: pytest.FixtureRequest, tmp_path: Path, clock: StoppedClock
 ) -> AsyncIterator[MemoryService]:
-    store = await SqliteMemories.open(tmp_path / "memory.db")
-    embedder = HashingEmbedder()
-    vectors = (
-        FaissVectors(store, embedder.name, embedder.dimensions)
-        if request.param == "faiss"
-        else PlainVectors(store, embedder.name)
-    )
-    yield MemoryService(memories=store, source=store, vectors=vectors, embedder=embedder, clock=clock)
-    await vectors.close()
-    await store.close()
+    async with memory_house(tmp_path, clock, faiss=request.param == "faiss") as house:
+        yield house.service
 
 
 def fact(content: str, **more: Any) -> Draft:
@@ -108,7 +97,7 @@ async def test_the_weights_decide_between_relevant_significant_and_recent(
 async def test_a_search_keeps_to_its_types_and_limit(service: MemoryService) -> None:
     drafts = [Draft(type=f"t{i % 2}", content=f"tea number {i}") for i in range(30)]
     await service.write_all("ada", drafts)
-    hits = await service.search("ada", "tea", types=["t1"], limit=7)
+    hits = await service.search("ada", "tea", wanted=Filter(types=("t1",)), limit=7)
     assert [hit.memory.type for hit in hits] == ["t1"] * 7
     assert len(await service.search("ada", "tea")) == 10
 
@@ -149,7 +138,7 @@ async def test_a_page_token_is_good_for_its_own_list_only(service: MemoryService
     token = (await service.page("ada", PageRequest(size=2))).next_page_token
     invalid = (Reason.PAGE_TOKEN_INVALID, "page_token")
     assert await refusal(service.page("bob", PageRequest(token=token))) == invalid
-    assert await refusal(service.page("ada", PageRequest(token=token), types=["fact"])) == invalid
+    assert await refusal(service.page("ada", PageRequest(token=token), Filter(types=("fact",)))) == invalid
     for wrong in ("x", "====", token[:-4], "🍵", "AAAA" * 1000):
         assert await refusal(service.page("ada", PageRequest(token=wrong))) == invalid
 
@@ -241,7 +230,7 @@ async def test_bad_questions_are_refused_by_field(service: MemoryService) -> Non
     assert await refusal(service.search("ada", "  ")) == (invalid, "query")
     assert await refusal(service.search("ada", "x", limit=101)) == (invalid, "limit")
     assert await refusal(service.search("ada", "x", limit=-1)) == (invalid, "limit")
-    assert await refusal(service.search("ada", "x", types=[""])) == (invalid, "types[0]")
+    assert await refusal(service.search("ada", "x", wanted=Filter(types=("",)))) == (invalid, "types[0]")
     assert await refusal(service.search("", "x")) == (invalid, "agent_id")
     assert await refusal(service.page("ada", PageRequest(size=-1))) == (invalid, "page_size")
     for weights in (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from wonder_server.core.memory import Candidate, Draft, Filter, Memory
 
@@ -34,12 +34,12 @@ class Entry:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """A record as it stands now. ``vector_keys`` name the vectors just stored with it, in their order;
-    ``gone`` those that are there no more. ``is_new``: it was not there before."""
+    ``gone`` those that are there no more. ``written``: by this call; else an earlier one had."""
 
     memory: Memory
     vector_keys: tuple[int, ...] = ()
     gone: tuple[int, ...] = ()
-    is_new: bool = True
+    written: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +105,14 @@ class Memories(Protocol):
         expected_version: int | None,
         now_ms: int,
         request: Request | None = None,
-    ) -> list[int]:
-        """Forget it: record, text, vectors and links; the vector keys that are gone. What it had replaced
-        is not found again. Errors as for `replace`."""
+    ) -> Stored | None:
+        """Forget it: record, text, vectors and links; what it was, and the vector keys that are gone. None
+        if the request did so before. What it had replaced is not found again. Errors as for `replace`."""
         ...
+
+
+Mark = Literal["leaving", "deleted", "kept"]
+"""``leaving``: about to be deleted, unless the catalog thinks otherwise."""
 
 
 class MemoryUpkeep(Protocol):
@@ -121,20 +125,21 @@ class MemoryUpkeep(Protocol):
         """Note objects that are about to be written."""
         ...
 
-    async def loose(self, limit: int) -> list[str]:
-        """Objects noted that no memory has."""
+    async def loose(self) -> list[str]:
+        """Some of the objects noted that no memory has; none if there are none."""
         ...
 
-    async def tighten(self, key: str) -> None:
-        """This object is gone, or not wanted gone: take it off the notes."""
+    async def tighten(self, keys: Sequence[str]) -> None:
+        """These objects are gone: take them off the notes."""
         ...
 
-    async def close_agent(self, agent_id: str) -> None:
-        """Nothing is written any more for this agent, ever; what it remembers waits for `purge`."""
+    async def mark_agent(self, agent_id: str, mark: Mark) -> None:
+        """Note what becomes of an agent. Once it is ``deleted`` nothing is written for it, ever; what it
+        remembers waits for `purge`."""
         ...
 
-    async def agents(self) -> list[str]:
-        """The agents that have memories."""
+    async def marked_agents(self) -> dict[str, Mark]:
+        """The agents that are ``leaving``, and those ``deleted`` that still have memories."""
         ...
 
     async def purge(self, agent_id: str, limit: int) -> tuple[int, list[int]]:

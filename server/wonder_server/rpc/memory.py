@@ -1,59 +1,79 @@
 """``wonder.v1.MemoryService``: what agents remember (features E1, E3, E4, E6).
 
 A ``request_id`` is part of the key under which a memory is stored, so a write that is sent again, even
-after a restart, answers what the first one wrote. Changes and deletions are recognised while the server
-runs. SupersedeMemory is not there yet.
+after a restart, answers what the first one wrote. Changes and deletions are noted with it in their own
+commit.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from wonder.v1 import memory_service_pb2 as pb
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.ids import is_id
-from wonder_server.rpc.fields import refuse_given, renamed, required
+from wonder_server.ports.memories import Request
+from wonder_server.rpc.auth import caller
+from wonder_server.rpc.fields import renamed, required
 from wonder_server.rpc.memory_codec import (
     change_from_proto,
     draft_from_proto,
+    filter_from_proto,
     hit_to_proto,
     memory_to_proto,
     weights_from_proto,
 )
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import Kept, Recent, once_of
+from wonder_server.rpc.rights import Rights
 from wonder_server.services.memory import MAX_BATCH, MemoryService
 from wonder_server.services.paging import PageRequest
 
 R = TypeVar("R")
 
 MAX_QUERY_BYTES: Final = 64 * 1024
+MAX_AGENTS: Final = 1_000
+"""Agents whose memories are searched together."""
+SEARCH_ALL: Final = "memory.search_all"
 
 _IN_MEMORY: Final = {
-    name: f"memory.{name}" for name in ("id", "etag", "type", "content", "significance", "metadata")
+    name: f"memory.{name}"
+    for name in (
+        *("id", "etag", "type", "content", "significance", "metadata", "contradicts_ids"),
+        *(
+            f"source.{part}"
+            for part in ("conversation_id", "turn_id", "move_id", "run_id", "speaker", "ordinal")
+        ),
+    )
 }
-_IN_FILTER: Final = {"types": "filter.types"}
+_IN_SUPERSEDE: Final = _IN_MEMORY | {"id": "memory_id", "etag": "etag"}
+_IN_FILTER: Final = {"types": "filter.types", "metadata": "filter.metadata"}
+
+
+class AgentNames(Names, Protocol):
+    """What is needed of the library besides."""
+
+    async def agent_ids(self, project: str, limit: int) -> list[str]:
+        """Ids of up to ``limit`` agents, of a project (id or name) or of all. PROJECT_NOT_FOUND."""
+        ...
 
 
 class MemoryServicer:
     """The methods of the service."""
 
-    def __init__(self, memory: MemoryService, names: Names) -> None:
+    def __init__(self, memory: MemoryService, names: AgentNames, rights: Rights) -> None:
         self._memory = memory
         self._names = names
+        self._rights = rights
         self._recent = Recent[asyncio.Event]()
         self._acting: set[asyncio.Task[Any]] = set()
 
     async def write_memory(self, request: pb.WriteMemoryRequest, _context: Any) -> pb.WriteMemoryResponse:
         agent_id = await self._agent_id(request.agent_id)
         draft = draft_from_proto(
-            request.memory,
-            method="WriteMemory",
-            path="memory",
-            idempotency_key=_key(request),
-            unless_known=request.unless_known,
+            request.memory, path="memory", idempotency_key=_key(request), unless_known=request.unless_known
         )
 
         async def write() -> pb.WriteMemoryResponse:
@@ -73,7 +93,6 @@ class MemoryServicer:
         drafts = [
             draft_from_proto(
                 memory,
-                method="BatchWriteMemories",
                 path=f"memories[{position}]",
                 idempotency_key=f"{key}:{position}" if key else "",
                 unless_known=request.unless_known,
@@ -96,11 +115,13 @@ class MemoryServicer:
     async def update_memory(self, request: pb.UpdateMemoryRequest, _context: Any) -> pb.UpdateMemoryResponse:
         agent_id = await self._agent_id(request.agent_id)
         memory_id = _memory_id(request.memory.id, "memory.id")
-        change = change_from_proto(request)
+        change, asked = change_from_proto(request), _asked(request)
 
         async def update() -> pb.UpdateMemoryResponse:
             with renamed(_IN_MEMORY):
-                memory = await self._memory.update(agent_id, memory_id, change, etag=request.memory.etag)
+                memory = await self._memory.update(
+                    agent_id, memory_id, change, etag=request.memory.etag, request=asked
+                )
             return pb.UpdateMemoryResponse(memory=memory_to_proto(memory))
 
         async def read() -> pb.UpdateMemoryResponse:
@@ -116,7 +137,7 @@ class MemoryServicer:
 
         async def delete() -> pb.DeleteMemoryResponse:
             with renamed({"id": "memory_id"}):
-                await self._memory.delete(agent_id, memory_id, etag=request.etag)
+                await self._memory.delete(agent_id, memory_id, etag=request.etag, request=_asked(request))
             return pb.DeleteMemoryResponse()
 
         async def answer() -> pb.DeleteMemoryResponse:
@@ -124,13 +145,27 @@ class MemoryServicer:
 
         return await self._once(request, delete, answer)
 
+    async def supersede_memory(
+        self, request: pb.SupersedeMemoryRequest, _context: Any
+    ) -> pb.SupersedeMemoryResponse:
+        agent_id = await self._agent_id(request.agent_id)
+        memory_id = _memory_id(request.memory_id, "memory_id")
+        draft, asked = draft_from_proto(request.memory, path="memory"), _asked(request)
+
+        async def supersede() -> pb.SupersedeMemoryResponse:
+            with renamed(_IN_SUPERSEDE):
+                new, old = await self._memory.supersede(
+                    agent_id, memory_id, draft, etag=request.etag, request=asked
+                )
+            return pb.SupersedeMemoryResponse(memory=memory_to_proto(new), superseded=memory_to_proto(old))
+
+        return await self._once(request, supersede, supersede)
+
     async def list_memories(self, request: pb.ListMemoriesRequest, _context: Any) -> pb.ListMemoriesResponse:
         agent_id = await self._agent_id(request.agent_id)
-        types = _types("ListMemories", request.filter)
+        asked = PageRequest(size=request.page_size, token=request.page_token)
         with renamed(_IN_FILTER):
-            page = await self._memory.page(
-                agent_id, PageRequest(size=request.page_size, token=request.page_token), types=types
-            )
+            page = await self._memory.page(agent_id, asked, filter_from_proto(request.filter))
         return pb.ListMemoriesResponse(
             memories=[memory_to_proto(memory) for memory in page.items],
             next_page_token=page.next_page_token,
@@ -139,23 +174,43 @@ class MemoryServicer:
     async def search_memories(
         self, request: pb.SearchMemoriesRequest, _context: Any
     ) -> pb.SearchMemoriesResponse:
-        refuse_given(
-            "SearchMemories", {"across_agents": request.across_agents, "project_id": request.project_id}
-        )
-        agent_id = await self._agent_id(request.agent_id)
-        types = _types("SearchMemories", request.filter)
+        agent_ids = await self._searched(request)
         _check_search(request)
         with renamed(_IN_FILTER):
-            hits = await self._memory.search(
-                agent_id,
+            hits = await self._memory.search_all(
+                agent_ids,
                 request.query,
                 limit=request.limit,
-                types=types,
+                wanted=filter_from_proto(request.filter),
                 weights=weights_from_proto(request.weights),
             )
         return pb.SearchMemoriesResponse(
             hits=[hit_to_proto(hit) for hit in hits if hit.score >= request.min_score]
         )
+
+    async def _searched(self, request: pb.SearchMemoriesRequest) -> list[str]:
+        """The agents whose memories are searched."""
+        if not request.across_agents:
+            if request.project_id:
+                raise error(Reason.FIELD_INVALID, "project_id goes with across_agents.", field="project_id")
+            return [await self._agent_id(request.agent_id)]
+        self._rights.demand(SEARCH_ALL)
+        if request.agent_id:
+            raise error(
+                Reason.FIELD_INVALID,
+                "Give an agent_id, or across_agents for the agents of a project or all.",
+                field="agent_id",
+            )
+        with renamed({"": "project_id"}):
+            ids = await self._names.agent_ids(request.project_id, MAX_AGENTS + 1)
+        if len(ids) > MAX_AGENTS:
+            raise error(
+                Reason.LIMIT_EXCEEDED,
+                f"At most {MAX_AGENTS} agents are searched at once; name a project.",
+                field="project_id",
+                limit=str(MAX_AGENTS),
+            )
+        return ids
 
     async def _agent_id(self, key: str) -> str:
         with renamed({"": "agent_id"}):
@@ -208,26 +263,16 @@ def _key(request: Any) -> str:
     return f"request:{once.request_id}:{once.fingerprint}" if once else ""
 
 
+def _asked(request: Any) -> Request | None:
+    """A change's ``request_id``, each caller's by themselves."""
+    once = once_of(request)
+    return Request(id=f"{caller.get()}/{once.request_id}", fingerprint=once.fingerprint) if once else None
+
+
 def _memory_id(value: str, field: str) -> str:
     if not is_id("mem", required(value, field)):
         raise error(Reason.MEMORY_NOT_FOUND, "The agent has no memory with this id.", field=field, id=value)
     return value
-
-
-def _types(method: str, wanted: pb.MemoryFilter) -> list[str]:
-    """The filter's types; its other fields are refused. Nothing is superseded or archived yet, so
-    ``include_superseded`` leaves nothing out."""
-    refuse_given(
-        method,
-        {
-            "filter.metadata": wanted.HasField("metadata"),
-            "filter.conversation_id": wanted.conversation_id,
-            "filter.turn_id": wanted.turn_id,
-            "filter.start_time": wanted.HasField("start_time"),
-            "filter.end_time": wanted.HasField("end_time"),
-        },
-    )
-    return list(wanted.types)
 
 
 def _check_search(request: pb.SearchMemoriesRequest) -> None:

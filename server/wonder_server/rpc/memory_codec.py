@@ -6,10 +6,10 @@ from typing import Final
 
 from wonder.v1 import memory_pb2, memory_service_pb2
 from wonder_server.core.errors import Reason, error
-from wonder_server.core.memory import Change, Draft, Hit, Memory, Source, Weights
-from wonder_server.rpc.fields import bounded, refuse_given
+from wonder_server.core.memory import Change, Draft, Filter, Hit, Memory, Source, Weights
+from wonder_server.rpc.fields import bounded
 from wonder_server.rpc.payload import dict_to_struct, struct_to_dict
-from wonder_server.rpc.times import to_timestamp
+from wonder_server.rpc.times import from_timestamp, to_timestamp
 
 DEFAULT_SIGNIFICANCE: Final = 0.5
 UPDATABLE: Final = ("type", "content", "significance", "metadata", "contradicts_ids")
@@ -30,8 +30,14 @@ def memory_to_proto(memory: Memory) -> memory_pb2.Memory:
             turn_id=source.turn_id,
             move_id=source.move_id,
             run_id=source.run_id,
+            speaker=source.speaker,
+            ordinal=source.ordinal,
         ),
-        size_bytes=len(memory.content.encode()),
+        supersedes_id=memory.supersedes_id,
+        superseded_by_id=memory.superseded_by_id,
+        contradicts_ids=memory.contradicts_ids,
+        size_bytes=memory.size_bytes,
+        archive_time=to_timestamp(memory.archived_ms),
         create_time=to_timestamp(memory.created_ms),
         update_time=to_timestamp(memory.updated_ms),
         etag=memory.etag,
@@ -50,41 +56,35 @@ def hit_to_proto(hit: Hit) -> memory_pb2.SearchHit:
 
 
 def draft_from_proto(
-    memory: memory_pb2.Memory, *, method: str, path: str, idempotency_key: str, unless_known: bool
+    memory: memory_pb2.Memory, *, path: str, idempotency_key: str = "", unless_known: bool = False
 ) -> Draft:
     """What is to be written; ``path`` is the memory's in the request. What the server sets is not read.
 
-    NOT_IMPLEMENTED, FIELD_INVALID; the values themselves are checked by the service.
+    FIELD_INVALID; the values themselves are checked by the service.
     """
     source = memory.source
-    refuse_given(
-        method,
-        {
-            f"{path}.contradicts_ids": memory.contradicts_ids,
-            f"{path}.source.speaker": source.speaker,
-            f"{path}.source.ordinal": source.ordinal,
-        },
-    )
     return Draft(
         type=memory.type,
         content=memory.content,
         significance=_significance(memory),
         metadata=struct_to_dict(memory.metadata, f"{path}.metadata"),
         source=Source(
-            conversation_id=bounded(source.conversation_id, f"{path}.source.conversation_id"),
-            turn_id=bounded(source.turn_id, f"{path}.source.turn_id"),
-            move_id=bounded(source.move_id, f"{path}.source.move_id"),
-            run_id=bounded(source.run_id, f"{path}.source.run_id"),
+            conversation_id=source.conversation_id,
+            turn_id=source.turn_id,
+            move_id=source.move_id,
+            run_id=source.run_id,
+            speaker=source.speaker,
+            ordinal=source.ordinal,
         ),
+        contradicts_ids=tuple(memory.contradicts_ids),
         idempotency_key=idempotency_key,
         unless_known=unless_known,
     )
 
 
 def change_from_proto(request: memory_service_pb2.UpdateMemoryRequest) -> Change:
-    """Which fields are to change, and to what. FIELD_MASK_UNSUPPORTED, FIELD_INVALID, NOT_IMPLEMENTED."""
+    """Which fields are to change, and to what. FIELD_MASK_UNSUPPORTED, FIELD_INVALID."""
     memory, paths = request.memory, _masked(request)
-    refuse_given("UpdateMemory", {"memory.contradicts_ids": "contradicts_ids" in paths})
     if not paths:
         raise error(
             Reason.FIELD_INVALID,
@@ -96,6 +96,25 @@ def change_from_proto(request: memory_service_pb2.UpdateMemoryRequest) -> Change
         content=memory.content if "content" in paths else None,
         significance=_significance(memory) if "significance" in paths else None,
         metadata=struct_to_dict(memory.metadata, "memory.metadata") if "metadata" in paths else None,
+        contradicts_ids=tuple(memory.contradicts_ids) if "contradicts_ids" in paths else None,
+    )
+
+
+def filter_from_proto(wanted: memory_service_pb2.MemoryFilter) -> Filter:
+    """Which memories are wanted. FIELD_INVALID for a time that is none."""
+
+    def time(name: str) -> int | None:
+        given = getattr(wanted, name)
+        return from_timestamp(given, f"filter.{name}") if wanted.HasField(name) else None
+
+    return Filter(
+        types=tuple(wanted.types),
+        metadata=struct_to_dict(wanted.metadata, "filter.metadata"),
+        conversation_id=bounded(wanted.conversation_id, "filter.conversation_id"),
+        turn_id=bounded(wanted.turn_id, "filter.turn_id"),
+        start_ms=time("start_time"),
+        end_ms=time("end_time"),
+        set_aside=wanted.include_superseded,
     )
 
 

@@ -31,6 +31,9 @@ MAX_PROJECTS: Final = 100
 BeforeDelete = Callable[[Agent], Awaitable[None]]
 """Asked before an agent is deleted: raises RESOURCE_IN_USE, or lets go of what belongs to the agent."""
 
+AfterDelete = Callable[[Agent], Awaitable[None]]
+"""Told when an agent is deleted; not after a crash just then, so it is asked before as well."""
+
 
 class Agents:
     """The use-cases over the catalog. Keys are ids or names."""
@@ -41,11 +44,13 @@ class Agents:
         writes: CatalogWrites,
         actions: Mapping[str, Mapping[str, Any]],
         before_delete: Sequence[BeforeDelete] = (),
+        after_delete: Sequence[AfterDelete] = (),
     ) -> None:
         self._catalog = catalog
         self._writes = writes
         self._actions = actions
         self._before_delete = before_delete
+        self._after_delete = after_delete
 
     async def create(self, agent: Agent, *, once: Once | None = None, validate_only: bool = False) -> Agent:
         """A new agent, with no memories. ``project_ids`` are ids or names; none: the default project.
@@ -114,15 +119,21 @@ class Agents:
         AGENT_NOT_FOUND, ETAG_MISMATCH; RESOURCE_IN_USE if a tool calls it or it is at work.
         """
 
+        deleted: list[Agent] = []
+
         async def plan(now: int) -> Planned[Done]:
             stored = await self.agent(key)
             check_etag(stored, etag)
             await refuse_if_called(self._catalog, stored.id, stored.name)
             for ask in self._before_delete:
                 await ask(stored)
+            deleted.append(stored)
             return Planned(Done(), [Drop(stored)])
 
         await self._writes.make(Done, plan, once=once)
+        for agent in deleted:
+            for tell in self._after_delete:
+                await tell(agent)
 
     async def _settled(self, agent: Agent) -> Agent:
         """``agent`` checked, with ids for its projects."""

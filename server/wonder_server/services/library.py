@@ -23,6 +23,7 @@ from wonder_server.ports.clock import Clock
 from wonder_server.services import agents, projects
 from wonder_server.services.catalog_writes import CatalogWrites
 from wonder_server.services.definitions import Definitions
+from wonder_server.services.paging import MAX_PAGE, PageRequest
 from wonder_server.services.pins import Inform, Pins
 from wonder_server.services.standard import ensure_standard
 
@@ -39,21 +40,37 @@ class Library:
         settle: Settle,
         inform: Inform | None = None,
         before_agent_delete: Sequence[agents.BeforeDelete] = (),
+        after_agent_delete: Sequence[agents.AfterDelete] = (),
         before_project_delete: Sequence[projects.BeforeDelete] = (),
     ) -> None:
         """``actions``: the action kinds of this server, each with the JSON Schema of its input.
         ``settle``: decides provider, model and format of a model profile that leaves them open.
         ``inform``: adds what is known of the model to a settled profile.
-        ``before_…_delete``: asked before something is deleted that others hold on to."""
+        ``before_…_delete``: asked before something is deleted that others hold on to;
+        ``after_agent_delete``: told when it is."""
         writes = CatalogWrites(catalog, clock)
         self.definitions = Definitions(catalog, writes, actions)
-        self.agents = agents.Agents(catalog, writes, actions, before_agent_delete)
+        self.agents = agents.Agents(
+            catalog, writes, actions, before_agent_delete, after_agent_delete
+        )
         self.projects = projects.Projects(catalog, writes, before_project_delete)
         self.pins = Pins(catalog, writes, settle, inform)
 
     async def agent_id(self, key: str) -> str:
         """The id of an agent that a client names by id or name. Errors: AGENT_NOT_FOUND."""
         return (await self.agents.agent(key)).id
+
+    async def agent_ids(self, project: str, limit: int) -> list[str]:
+        """Ids of up to ``limit`` agents, of a project (id or name) or of all. Errors: PROJECT_NOT_FOUND."""
+        ids: list[str] = []
+        request = PageRequest(size=MAX_PAGE)
+        while len(ids) < limit:
+            page = await self.agents.agents(request, project=project)
+            ids += [agent.id for agent in page.items]
+            if not page.next_page_token:
+                break
+            request = PageRequest(size=MAX_PAGE, token=page.next_page_token)
+        return ids[:limit]
 
     async def project_id(self, key: str) -> str:
         """The same for a project; empty is the project ``default``. Errors: PROJECT_NOT_FOUND."""

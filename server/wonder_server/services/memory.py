@@ -1,37 +1,46 @@
-"""Memory use-cases: what an agent stores, reads, lists and finds (features E1, E3, E4, E5, E6).
+"""Memory use-cases: what an agent stores, reads, lists, finds and forgets (features E1 to E6).
 
 Every method takes the agent's id, which comes from the execution context or from a caller that may
 act for that agent; whether it may, and whether the agent exists, is the caller's question.
+
+A write goes: check, embed, put what is long into the object store, one commit of the row with text,
+vectors and links, then the vector index. Rows are the truth; whatever a crash keeps from following them
+is made good at the next start. A ``request`` makes a change single across restarts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.ids import random_id
 from wonder_server.core.memory import (
+    Candidate,
     Change,
     Draft,
     Filter,
     Hit,
     Memory,
     Weights,
+    rank,
+)
+from wonder_server.core.memory_checks import (
+    check_change,
     check_content,
     check_draft,
-    check_metadata,
+    check_filter,
     check_name,
-    check_significance,
     check_weights,
-    rank,
 )
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.embedder import Embedder
-from wonder_server.ports.memories import Entry, Memories, Text
+from wonder_server.ports.memories import Entry, Memories, Request, Stored, Text
 from wonder_server.ports.vectors import Vectors, VectorSource
+from wonder_server.services.overflow import Overflow
 from wonder_server.services.paging import Page, PageRequest, page
 
 T = TypeVar("T")
@@ -39,36 +48,42 @@ T = TypeVar("T")
 MAX_BATCH: Final = 1000
 MAX_HITS: Final = 100
 DEFAULT_HITS: Final = 10
-MAX_TYPES: Final = 100
+MAX_ANSWER_BYTES: Final = 3 << 20
+"""What the memories of one answer hold together, about; one is always answered."""
 _MIN_POOL: Final = 50
 _POOL_PER_HIT: Final = 4
 """Candidates taken from each of full text and vectors: significance may lift one from far down."""
 
 
 class MemoryService:
-    """The use-cases, over a store of records, a vector index and an embedder."""
+    """The use-cases, over a store of records, one of long contents, a vector index and an embedder."""
 
     def __init__(
         self,
         *,
         memories: Memories,
+        overflow: Overflow,
         source: VectorSource,
         vectors: Vectors,
         embedder: Embedder,
         clock: Clock,
     ) -> None:
         self._memories = memories
+        self._overflow = overflow
         self._source = source
         self._vectors = vectors
         self._embedder = embedder
         self._clock = clock
         self._finishing: set[asyncio.Task[Any]] = set()
 
+    # --- writing --------------------------------------------------------------------------------
+
     async def write(self, agent_id: str, draft: Draft) -> Memory:
         """Store one memory; durable when this returns.
 
         Answers the earlier record where the draft's idempotency key or ``unless_known`` says so.
-        Errors: FIELD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_TOO_DEEP, NUMBER_OUT_OF_RANGE.
+        Errors: FIELD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_TOO_DEEP, NUMBER_OUT_OF_RANGE,
+        STORAGE_UNAVAILABLE.
         """
         check_draft(draft)
         return (await self._finish(self._store(agent_id, [draft])))[0]
@@ -81,24 +96,83 @@ class MemoryService:
             check_draft(draft, f"memories[{position}].")
         return await self._finish(self._store(agent_id, drafts))
 
+    async def supersede(
+        self, agent_id: str, memory_id: str, draft: Draft, *, etag: str = "", request: Request | None = None
+    ) -> tuple[Memory, Memory]:
+        """Write a memory that takes the place of another: the new one and the old. An empty ``type`` is the
+        old one's. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID for one that was replaced
+        already, and those of `write`."""
+        if not draft.type:
+            draft = dataclasses.replace(draft, type=await self._type_of(agent_id, memory_id))
+        check_draft(draft)
+        [new] = await self._finish(
+            self._store(agent_id, [draft], request=request, supersedes_id=memory_id, version=_version(etag))
+        )
+        return new, await self.get(agent_id, memory_id)
+
+    async def update(
+        self, agent_id: str, memory_id: str, change: Change, *, etag: str = "", request: Request | None = None
+    ) -> Memory:
+        """Change a memory; its text and vectors follow its content.
+
+        With an ``etag`` only the version it names is changed. Errors: MEMORY_NOT_FOUND,
+        ETAG_MISMATCH, and those of `write`.
+        """
+        check_change(change)
+        while True:
+            old = await self.get(agent_id, memory_id)
+            new = dataclasses.replace(
+                old,
+                type=old.type if change.type is None else change.type,
+                content=old.content if change.content is None else change.content,
+                significance=old.significance if change.significance is None else change.significance,
+                metadata=old.metadata if change.metadata is None else change.metadata,
+                contradicts_ids=(
+                    old.contradicts_ids if change.contradicts_ids is None else change.contradicts_ids
+                ),
+                archived_ms=old.archived_ms if change.archived_ms is None else change.archived_ms,
+                updated_ms=self._clock.now_ms(),
+                version=old.version + 1,
+            )
+            expected = _version(etag)
+            try:
+                return await self._finish(
+                    self._replace(old, new, old.version if expected is None else expected, request)
+                )
+            except WonderError as problem:
+                # Without an etag the caller wants the change whatever became of it meanwhile.
+                if etag or problem.fault.reason is not Reason.ETAG_MISMATCH:
+                    raise
+
+    async def delete(
+        self, agent_id: str, memory_id: str, *, etag: str = "", request: Request | None = None
+    ) -> None:
+        """Forget a memory: record, text, vectors, links and what lies in the object store; that at once, or
+        as soon as the store can be reached. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH."""
+        check_name(agent_id, "agent_id")
+        await self._finish(self._remove(agent_id, memory_id, _version(etag), request))
+
+    # --- reading --------------------------------------------------------------------------------
+
     async def get(self, agent_id: str, memory_id: str) -> Memory:
-        """One memory. Errors: MEMORY_NOT_FOUND, also where it is another agent's."""
+        """One memory. Errors: MEMORY_NOT_FOUND, also where it is another agent's; STORAGE_UNAVAILABLE."""
         check_name(agent_id, "agent_id")
         for memory in await self._memories.get(agent_id, [memory_id]):
-            return memory
+            return (await self._overflow.fill([memory]))[0]
         raise error(Reason.MEMORY_NOT_FOUND, "The agent has no memory with this id.", field="id")
 
-    async def page(self, agent_id: str, request: PageRequest, *, types: Sequence[str] = ()) -> Page[Memory]:
-        """One page of the agent's memories, newest first, of these types (none: all).
-
-        Errors: FIELD_INVALID, PAGE_TOKEN_INVALID.
-        """
+    async def page(self, agent_id: str, request: PageRequest, wanted: Filter | None = None) -> Page[Memory]:
+        """One page of the agent's memories, newest first, of those wanted (None: all that are not set
+        aside). It ends early where contents are long: 3 MiB together. Errors: FIELD_INVALID,
+        PAGE_TOKEN_INVALID, STORAGE_UNAVAILABLE."""
+        wanted = wanted or Filter()
         check_name(agent_id, "agent_id")
-        _check_types(types)
-        scope = ["memories", agent_id, *sorted(types)]
+        check_filter(wanted)
+        scope = ["memories", agent_id, dataclasses.asdict(wanted)]
         before_id, limit = request.cursor(scope, ""), request.limit()
-        found = await self._memories.page(agent_id, Filter(types=tuple(types)), before_id, limit + 1)
-        return page(found, limit, scope, lambda memory: memory.id)
+        found = await self._memories.page(agent_id, wanted, before_id, limit + 1)
+        listed = page(found, min(limit, _fitting(found)), scope, lambda memory: memory.id)
+        return dataclasses.replace(listed, items=tuple(await self._overflow.fill(listed.items)))
 
     async def search(
         self,
@@ -106,109 +180,149 @@ class MemoryService:
         query: str,
         *,
         limit: int = 0,
-        types: Sequence[str] = (),
+        wanted: Filter | None = None,
         weights: Weights | None = None,
     ) -> list[Hit]:
         """The agent's memories that best fit ``query`` (plain text), best first, each explained.
 
         ``limit`` 0 means 10, at most 100. Full text (BM25 over stemmed words) and vectors are joined
-        by score, see `core.memory.rank`. Errors: FIELD_INVALID.
+        by score, see `core.memory.rank`. Hits whose contents would make the answer longer than 3 MiB are
+        left out. Errors: FIELD_INVALID, STORAGE_UNAVAILABLE.
         """
         check_name(agent_id, "agent_id")
+        return await self.search_all([agent_id], query, limit=limit, wanted=wanted, weights=weights)
+
+    async def search_all(
+        self,
+        agent_ids: Sequence[str],
+        query: str,
+        *,
+        limit: int = 0,
+        wanted: Filter | None = None,
+        weights: Weights | None = None,
+    ) -> list[Hit]:
+        """`search` among the memories of several agents, for callers who have the right to."""
         check_content(query, "query")
-        _check_types(types)
+        wanted, weights = wanted or Filter(), weights or Weights()
+        check_filter(wanted)
         if not 0 <= limit <= MAX_HITS:
             raise error(Reason.FIELD_INVALID, f"A limit lies between 1 and {MAX_HITS}.", field="limit")
         limit = limit or DEFAULT_HITS
-        weights = weights or Weights()
         check_weights(weights)
         pool = max(_MIN_POOL, limit * _POOL_PER_HIT)
         [vector] = await self._embedder.embed([query])
-        wanted = Filter(types=tuple(types))
-        among = await self._source.keys(agent_id, self._embedder.name, wanted) if wanted.narrows else None
-        near = {
-            key: cosine
-            for key, cosine in await self._vectors.nearest(agent_id, vector, pool, among)
-            if cosine > 0
-        }
-        candidates = await self._memories.recall(agent_id, query, near, wanted, pool)
+        candidates: list[Candidate] = []
+        owners: dict[str, str] = {}
+        for agent_id in agent_ids:
+            among = await self._source.keys(agent_id, self._embedder.name, wanted) if wanted.narrows else None
+            nearest = await self._vectors.nearest(agent_id, vector, pool, among)
+            near = {key: cosine for key, cosine in nearest if cosine > 0}
+            recalled = await self._memories.recall(agent_id, query, near, wanted, pool)
+            owners.update((candidate.id, agent_id) for candidate in recalled)
+            candidates += recalled
         ranked = rank(candidates, weights, self._clock.now_ms(), limit)
         # One that was forgotten in between is left out.
-        found = {
-            memory.id: memory for memory in await self._memories.get(agent_id, [hit.id for hit in ranked])
-        }
+        found: dict[str, Memory] = {}
+        for agent_id in dict.fromkeys(owners[hit.id] for hit in ranked):
+            ids = [hit.id for hit in ranked if owners[hit.id] == agent_id]
+            found.update((memory.id, memory) for memory in await self._memories.get(agent_id, ids))
+        kept = [found[hit.id] for hit in ranked if hit.id in found]
+        filled = {memory.id: memory for memory in await self._overflow.fill(kept[: _fitting(kept)])}
         return [
             Hit(
-                memory=found[hit.id],
+                memory=filled[hit.id],
                 score=hit.score,
                 relevance=hit.relevance,
                 significance=hit.significance,
                 recency=hit.recency,
             )
             for hit in ranked
-            if hit.id in found
+            if hit.id in filled
         ]
 
-    async def update(self, agent_id: str, memory_id: str, change: Change, *, etag: str = "") -> Memory:
-        """Change a memory; its text and vector follow its content.
+    # --- parts ----------------------------------------------------------------------------------
 
-        With an ``etag`` only the version it names is changed. Errors: MEMORY_NOT_FOUND,
-        ETAG_MISMATCH, and those of `write`.
-        """
-        _check_change(change)
-        old = await self.get(agent_id, memory_id)
-        if etag and etag != old.etag:
-            raise error(Reason.ETAG_MISMATCH, "The memory has changed since; read it again.", field="etag")
-        new = dataclasses.replace(
-            old,
-            type=old.type if change.type is None else change.type,
-            content=old.content if change.content is None else change.content,
-            significance=old.significance if change.significance is None else change.significance,
-            metadata=old.metadata if change.metadata is None else change.metadata,
-            updated_ms=self._clock.now_ms(),
-            version=old.version + 1,
-        )
-        return await self._finish(self._replace(old, new))
+    async def _type_of(self, agent_id: str, memory_id: str) -> str:
+        check_name(agent_id, "agent_id")
+        for memory in await self._memories.get(agent_id, [memory_id]):
+            return memory.type
+        raise error(Reason.MEMORY_NOT_FOUND, "The agent has no memory with this id.", field="memory_id")
 
-    async def delete(self, agent_id: str, memory_id: str, *, etag: str = "") -> None:
-        """Forget a memory: record, text and vector. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH."""
-        version = (await self.get(agent_id, memory_id)).version if etag else None
-        if version is not None and etag != str(version):
-            raise error(Reason.ETAG_MISMATCH, "The memory has changed since; read it again.", field="etag")
-        await self._finish(self._remove(agent_id, memory_id, version))
-
-    async def _store(self, agent_id: str, drafts: Sequence[Draft]) -> list[Memory]:
+    async def _store(
+        self,
+        agent_id: str,
+        drafts: Sequence[Draft],
+        *,
+        request: Request | None = None,
+        supersedes_id: str = "",
+        version: int | None = None,
+    ) -> list[Memory]:
         check_name(agent_id, "agent_id")
         now_ms = self._clock.now_ms()
-        vectors = await self._embedder.embed([draft.content for draft in drafts])
-        entries = [
-            Entry(
-                id=random_id("mem", now_ms), draft=draft, text=Text(content=draft.content, vectors=(vector,))
-            )
-            for draft, vector in zip(drafts, vectors, strict=True)
-        ]
-        stored = await self._memories.add(agent_id, entries, self._embedder.name, now_ms)
-        fresh = [
-            (key, vector)
-            for item, entry in zip(stored, entries, strict=True)
-            for key, vector in zip(item.vector_keys, entry.text.vectors, strict=False)
-        ]
-        await self._vectors.add(agent_id, fresh)
-        return [item.memory for item in stored]
+        contents = [draft.content for draft in drafts]
+        vectors = await self._vectors_of(contents)
+        async with self._overflow.holding(agent_id, contents) as keys:
+            entries = [
+                Entry(
+                    id=random_id("mem", now_ms),
+                    draft=draft,
+                    text=Text(content=draft.content, vectors=of_it, content_ref=key),
+                    supersedes_id=supersedes_id,
+                    supersedes_version=version,
+                )
+                for draft, of_it, key in zip(drafts, vectors, keys, strict=True)
+            ]
+            stored = await self._memories.add(agent_id, entries, self._embedder.name, now_ms, request)
+        if any(keys) and not all(item.written for item in stored):
+            self._overflow.collect_soon()
+        for item, of_it in zip(stored, vectors, strict=True):
+            await self._follow(agent_id, item, of_it)
+        return await self._told(stored, contents)
 
-    async def _replace(self, old: Memory, new: Memory) -> Memory:
-        text = None
-        if new.content != old.content:
-            text = Text(content=new.content, vectors=tuple(await self._embedder.embed([new.content])))
-        stored = await self._memories.replace(new, old.version, text, self._embedder.name)
-        if text is not None:
-            await self._vectors.add(new.agent_id, list(zip(stored.vector_keys, text.vectors, strict=True)))
-        await self._vectors.remove(new.agent_id, stored.gone)
-        return stored.memory
+    async def _replace(
+        self, old: Memory, new: Memory, expected_version: int, request: Request | None
+    ) -> Memory:
+        embedder = self._embedder.name
+        if new.content == old.content:
+            stored = await self._memories.replace(new, expected_version, None, embedder, request)
+            return (await self._told([stored], [new.content]))[0]
+        [vectors] = await self._vectors_of([new.content])
+        async with self._overflow.holding(new.agent_id, [new.content]) as [key]:
+            text = Text(content=new.content, vectors=vectors, content_ref=key)
+            stored = await self._memories.replace(new, expected_version, text, embedder, request)
+        await self._follow(new.agent_id, stored, vectors)
+        if old.content_ref:
+            await self._overflow.try_collecting()
+        return (await self._told([stored], [new.content]))[0]
 
-    async def _remove(self, agent_id: str, memory_id: str, version: int | None) -> None:
-        gone = await self._memories.remove(agent_id, memory_id, version, self._clock.now_ms())
-        await self._vectors.remove(agent_id, gone)
+    async def _remove(
+        self, agent_id: str, memory_id: str, version: int | None, request: Request | None
+    ) -> None:
+        gone = await self._memories.remove(agent_id, memory_id, version, self._clock.now_ms(), request)
+        if gone is None:  # Long since.
+            return
+        await self._vectors.remove(agent_id, gone.gone)
+        if gone.memory.content_ref:
+            await self._overflow.try_collecting()
+
+    async def _vectors_of(self, contents: Sequence[str]) -> list[tuple[bytes, ...]]:
+        """The vectors of each content."""
+        return [(vector,) for vector in await self._embedder.embed(contents)]
+
+    async def _follow(self, agent_id: str, stored: Stored, vectors: Sequence[bytes]) -> None:
+        """Let the index follow what was committed."""
+        if stored.vector_keys:
+            await self._vectors.add(agent_id, list(zip(stored.vector_keys, vectors, strict=True)))
+        if stored.gone:
+            await self._vectors.remove(agent_id, stored.gone)
+
+    async def _told(self, stored: Sequence[Stored], contents: Sequence[str]) -> list[Memory]:
+        """The memories with their contents: just written, or read if they were there before."""
+        memories = [
+            dataclasses.replace(item.memory, content=content) if item.written else item.memory
+            for item, content in zip(stored, contents, strict=True)
+        ]
+        return await self._overflow.fill(memories)
 
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it to its end even if the caller goes away: rows that are committed must reach the
@@ -219,19 +333,18 @@ class MemoryService:
         return await asyncio.shield(task)
 
 
-def _check_change(change: Change) -> None:
-    if change.type is not None:
-        check_name(change.type, "type")
-    if change.content is not None:
-        check_content(change.content, "content")
-    if change.significance is not None:
-        check_significance(change.significance, "significance")
-    if change.metadata is not None:
-        check_metadata(change.metadata, "metadata")
+def _version(etag: str) -> int | None:
+    """The version that an etag names; None for none, -1 for what is no etag."""
+    if not etag:
+        return None
+    return int(etag) if etag.isascii() and etag.isdecimal() and len(etag) < 16 else -1
 
 
-def _check_types(types: Sequence[str]) -> None:
-    if len(types) > MAX_TYPES:
-        raise error(Reason.FIELD_INVALID, f"Give at most {MAX_TYPES} types.", field="types")
-    for position, name in enumerate(types):
-        check_name(name, f"types[{position}]")
+def _fitting(memories: Sequence[Memory]) -> int:
+    """How many of them, from the first on, fit into an answer; at least one."""
+    size = 0
+    for count, memory in enumerate(memories):
+        size += memory.size_bytes + (len(json.dumps(memory.metadata)) if memory.metadata else 0)
+        if count and size > MAX_ANSWER_BYTES:
+            return count
+    return max(len(memories), 1)

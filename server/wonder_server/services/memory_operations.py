@@ -1,13 +1,30 @@
-"""Memory operations that an extraction returns as data, for the platform to apply (features D4, E6)."""
+"""Memory operations that an extraction returns as data, for the platform to apply (features D4, E6).
+
+::
+
+    {op: write,     content, type, significance, metadata, contradicts_ids, speaker, ordinal, move_id}
+    {op: update,    id, …}         what is given is changed
+    {op: supersede, id, content, …}  a new memory takes the place of this one
+    {op: archive,   id}            no longer found by search, still readable
+    {op: delete,    id}            forgotten everywhere; one that is not there is forgotten
+
+Each is applied once, whatever happens: the scope's key is the idempotency key.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from wonder_server.core.commands import Scope
-from wonder_server.core.errors import Reason, error
-from wonder_server.core.memory import Draft, Memory, Source
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.memory import Change, Draft, Memory, Source
+from wonder_server.ports.clock import Clock
+from wonder_server.ports.memories import Request
+
+DEFAULT_TYPE: Final = "fact"
+DEFAULT_SIGNIFICANCE: Final = 0.5
+_OPS: Final = ("write", "update", "supersede", "archive", "delete")
 
 
 class Writes(Protocol):
@@ -15,41 +32,113 @@ class Writes(Protocol):
 
     async def write(self, agent_id: str, draft: Draft) -> Memory: ...
 
+    async def update(
+        self, agent_id: str, memory_id: str, change: Change, *, request: Request | None = None
+    ) -> Memory: ...
+
+    async def supersede(
+        self, agent_id: str, memory_id: str, draft: Draft, *, request: Request | None = None
+    ) -> tuple[Memory, Memory]: ...
+
+    async def delete(self, agent_id: str, memory_id: str, *, request: Request | None = None) -> None: ...
+
 
 class MemoryOperations:
-    """Applies ``{op: write, type, content, significance, metadata}``; the scope's key keeps it single."""
+    """Applies operations in the name of the scope's agent."""
 
-    def __init__(self, memory: Writes) -> None:
+    def __init__(self, memory: Writes, clock: Clock) -> None:
         self._memory = memory
+        self._clock = clock
 
     async def apply(self, operation: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
-        """The stored memory's id. Errors: FIELD_INVALID for what is no memory operation."""
-        if operation.get("op", "write") != "write":
-            raise error(
-                Reason.FIELD_INVALID, "A memory operation's `op` is `write`.", field="memory_operations.op"
-            )
-        content, significance = operation.get("content"), operation.get("significance", 0.5)
-        metadata, kind = operation.get("metadata") or {}, operation.get("type", "fact")
-        if not isinstance(content, str) or not isinstance(kind, str):
-            raise error(
-                Reason.FIELD_INVALID,
-                "A memory operation needs `content` and `type` as text.",
-                field="memory_operations.content",
-            )
-        if isinstance(significance, bool) or not isinstance(significance, int | float):
-            raise error(
-                Reason.FIELD_INVALID,
-                "A memory operation's `significance` is a number from 0 to 1.",
-                field="memory_operations.significance",
-            )
-        draft = Draft(
-            type=kind,
-            content=content,
-            significance=float(significance),
-            metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
-            source=Source(conversation_id=scope.conversation_id, turn_id=scope.turn_id, run_id=scope.run_id),
-            idempotency_key=scope.key,
-            unless_known=True,
-        )
-        memory = await self._memory.write(scope.agent_id, draft)
-        return {"id": memory.id}
+        """The id of the memory that it is about. Errors: FIELD_INVALID for what is no memory operation,
+        MEMORY_NOT_FOUND, and those of the memory service."""
+        op = operation.get("op", "write")
+        asked = Request(id=f"operation/{scope.key}", fingerprint="")
+        if op == "write":
+            return {"id": (await self._memory.write(scope.agent_id, _draft(operation, scope))).id}
+        if op not in _OPS:
+            raise _wrong("op", f"A memory operation's `op` is one of {', '.join(_OPS)}.")
+        memory_id = operation.get("id")
+        if not isinstance(memory_id, str) or not memory_id:
+            raise _wrong("id", f"The memory operation `{op}` needs the `id` of a memory.")
+        if op == "supersede":
+            draft = _draft(operation, scope, known=False)
+            new, _ = await self._memory.supersede(scope.agent_id, memory_id, draft, request=asked)
+            return {"id": new.id}
+        if op == "delete":
+            try:
+                await self._memory.delete(scope.agent_id, memory_id, request=asked)
+            except WonderError as problem:
+                if problem.fault.reason is not Reason.MEMORY_NOT_FOUND:
+                    raise
+            return {"id": memory_id}
+        change = Change(archived_ms=self._clock.now_ms()) if op == "archive" else _change(operation)
+        await self._memory.update(scope.agent_id, memory_id, change, request=asked)
+        return {"id": memory_id}
+
+
+def _draft(operation: Mapping[str, Any], scope: Scope, *, known: bool = True) -> Draft:
+    """The memory to write. ``known``: what the agent knows already is not written again."""
+    source = Source(
+        conversation_id=scope.conversation_id,
+        turn_id=scope.turn_id,
+        run_id=scope.run_id,
+        move_id=_text(operation, "move_id", ""),
+        speaker=_text(operation, "speaker", ""),
+        ordinal=int(_number(operation, "ordinal", 0)),
+    )
+    return Draft(
+        type=_text(operation, "type", DEFAULT_TYPE if known else ""),
+        content=_text(operation, "content"),
+        significance=_number(operation, "significance", DEFAULT_SIGNIFICANCE),
+        metadata=_metadata(operation) or {},
+        source=source,
+        contradicts_ids=_ids(operation) or (),
+        idempotency_key=scope.key,
+        unless_known=known,
+    )
+
+
+def _change(operation: Mapping[str, Any]) -> Change:
+    return Change(
+        type=_text(operation, "type") if "type" in operation else None,
+        content=_text(operation, "content") if "content" in operation else None,
+        significance=_number(operation, "significance") if "significance" in operation else None,
+        metadata=_metadata(operation),
+        contradicts_ids=_ids(operation),
+    )
+
+
+def _text(operation: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    value = operation.get(name, default)
+    if not isinstance(value, str):
+        raise _wrong(name, f"A memory operation's `{name}` is a text.")
+    return value
+
+
+def _number(operation: Mapping[str, Any], name: str, default: float | None = None) -> float:
+    value = operation.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _wrong(name, f"A memory operation's `{name}` is a number.")
+    return float(value)
+
+
+def _metadata(operation: Mapping[str, Any]) -> dict[str, Any] | None:
+    value = operation.get("metadata")
+    if value is not None and not isinstance(value, Mapping):
+        raise _wrong("metadata", "A memory operation's `metadata` is an object.")
+    return None if value is None else dict(value)
+
+
+def _ids(operation: Mapping[str, Any]) -> tuple[str, ...] | None:
+    value = operation.get("contradicts_ids")
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+        raise _wrong("contradicts_ids", "A memory operation's `contradicts_ids` are ids of memories.")
+    return tuple(value)
+
+
+def _wrong(name: str, sentence: str) -> WonderError:
+    return error(Reason.FIELD_INVALID, sentence, field=f"memory_operations.{name}")

@@ -85,7 +85,7 @@ class SqliteMemories:
             made = memory_writes.carried_out(connection, agent_id, request)
             if made is not None:
                 key = locate(connection, agent_id, made, None)
-                return [Stored(memory=memory_writes.read(connection, key), is_new=False)]
+                return [Stored(memory=memory_writes.read(connection, key), written=False)]
             paired = list(zip(entries, words, strict=True))
             stored = memory_writes.add(connection, agent_id, paired, embedder, now_ms)
             memory_writes.remember(connection, agent_id, request, stored[0].memory.id, now_ms)
@@ -127,7 +127,7 @@ class SqliteMemories:
             made = memory_writes.carried_out(connection, agent_id, request)
             if made is not None:
                 key = locate(connection, agent_id, made, None)
-                return Stored(memory=memory_writes.read(connection, key), is_new=False)
+                return Stored(memory=memory_writes.read(connection, key), written=False)
             stored = memory_writes.change(connection, memory, expected_version, text, words, embedder)
             memory_writes.remember(connection, agent_id, request, memory.id, memory.updated_ms)
             return stored
@@ -141,14 +141,15 @@ class SqliteMemories:
         expected_version: int | None,
         now_ms: int,
         request: Request | None = None,
-    ) -> list[int]:
-        def work(connection: sqlite3.Connection) -> list[int]:
+    ) -> Stored | None:
+        def work(connection: sqlite3.Connection) -> Stored | None:
             if memory_writes.carried_out(connection, agent_id, request) is not None:
-                return []
+                return None
             key = locate(connection, agent_id, memory_id, expected_version)
+            memory = memory_writes.read(connection, key)
             gone = memory_writes.forget(connection, key, now_ms)
             memory_writes.remember(connection, agent_id, request, "", now_ms)
-            return gone
+            return Stored(memory=memory, gone=tuple(gone))
 
         return await self._database.write(work)
 

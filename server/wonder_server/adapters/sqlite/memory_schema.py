@@ -128,8 +128,9 @@ MIGRATIONS: Final = (
         ) WITHOUT ROWID;
         CREATE INDEX requests_by_time ON requests (created_ms);
 
-        -- Agents that were deleted: nothing is written for them any more, whoever still wants to.
-        CREATE TABLE deleted_agents (agent_id TEXT PRIMARY KEY) WITHOUT ROWID;
+        -- Agents that are deleted: nothing is written for them any more, whoever still wants to. As long as
+        -- it is not sure, the catalog knows best.
+        CREATE TABLE deleted_agents (agent_id TEXT PRIMARY KEY, is_sure INTEGER NOT NULL) WITHOUT ROWID;
         """,
     ),
 )

@@ -67,7 +67,7 @@ def add(
     for entry, words in entries:
         known = _known(connection, agent_id, entry)
         if known is not None:
-            stored.append(Stored(memory=known, is_new=False))
+            stored.append(Stored(memory=known, written=False))
             continue
         replaced = _supersede(connection, agent_id, entry, now_ms)
         key = _insert(connection, agent_id, entry, now_ms)
@@ -110,7 +110,7 @@ def change(
     )
     link(connection, memory.agent_id, key, memory.contradicts_ids)
     if text is None or words is None:
-        return Stored(memory=read(connection, key), is_new=False)
+        return Stored(memory=read(connection, key))
     memory_index.take(connection, key)
     _loosen(connection, old)
     connection.execute(_CHANGE_TEXT, (*_placed(text), key))
@@ -123,7 +123,7 @@ def change(
     gone = vectors_of(connection, key)
     connection.execute("DELETE FROM embeddings WHERE memory_key = ?", (key,))
     vector_keys = embed(connection, memory.agent_id, key, embedder, text.vectors)
-    return Stored(memory=read(connection, key), vector_keys=vector_keys, gone=tuple(gone), is_new=False)
+    return Stored(memory=read(connection, key), vector_keys=vector_keys, gone=tuple(gone))
 
 
 def forget(connection: sqlite3.Connection, key: int, now_ms: int, *, alone: bool = True) -> list[int]:
@@ -181,7 +181,8 @@ def link(connection: sqlite3.Connection, agent_id: str, key: int, ids: Sequence[
 
 def refuse_deleted(connection: sqlite3.Connection, agent_id: str) -> None:
     """AGENT_NOT_FOUND if the agent is no more."""
-    if connection.execute("SELECT 1 FROM deleted_agents WHERE agent_id = ?", (agent_id,)).fetchone():
+    deleted = "SELECT 1 FROM deleted_agents WHERE agent_id = ? AND is_sure"
+    if connection.execute(deleted, (agent_id,)).fetchone():
         raise error(Reason.AGENT_NOT_FOUND, "The agent was deleted.", field="agent_id")
 
 

@@ -16,7 +16,9 @@ from typing import Final
 
 from wonder_server.core.definitions.specs import Action, PinnedTask, Step
 
-WRITING_KINDS: Final = frozenset({"artifact.merge", "artifact.write", "memory.write"})
+WRITING_KINDS: Final = frozenset(
+    {"artifact.merge", "artifact.write", "memory.delete", "memory.supersede", "memory.update", "memory.write"}
+)
 """Those that change something under a key."""
 
 TRACELESS_KINDS: Final = frozenset(
@@ -29,6 +31,7 @@ TRACELESS_KINDS: Final = frozenset(
         "context",
         "event",
         "llm",
+        "memory.list",
         "memory.read",
         "memory.search",
         "sleep",

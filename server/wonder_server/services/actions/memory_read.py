@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wonder_server.services.actions.kind import ActionCall, ActionKind
-from wonder_server.services.actions.memories import MEMORY_SCHEMA, as_json, remembering_agent
+from wonder_server.services.actions.memories import ID, MEMORY_SCHEMA, as_json, remembering_agent
 
 
 async def _run(call: ActionCall) -> dict[str, Any]:
@@ -17,7 +17,7 @@ MEMORY_READ = ActionKind(
     description="Reads one memory of the agent in whose name the task runs.",
     input_schema={
         "type": "object",
-        "properties": {"id": {"type": "string", "description": "The memory's id, as search shows it."}},
+        "properties": {"id": ID},
         "required": ["id"],
         "additionalProperties": False,
     },

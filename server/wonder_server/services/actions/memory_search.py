@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wonder_server.services.actions.kind import ActionCall, ActionKind
-from wonder_server.services.actions.memories import MEMORY_SCHEMA, as_json, remembering_agent
+from wonder_server.services.actions.memories import FILTER, MEMORY_SCHEMA, as_json, remembering_agent, wanted
 
 
 async def _run(call: ActionCall) -> dict[str, Any]:
@@ -16,7 +16,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
         remembering_agent(call),
         query,
         limit=int(call.input.get("limit", 0)),
-        types=tuple(call.input.get("types", ())),
+        wanted=wanted(call),
     )
     return {"memories": [as_json(hit.memory) | {"score": hit.score} for hit in hits]}
 
@@ -34,7 +34,7 @@ MEMORY_SEARCH = ActionKind(
                 "maximum": 100,
                 "description": "At most this many; 0 means 10.",
             },
-            "types": {"type": "array", "items": {"type": "string"}, "description": "Only these; empty: all."},
+            **FILTER,
         },
         "required": ["query"],
         "additionalProperties": False,

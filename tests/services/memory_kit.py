@@ -1,0 +1,81 @@
+"""The memory use-cases over SQLite and the built-in embedder, with objects in memory that can fail."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wonder_server.adapters.embedders.hashing import HashingEmbedder
+from wonder_server.adapters.faiss.vectors import FaissVectors
+from wonder_server.adapters.in_memory.blobs import MemoryBlobs
+from wonder_server.adapters.in_memory.vectors import PlainVectors
+from wonder_server.adapters.sqlite.memories import SqliteMemories
+from wonder_server.adapters.sqlite.memory_upkeep import SqliteMemoryUpkeep
+from wonder_server.core.errors import Reason, error
+from wonder_server.ports.clock import Clock
+from wonder_server.ports.vectors import Vectors
+from wonder_server.services.memory import MemoryService
+from wonder_server.services.overflow import Overflow
+
+
+class FailingBlobs(MemoryBlobs):
+    """Objects in memory; ``down``: nothing of them can be reached."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = False
+
+    async def put(self, content: bytes) -> str:
+        self._check()
+        return await super().put(content)
+
+    async def get(self, key: str) -> bytes | None:
+        self._check()
+        return await super().get(key)
+
+    async def delete(self, key: str) -> None:
+        self._check()
+        await super().delete(key)
+
+    def _check(self) -> None:
+        if self.down:
+            raise error(Reason.STORAGE_UNAVAILABLE, "The object store does not answer.", transient=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryHouse:
+    """The service and what it stands on."""
+
+    service: MemoryService
+    store: SqliteMemories
+    notes: SqliteMemoryUpkeep
+    blobs: FailingBlobs
+    overflow: Overflow
+    vectors: Vectors
+
+
+@contextlib.asynccontextmanager
+async def memory_house(
+    folder: Path, clock: Clock, *, blobs: FailingBlobs | None = None, faiss: bool = False
+) -> AsyncIterator[MemoryHouse]:
+    """A house over ``folder``/memory.db; opened again it is there again."""
+    store, embedder = await SqliteMemories.open(folder / "memory.db"), HashingEmbedder()
+    vectors: Any = (
+        FaissVectors(store, embedder.name, embedder.dimensions)
+        if faiss
+        else PlainVectors(store, embedder.name)
+    )
+    blobs, notes = blobs or FailingBlobs(), SqliteMemoryUpkeep(store)
+    overflow = Overflow(blobs, notes)
+    service = MemoryService(
+        memories=store, overflow=overflow, source=store, vectors=vectors, embedder=embedder, clock=clock
+    )
+    yield MemoryHouse(
+        service=service, store=store, notes=notes, blobs=blobs, overflow=overflow, vectors=vectors
+    )
+    await overflow.close()
+    await vectors.close()
+    await store.close()
