@@ -17,6 +17,7 @@ from wonder_server.actors.conversations import Conversations
 from wonder_server.actors.handlers import Handlers
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.previews import Previews
+from wonder_server.actors.purses import Purses
 from wonder_server.actors.rehearsal import Rehearsals
 from wonder_server.actors.rooms import Rooms
 from wonder_server.actors.runs import Runs
@@ -39,6 +40,7 @@ from wonder_server.adapters.models.prices import LiteLLMPrices
 from wonder_server.adapters.models.routing import ANY, RoutedModel
 from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from wonder_server.adapters.sandbox.view import Limits
+from wonder_server.adapters.sqlite.accounts import SqliteAccounts
 from wonder_server.adapters.sqlite.archives import SqliteArchives
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
 from wonder_server.adapters.sqlite.memories import SqliteMemories
@@ -110,6 +112,7 @@ class Wonder:
         self._mcp = McpServers([Server(**asdict(each)) for each in settings.mcp_servers], self._web)
         self._git = Git(inherited(GIT_ENVIRONMENT))
         self._git_pool = Pool(GIT_THREADS, "git")
+        self._purses = Purses()
         self._sandbox = _sandbox(settings)
         self._servicers: dict[str, object] = {}
         self._executions: ExecutorServicer | None = None
@@ -174,6 +177,7 @@ class Wonder:
                 sandbox=self._sandbox,
             )
         )
+        self._purses = Purses(SqliteAccounts(shards))
         handlers = Handlers(
             tasks=executor,
             model=self._model,
@@ -183,6 +187,7 @@ class Wonder:
             agents=library,
             records=shards,
             clock=self._clock,
+            purses=self._purses,
         )
         loop = Loop(
             (CONVERSATION, RUN),
@@ -303,6 +308,7 @@ class Wonder:
             clock=self._clock,
             attic=attic,
             expire_after_ms=self._settings.expire_after_seconds * 1_000,
+            purses=self._purses,
         )
         self._rooms = rooms = Rooms(
             loop=loop,
@@ -322,6 +328,7 @@ class Wonder:
             streams=self._streams,
             agents=library,
             clock=self._clock,
+            purses=self._purses,
         )
         runs = Runs(
             loop=loop,
@@ -346,7 +353,7 @@ class Wonder:
                 ),
                 "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library),
                 "wonder.v1.ExecutorService": self._executions,
-                "wonder.v1.LibraryService": LibraryServicer(library, artifacts),
+                "wonder.v1.LibraryService": LibraryServicer(library, artifacts, SqliteAccounts(shards)),
                 "wonder.v1.MemoryService": MemoryServicer(memory, library, self._rights()),
             }
         )

@@ -73,7 +73,7 @@ def test_a_delegate_counts_for_the_turn_and_the_conversation_that_called() -> No
     assert as_usage(room(driven)) == as_usage(driven.turn)
     assert room(driven).cost_micros == 9 and room(driven).model_calls == 2
     tables = [put.table for put in CONVERSATION.record(driven.state, decision) if isinstance(put, Put)]
-    assert tables == ["conversations", "turns"]
+    assert tables == ["charges", "conversations", "turns"]
 
 
 def test_usage_from_outside_is_taken_with_care() -> None:

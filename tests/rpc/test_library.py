@@ -13,7 +13,7 @@ from google.protobuf.json_format import ParseDict
 from tests.fakes.repositories import no_artifacts
 from tests.rpc.serving import refused, serving
 from tests.services.library_kit import STANDARD, make
-from wonder.v1 import definition_pb2, library_pb2
+from wonder.v1 import common_pb2, definition_pb2, library_pb2
 from wonder.v1 import library_service_pb2 as pb
 from wonder.v1.library_service_pb2_grpc import LibraryServiceStub
 from wonder_sdk.definition_files import load
@@ -292,10 +292,24 @@ async def test_what_the_server_does_not_carry_out_yet_is_refused(service: Any) -
     assert (await refused(service.PutDefinition(request)))[1] == [
         "definition.workflow.merge_branch_on_completion"
     ]
-    agent = library_pb2.Agent(name="bot", persona_id="wonder/std/assistant")
-    agent.budget.max_tokens = 5
+
+
+async def test_an_agent_has_a_budget_that_can_be_changed_and_taken_away(service: Any) -> None:
+    agent = library_pb2.Agent(name="frugal", persona_id="wonder/std/assistant")
+    agent.budget.max_tokens = -1
     answer = await refused(service.CreateAgent(pb.CreateAgentRequest(agent=agent)))
-    assert answer == ("NOT_IMPLEMENTED", ["agent.budget"])
+    assert answer == ("FIELD_INVALID", ["agent.budget.max_tokens"])
+    agent.budget.max_tokens = 5
+    made = (await service.CreateAgent(pb.CreateAgentRequest(agent=agent, request_id="once"))).agent
+    assert made.budget == agent.budget
+    assert (await service.CreateAgent(pb.CreateAgentRequest(agent=agent, request_id="once"))).agent == made
+    change = library_pb2.Agent(id=made.id, budget=common_pb2.Budget(max_cost_micros=7))
+    request = pb.UpdateAgentRequest(agent=change, update_mask=FieldMask(paths=["budget"]))
+    assert (await service.UpdateAgent(request)).agent.budget == change.budget
+    change.ClearField("budget")
+    request = pb.UpdateAgentRequest(agent=change, update_mask=FieldMask(paths=["budget"]))
+    assert not (await service.UpdateAgent(request)).agent.HasField("budget")
+    assert not (await service.GetAgent(pb.GetAgentRequest(agent_id="frugal"))).agent.HasField("budget")
 
 
 EMPTY: list[tuple[str, Any, str]] = [

@@ -16,9 +16,11 @@ from typing import Any
 from wonder_server.actors.attic import Brings, NoAttic
 from wonder_server.actors.conversations import MAX_CONTENT_BYTES, Agents
 from wonder_server.actors.loop import Loop
+from wonder_server.actors.purses import Purses
 from wonder_server.actors.streams import Streams
 from wonder_server.core import ids
-from wonder_server.core.commands import CallAgent, Parent
+from wonder_server.core.budget import Budget
+from wonder_server.core.commands import CallAgent, Parent, Scope
 from wonder_server.core.conversation.calls import answer, called_turn, stands
 from wonder_server.core.conversation.inputs import CancelCall, Create, Send
 from wonder_server.core.conversation.state import ConversationState
@@ -32,7 +34,7 @@ from wonder_server.core.conversation.values import (
 )
 from wonder_server.core.coordinator.values import Execution, ExecutionStatus
 from wonder_server.core.definitions.specs import PinnedAgent
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.records import Query, Records
 
@@ -52,7 +54,9 @@ class Calls:
         agents: Agents,
         clock: Clock,
         attic: Brings | None = None,
+        purses: Purses | None = None,
     ) -> None:
+        self._purses = purses or Purses()
         self._attic = attic or NoAttic()
         self._loop = loop
         self._records = records
@@ -98,11 +102,11 @@ class Calls:
             parent=command.parent,
             loop_in=command.mode == "loop_in",
             depth=scope.depth + 1,
-            budget=scope.budget,
+            budget=await self._budget(scope),
             max_depth=scope.max_depth,
             callers=scope.callers,
         )
-        self._loop.tell(command.conversation_id, send)
+        self._loop.tell(command.conversation_id, await self._purses.afforded(send))
 
     def give_up(self, conversation_id: str, operation_id: str) -> None:
         """Nobody waits for the operation any more: stop its turn, if it has begun and not ended."""
@@ -155,6 +159,17 @@ class Calls:
                 id=conversation_id[:64],
             )
         await self._attic.awake(conversation_id)
+
+    async def _budget(self, scope: Scope) -> Budget | None:
+        """What the turn may spend: what its caller has left, of its turn, its conversation and its life."""
+        if not scope.agent_id:
+            return scope.budget
+        try:
+            caller = await self._agents.pin_agent(scope.agent_id)
+        except WonderError:
+            # It was deleted meanwhile, or its persona was; its work goes on as it began.
+            return scope.budget
+        return await self._purses.passed_on(caller, scope.budget)
 
     async def _begun_before(self, command: CallAgent) -> bool:
         """Whether the turn has begun for this attempt; if it has ended, its parent is told again."""

@@ -11,9 +11,11 @@ from wonder_server.actors.actor import Outcome
 from wonder_server.actors.attachment import Attachment, attach
 from wonder_server.actors.attic import Brings, NoAttic
 from wonder_server.actors.loop import Loop
+from wonder_server.actors.purses import Purses
 from wonder_server.actors.requests import Creations, first_answer, request
 from wonder_server.actors.streams import Streams
 from wonder_server.core import ids
+from wonder_server.core.budget import NO_BUDGET
 from wonder_server.core.conversation.decisions import AppendMessage, StartTurn
 from wonder_server.core.conversation.inputs import CancelTurn, Create, Send
 from wonder_server.core.conversation.planner import CONVERSATION
@@ -94,10 +96,12 @@ class Conversations:
         clock: Clock,
         attic: Brings | None = None,
         expire_after_ms: int = 0,
+        purses: Purses | None = None,
     ) -> None:
         """``expire_after_ms`` is for conversations that are created without a time of expiry, 0 for never."""
         self._attic = attic or NoAttic()
         self._expire_after_ms = expire_after_ms
+        self._purses = purses or Purses()
         self._loop = loop
         self._shards = shards
         self._streams = streams
@@ -124,6 +128,7 @@ class Conversations:
             reference=draft.external_ref,
             participants=[(p.type, p.id, p.name) for p in participants],
             metadata=draft.metadata,
+            **({"budget": repr(draft.budget)} if draft.budget != NO_BUDGET else {}),
             **({"expire_ms": draft.expire_ms} if draft.expire_ms else {}),
         )
         async with AsyncExitStack() as alone:
@@ -262,9 +267,10 @@ class Conversations:
         """Start a turn; it and its message are on disk when this returns.
 
         Errors: CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE, NO_AGENT, AGENT_NOT_FOUND,
-        MESSAGE_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE, LIMIT_EXCEEDED, REQUEST_ID_REUSED.
+        MESSAGE_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE, LIMIT_EXCEEDED, BUDGET_EXHAUSTED,
+        REQUEST_ID_REUSED.
         """
-        event = await self.intended(conversation_id, saying)
+        event = await self._purses.afforded(await self.intended(conversation_id, saying))
         asked = request(
             conversation_id,
             saying.request_id,

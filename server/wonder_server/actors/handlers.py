@@ -21,6 +21,7 @@ from wonder_server.actors.descendants import Descendants, root_of
 from wonder_server.actors.incidents import unexpected
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.orphans import orphaned_runs
+from wonder_server.actors.purses import Purses
 from wonder_server.actors.streams import NodeProgress, Streams
 from wonder_server.core.commands import (
     Answer,
@@ -33,7 +34,7 @@ from wonder_server.core.commands import (
     Scope,
     Stop,
 )
-from wonder_server.core.conversation.inputs import Failed, ModelAnswered, Woken
+from wonder_server.core.conversation.inputs import Failed, Frugal, ModelAnswered, Woken
 from wonder_server.core.coordinator.inputs import CancelRun, EventEmitted, Start
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Fault, Reason, WonderError
@@ -103,6 +104,7 @@ class Handlers:
         agents: Agents,
         records: Records,
         clock: Clock,
+        purses: Purses | None = None,
     ) -> None:
         self._tasks = tasks
         self._model = model
@@ -110,6 +112,7 @@ class Handlers:
         self._memory = memory
         self._streams = streams
         self._agents, self._records, self._clock = agents, records, clock
+        self._purses = purses or Purses()
         self._loop: Loop | None = None
         self._calls: Calls | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -131,6 +134,7 @@ class Handlers:
             agents=self._agents,
             clock=self._clock,
             attic=attic,
+            purses=self._purses,
         )
 
     async def sweep(self) -> int:
@@ -152,7 +156,7 @@ class Handlers:
             return
         match command:
             case CallModel():
-                self._begin(command.operation_id, actor_id, lambda: self._call_model(actor_id, command))
+                self._begin(command.operation_id, actor_id, lambda: self._afford_model(actor_id, command))
             case RunTask():
                 if not self._run_task_at_once(actor_id, command):
                     self._begin(command.operation_id, actor_id, lambda: self._run_task(actor_id, command))
@@ -207,6 +211,17 @@ class Handlers:
                 del self._running[operation_id]
         if not self._stopping:
             report()
+
+    async def _afford_model(self, actor_id: str, command: CallModel) -> Callable[[], None]:
+        if command.budget is None:
+            return await self._call_model(actor_id, command)
+        async with self._purses.held(command) as limit:
+            if limit is None:
+                return await self._call_model(actor_id, command)
+        if limit.enforced:
+            raise WonderError(limit.fault)
+        frugal = Frugal(operation_id=command.operation_id, fault=limit.fault)
+        return lambda: self._actors.tell(actor_id, frugal)
 
     async def _call_model(self, actor_id: str, command: CallModel) -> Callable[[], None]:
         streams, message_id = self._streams, command.message_id

@@ -13,6 +13,7 @@ from typing import Any
 from wonder_server.actors.calls import content_of, delegation
 from wonder_server.actors.conversations import Agents, Conversations, Shards
 from wonder_server.actors.loop import Loop
+from wonder_server.actors.purses import Purses
 from wonder_server.actors.requests import Creations, first_answer, request
 from wonder_server.actors.streams import Closed, Streams
 from wonder_server.core import ids
@@ -20,7 +21,7 @@ from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.inputs import CancelTurn, Send
 from wonder_server.core.conversation.values import Caller, Role, Turn, TurnStatus
 from wonder_server.core.definitions.specs import PinnedAgent
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.journal import Event, Request
 from wonder_server.ports.records import Query
@@ -55,6 +56,7 @@ class ServiceCalls:
         streams: Streams,
         agents: Agents,
         clock: Clock,
+        purses: Purses | None = None,
     ) -> None:
         self._loop = loop
         self._shards = shards
@@ -63,12 +65,13 @@ class ServiceCalls:
         self._agents = agents
         self._clock = clock
         self._creations = Creations()
+        self._purses = purses or Purses()
 
     async def call(self, asked: ServiceCall) -> Turn:
         """The turn as it ended, with its output if it was completed.
 
         Errors: AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE, INPUT_INVALID,
-        PAYLOAD_TOO_LARGE, LIMIT_EXCEEDED, REQUEST_ID_REUSED, SERVER_DRAINING.
+        PAYLOAD_TOO_LARGE, LIMIT_EXCEEDED, BUDGET_EXHAUSTED, REQUEST_ID_REUSED, SERVER_DRAINING.
         """
         # In a task of its own: what has been sent leads to a turn, even if its caller goes away meanwhile.
         beginning = asyncio.ensure_future(self._begin(asked))
@@ -122,11 +125,15 @@ class ServiceCalls:
         conversation_id = ids.actor_id("conv", now, shard)
         who = asked.caller.run_id or asked.caller.agent_id or asked.caller.user_id or "service"
         create = delegation(conversation_id, agent, asked.project_id, who, now)
+        send = await self._send(asked, agent, content)
+        if send.poor is not None:
+            # Before there is a room for it.
+            raise WonderError(send.poor)
         self._loop.new(conversation_id)
         # Both lie in the mailbox before it is looked into: one commit, so that neither is there alone.
         await asyncio.gather(
             self._loop.ask(conversation_id, create, told),
-            self._loop.ask(conversation_id, self._send(asked, agent, content)),
+            self._loop.ask(conversation_id, send),
         )
         return await self._first_turn(conversation_id)
 
@@ -141,12 +148,12 @@ class ServiceCalls:
             caller=repr(asked.caller),
             **({"budget": repr(asked.budget)} if asked.budget is not None else {}),
         )
-        send = self._send(asked, agent, content)
+        send = await self._send(asked, agent, content)
         outcome = await self._conversations.ask(asked.conversation_id, send, told)
         return await self._conversations.turn(outcome.answer["turn_id"], asked.conversation_id)
 
-    def _send(self, asked: ServiceCall, agent: PinnedAgent, content: str) -> Send:
-        return Send(
+    async def _send(self, asked: ServiceCall, agent: PinnedAgent, content: str) -> Send:
+        send = Send(
             seed=ids.random_id("seed", self._clock.now_ms()),
             agent=agent,
             caller=asked.caller,
@@ -155,6 +162,7 @@ class ServiceCalls:
             depth=1,
             budget=asked.budget,
         )
+        return await self._purses.afforded(send)
 
     async def _first_turn(self, conversation_id: str) -> Turn:
         query = Query(table="turns", actor=conversation_id, by_ordinal=True, newest_first=False, limit=1)

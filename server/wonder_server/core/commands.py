@@ -54,6 +54,8 @@ class CallModel(Value, frozen=True, kw_only=True):
     """Call a model and stream its answer under ``message_id``.
 
     ``dispatches`` above 1 means that it may have begun to speak before: clients are told to start over.
+    ``budget`` is that of the agent, None if it has none: it is looked at just before the call. ``is_last``:
+    the model is asked to answer without tools already, or has none.
     """
 
     operation_id: str
@@ -62,6 +64,9 @@ class CallModel(Value, frozen=True, kw_only=True):
     dispatches: int
     profile: ModelProfile
     request: dict[str, Any]
+    agent_id: str = ""
+    budget: Budget | None = None
+    is_last: bool = False
 
 
 class RunTask(Value, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wonder.v1 import common_pb2, conversation_pb2, event_pb2
-from wonder_server.core.budget import Budget
+from wonder_server.core.budget import Account, Budget
 from wonder_server.core.conversation.spending import known_cost
 from wonder_server.core.conversation.values import (
     AgentCall,
@@ -103,8 +103,8 @@ def budget_of(message: common_pb2.Budget, field: str) -> Budget:
     return Budget(**given)
 
 
-def usage(spender: Conversation | Turn) -> common_pb2.Usage:
-    """What a conversation or a turn has spent."""
+def usage(spender: Conversation | Turn | Account) -> common_pb2.Usage:
+    """What a conversation, a turn or an agent has spent."""
     return common_pb2.Usage(
         input_tokens=spender.input_tokens,
         output_tokens=spender.output_tokens,

@@ -11,9 +11,13 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
+from wonder.v1 import library_pb2
 from wonder.v1 import library_service_pb2 as pb
+from wonder_server.core.budget import Account
 from wonder_server.core.definitions.faults import MAX_FAULTS
+from wonder_server.core.definitions.resources import Agent
 from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.ports.accounts import Accounts
 from wonder_server.rpc import library_codec as codec
 from wonder_server.rpc.artifacts import ArtifactMethods
 from wonder_server.rpc.auth import caller
@@ -31,10 +35,11 @@ _PLACE: Final = re.compile(r"^definitions\[(\d+)\]")
 class LibraryServicer(ArtifactMethods):
     """The methods of the service."""
 
-    def __init__(self, library: Library, artifacts: Artifacts) -> None:
+    def __init__(self, library: Library, artifacts: Artifacts, accounts: Accounts | None = None) -> None:
         super().__init__(artifacts)
         self._definitions = library.definitions
         self._agents = library.agents
+        self._accounts = accounts
         self._projects = library.projects
 
     # --- libraries ----------------------------------------------------------------------------------
@@ -173,16 +178,18 @@ class LibraryServicer(ArtifactMethods):
         agent = await self._agents.create(
             codec.agent_from_proto(request.agent), once=_once(request), validate_only=request.validate_only
         )
-        return pb.CreateAgentResponse(agent=codec.agent_to_proto(agent))
+        return pb.CreateAgentResponse(agent=await self._agent(agent))
 
     async def get_agent(self, request: pb.GetAgentRequest, _context: Any) -> pb.GetAgentResponse:
         agent = await self._agents.agent(required(request.agent_id, "agent_id"))
-        return pb.GetAgentResponse(agent=codec.agent_to_proto(agent))
+        return pb.GetAgentResponse(agent=await self._agent(agent))
 
     async def list_agents(self, request: pb.ListAgentsRequest, _context: Any) -> pb.ListAgentsResponse:
         page = await self._agents.agents(_page(request), project=request.project_id)
+        accounts = await self._spent(page.items)
         return pb.ListAgentsResponse(
-            agents=map(codec.agent_to_proto, page.items), next_page_token=page.next_page_token
+            agents=[codec.agent_to_proto(each, accounts.get(each.id)) for each in page.items],
+            next_page_token=page.next_page_token,
         )
 
     async def update_agent(self, request: pb.UpdateAgentRequest, _context: Any) -> pb.UpdateAgentResponse:
@@ -193,13 +200,22 @@ class LibraryServicer(ArtifactMethods):
             once=_once(request),
             validate_only=request.validate_only,
         )
-        return pb.UpdateAgentResponse(agent=codec.agent_to_proto(agent))
+        return pb.UpdateAgentResponse(agent=await self._agent(agent))
 
     async def delete_agent(self, request: pb.DeleteAgentRequest, _context: Any) -> pb.DeleteAgentResponse:
         await self._agents.delete(
             required(request.agent_id, "agent_id"), etag=request.etag, once=_once(request)
         )
         return pb.DeleteAgentResponse()
+
+    async def _agent(self, agent: Agent) -> library_pb2.Agent:
+        return codec.agent_to_proto(agent, (await self._spent([agent])).get(agent.id))
+
+    async def _spent(self, agents: Sequence[Agent]) -> dict[str, Account]:
+        """What each of them has spent, if that is known."""
+        if self._accounts is None or not agents:
+            return {}
+        return await self._accounts.accounts([agent.id for agent in agents])
 
     # --- projects -----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.message import Message
 
 from wonder.v1 import definition_pb2, library_pb2, library_service_pb2
+from wonder_server.core.budget import Account
 from wonder_server.core.definitions.document import Draft, draft_to_json, salvage_draft
 from wonder_server.core.definitions.faults import MAX_FAULTS, under
 from wonder_server.core.definitions.parse import parse_spec, read_record, to_json
@@ -24,8 +25,8 @@ from wonder_server.core.definitions.resources import (
 )
 from wonder_server.core.definitions.specs import Kind, Persona
 from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.rpc.conversation_codec import budget, budget_of, usage
 from wonder_server.rpc.documents import fill, number_of, to_document, word_of
-from wonder_server.rpc.fields import refuse_given
 from wonder_server.rpc.payload import dict_to_struct, struct_to_dict
 from wonder_server.rpc.times import to_timestamp
 from wonder_server.services.definitions import DefinitionChange
@@ -138,13 +139,16 @@ def library_to_proto(library: Library) -> library_pb2.Library:
 # --- agents ---------------------------------------------------------------------------------------------
 
 
-def agent_to_proto(agent: Agent) -> library_pb2.Agent:
+def agent_to_proto(agent: Agent, account: Account | None = None) -> library_pb2.Agent:
+    """``account`` is what it has spent, None if that is not known."""
     message = library_pb2.Agent(
         id=agent.id,
         name=agent.name,
         project_ids=agent.project_ids,
         description=agent.description,
         etag=etag(agent),
+        budget=budget(agent.budget),
+        usage=usage(account) if account is not None else None,
     )
     if agent.persona is None:
         message.persona_id = agent.persona_id
@@ -158,7 +162,7 @@ def agent_to_proto(agent: Agent) -> library_pb2.Agent:
 
 
 def agent_from_proto(message: library_pb2.Agent) -> Agent:
-    """The agent of a CreateAgent. DEFINITION_INVALID, NOT_IMPLEMENTED."""
+    """The agent of a CreateAgent. DEFINITION_INVALID, FIELD_INVALID."""
     return _edited(Agent(id="", name="", project_ids=()), message, AGENT_PATHS)
 
 
@@ -170,7 +174,8 @@ def agent_edit(message: library_pb2.Agent, mask: FieldMask) -> Callable[[Agent],
 
 
 def _edited(agent: Agent, message: library_pb2.Agent, paths: Collection[str]) -> Agent:
-    refuse_given("This server", {"agent.budget": "budget" in paths and message.HasField("budget")})
+    if "budget" in paths:
+        agent = replace(agent, budget=budget_of(message.budget, "agent.budget"))
     if "name" in paths:
         agent = replace(agent, name=message.name)
     if "project_ids" in paths:

@@ -128,6 +128,22 @@ def shortened(
     return (_reduction(turn, smaller, None), _ask(agent, request, ids, now, operation.tells))
 
 
+def wrapped_up(state: ConversationState, operation: Operation, fault: Fault, now: int) -> Decisions:
+    """The call was not made, since the agent's budget leaves no room for more: ask for an answer without
+    tools instead, by the same operation."""
+    turn, asked = state.turns[operation.turn_id], state.requests[operation.turn_id]
+    agent = state.works[turn.id].agent
+    if asked.wrap_up is not None:
+        return ()
+    body = dialect_of(agent.profile.spec.format).wrap_up(asked.body, limits.wrap_up_note(fault))
+    request = replace(asked, body=body, wrap_up=fault)
+    later = replace(operation, wake_ms=now + operation.timeout_ms)
+    return (
+        LimitReached(turn_id=turn.id, limit=Limit(fault=fault, enforced=False)),
+        DispatchModel(operation=later, request=request),
+    )
+
+
 def _within_window(
     turn: Turn, agent: PinnedAgent, body: dict[str, Any], cut: Cut | None
 ) -> tuple[Decisions, dict[str, Any]]:

@@ -39,7 +39,7 @@ from wonder_server.core.conversation.decisions import (
     WriteMemory,
 )
 from wonder_server.core.conversation.hooks import assembly_input, extraction_input
-from wonder_server.core.conversation.limits import left
+from wonder_server.core.conversation.limits import is_last_call, left
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.summaries import cut_of, summary_input
 from wonder_server.core.conversation.values import Operation, OperationKind, Turn
@@ -98,6 +98,9 @@ def _command(state: ConversationState, operation: Operation) -> Command:
                 dispatches=operation.dispatches,
                 profile=agent.profile.spec,
                 request=state.requests[turn.id].body,
+                agent_id=agent.agent_id,
+                budget=agent.budget,
+                is_last=agent.budget is not None and is_last_call(state, turn, agent),
             )
         case OperationKind.TASK:
             task = _tool(agent, operation).task

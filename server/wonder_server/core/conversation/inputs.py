@@ -33,7 +33,8 @@ class Send:
 
     A ``parent`` waits for the turn's end, and is answered even if there will be no turn. ``loop_in``: the
     agent takes part from now on, if it does not yet. ``depth``, ``callers``, ``budget``: see `Turn`;
-    ``max_depth`` is how deep whoever called lets agents call each other.
+    ``max_depth`` is how deep whoever called lets agents call each other. ``poor``: why the agent cannot
+    afford another turn.
     """
 
     seed: str
@@ -48,6 +49,7 @@ class Send:
     budget: Budget | None = None
     max_depth: int = NO_DEPTH_LIMIT
     callers: tuple[str, ...] = ()
+    poor: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,15 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Frugal:
+    """A model was about to be called, and its agent's budget leaves room for hardly more than that:
+    ``fault`` is what the model is to be told. Nothing was called."""
+
+    operation_id: str
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Woken:
     """An operation's ``wake_ms`` has come: its deadline, or the time of its next attempt. ``spoken`` is what a
     model has said by then."""
@@ -113,5 +124,5 @@ class Restarted:
     operation_id: str
 
 
-Result = ModelAnswered | Succeeded | Failed | Woken | Restarted
+Result = ModelAnswered | Succeeded | Failed | Frugal | Woken | Restarted
 Input = Create | Send | CancelTurn | CancelCall | Result | RoomInput

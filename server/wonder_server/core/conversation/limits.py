@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from wonder_server.core.budget import Budget, narrowed
+from wonder_server.core.budget import Account, Budget, narrowed
 from wonder_server.core.conversation.decisions import (
     Decision,
     DispatchAgent,
@@ -24,7 +24,13 @@ from wonder_server.core.conversation.decisions import (
     StartTurn,
 )
 from wonder_server.core.conversation.pieces import Decisions, abandoned, fail_turn
-from wonder_server.core.conversation.spending import Spender, charged, difference, total_tokens
+from wonder_server.core.conversation.spending import (
+    Spender,
+    Spent,
+    charged,
+    difference,
+    total_tokens,
+)
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     Conversation,
@@ -75,43 +81,63 @@ def near(
                 continue
             # After this call, another of the same size would no longer fit.
             if budget.max_tokens and total_tokens(spender) + 2 * tokens > budget.max_tokens:
-                fault = _exhausted(whose, "tokens", budget.max_tokens, total_tokens(spender), enforced=False)
-                return Near(WRAP_UP.format("tokens"), fault)
+                fault = budget_fault(
+                    whose, "tokens", budget.max_tokens, total_tokens(spender), enforced=False
+                )
+                return Near(wrap_up_note(fault), fault)
             if budget.max_cost_micros and spender.cost_micros + 2 * cost >= budget.max_cost_micros:
-                fault = _exhausted(whose, "cost", budget.max_cost_micros, spender.cost_micros, enforced=False)
-                return Near(WRAP_UP.format("money"), fault)
+                fault = budget_fault(
+                    whose, "cost", budget.max_cost_micros, spender.cost_micros, enforced=False
+                )
+                return Near(wrap_up_note(fault), fault)
     limit, started = _time(conversation, turn, agent)
     if limit and now >= started + int(limit * WRAP_UP_SHARE):
-        return Near(WRAP_UP.format("time"), _exhausted("turn", "time", limit, now - started, enforced=False))
+        return Near(
+            WRAP_UP.format("time"), budget_fault("turn", "time", limit, now - started, enforced=False)
+        )
     return None
+
+
+def is_last_call(state: ConversationState, turn: Turn, agent: PinnedAgent) -> bool:
+    """Whether the model, which is about to be called, is asked for an answer without tools."""
+    limit = agent.persona.constraints.max_moves_per_turn
+    asked = state.requests[turn.id]
+    return not agent.tools or asked.wrap_up is not None or bool(limit and turn.moves + 1 >= limit)
 
 
 def exhausted(state: ConversationState, turn: Turn, fault: Fault, now: int, *, answered: str) -> Decisions:
     """The turn ends, since the model was told and went on: ``fault`` is what it was told, ``answered`` the
     operation that is closed already, ``turn`` with what it has spent on that."""
-    whose = "conversation" if fault.metadata.get("of") == "conversation" else "turn"
+    whose, kind = fault.metadata.get("of", "turn"), fault.metadata.get("budget", "tokens")
+    spent = difference(state.turns[turn.id], turn) or Spent()
     spender: Spender = turn
     if whose == "conversation" and state.conversation is not None:
-        spent = difference(state.turns[turn.id], turn)
-        spender = charged(state.conversation, spent) if spent is not None else state.conversation
-    kind = fault.metadata.get("budget", "tokens")
+        spender = charged(state.conversation, spent)
     used = total_tokens(spender) if kind == "tokens" else spender.cost_micros
     if kind == "time":
         used = now - turn.created_ms
-    final = _exhausted(whose, kind, int(fault.metadata.get("limit", "0")), used, enforced=True)
+    elif whose == "agent":
+        # Of its other conversations, what was known when the model was told.
+        more = total_tokens(spent) if kind == "tokens" else spent.cost_micros
+        used = int(fault.metadata.get("used", "0")) + more
+    final = budget_fault(whose, kind, int(fault.metadata.get("limit", "0")), used, enforced=True)
     return _end(state, turn, final, now, but=answered)
 
 
 def unaffordable(conversation: Conversation) -> Fault | None:
     """Why no turn can start: the conversation has spent all that it may."""
-    budget = conversation.budget
+    return used_up("conversation", conversation.budget, conversation)
+
+
+def used_up(whose: str, budget: Budget, spender: Conversation | Account) -> Fault | None:
+    """The fault of a conversation or an agent that has spent all that its budget lets it."""
     for kind, limit, used in (
-        ("tokens", budget.max_tokens, total_tokens(conversation)),
-        ("cost", budget.max_cost_micros, conversation.cost_micros),
-        ("time", budget.max_duration_ms, conversation.busy_ms),
+        ("tokens", budget.max_tokens, total_tokens(spender)),
+        ("cost", budget.max_cost_micros, spender.cost_micros),
+        ("time", budget.max_duration_ms, spender.busy_ms),
     ):
         if limit and used >= limit:
-            return _exhausted("conversation", kind, limit, used, enforced=True)
+            return budget_fault(whose, kind, limit, used, enforced=True)
     return None
 
 
@@ -121,9 +147,9 @@ def left(state: ConversationState, turn: Turn, agent: PinnedAgent, now: int) -> 
     own, room = turn_budget(turn, agent), _room_budget(state.conversation)
     if own == room == Budget():
         return None
-    rests = [_rest(own, turn)]
+    rests = [rest(own, turn)]
     if state.conversation is not None:
-        rests.append(_rest(room, state.conversation))
+        rests.append(rest(room, state.conversation))
     limit, started = _time(state.conversation, turn, agent)
     if limit:
         rests.append(Budget(max_duration_ms=max(1, started + limit - now)))
@@ -181,7 +207,7 @@ def time_is_up(state: ConversationState, operation: Operation, now: int) -> Deci
     if not limit:
         return None
     if now >= started + limit:
-        return _end(state, turn, _exhausted("turn", "time", limit, now - started, enforced=True), now)
+        return _end(state, turn, budget_fault("turn", "time", limit, now - started, enforced=True), now)
     if _is_tool(operation) and now >= started + int(limit * WRAP_UP_SHARE):
         return Fault(
             reason=Reason.TIMEOUT, message="The turn's time is nearly over; it was not waited for any longer."
@@ -234,17 +260,27 @@ def _room_budget(conversation: Conversation | None) -> Budget:
     return Budget() if conversation is None else conversation.budget
 
 
-def _rest(budget: Budget, spender: Spender) -> Budget:
+def rest(budget: Budget, spender: Spender) -> Budget:
+    """What is left of the tokens and the money; what is used up counts as 1, for 0 would be no limit."""
     return Budget(
         max_tokens=budget.max_tokens and max(1, budget.max_tokens - total_tokens(spender)),
         max_cost_micros=budget.max_cost_micros and max(1, budget.max_cost_micros - spender.cost_micros),
     )
 
 
+def wrap_up_note(fault: Fault) -> str:
+    """What the model is told of a budget that is nearly used up."""
+    named = {"cost": "money"}
+    kind = fault.metadata.get("budget", "tokens")
+    return WRAP_UP.format(named.get(kind, kind))
+
+
 _WORDS = {"tokens": "tokens", "cost": "millionths of a dollar", "time": "milliseconds"}
 
 
-def _exhausted(whose: str, kind: str, limit: int, used: int, *, enforced: bool) -> Fault:
+def budget_fault(whose: str, kind: str, limit: int, used: int, *, enforced: bool) -> Fault:
+    """That a budget of ``tokens``, ``cost`` or ``time`` is used up, or nearly; ``whose`` is ``turn``,
+    ``conversation`` or ``agent``."""
     message = f"The {whose} used {used:,} of {limit:,} {_WORDS[kind]}"
     message += "." if enforced else "; the model is asked to answer without tools."
     metadata = {"budget": kind, "limit": str(limit), "used": str(used), "of": whose}

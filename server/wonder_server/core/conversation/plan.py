@@ -35,6 +35,7 @@ from wonder_server.core.conversation.answering import (
     request_of,
     shortened,
     tool_ended,
+    wrapped_up,
 )
 from wonder_server.core.conversation.calls import called_turn
 from wonder_server.core.conversation.decisions import (
@@ -43,6 +44,7 @@ from wonder_server.core.conversation.decisions import (
     CancelOperation,
     ContextAssembled,
     EndTurnByCancel,
+    LimitReached,
     Redispatch,
     ReleaseWork,
     RetryOperation,
@@ -54,6 +56,7 @@ from wonder_server.core.conversation.inputs import (
     CancelTurn,
     Create,
     Failed,
+    Frugal,
     Input,
     ModelAnswered,
     Restarted,
@@ -94,6 +97,7 @@ from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.summaries import cut_of, summarized, summary_failed
 from wonder_server.core.conversation.unanswered import with_unanswered
 from wonder_server.core.conversation.values import (
+    Limit,
     Operation,
     OperationKind,
     OperationStatus,
@@ -135,6 +139,11 @@ def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
             if operation is None or _is_of_another_attempt(operation, event):
                 return ()
             return _failed(state, operation, event.fault, now_ms, event.spoken)
+        case Frugal():
+            operation = state.operations.get(event.operation_id)
+            if operation is None or operation.kind is not OperationKind.MODEL:
+                return ()
+            return wrapped_up(state, operation, event.fault, now_ms)
         case Woken():
             operation = state.operations.get(event.operation_id)
             return () if operation is None else _woken(state, operation, event.spoken, now_ms)
@@ -292,9 +301,15 @@ def _failed(
             shorter = shortened(state, operation, fault, ids, now)
             if shorter:
                 return (CancelOperation(operation=operation), *shorter)
+            limited: Decisions = ()
+            if fault.reason is Reason.BUDGET_EXHAUSTED:
+                # By its agent's own budget: this attempt was not made.
+                operation = replace(operation, status=OperationStatus.BACKOFF)
+                limited = (LimitReached(turn_id=turn.id, limit=Limit(fault=fault, enforced=True)),)
             return (
                 CancelOperation(operation=operation),
                 *_half_said(state, operation, turn, spoken, now),
+                *limited,
                 *abandoned(state, turn.id, now, but=operation.id),
                 *fail_turn(turn, fault, now),
             )

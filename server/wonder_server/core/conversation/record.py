@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
+from wonder_server.core.budget import CHARGES
 from wonder_server.core.conversation.decisions import (
     AdoptTurn,
     AgentCallEnded,
@@ -73,6 +74,9 @@ def record(state: ConversationState, decision: Decision) -> Iterator[Change]:
     """The changes that ``decision`` makes, ``state`` being the working set after it was applied."""
     if state.has_turned:
         yield from _conversation(state)
+    charge = state.charge
+    if charge is not None:
+        yield Put(CHARGES, charge.id, charge.amount, parent=charge.agent_id)
     yield from _record(state, decision)
 
 

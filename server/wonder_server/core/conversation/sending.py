@@ -117,7 +117,7 @@ def _unfit(state: ConversationState, event: Send) -> Fault | None:
             reason=Reason.LIMIT_EXCEEDED,
             message=f"The conversation already has {MAX_ACTIVE_TURNS} active turns; wait for one to end.",
         )
-    poor = unaffordable(conversation)
+    poor = event.poor or unaffordable(conversation)
     if poor is not None:
         return poor
     if not event.loop_in and not _takes_part(conversation, event):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from wonder_server.core.budget import Account, joined
 from wonder_server.core.conversation.values import Conversation, Turn
 from wonder_server.core.errors import Fault
 from wonder_server.core.model import Usage
@@ -26,6 +27,15 @@ class Spent:
     cost_micros: int = 0
     model_calls: int = 0
     unpriced_calls: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """What is added to an agent's account (`wonder_server.core.budget.Account`). No other has this id."""
+
+    id: str
+    agent_id: str
+    amount: Account
 
 
 class Spender(Protocol):
@@ -84,6 +94,28 @@ def difference(before: Turn, after: Turn) -> Spent | None:
         model_calls=after.model_calls - before.model_calls,
         unpriced_calls=after.unpriced_calls - before.unpriced_calls,
     )
+
+
+def charge(turn: Turn, spent: Spent) -> Charge:
+    """What the turn, as it is now, has just spent, for its agent's account."""
+    amount = Account(
+        input_tokens=spent.input_tokens,
+        output_tokens=spent.output_tokens,
+        cost_micros=spent.cost_micros,
+        model_calls=spent.model_calls,
+        unpriced_calls=spent.unpriced_calls,
+    )
+    # Either number grows whenever something is spent.
+    named = f"{turn.id}/{turn.model_calls}/{total_tokens(turn)}"
+    return Charge(id=named, agent_id=turn.agent_id, amount=amount)
+
+
+def charge_of_time(turn: Turn, besides: Charge | None) -> Charge:
+    """For how long the turn, which has ended, was active, and what is charged ``besides``."""
+    amount = Account(busy_ms=max(0, turn.completed_ms - turn.created_ms))
+    if besides is not None:
+        amount = joined((amount, besides.amount))
+    return Charge(id=f"{turn.id}/time", agent_id=turn.agent_id, amount=amount)
 
 
 def total_tokens(spender: Spender) -> int:

@@ -56,7 +56,13 @@ from wonder_server.core.conversation.room_decisions import (
     ResetConversation,
     UpdateConversation,
 )
-from wonder_server.core.conversation.spending import charged, difference
+from wonder_server.core.conversation.spending import (
+    Charge,
+    charge,
+    charge_of_time,
+    charged,
+    difference,
+)
 from wonder_server.core.conversation.standing import standing
 from wonder_server.core.conversation.values import (
     Conversation,
@@ -88,6 +94,8 @@ class ConversationState:
     operations: dict[str, Operation] = field(default_factory=dict)
     has_turned: bool = field(default=False, compare=False, repr=False)
     """Whether the last decision made the room wait, or wait no longer."""
+    charge: Charge | None = field(default=None, compare=False, repr=False)
+    """What the last decision charges to an agent."""
 
     def pending(self, turn_id: str) -> list[Operation]:
         """The turn's operations whose results are still to come, oldest first."""
@@ -99,6 +107,7 @@ class ConversationState:
 
     def apply(self, decision: Decision) -> None:
         """Change the working set as ``decision`` says, and the room's status as follows from that."""
+        self.charge = None
         self._apply(decision)
         room = self.conversation
         self.has_turned = False
@@ -186,10 +195,14 @@ class ConversationState:
         spent = difference(before, turn) if before is not None else None
         if spent is not None and self.conversation is not None:
             self.conversation = charged(self.conversation, spent)
+            self.charge = charge(turn, spent)
 
     def _keep_time(self, turn: Turn) -> None:
-        """A turn has started or ended: for how long the room was busy, if that is limited."""
-        conversation = self.conversation
+        """A turn has started or ended: for how long the room and the agent were busy, if that is limited."""
+        conversation, work = self.conversation, self.works.get(turn.id)
+        budget = work.agent.budget if work is not None else None
+        if budget is not None and budget.max_duration_ms and turn.status is not TurnStatus.ACTIVE:
+            self.charge = charge_of_time(turn, self.charge)
         if conversation is None or not conversation.budget.max_duration_ms:
             return
         since = conversation.busy_since_ms

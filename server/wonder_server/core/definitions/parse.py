@@ -198,7 +198,7 @@ class _Reader:
             hint = next(arm for arm in get_args(hint) if arm is not type(None))
         if hint is Any:
             return self.payload(raw, path, 1)
-        if hasattr(hint, "__dataclass_fields__"):
+        if hasattr(hint, "__dataclass_fields__") or hasattr(hint, "from_document"):
             return self.record(hint, raw, path)
         if isinstance(hint, type) and issubclass(hint, StrEnum):
             return self.word(hint, raw, path)
