@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -28,7 +27,8 @@ from wonder_server.core.definitions.specs import PinnedAgent, PinnedTask, Pinned
 WHOLE_BELOW = 1536
 """Values that are shorter than this, in bytes, are written as they are."""
 OBJECT_FROM = 160
-"""Objects and lists in longer ones, of about this many bytes and more, become parts."""
+"""Objects and lists in longer ones, of about this many bytes and more, become parts. Frozen values do not: no
+other is the same."""
 STRING_FROM = 1024
 _REF_SIZE = 40
 _CACHED = (PinnedAgent, PinnedWorkflow, PinnedTask)
@@ -97,6 +97,8 @@ class Folding:
         self._texts: dict[int, str] = {}
         """Of values that are written whole: one value is often a row, an event and part of a decision."""
         self._memo: dict[int, tuple[Any, int]] = {}
+        self._long: set[int] = set()
+        """Of what was too long to be written as it is: what holds it need not be tried."""
         self._kept: list[Any] = []
         self.parts: dict[str, bytes] = {}
         self.pins: dict[str, dict[str, bytes]] = {}
@@ -106,14 +108,13 @@ class Folding:
         text = self._texts.get(id(value))
         if text is not None:
             return text
-        if not _holds_pins(value.__class__):
+        if not self._is_long(value):
             data = encode(value)
-            if len(data) < WHOLE_BELOW and b'"$' not in data:
+            if _is_plain(data):
                 text = self._texts[id(value)] = data.decode()
                 self._kept.append(value)  # an id is only good while its object lives
                 return text
-        names = _names(value.__class__)
-        return encode({name: self._field(getattr(value, name))[0] for name in names}).decode()
+        return encode(self._shortened(value, self._field)).decode()
 
     def whole(self, value: Any) -> str:
         """A frozen value as JSON, nothing folded and nothing escaped."""
@@ -126,7 +127,7 @@ class Folding:
 
     def all_tagged(self, values: Sequence[Any]) -> str:
         """A list of those. What is short on the average is written as it is."""
-        if not any(map(_holds_pins, map(_class, values))):
+        if not any(map(self._is_long, values)):
             data = encode([(value.__class__.__name__, value) for value in values])
             if len(data) < WHOLE_BELOW * len(values) and b'"$' not in data:
                 return data.decode()
@@ -138,45 +139,80 @@ class Folding:
             folded, length = self._fold(item)
             body["$" + key if key.startswith("$") else key] = folded
             size += length + len(key) + 4
-        return self._part(body, size, OBJECT_FROM)
+        return self._part(body, size)
 
     def _field(self, value: Any) -> tuple[Any, int]:
         """A field of a frozen value. What is short stays as it is, and is not even looked into."""
-        if isinstance(value, (dict, list, tuple)) and id(value) not in self._memo:
-            data = encode(value)
-            if _is_plain(data):
-                return msgspec.Raw(data), len(data)
-        return self._fold(value)
+        if value.__class__ not in _CONTAINERS or id(value) in self._memo:
+            return self._fold(value)
+        data = encode(value)
+        if _is_plain(data):
+            return msgspec.Raw(data), len(data)
+        return self._remember(value, self._split(value))
 
     def _fold(self, value: Any) -> tuple[Any, int]:
-        if isinstance(value, str):
-            if isinstance(value, Enum):
-                return value.value, len(value)
-            return self._part(value, len(value) + 2, STRING_FROM)
-        if value is None or isinstance(value, (bool, int, float)):
+        cls = value.__class__
+        if cls is str:
+            size = len(value) + 2
+            return (value, size) if size < STRING_FROM else self._kept_part(encode(value))
+        if cls in _SCALARS:
             return value, 8
         known = self._memo.get(id(value))
-        if known is not None:
-            return known
-        folded = self._fold_container(value)
+        return self._remember(value, self._fold_container(value)) if known is None else known
+
+    def _remember(self, value: Any, folded: tuple[Any, int]) -> tuple[Any, int]:
         self._memo[id(value)] = folded
         self._kept.append(value)
         return folded
 
     def _fold_container(self, value: Any) -> tuple[Any, int]:
+        if isinstance(value, _CACHED):
+            return self._fold_pinned(value)
+        is_container = value.__class__ in _CONTAINERS
+        if is_container or not self._is_long(value):
+            data = encode(value)
+            if _is_plain(data):
+                long = is_container and len(data) >= OBJECT_FROM
+                return self._kept_part(data) if long else (msgspec.Raw(data), len(data))
+        return self._split(value)
+
+    def _split(self, value: Any) -> tuple[Any, int]:
+        """What is long, by its members."""
+        self._long.add(id(value))
         if isinstance(value, dict):
             return self.fold_object(value)
         if isinstance(value, (list, tuple)):
             items = [self._fold(item) for item in value]
-            size = 2 + sum(length + 1 for _, length in items)
-            return self._part([item for item, _ in items], size, OBJECT_FROM)
-        if isinstance(value, _CACHED):
-            return self._fold_pinned(value)
-        if not _holds_pins(value.__class__):
-            data = encode(value)
-            if _is_plain(data):
-                return msgspec.Raw(data), len(data)
-        return self.fold_object({n: getattr(value, n) for n in _names(value.__class__)})
+            return self._part([item for item, _ in items], 2 + sum([length + 1 for _, length in items]))
+        return self._shortened(value, self._fold), WHOLE_BELOW
+
+    def _is_long(self, value: Any) -> bool:
+        """Whether a frozen value is known to be long: it holds a pinned definition, or what is long."""
+        cls = value.__class__
+        if _holds_pins(cls):
+            return True
+        containers, structs = _deep(cls)
+        for name in containers:
+            if id(getattr(value, name)) in self._long:
+                return True
+        for name in structs:
+            item = getattr(value, name)
+            if item is not None and self._is_long(item):
+                return True
+        return False
+
+    def _shortened(self, value: Any, fold: Callable[[Any], tuple[Any, int]]) -> Any:
+        """A frozen value whose fields are folded; only those are looked at that can be long."""
+        found = {}
+        for name in _rich(value.__class__):
+            item = getattr(value, name)
+            cls = item.__class__
+            if cls not in _SCALARS and (cls is not str or len(item) >= STRING_FROM):
+                found[name] = fold(item)[0]
+        if isinstance(value, msgspec.Struct):
+            return msgspec.structs.replace(value, **found)
+        plain = {name: getattr(value, name) for name in _names(value.__class__)}
+        return {**plain, **found}
 
     def _fold_pinned(self, value: Any) -> tuple[Any, int]:
         pin = self._folder.pinned(value)
@@ -187,16 +223,50 @@ class Folding:
             self.parts.update(pin.parts)
         return pin.folded
 
-    def _part(self, body: Any, size: int, limit: int) -> tuple[Any, int]:
-        if size < limit:
-            return body, size
-        data = encode(body)
+    def _part(self, body: Any, size: int) -> tuple[Any, int]:
+        return (body, size) if size < OBJECT_FROM else self._kept_part(encode(body))
+
+    def _kept_part(self, data: bytes) -> tuple[Any, int]:
         digest = hashlib.blake2b(data, digest_size=16).hexdigest()
         self.parts[digest] = data
         return {"$": digest}, _REF_SIZE
 
 
-_class = attrgetter("__class__")
+_CONTAINERS: frozenset[Any] = frozenset({dict, list, tuple})
+_SCALARS: frozenset[Any] = frozenset({type(None), bool, int, float})
+
+
+@cache
+def _rich(cls: Any) -> tuple[str, ...]:
+    """The fields of a frozen value that can be long."""
+    hints = get_type_hints(cls)
+    return tuple(name for name in _names(cls) if not _is_brief(hints[name]))
+
+
+@cache
+def _deep(cls: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The fields of a frozen value that can hold what is long: containers, and values that have such."""
+    hints = get_type_hints(cls)
+    values = {name: _value_class(hints[name]) for name in _names(cls)}
+    structs = [name for name, held in values.items() if held is not None and any(_deep(held))]
+    plain = [name for name, held in values.items() if held is None and not _is_flat(hints[name])]
+    return tuple(plain), tuple(structs)
+
+
+def _value_class(hint: Any) -> Any:
+    """The class of frozen values that a field holds, or None."""
+    found = [each for each in (hint, *get_args(hint)) if each is not type(None)]
+    only = found[-1] if len(found) <= 2 else None
+    return only if isinstance(only, type) and issubclass(only, msgspec.Struct) else None
+
+
+def _is_flat(hint: Any) -> bool:
+    kinds = get_args(hint) or (hint,)
+    return all(kind in (str, type(None)) or _is_brief(kind) for kind in kinds)
+
+
+def _is_brief(hint: Any) -> bool:
+    return hint in (bool, int, float) or (isinstance(hint, type) and issubclass(hint, Enum))
 
 
 def _is_plain(data: bytes) -> bool:

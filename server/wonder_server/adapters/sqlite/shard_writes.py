@@ -142,16 +142,18 @@ class Writes:
         return pins
 
     def _parts(self, stored: Collection[Pin]) -> tuple[list[str], list[Pin]]:
-        parts: dict[Pin, bytes] = {}
+        """The values of parts that are not known to be stored, and what is stored once they are."""
+        found: dict[Pin, bytes] = {}
         pins: list[Pin] = []
         for root, folding in self._foldings.items():
-            found = folding.parts
-            for pin, within in folding.pins.items():
-                if (root, pin) not in stored:
-                    pins.append((root, pin))
-                    found = {**found, **within}
-            parts.update(((root, digest), data) for digest, data in found.items())
-        return [text for pin, data in parts.items() for text in (*pin, data.decode())], pins
+            for digest, data in folding.parts.items():
+                if (root, digest) not in stored:
+                    found[root, digest] = data
+            for digest, parts in folding.pins.items():
+                if (root, digest) not in stored:
+                    pins.append((root, digest))
+                    found.update(((root, part), data) for part, data in parts.items())
+        return [text for pin, data in found.items() for text in (*pin, data.decode())], [*pins, *found]
 
 
 def _execute(connection: sqlite3.Connection, statement: _Rows, values: list[Any]) -> None:
