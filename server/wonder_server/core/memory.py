@@ -7,6 +7,7 @@ A memory belongs to exactly one agent. Its *significance* says how important it 
 from __future__ import annotations
 
 import hashlib
+import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -121,11 +122,16 @@ EVERYTHING: Final = Filter(set_aside=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """How much each part counts in a hit's score. Only their proportions matter."""
+    """How much each part counts in a hit's score. Only their proportions matter.
+
+    ``vector``: which part of relevance, 0 to 1, the vectors decide, the rest being full text; None: as much
+    as the embedder is worth.
+    """
 
     relevance: float = 0.7
     significance: float = 0.2
     recency: float = 0.1
+    vector: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +139,7 @@ class Candidate:
     """A memory that full text or vectors found, before it is ranked.
 
     ``text`` is its BM25 score (more is better, 0: no word matched), ``vector`` its cosine (0: not
-    among the nearest).
+    among the nearest). ``words`` is its length, 0 if not known.
     """
 
     id: str
@@ -141,6 +147,7 @@ class Candidate:
     updated_ms: int
     text: float = 0.0
     vector: float = 0.0
+    words: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,26 +172,34 @@ class Hit:
     recency: float
 
 
-TEXT_SHARE: Final = 0.85
-"""The built-in embedder knows spelling, not meaning: full text leads, vectors add what it misses."""
+FULL_WORDS: Final = 20
+"""From how many words on a memory's vector counts in full: that of a few words says little that full text
+does not say better."""
 
 
-def rank(candidates: Sequence[Candidate], weights: Weights, now_ms: int, limit: int) -> list[Ranked]:
+def rank(
+    candidates: Sequence[Candidate], weights: Weights, now_ms: int, limit: int, share: float = 0.15
+) -> list[Ranked]:
     """The best ``limit`` candidates, best first; equal scores in order of id.
 
     Score fusion: BM25 and cosine are each divided by the best of the candidates, since neither has a
-    scale of its own, and mixed by `TEXT_SHARE`. Where one of the two found nothing, the other stands
-    alone.
+    scale of its own, and mixed. ``share`` is what the cosine counts for, by the embedder's strength, where
+    ``weights.vector`` does not say; for a short memory it counts for less, and full text for more. Where one
+    of the two found nothing, the other stands alone.
     """
+    share = share if weights.vector is None else weights.vector
     best_text = max((c.text for c in candidates), default=0.0)
     best_vector = max((c.vector for c in candidates), default=0.0)
-    share = TEXT_SHARE if best_text > 0 and best_vector > 0 else float(best_text > 0)
+    if best_text <= 0 or best_vector <= 0:
+        share = float(best_text <= 0)
     total = weights.relevance + weights.significance + weights.recency
     ranked = []
     for candidate in candidates:
+        short = min(candidate.words / FULL_WORDS, 1.0) if candidate.words and share < 1 else 1.0
+        part = share * math.sqrt(short)
         text = candidate.text / best_text if best_text > 0 else 0.0
         vector = max(candidate.vector, 0.0) / best_vector if best_vector > 0 else 0.0
-        relevance = share * text + (1 - share) * vector
+        relevance = (1 - part) * text + part * vector
         if relevance <= 0:
             continue
         recency = 0.5 ** (max(now_ms - candidate.updated_ms, 0) / RECENCY_HALF_LIFE_MS)

@@ -11,9 +11,21 @@ class Embedder(Protocol):
 
     A vector is ``dimensions`` little-endian float32 values as bytes: what SQLite stores and FAISS
     reads, with no copy in between. ``name`` changes whenever vectors of two versions do not compare.
+    ``share`` is what its cosines are worth beside full text, from 0 to 1: little for one that knows
+    spelling, about half for one that knows meaning.
     """
 
-    name: str
-    dimensions: int
+    @property
+    def name(self) -> str: ...
 
-    async def embed(self, texts: Sequence[str]) -> list[bytes]: ...
+    @property
+    def dimensions(self) -> int: ...
+
+    @property
+    def share(self) -> float: ...
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """One vector per text, in their order. Errors: EMBEDDER reasons as the adapter says."""
+        ...
+
+    async def close(self) -> None: ...

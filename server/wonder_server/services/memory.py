@@ -14,6 +14,7 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Coroutine, Sequence
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 from wonder_server.core.errors import Reason, WonderError, error
@@ -36,6 +37,7 @@ from wonder_server.core.memory_checks import (
     check_name,
     check_weights,
 )
+from wonder_server.core.passages import passages
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.embedder import Embedder
 from wonder_server.ports.memories import Entry, Memories, Request, Stored, Text
@@ -220,7 +222,7 @@ class MemoryService:
             recalled = await self._memories.recall(agent_id, query, near, wanted, pool)
             owners.update((candidate.id, agent_id) for candidate in recalled)
             candidates += recalled
-        ranked = rank(candidates, weights, self._clock.now_ms(), limit)
+        ranked = rank(candidates, weights, self._clock.now_ms(), limit, self._embedder.share)
         # One that was forgotten in between is left out.
         found: dict[str, Memory] = {}
         for agent_id in dict.fromkeys(owners[hit.id] for hit in ranked):
@@ -275,8 +277,7 @@ class MemoryService:
             stored = await self._memories.add(agent_id, entries, self._embedder.name, now_ms, request)
         if any(keys) and not all(item.written for item in stored):
             self._overflow.collect_soon()
-        for item, of_it in zip(stored, vectors, strict=True):
-            await self._follow(agent_id, item, of_it)
+        await self._follow(agent_id, list(zip(stored, vectors, strict=True)))
         return await self._told(stored, contents)
 
     async def _replace(
@@ -290,7 +291,7 @@ class MemoryService:
         async with self._overflow.holding(new.agent_id, [new.content]) as [key]:
             text = Text(content=new.content, vectors=vectors, content_ref=key)
             stored = await self._memories.replace(new, expected_version, text, embedder, request)
-        await self._follow(new.agent_id, stored, vectors)
+        await self._follow(new.agent_id, [(stored, vectors)])
         if old.content_ref:
             await self._overflow.try_collecting()
         return (await self._told([stored], [new.content]))[0]
@@ -306,15 +307,24 @@ class MemoryService:
             await self._overflow.try_collecting()
 
     async def _vectors_of(self, contents: Sequence[str]) -> list[tuple[bytes, ...]]:
-        """The vectors of each content."""
-        return [(vector,) for vector in await self._embedder.embed(contents)]
+        """The vectors of each content, one for each of its passages."""
+        split = [passages(content) for content in contents]
+        vectors = iter(await self._embedder.embed([passage for some in split for passage in some]))
+        return [tuple(islice(vectors, len(some))) for some in split]
 
-    async def _follow(self, agent_id: str, stored: Stored, vectors: Sequence[bytes]) -> None:
+    async def _follow(self, agent_id: str, changes: Sequence[tuple[Stored, Sequence[bytes]]]) -> None:
         """Let the index follow what was committed."""
-        if stored.vector_keys:
-            await self._vectors.add(agent_id, list(zip(stored.vector_keys, vectors, strict=True)))
-        if stored.gone:
-            await self._vectors.remove(agent_id, stored.gone)
+        fresh = [
+            pair
+            for stored, vectors in changes
+            if stored.vector_keys
+            for pair in zip(stored.vector_keys, vectors, strict=True)
+        ]
+        if fresh:
+            await self._vectors.add(agent_id, fresh)
+        gone = [key for stored, _ in changes for key in stored.gone]
+        if gone:
+            await self._vectors.remove(agent_id, gone)
 
     async def _told(self, stored: Sequence[Stored], contents: Sequence[str]) -> list[Memory]:
         """The memories with their contents: just written, or read if they were there before."""

@@ -2,7 +2,8 @@
 
 Feature hashing: a text's words and the letter groups inside them are each hashed to one of a few
 hundred dimensions, with a sign. Texts that share words, or words that share most of their letters
-("deploy", "deployments", "depoly"), come out close. It knows spelling, not meaning.
+("deploy", "deployments", "depoly"), come out close. It knows spelling, not meaning: search counts it for
+little (`share`), and full text leads.
 """
 
 from __future__ import annotations
@@ -18,24 +19,36 @@ from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
 
+from wonder_server.core.common_words import COMMON_WORDS
+
 MAX_CHARACTERS: Final = 8_000
 """What of a text is read; a vector of more would be a blur anyway."""
 
-_OFF_LOOP_CHARACTERS: Final = 2_000
+_OFF_LOOP_CHARACTERS: Final = 4_000
 _WORD: Final = re.compile(r"[^\W_]+")
 _GRAM: Final = 3
-_GRAM_SHARE: Final = 0.6
+_GRAM_SHARE: Final = 0.8
 """The weight of all of a word's letter groups together, the word itself counting 1."""
 _FULL_LENGTH: Final = 6
 """Shorter words count for less: in most languages they are the ones that say little."""
+_COMMON_SHARE: Final = 0.1
+_MOST_WORDS: Final = 20_000
+"""How many words' features are remembered; then it begins anew. Some 1 KB each."""
+_MAX_WORD: Final = 64
+"""What of a longer word is read."""
+
+_Features = tuple[tuple[int, float], ...]
 
 
 class HashingEmbedder:
     """`Embedder` by feature hashing, with sub-linear term frequency and unit length."""
 
+    share: float = 0.15
+
     def __init__(self, dimensions: int = 384) -> None:
-        self.name = f"hashing-1-{dimensions}"
+        self.name = f"hashing-2-{dimensions}"
         self.dimensions = dimensions
+        self._known: dict[str, _Features] = {}
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """One vector per text. A text without a word gets the zero vector, near to nothing."""
@@ -43,17 +56,17 @@ class HashingEmbedder:
             return [self._vector(text) for text in texts]
         return await asyncio.to_thread(lambda: [self._vector(text) for text in texts])
 
+    async def close(self) -> None:
+        """Nothing to close."""
+
     def _vector(self, text: str) -> bytes:
         words = Counter(_WORD.findall(unicodedata.normalize("NFKC", text[:MAX_CHARACTERS]).casefold()))
         values = [0.0] * self.dimensions
         for word, count in words.items():
-            weight = (1.0 + math.log(count)) * min(len(word), _FULL_LENGTH) / _FULL_LENGTH
-            self._put(values, word.encode(), weight)
-            marked = f"<{word}>".encode("utf-32-le")  # Four bytes a letter: groups are whole letters.
-            grams = len(word) + 3 - _GRAM
-            share = weight * _GRAM_SHARE / math.sqrt(grams)
-            for start in range(0, 4 * grams, 4):
-                self._put(values, marked[start : start + 4 * _GRAM], share)
+            features = self._known.get(word) or self._features(word)
+            frequency = 1.0 + math.log(count) if count > 1 else 1.0
+            for place, weight in features:
+                values[place] += weight * frequency
         length = math.sqrt(math.fsum(value * value for value in values))
         if length > 0.0:
             values = [value / length for value in values]
@@ -62,7 +75,24 @@ class HashingEmbedder:
             packed.byteswap()
         return packed.tobytes()
 
-    def _put(self, values: list[float], feature: bytes, weight: float) -> None:
+    def _features(self, word: str) -> _Features:
+        """Where a word goes, and with which weight."""
+        read = word[:_MAX_WORD]
+        weight = min(len(word), _FULL_LENGTH) / _FULL_LENGTH
+        if word in COMMON_WORDS:
+            weight *= _COMMON_SHARE
+        features = [self._feature(word.encode(), weight)]
+        marked = f"<{read}>".encode("utf-32-le")  # Four bytes a letter: groups are whole letters.
+        grams = len(read) + 3 - _GRAM
+        share = weight * _GRAM_SHARE / math.sqrt(grams)
+        for start in range(0, 4 * grams, 4):
+            features.append(self._feature(marked[start : start + 4 * _GRAM], share))
+        if len(self._known) >= _MOST_WORDS:
+            self._known.clear()
+        found = self._known[word] = tuple(features)
+        return found
+
+    def _feature(self, feature: bytes, weight: float) -> tuple[int, float]:
         code = crc32(feature)
         # The top bit is the sign, so that features that collide cancel out on average.
-        values[(code & 0x7FFFFFFF) % self.dimensions] += weight if code >> 31 else -weight
+        return (code & 0x7FFFFFFF) % self.dimensions, weight if code >> 31 else -weight

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from wonder_server.adapters.sqlite import memory_fields, memory_index, memory_text, memory_writes
+from wonder_server.adapters.sqlite import (
+    memory_fields,
+    memory_index,
+    memory_search,
+    memory_text,
+    memory_writes,
+)
 from wonder_server.adapters.sqlite.database import Database
 from wonder_server.adapters.sqlite.memory_filter import conditions
+from wonder_server.adapters.sqlite.memory_postings import Postings
 from wonder_server.adapters.sqlite.memory_rows import FIELDS, locate, memory_of
 from wonder_server.adapters.sqlite.memory_schema import MIGRATIONS
 from wonder_server.adapters.sqlite.memory_writes import Words
@@ -26,35 +32,23 @@ _GET: Final = f"""
     SELECT {FIELDS} FROM memories
     WHERE agent_id = ? AND id IN (SELECT value FROM json_each(?))
 """
-# The + keeps SQLite from walking all of the agent's memories by an index on agent_id, where it should
-# look up the few keys: 11 ms against 0.1 at 1,000 memories.
-_FOUND: Final = """
-    SELECT key, id, significance, updated_ms FROM memories
-    WHERE key IN (SELECT value FROM json_each(:keys)) AND +agent_id = :agent
-"""
-_NEAR: Final = """
-    SELECT embeddings.key, memories.key
-    FROM embeddings CROSS JOIN memories ON memories.key = embeddings.memory_key
-    WHERE embeddings.key IN (SELECT value FROM json_each(:keys)) AND +memories.agent_id = :agent
-"""
-_SET_ASIDE: Final = """
-    SELECT key FROM memories WHERE agent_id = :agent AND (superseded_by_id != '' OR archived_ms != 0)
-"""
 _VECTORS: Final = "SELECT key, vector FROM embeddings WHERE agent_id = ? AND embedder = ? ORDER BY key"
 
 
 class SqliteMemories:
     """`Memories` and `VectorSource` over one `Database`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, postings: Postings) -> None:
         self._database = database
+        self._postings = postings
 
     @classmethod
     async def open(cls, path: Path | str) -> SqliteMemories:
         """Open or create memory.db. Errors as `Database.open`."""
-        database = await Database.open(path, MIGRATIONS)
+        database, postings = await Database.open(path, MIGRATIONS), Postings()
+        await database.read(lambda connection: memory_index.listen(connection, postings.touch))
         await database.write(_renew)
-        return cls(database)
+        return cls(database, postings)
 
     @property
     def commits(self) -> int:
@@ -158,30 +152,11 @@ class SqliteMemories:
     async def recall(
         self, agent_id: str, query: str, near: Mapping[int, float], wanted: Filter, limit: int
     ) -> list[Candidate]:
-        words = memory_text.query_words(agent_id, query)
-        parameters = {"agent": agent_id, "keys": json.dumps(list(near))}
-
-        def work(connection: sqlite3.Connection) -> list[Candidate]:
-            text = memory_text.scores(connection, agent_id, words)
-            cosines: dict[int, float] = {}
-            for vector_key, key in connection.execute(_NEAR, parameters):
-                cosines[key] = max(cosines.get(key, 0.0), near[vector_key])
-            fits = _fitting(connection, agent_id, wanted, {*text, *cosines})
-            text = {key: score for key, score in text.items() if key in fits}
-            keys = {*heapq.nlargest(limit, text, key=text.__getitem__), *(fits & cosines.keys())}
-            rows = connection.execute(_FOUND, {"agent": agent_id, "keys": json.dumps(list(keys))})
-            return [
-                Candidate(
-                    id=memory_id,
-                    significance=significance,
-                    updated_ms=updated_ms,
-                    text=text.get(key, 0.0),
-                    vector=cosines.get(key, 0.0),
-                )
-                for key, memory_id, significance, updated_ms in rows
-            ]
-
-        return await self._database.read(work)
+        return await self._database.read(
+            lambda connection: memory_search.recall(
+                connection, self._postings, agent_id, query, near, wanted, limit
+            )
+        )
 
     async def vectors(self, agent_id: str, embedder: str) -> list[Vector]:
         return await self._database.read(
@@ -198,18 +173,6 @@ class SqliteMemories:
         return await self._database.read(
             lambda connection: [row[0] for row in connection.execute(keys, parameters)]
         )
-
-
-def _fitting(connection: sqlite3.Connection, agent_id: str, wanted: Filter, keys: set[int]) -> set[int]:
-    """Those of the agent's keys that are wanted."""
-    if wanted.narrows:
-        where, parameters = conditions(agent_id, wanted)
-        return keys & {
-            row[0] for row in connection.execute(f"SELECT key FROM memories WHERE {where}", parameters)
-        }
-    if not wanted.set_aside:
-        return keys - {row[0] for row in connection.execute(_SET_ASIDE, {"agent": agent_id})}
-    return keys
 
 
 async def _worded(agent_id: str, texts: Sequence[Text]) -> list[Words]:

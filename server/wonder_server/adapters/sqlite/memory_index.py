@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from wonder_server.adapters.sqlite import memory_text
@@ -30,6 +30,7 @@ MAX_NEIGHBOUR_CHARACTERS: Final = 240
 
 _INDEX: Final = "INSERT INTO memories_text (rowid, words, around) VALUES (?, ?, ?)"
 _UNINDEX: Final = "INSERT INTO memories_text (memories_text, rowid, words, around) VALUES ('delete', ?, ?, ?)"
+_TELL: Final = "SELECT memory_touched(?, ?)"
 _COUNT: Final = """
     INSERT INTO counts (agent_id, memories) VALUES (?, ?)
     ON CONFLICT (agent_id) DO UPDATE SET memories = memories + excluded.memories
@@ -49,18 +50,30 @@ _NEIGHBOURS: Final = """
 _SET_AROUND: Final = "UPDATE memories SET around = ? WHERE key = ?"
 
 
+def listen(connection: sqlite3.Connection, touched: Callable[[str, int], None]) -> None:
+    """Have ``touched(agent_id, key)`` called for what is put in or taken out on this connection, also if
+    the transaction fails afterwards. To be called before anything else."""
+
+    def tell(agent_id: str, key: int) -> None:
+        touched(agent_id, key)
+
+    connection.create_function("memory_touched", 2, tell)
+
+
 def put(connection: sqlite3.Connection, key: int, words: str | None = None) -> None:
     """Put a memory in, as its row says. ``words``: what `memory_text.indexed` makes of its content, where
     the caller has it already."""
-    agent_id, words, around = _held(connection, key, words)
+    agent_id, words, around = held(connection, key, words)
     connection.execute(_INDEX, (key, words, around))
+    connection.execute(_TELL, (agent_id, key))
     connection.executemany(_COUNT, ((agent_id, 1), ("", 1)))
 
 
 def take(connection: sqlite3.Connection, key: int) -> None:
     """Take a memory out; its row is still what it was when it was put in."""
-    agent_id, words, around = _held(connection, key)
+    agent_id, words, around = held(connection, key)
     connection.execute(_UNINDEX, (key, words, around))
+    connection.execute(_TELL, (agent_id, key))
     connection.executemany(_COUNT, ((agent_id, -1), ("", -1)))
 
 
@@ -108,8 +121,8 @@ def rebuild(connection: sqlite3.Connection) -> None:
         put(connection, key)
 
 
-def _held(connection: sqlite3.Connection, key: int, words: str | None = None) -> tuple[str, str, str]:
-    """The agent, and what the index holds of the memory."""
+def held(connection: sqlite3.Connection, key: int, words: str | None = None) -> tuple[str, str, str]:
+    """The agent, and what the index holds of the memory: its words, and those around it."""
     agent_id, content, reference, around = connection.execute(_HELD, (key,)).fetchone()
     if words is None:
         words = memory_text.indexed(agent_id, content if reference is None else _unpacked(connection, key))
