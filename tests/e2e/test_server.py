@@ -28,7 +28,6 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 LATER = {
     "ConversationService": "DiffBranch MergeBranch",
-    "MemoryService": "SupersedeMemory",
 }
 """RPCs whose turn has not come. Take out what is built."""
 
