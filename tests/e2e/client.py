@@ -211,9 +211,9 @@ class Listener:
         self._call = call
         self.view = view
 
-    async def until(self, condition: Callable[[View], Any]) -> View:
+    async def until(self, condition: Callable[[View], Any], patience_s: float = PATIENCE_S) -> View:
         """Read until ``condition`` holds."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patience_s):
             while not condition(self.view):
                 word = await self._call.read()
                 assert word is not aio.EOF, f"the stream ended: {self.view.names}"
