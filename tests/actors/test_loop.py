@@ -287,7 +287,7 @@ async def test_a_volatile_run_travels_in_its_parents_commit() -> None:
     assert [each.actor_id for each in written] == [command.run_id, ROOM]
     assert [each.root for each in written] == [ROOM, ROOM]
     assert len(written[0].entries) == 2
-    assert stage.sequences(command.run_id) == list(range(1, 7))
+    assert stage.sequences(command.run_id) == list(range(1, 6))
     assert stage.loop.peek(command.run_id) is None, "an ended run leaves memory"
     await replays(stage, command.run_id)
 

@@ -39,14 +39,15 @@ def step(actor: Actor, envelope: Envelope, now_ms: int) -> list[Command]:
         batch.replies.append((envelope, WonderError(fault)))
         return []
     apply, record, head = planner.apply, planner.record, actor.event_head
+    keep, show = commit.changes.append, commit.events.append
     for decision in decisions:
         apply(state, decision)
         for change in record(state, decision):
             if isinstance(change, Emit):
                 head += 1
-                commit.events.append(Event(head, now_ms, actor.id, change))
+                show(Event(head, now_ms, actor.id, change))
                 continue
-            commit.changes.append(change)
+            keep(change)
             if change.table == "operations":
                 batch.wakes[change.id] = change.ordinal if isinstance(change, Put) else 0
     actor.event_head = head
@@ -62,7 +63,8 @@ def step(actor: Actor, envelope: Envelope, now_ms: int) -> list[Command]:
         or not commit.entries
         or (bool(decisions) and planner.must_commit(state, decisions))
     )
-    commands = [command for decision in decisions for command in planner.commands(state, decision)]
+    led_to = planner.commands
+    commands = [command for decision in decisions for command in led_to(state, decision)]
     return [command for command in commands if _goes_now(actor, batch, command)] if commands else commands
 
 

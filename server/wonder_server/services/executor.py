@@ -95,11 +95,12 @@ class Executor:
         """Run a task here and now, if all its actions are quick; None if it has to be executed instead.
 
         None too if it takes longer than `LONGEST_STRETCH_S` or wants to pause. Nothing has happened then:
-        quick actions have no effect.
+        quick actions have no effect. Its steps are not traced.
         """
-        if not all(self._is_quick(step.action.kind) for step in task.spec.steps if step.action is not None):
-            return None
-        run = TaskRun(task, context, self._services.clock)
+        for step in task.spec.steps:
+            if step.action is not None and not self._is_quick(step.action.kind):
+                return None
+        run = TaskRun(task, context, self._services.clock, traced=False)
         needs, answer = run.needs(input), None
         latest = time.perf_counter() + min(LONGEST_STRETCH_S, task.spec.retry.timeout_ms / 1000)
         try:

@@ -97,8 +97,8 @@ Needs = Generator[Act | Pause | None, Any, Ending]
 
 
 class TaskRun:
-    """``trace`` grows as steps end. ``in_doubt`` is set by whoever carries actions out: the id of a step
-    whose action is under way and must not be done twice, or empty."""
+    """``trace`` grows as steps end, unless nobody will look at it. ``in_doubt`` is set by whoever carries
+    actions out: the id of a step whose action is under way and must not be done twice, or empty."""
 
     def __init__(
         self,
@@ -107,8 +107,11 @@ class TaskRun:
         clock: Clock,
         on_progress: Progress | None = None,
         on_event: OnEvent | None = None,
+        *,
+        traced: bool = True,
     ) -> None:
         self._task = task
+        self._traced = traced
         self._context = context
         self._clock = clock
         self._on_progress = on_progress
@@ -125,7 +128,7 @@ class TaskRun:
             decision = plan.decide(self._task, state)
             if isinstance(decision, plan.Done):
                 return decision.output
-            started_ms, tries = self._clock.now_ms(), 0
+            started_ms, tries = self._clock.now_ms() if self._traced else 0, 0
             if isinstance(decision, plan.Run):
                 self._tell_begun(decision, state, started_ms)
                 step = decision.step
@@ -137,7 +140,7 @@ class TaskRun:
                 decision = plan.record(self._task, state, outcome)
             elif isinstance(decision, plan.Skip):
                 yield None
-            if state.position < len(self._task.spec.steps):
+            if self._traced and state.position < len(self._task.spec.steps):
                 self._note(self._task.spec.steps[state.position], state, decision, tries, started_ms)
             if isinstance(decision, plan.Failed):
                 return decision.fault

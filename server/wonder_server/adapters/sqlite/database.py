@@ -84,8 +84,8 @@ class Database:
         self._closed = False
         self._commits = 0
         self._pace_s = 0.001
-        """What an item of writes that are carried out together costs this thread, of late; not how long it takes,
-        which is mostly waiting for the event loop to give back the interpreter's lock."""
+        """What an item of writes that are carried out together costs this thread, of late; not how long it
+        takes, which is mostly waiting for the event loop to give back the interpreter's lock."""
 
     @classmethod
     async def open(cls, path: Path | str, migrations: Sequence[tuple[str, str]]) -> Database:

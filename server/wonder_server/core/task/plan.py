@@ -150,27 +150,28 @@ def record(task: PinnedTask, state: TaskState, outcome: Outcome) -> AfterFailure
     """What follows from the outcome of the step that `decide` said to run."""
     step = task.spec.steps[state.position]
     match outcome:
-        case Fault():
-            return _after_failure(task, state, step, _named(task, outcome, step))
-        case Succeeded(result=result):
-            wrong = payloads.check(result, field=f"steps[{state.position}].result")
+        case Succeeded():
+            wrong = payloads.check(outcome.result, field=f"steps[{state.position}].result")
             if wrong is not None:
                 return _after_failure(task, state, step, _named(task, wrong, step))
-            return _mapped(task, state, step, result)
+            return _mapped(task, state, step, outcome.result)
+        case Fault():
+            return _after_failure(task, state, step, _named(task, outcome, step))
         case _:
             assert_never(outcome)
 
 
 def _mapped(task: PinnedTask, state: TaskState, step: Step, result: Any) -> AfterFailure:
     """The step's output mapping; every expression sees the context as it was before the step."""
-    seen = {**state.scope(), "result": result}
     scope = state.scope()
+    seen = {**scope, "result": result}
     for target, source in step.output_mapping.items():
         value = _evaluated(task, state, f"output_mapping.{target}", source, seen)
         if isinstance(value, Fault):
             return _after_failure(task, state, step, value)
         scope = expressions.assign(scope, target, value.result)
-    return Proceed(state=replace(_next(state), state=scope["state"], output=scope["output"]))
+    position = state.position + 1
+    return Proceed(state=replace(state, position=position, state=scope["state"], output=scope["output"]))
 
 
 def _finish(task: PinnedTask, state: TaskState) -> Decision:
