@@ -11,6 +11,7 @@ from tests.core.conversation_kit import ASSEMBLED, TRANSIENT, Driven, agent, cal
 from wonder_server.core.budget import Budget, narrowed
 from wonder_server.core.commands import CallModel, RunTask
 from wonder_server.core.conversation import inputs
+from wonder_server.core.conversation import room_inputs as inputs_of_room
 from wonder_server.core.conversation.decisions import Decision, DispatchModel, LimitReached
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.values import OperationKind, TurnStatus
@@ -156,6 +157,26 @@ def test_at_the_end_of_its_time_the_turn_ends(kind: OperationKind) -> None:
     fault = driven.turn.fault
     assert fault is not None and fault.reason is Reason.BUDGET_EXHAUSTED
     assert fault.metadata["used"] == "2000"
+
+
+def test_a_rooms_time_is_counted_for_as_long_as_its_budget_asks() -> None:
+    driven = begun()
+    room = driven.state.conversation
+    assert room is not None and (room.busy_ms, room.busy_since_ms) == (0, 0)
+    timed = Budget(max_duration_ms=5_000)
+    driven.step(inputs_of_room.Revise(budget=timed), after_ms=100)
+    assert driven.state.conversation is not None
+    assert driven.state.conversation.busy_since_ms == driven.now
+    driven.step(inputs_of_room.Revise(budget=Budget(max_duration_ms=5_000, max_tokens=9)), after_ms=200)
+    driven.step(inputs_of_room.Revise(budget=Budget()), after_ms=300)
+    room = driven.state.conversation
+    assert (room.busy_ms, room.busy_since_ms) == (500, 0)
+    assert driven.step(inputs_of_room.Revise(budget=Budget())) == ()
+    driven.step(inputs_of_room.Revise(budget=timed))
+    since = driven.now
+    driven.step(inputs.CancelTurn(turn_id=driven.turn.id), after_ms=50)
+    room = driven.state.conversation
+    assert (room.busy_ms, room.busy_since_ms) == (500 + driven.now - since, 0)
 
 
 def test_no_wait_between_attempts_outlasts_the_turn() -> None:

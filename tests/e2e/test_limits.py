@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.json_format import MessageToDict
 
 from tests.conformance.models.subjects import KEY
@@ -90,6 +91,34 @@ async def test_a_conversation_that_has_spent_everything_takes_no_message(scripte
     assert turn.status == COMPLETED
     reason, details = await refused(client.say(room, "And that?"))
     assert reason == "BUDGET_EXHAUSTED", details
+
+
+async def revised(client: Client, room: str, budget: common.Budget | None) -> conversation.Conversation:
+    change = conversation.Conversation(id=room, budget=budget)
+    request = pb.UpdateConversationRequest(conversation=change, update_mask=FieldMask(paths=["budget"]))
+    return (await client.conversations.UpdateConversation(request)).conversation
+
+
+async def test_the_budget_of_a_conversation_can_be_changed(scripted: Scripted) -> None:
+    client = scripted.client
+    room = await client.open(await scripted.agent(AGAIN, AGAIN, Script(text="Yes.")))
+    turn, _ = await client.turn(room, "Is it?")
+    spent = turn.usage.input_tokens + turn.usage.output_tokens
+    budget = common.Budget(max_tokens=spent)
+    assert (await revised(client, room, budget)).budget == budget
+    assert (await refused(client.say(room, "And that?")))[0] == "BUDGET_EXHAUSTED"
+    # A little more is one call, and the model is told so.
+    await revised(client, room, common.Budget(max_tokens=spent + 10))
+    turn, view = await client.turn(room, "And that?")
+    assert turn.status == COMPLETED
+    assert [e.limit_reached.enforced for e in view.events if e.name == "limit.reached"] == [False]
+    assert not (await revised(client, room, None)).HasField("budget")
+    turn, _ = await client.turn(room, "And now?")
+    assert turn.status == COMPLETED
+    names = [event.name for event in await client.events(room)]
+    assert names.count("conversation_updated") == 3
+    refusal = revised(client, room, common.Budget(max_duration_ms=-1))
+    assert (await refused(refusal)) == ("FIELD_INVALID", ["conversation.budget.max_duration_ms"])
 
 
 async def test_a_budget_below_nothing_is_refused(client: Client) -> None:

@@ -17,10 +17,8 @@ from wonder_server.rpc.fields import bounded, required
 from wonder_server.rpc.payload import struct_to_dict
 from wonder_server.rpc.times import from_timestamp
 
-PATHS = ("title", "external_ref", "metadata", "expire_time")
+PATHS = ("title", "external_ref", "metadata", "budget", "expire_time")
 """What UpdateConversation changes."""
-
-LATER = ("budget",)
 
 
 class RoomMethods:
@@ -113,16 +111,13 @@ def _version(etag: str) -> int:
 
 def _revision(message: conversation_pb2.Conversation, mask: FieldMask) -> Revise:
     for path in mask.paths:
-        if path not in (*PATHS, *LATER):
+        if path not in PATHS:
             raise error(
                 Reason.FIELD_MASK_UNSUPPORTED,
                 f"'{path[:100]}' cannot be changed; what can: {', '.join(PATHS)}.",
                 field="update_mask",
             )
-    given = set(mask.paths) or {field.name for field, _ in message.ListFields()} & {*PATHS, *LATER}
-    for path in given & {*LATER}:
-        field = f"conversation.{path}"
-        raise error(Reason.NOT_IMPLEMENTED, f"`{path}` cannot be changed yet.", field=field)
+    given = set(mask.paths) or {field.name for field, _ in message.ListFields()} & {*PATHS}
     title, reference = message.title, message.external_ref
     return Revise(
         title=bounded(title, "conversation.title", codec.MAX_TITLE) if "title" in given else None,
@@ -134,4 +129,5 @@ def _revision(message: conversation_pb2.Conversation, mask: FieldMask) -> Revise
         if "expire_time" in given
         else None,
         version=_version(message.etag),
+        budget=codec.budget_of(message.budget, "conversation.budget") if "budget" in given else None,
     )

@@ -110,8 +110,8 @@ class Frugal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Woken:
-    """An operation's ``wake_ms`` has come: its deadline, or the time of its next attempt. ``spoken`` is what a
-    model has said by then."""
+    """An operation's ``wake_ms`` has come: its deadline, or the time of its next attempt. ``spoken`` is what
+    a model has said by then."""
 
     operation_id: str
     spoken: str = ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.values import KeptPrompt, Participant
 
 
@@ -30,13 +31,14 @@ class Leave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revise:
-    """Change what is not None. ``expire_ms`` 0 is never."""
+    """Change what is not None. ``expire_ms`` 0 is never, a budget of nothing is none."""
 
     title: str | None = None
     external_ref: str | None = None
     metadata: dict[str, Any] | None = None
     expire_ms: int | None = None
     version: int = 0
+    budget: Budget | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import assert_never
+from typing import Any, assert_never
 
+from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.decisions import (
     AppendMessage,
     CancelOperation,
@@ -144,7 +145,7 @@ def _change(
         case Leave():
             return _leave(state, room, changed, event, now)
         case Revise():
-            return _revise(room, changed, event, now)
+            return _revise(state, room, changed, event, now)
         case Complete():
             return _complete(state, room, changed, event, now)
         case Reopen():
@@ -188,8 +189,10 @@ def _leave(
     return (RemoveParticipant(conversation=left, participant=leaving), *ended)
 
 
-def _revise(room: Conversation, changed: Conversation, event: Revise, now: int) -> Decisions:
-    given = {
+def _revise(
+    state: ConversationState, room: Conversation, changed: Conversation, event: Revise, now: int
+) -> Decisions:
+    given: dict[str, Any] = {
         name: getattr(event, name)
         for name in ("title", "external_ref", "metadata", "expire_ms")
         if getattr(event, name) is not None
@@ -199,10 +202,23 @@ def _revise(room: Conversation, changed: Conversation, event: Revise, now: int) 
             message = "The time of expiry must lie ahead; leave it unset for never."
             return _refuse(Reason.FIELD_INVALID, message, "conversation.expire_time")
         given["expire_after_ms"] = event.expire_ms - now if event.expire_ms else 0
+    if event.budget is not None:
+        given |= _budgeted(state, room, event.budget, now)
     revised = replace(changed, **given)
     if replace(revised, version=room.version, updated_ms=room.updated_ms) == room:
         return ()
     return (UpdateConversation(conversation=revised),)
+
+
+def _budgeted(state: ConversationState, room: Conversation, budget: Budget, now: int) -> dict[str, Any]:
+    """What changes with the room's budget: time is counted as long as that asks for it."""
+    counted, counts = room.budget.max_duration_ms > 0, budget.max_duration_ms > 0
+    since, busy = room.busy_since_ms, room.busy_ms
+    if counts and not counted:
+        since = now if state.active_turns() else 0
+    elif counted and not counts and since:
+        since, busy = 0, busy + max(0, now - since)
+    return {"budget": budget, "busy_since_ms": since, "busy_ms": busy}
 
 
 def _complete(

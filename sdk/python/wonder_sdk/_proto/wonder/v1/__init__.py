@@ -2509,12 +2509,13 @@ class Agent(betterproto2.Message):
 
     budget: "Budget | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What it may spend in its life, over all conversations.
+    What it may spend in its life, over all conversations; of its time, turns that are active at once count each, when
+    they end. A change counts for turns that start from then on.
     """
 
     usage: "Usage | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What it has spent so far. Set by the server.
+    What it has spent so far, agents that it called and conversations that were deleted included. Set by the server.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
@@ -3644,7 +3645,7 @@ class Conversation(betterproto2.Message):
 
     budget: "Budget | None" = betterproto2.field(12, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What its turns may spend altogether.
+    What its turns may spend altogether. A change counts for what is begun from then on.
     """
 
     expire_time: "datetime.datetime | None" = betterproto2.field(
