@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.e2e.client import Client, Listener, View
-from tests.e2e.scripted import Scripted
+from tests.e2e.scripted import PROVIDERS, Scripted
 from tests.fakes.provider import Provider, Script
 from tests.rpc.serving import refused
 from wonder.v1 import conversation_pb2 as conversation
@@ -24,7 +24,7 @@ def cancel(room: str, turn_id: str, request_id: str = "") -> pb.CancelTurnReques
     return pb.CancelTurnRequest(conversation_id=room, turn_id=turn_id, request_id=request_id)
 
 
-@pytest.mark.parametrize("speaks", ["openai", "anthropic"])
+@pytest.mark.parametrize("speaks", PROVIDERS)
 async def test_cancel_closes_the_request_to_the_provider_within_a_second(
     client: Client, provider: Provider, speaks: str
 ) -> None:
@@ -68,6 +68,48 @@ async def test_cancel_before_the_first_token_keeps_no_message(client: Client, pr
         await client.conversations.CancelTurn(cancel(room, said.turn.id))
         await scripted.until_closed_early()
     assert [m.role for m in await client.messages(room)] == [conversation.MESSAGE_ROLE_USER]
+
+
+@pytest.mark.parametrize("speaks", PROVIDERS)
+@pytest.mark.parametrize("stall", ["headers", "first_token", "chunks"])
+async def test_cancel_hangs_up_on_a_provider_that_has_fallen_silent(
+    client: Client, provider: Provider, speaks: str, stall: str
+) -> None:
+    """After it was busy once, so that it is another attempt's request that is closed."""
+    scripted = Scripted(client, provider, speaks)
+    busy, silent = Script(status=503), Script(text="one two three four", stall=stall)
+    room = await client.open(await scripted.agent(busy, silent))
+    async with client.listening(room) as listener:
+        said = await client.say(room, "Speak.")
+        async with asyncio.timeout(20):
+            await provider.wait_until(lambda: len(scripted.requests) == 2)
+        if stall == "chunks":
+            await listener.until(lambda v: "one two " in v.texts.values())
+        answer = await client.conversations.CancelTurn(cancel(room, said.turn.id))
+        async with asyncio.timeout(2):
+            await scripted.until_closed_early()
+        view = await listener.until(lambda v: v.settled(said.turn.id))
+    assert answer.turn.status == conversation.TURN_STATUS_CANCELLED and answer.turn.usage.model_calls == 2
+    spoken = [m.content for m in view.messages.values() if m.role == conversation.MESSAGE_ROLE_AGENT]
+    assert spoken == (["one two "] if stall == "chunks" else [])
+
+
+@pytest.mark.parametrize("speaks", PROVIDERS)
+async def test_cancel_between_two_attempts_leaves_nothing_to_close(
+    client: Client, provider: Provider, speaks: str
+) -> None:
+    scripted = Scripted(client, provider, speaks)
+    room = await client.open(await scripted.agent(Script(status=429, retry_after="60")))
+    said = await client.say(room, "Speak.")
+    request, attempt = pb.GetTurnRequest(turn_id=said.turn.id), 0
+    async with asyncio.timeout(20):
+        await provider.wait_until(lambda: scripted.requests)
+        while attempt < 2:  # Which it is when the refusal has been written down.
+            waiting = (await client.conversations.GetTurn(request)).turn
+            attempt = waiting.operations[0].attempt
+    answer = await client.conversations.CancelTurn(cancel(room, said.turn.id))
+    assert answer.turn.usage.model_calls == 1 and not answer.turn.operations
+    assert len(scripted.requests) == 1
 
 
 async def test_cancel_on_the_stream_is_answered_there(client: Client, provider: Provider) -> None:
