@@ -204,6 +204,7 @@ class Wonder:
         self._serve(library, artifacts, memory, executor, loop, shards, attic)
         await self._resume(loop, handlers, shards)
         if self._sweeper is not None:
+            await self._sweeper.finish()
             self._sweeper.start()
         upkeep.start()
 
@@ -320,7 +321,13 @@ class Wonder:
         )
         rehearsals = Rehearsals(executor, self._clock, MemoryJournal)
         previews = Previews(conversations, rehearsals, self._clock)
-        self._sweeper = Sweeper(attic=attic, rooms=rooms, records=shards, clock=self._clock)
+        self._sweeper = Sweeper(
+            attic=attic,
+            rooms=rooms,
+            records=shards,
+            clock=self._clock,
+            every_s=self._settings.sweep_seconds,
+        )
         calls = ServiceCalls(
             loop=loop,
             shards=shards,

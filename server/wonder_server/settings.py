@@ -229,6 +229,10 @@ class Settings:
         0, "WONDER_EXPIRE_AFTER_SECONDS", _number(0, 100 * 365 * 86_400),
         "When a conversation is archived that says nothing of it: so long after its last turn; 0 is never.",
     )  # fmt: skip
+    sweep_seconds: int = _setting(
+        3600, "WONDER_SWEEP_SECONDS", _number(1, 86_400),
+        "How often the server looks for conversations to archive, besides at its start.",
+    )  # fmt: skip
 
     model: str = _setting(
         "", "WONDER_MODEL", TEXT,

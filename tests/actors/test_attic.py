@@ -392,6 +392,123 @@ async def test_deleting_what_lies_in_the_archive_leaves_neither_rows_nor_object(
     assert problem.value.fault.reason is Reason.CONVERSATION_NOT_FOUND
 
 
+@pytest.mark.parametrize("loss", ["gone", "damaged"])
+async def test_what_is_lost_can_be_deleted(house: House, loss: str) -> None:
+    key = await away(house)
+    if loss == "gone":
+        del house.blobs.held[key]
+    elif loss == "damaged":
+        house.blobs.held[key] = house.blobs.held[key][:-1] + b"x"
+    await house.rooms.delete(ROOM, version=0, request_id="")
+    assert await house.lines() == {} and not house.blobs.held
+
+
+async def test_a_store_that_cannot_be_reached_is_no_loss(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await away(house)
+
+    async def down(_: str) -> bytes | None:
+        raise error(Reason.STORAGE_UNAVAILABLE, "Down.", transient=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.blobs, "get", down)
+        with pytest.raises(WonderError):
+            await house.rooms.delete(ROOM, version=0, request_id="")
+    assert key in house.blobs.held
+    assert (await house.conversations.open(ROOM)).turn_count == 1
+
+
+@pytest.mark.parametrize("then", ["sweep", "start", "delete", "put away"])
+async def test_an_object_that_is_spent_is_removed_whatever_comes_next(
+    house: House, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """A crash after the conversation is back, and before its object is gone."""
+    await away(house)
+
+    async def crash(_: str) -> None:
+        raise error(Reason.STORAGE_UNAVAILABLE, "Crashed.", transient=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.blobs, "delete", crash)
+        with pytest.raises(WonderError):
+            await house.conversations.open(ROOM)
+    house.restart()
+    room = await house.conversations.open(ROOM)
+    assert (room.archive, room.spent) == ("", next(iter(house.blobs.held)))
+    if then == "sweep":
+        assert await house.sweeper.sweep() == 0
+    elif then == "start":
+        await house.sweeper.finish()
+    elif then == "delete":
+        await house.rooms.delete(ROOM, version=0, request_id="")
+        assert not house.blobs.held and await house.lines() == {}
+        return
+    else:
+        house.clock.now += 2 * HOUR
+        assert await house.sweeper.sweep() == 1
+        assert len(house.blobs.held) == 1
+        room = await house.conversations.open(ROOM)
+    assert not house.blobs.held
+    assert (await house.conversations.get(ROOM)).spent == ""
+    entries = await house.shards.of(ROOM).entries(ROOM, CONVERSATION, 0, 1000)
+    assert replay(CONVERSATION, entries).difference is None
+
+
+@pytest.mark.parametrize("then", ["delete", "speak"])
+async def test_an_object_of_a_conversation_that_stayed_is_removed(
+    house: House, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """It is deleted, or somebody speaks in it, while it is written; and the object cannot be removed."""
+    await house.turn("turn 1")
+    await house.expire()
+    house.clock.now += HOUR
+    put = house.blobs.put
+
+    async def slow_put(content: bytes) -> str:
+        if then == "delete":
+            await house.loop.ask(ROOM, Vacate())
+        else:
+            await house.rooms.join(ROOM, Participant(type="user", id="zoe"), "")
+        return await put(content)
+
+    async def crash(_: str) -> None:
+        raise error(Reason.STORAGE_UNAVAILABLE, "Crashed.", transient=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.blobs, "put", slow_put)
+        patched.setattr(house.blobs, "delete", crash)
+        assert await house.sweeper.sweep() == 0
+    assert len(house.blobs.held) == 1
+    house.restart()
+    await house.sweeper.sweep()
+    assert not house.blobs.held
+    assert ("conversations" in await house.lines()) == (then == "speak")
+
+
+async def test_what_was_half_put_away_is_put_away_at_the_next_start(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash after the object is written: before anybody can speak in it, it is the same object again."""
+    await house.turn("turn 1")
+    await house.expire()
+    house.clock.now += HOUR
+    put = house.blobs.put
+
+    async def crash(content: bytes) -> str:
+        await put(content)
+        raise error(Reason.STORAGE_UNAVAILABLE, "Crashed.", transient=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.blobs, "put", crash)
+        assert await house.sweeper.sweep() == 0
+    (key,) = house.blobs.held
+    house.restart()
+    await house.sweeper.finish()
+    assert list(house.blobs.held) == [key]
+    assert (await house.conversations.get(ROOM)).archive == key
+
+
 async def test_a_deletion_that_a_crash_broke_off_is_finished_by_the_next_sweep(house: House) -> None:
     await house.turn("turn 1")
     await house.loop.ask(ROOM, Vacate())

@@ -5,7 +5,10 @@ back. Both ways take several steps; a crash between any two leaves a state that 
 who asks, takes up::
 
     expired, on disk ─▶ object written ─▶ record removed, the conversation names the object
-                                          ─▶ record back, on disk ─▶ active again ─▶ object removed
+         ─▶ record back, on disk ─▶ active again, the object is spent ─▶ object removed ─▶ not even spent
+
+Of a conversation that was about to be archived when the server died, the same object is written once more at
+the next start, before anybody can speak in it. So no object is ever there that no conversation names.
 
 What is put away is the conversation's record and the runs it led to, as JSON lines, compressed, under the
 hash of the whole. What others delegated from within it are conversations of their own: each is put away by
@@ -25,7 +28,8 @@ from wonder_server.actors.family import Family
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.requests import Creations
 from wonder_server.core import ids
-from wonder_server.core.conversation.room_inputs import Expire, PutAway, Rouse
+from wonder_server.core.conversation.room_decisions import RemoveRecord
+from wonder_server.core.conversation.room_inputs import Discard, Expire, PutAway, Rouse
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Conversation
 from wonder_server.core.errors import Reason, error
@@ -43,7 +47,12 @@ class Brings(Protocol):
     """What others need of the archive."""
 
     async def awake(self, conversation_id: str) -> None:
-        """See to it that the conversation's record is there, if there is such a conversation at all."""
+        """See to it that the conversation's record is there, and no object of it, if there is such a
+        conversation at all."""
+        ...
+
+    async def abandon(self, conversation_id: str) -> None:
+        """Give up the record of an archived conversation, which is lost or to be deleted."""
         ...
 
 
@@ -51,6 +60,9 @@ class NoAttic:
     """Where nothing is ever archived."""
 
     async def awake(self, conversation_id: str) -> None:
+        return
+
+    async def abandon(self, conversation_id: str) -> None:
         return
 
 
@@ -66,15 +78,13 @@ class Attic:
         self._alone = Creations()
 
     async def awake(self, conversation_id: str) -> None:
-        """Bring a conversation's record back, if it is archived. Errors: STORAGE_UNAVAILABLE."""
-        state = self._loop.peek(conversation_id)
-        room = state.conversation if isinstance(state, ConversationState) else None
-        if (room is not None and not room.archive) or not ids.is_id("conv", conversation_id):
-            return
-        if not await self._lies_here(conversation_id):
-            return
-        # Who asked may go away; what was begun is brought to its end.
-        await asyncio.shield(asyncio.ensure_future(self._bring_back(conversation_id)))
+        """Bring a conversation's record back, if it is archived. Errors: STORAGE_UNAVAILABLE, transient
+        unless its object is lost or damaged."""
+        await self._fetch(conversation_id, restores=True)
+
+    async def abandon(self, conversation_id: str) -> None:
+        """Have it stand there without its record, if it is archived, so that it can be deleted."""
+        await self._fetch(conversation_id, restores=False)
 
     async def put_away(self, conversation_id: str, *, forced: bool = False) -> bool:
         """Archive a conversation whose time has come; False if something is under way in it."""
@@ -84,6 +94,7 @@ class Attic:
             )
             if room is None or room.archive or room.deleted_ms:
                 return False
+            await self._discard(conversation_id, room.spent)
             if await self._family.open_runs(conversation_id) or self._loop.rooted(conversation_id):
                 return False
             if not room.archived_ms:
@@ -98,35 +109,53 @@ class Attic:
             key = await self._blobs.put(await self._packed(conversation_id, beside))
             away = PutAway(archive=key, archived_ms=room.archived_ms, runs=beside)
             outcome = await self._loop.ask(conversation_id, away)
-            if not outcome.decisions:
-                # Somebody has spoken in it meanwhile.
-                await self._blobs.delete(key)
-            return bool(outcome.decisions)
+            if any(isinstance(decision, RemoveRecord) for decision in outcome.decisions):
+                return True
+            # Somebody has spoken in it or deleted it meanwhile.
+            await self._discard(conversation_id, key)
+            return False
 
-    async def _lies_here(self, conversation_id: str) -> str:
-        """The key of its object; empty if it is not archived."""
+    async def _fetch(self, conversation_id: str, *, restores: bool) -> None:
+        state = self._loop.peek(conversation_id)
+        room = state.conversation if isinstance(state, ConversationState) else None
+        if (room is not None and not _away(room)) or not ids.is_id("conv", conversation_id):
+            return
         room = await self._records.get("conversations", conversation_id, conversation_id)
-        return room.archive if isinstance(room, Conversation) else ""
+        if not isinstance(room, Conversation) or not _away(room):
+            return
+        # Who asked may go away; what was begun is brought to its end.
+        await asyncio.shield(asyncio.ensure_future(self._bring_back(conversation_id, restores)))
 
-    async def _bring_back(self, conversation_id: str) -> None:
+    async def _bring_back(self, conversation_id: str, restores: bool) -> None:
         async with self._alone.one("archive", conversation_id):
-            key = await self._lies_here(conversation_id)
-            if not key:
+            room = await self._records.get("conversations", conversation_id, conversation_id)
+            if not isinstance(room, Conversation):
                 return
-            packed = await self._blobs.get(key)
-            if packed is None:
-                raise error(
-                    Reason.STORAGE_UNAVAILABLE,
-                    f"The archived conversation is not in the store of objects any more: {key}.",
-                )
-            lines = await asyncio.to_thread(lambda: list(unpacked(packed, self._archives.version)))
-            await self._archives.restore(conversation_id, lines)
-            while True:
-                if self._loop.forget(conversation_id):
-                    break
-                await asyncio.sleep(0.001)
-            await self._loop.ask(conversation_id, Rouse())
+            if room.archive:
+                if restores:
+                    await self._restore(room)
+                await self._loop.ask(conversation_id, Rouse(spent=room.archive))
+            await self._discard(conversation_id, room.archive or room.spent)
+
+    async def _restore(self, room: Conversation) -> None:
+        packed = await self._blobs.get(room.archive)
+        if packed is None:
+            raise error(
+                Reason.STORAGE_UNAVAILABLE,
+                f"The archived conversation is not in the store of objects any more: {room.archive}. "
+                "Restore that from a backup, or delete the conversation.",
+            )
+        lines = await asyncio.to_thread(lambda: list(unpacked(packed, self._archives.version)))
+        await self._archives.restore(room.id, lines)
+        while True:
+            if self._loop.forget(room.id):
+                break
+            await asyncio.sleep(0.001)
+
+    async def _discard(self, conversation_id: str, key: str) -> None:
+        if key:
             await self._blobs.delete(key)
+            await self._loop.ask(conversation_id, Discard(spent=key))
 
     async def _packed(self, conversation_id: str, runs: tuple[str, ...]) -> bytes:
         packer = zlib.compressobj(6, wbits=31)
@@ -138,6 +167,11 @@ class Attic:
             pieces.append(await asyncio.to_thread(packer.compress, text))
         pieces.append(packer.compress(_encode({"lines": count}) + b"\n"))
         return b"".join((*pieces, packer.flush()))
+
+
+def _away(room: Conversation) -> bool:
+    """Whether there is an object of it."""
+    return bool(room.archive or room.spent)
 
 
 def unpacked(packed: bytes, version: int) -> Iterator[Line]:

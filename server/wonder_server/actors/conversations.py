@@ -192,6 +192,10 @@ class Conversations:
         """Bring its record back if it is archived; nothing if there is no such conversation."""
         await self._attic.awake(conversation_id)
 
+    async def abandon(self, conversation_id: str) -> None:
+        """Give up the record of an archived conversation."""
+        await self._attic.abandon(conversation_id)
+
     async def ask(self, conversation_id: str, event: Any, asked: Request | None = None) -> Outcome:
         """Ask the conversation something; should it be archived just now, it is brought back first."""
         while True:

@@ -148,7 +148,8 @@ class Rooms:
             journal = self._shards.of(conversation_id)
             if first_answer(await journal.answered(asked.scope, asked.id), asked) is not None:
                 return
-        await self._conversations.open(conversation_id)
+        await self._conversations.get(conversation_id)
+        await self._reach(conversation_id)
         await self._conversations.ask(conversation_id, Vacate(version=version), asked)
         self._streams.close(conversation_id, "deleted")
         await asyncio.wait({self._begin_demolition(conversation_id)}, timeout=PATIENCE_S)
@@ -176,9 +177,10 @@ class Rooms:
             await asyncio.wait(list(self._going.values()))
 
     async def _demolish(self, conversation_id: str) -> None:
+        await self._reach(conversation_id)
         runs = await self._family.runs(conversation_id)
         for room in await self._family.rooms(conversation_id, runs):
-            await self._conversations.awake(room)
+            await self._reach(room)
             with contextlib.suppress(WonderError):
                 # Unless a crash came after that.
                 await self._loop.ask(room, Vacate())
@@ -202,6 +204,15 @@ class Rooms:
         self._loop.forget(conversation_id)
 
     # --- pieces ---------------------------------------------------------------------------------
+
+    async def _reach(self, conversation_id: str) -> None:
+        """Have the record here of what is to be deleted; what is lost or damaged need not come back."""
+        try:
+            await self._conversations.awake(conversation_id)
+        except WonderError as problem:
+            if problem.fault.reason is not Reason.STORAGE_UNAVAILABLE or problem.fault.transient:
+                raise
+            await self._conversations.abandon(conversation_id)
 
     async def _change(
         self, conversation_id: str, event: RoomInput, request_id: str, **told: Any

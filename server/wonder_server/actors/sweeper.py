@@ -7,7 +7,7 @@ from typing import Final
 
 from wonder_server.actors.attic import Attic
 from wonder_server.actors.rooms import Rooms
-from wonder_server.core.conversation.room_record import due_ms
+from wonder_server.core.conversation.room_record import HALF_DONE_MS, due_ms
 from wonder_server.core.conversation.values import Conversation
 from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
@@ -16,7 +16,7 @@ from wonder_server.ports.records import Query, Records
 
 _log = logger("actors")
 
-EVERY_S: Final = 3600.0
+EVERY_S: Final = 3_600
 PAGE: Final = 100
 _LAST = "\U0010ffff"
 
@@ -24,15 +24,18 @@ _LAST = "\U0010ffff"
 class Sweeper:
     """Looks for conversations whose time has come."""
 
-    def __init__(self, *, attic: Attic, rooms: Rooms, records: Records, clock: Clock) -> None:
+    def __init__(
+        self, *, attic: Attic, rooms: Rooms, records: Records, clock: Clock, every_s: int = EVERY_S
+    ) -> None:
         self._attic = attic
         self._rooms = rooms
         self._records = records
         self._clock = clock
+        self._every_s = every_s
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Sweep now, and every hour from now on."""
+        """Sweep now, and every hour (``every_s``) from now on."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
@@ -41,9 +44,16 @@ class Sweeper:
             self._task.cancel()
             await asyncio.wait({self._task})
 
+    async def finish(self) -> None:
+        """See to what was half archived or brought back when the server died; before anybody is served."""
+        await self._look(HALF_DONE_MS)
+
     async def sweep(self) -> int:
         """Look once; how many conversations were archived or deleted."""
-        now, done = self._clock.now_ms(), 0
+        return await self._look(self._clock.now_ms())
+
+    async def _look(self, now: int) -> int:
+        done = 0
         after = (0, _LAST)
         while True:
             query = Query(table="conversations", by_ordinal=True, newest_first=False, after=after, limit=PAGE)
@@ -53,12 +63,16 @@ class Sweeper:
                 if due > now:
                     return done
                 after = (due, room.id)
-                done += await self._see_to(room)
+                # Deleting may take its time.
+                if not room.deleted_ms or now > HALF_DONE_MS:
+                    done += await self._see_to(room)
             if len(page) < PAGE:
                 return done
 
     async def _see_to(self, room: Conversation) -> bool:
         try:
+            if room.spent:
+                await self._attic.awake(room.id)
             if not room.deleted_ms:
                 return await self._attic.put_away(room.id)
             await self._rooms.demolish(room.id)
@@ -77,4 +91,4 @@ class Sweeper:
                     _log.info("swept", conversations=done)
             except Exception:
                 _log.exception("sweep failed")
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(self._every_s)

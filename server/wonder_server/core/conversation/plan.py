@@ -81,6 +81,7 @@ from wonder_server.core.conversation.pieces import (
 from wonder_server.core.conversation.room_inputs import (
     Complete,
     Demolish,
+    Discard,
     Expire,
     Join,
     Leave,
@@ -152,7 +153,7 @@ def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
             return () if operation is None else _restarted(state, operation, now_ms)
         case Join() | Leave() | Revise() | Complete() | Reopen() | Reset():
             return plan_room(state, event, now_ms)
-        case Vacate() | Demolish() | Expire() | PutAway() | Rouse():
+        case Vacate() | Demolish() | Expire() | PutAway() | Rouse() | Discard():
             return plan_room(state, event, now_ms)
         case _:
             assert_never(event)

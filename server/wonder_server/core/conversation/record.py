@@ -48,6 +48,7 @@ from wonder_server.core.conversation.room_decisions import (
     AddParticipant,
     CloseRoom,
     EndConversation,
+    NoteSpent,
     RemoveParticipant,
     RemoveRecord,
     ResetConversation,
@@ -87,7 +88,7 @@ def _record(state: ConversationState, decision: Decision) -> Iterator[Change]:
             yield Emit("conversation_started", "conversation_started", decision.conversation)
         case AddParticipant() | RemoveParticipant() | UpdateConversation() | EndConversation():
             yield from record_room(decision)
-        case ResetConversation() | CloseRoom() | RemoveRecord():
+        case ResetConversation() | CloseRoom() | NoteSpent() | RemoveRecord():
             yield from record_room(decision)
         case StartTurn():
             yield from _conversation(state)

@@ -49,6 +49,13 @@ class CloseRoom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteSpent:
+    """An object of the archive is of no use any more, or is removed now."""
+
+    conversation: Conversation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveRecord:
     """Everything written of it goes. ``conversation`` is what stays, None for nothing at all; ``runs`` are
     those that go with it."""
@@ -64,5 +71,6 @@ RoomDecision = (
     | EndConversation
     | ResetConversation
     | CloseRoom
+    | NoteSpent
     | RemoveRecord
 )

@@ -98,7 +98,18 @@ class PutAway:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rouse:
-    """The record of an archived room is back."""
+    """The record of an archived room is back, out of the object ``spent``, which is of no use any more."""
+
+    spent: str = ""
 
 
-RoomInput = Join | Leave | Revise | Complete | Reopen | Reset | Vacate | Demolish | Expire | PutAway | Rouse
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discard:
+    """The object ``spent`` is removed."""
+
+    spent: str
+
+
+RoomInput = (
+    Join | Leave | Revise | Complete | Reopen | Reset | Vacate | Demolish | Expire | PutAway | Rouse | Discard
+)

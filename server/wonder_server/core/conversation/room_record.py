@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
+from typing import Final, assert_never
 
 from wonder_server.core.conversation.room_decisions import (
     AddParticipant,
     CloseRoom,
     EndConversation,
+    NoteSpent,
     RemoveParticipant,
     RemoveRecord,
     ResetConversation,
@@ -17,6 +18,9 @@ from wonder_server.core.conversation.room_decisions import (
 )
 from wonder_server.core.conversation.values import Conversation
 from wonder_server.core.records import Change, Emit, Erase, Put
+
+HALF_DONE_MS: Final = 1
+"""When what a crash may leave half done is due: always."""
 
 
 def record_room(decision: RoomDecision) -> Iterator[Change]:
@@ -37,7 +41,7 @@ def record_room(decision: RoomDecision) -> Iterator[Change]:
         case ResetConversation():
             yield put_room(decision.conversation)
             yield Emit("conversation_reset", "conversation_reset", decision.reset)
-        case CloseRoom():
+        case CloseRoom() | NoteSpent():
             yield put_room(decision.conversation)
         case RemoveRecord():
             yield Erase(children=decision.runs, whole=decision.conversation is None)
@@ -62,8 +66,8 @@ def put_room(room: Conversation) -> Put:
 
 
 def due_ms(room: Conversation) -> int:
-    """When the sweeper has to look at it: when it expires, at once if it is half deleted or half archived;
-    0 for never."""
-    if room.deleted_ms or (room.archived_ms and not room.archive):
-        return 1
+    """When the sweeper has to look at it: when it expires, at once if it is half deleted, half archived or
+    half brought back; 0 for never."""
+    if room.deleted_ms or room.spent or (room.archived_ms and not room.archive):
+        return HALF_DONE_MS
     return 0 if room.archive else room.expire_ms

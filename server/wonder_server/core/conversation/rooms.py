@@ -36,6 +36,7 @@ from wonder_server.core.conversation.room_decisions import (
     AddParticipant,
     CloseRoom,
     EndConversation,
+    NoteSpent,
     RemoveParticipant,
     RemoveRecord,
     ResetConversation,
@@ -44,6 +45,7 @@ from wonder_server.core.conversation.room_decisions import (
 from wonder_server.core.conversation.room_inputs import (
     Complete,
     Demolish,
+    Discard,
     Expire,
     Join,
     Leave,
@@ -74,7 +76,7 @@ MAX_PARTICIPANTS = 100
 def plan_room(state: ConversationState, event: RoomInput, now: int) -> Decisions:
     """What to do about what concerns the room."""
     room = state.conversation
-    missing = None if isinstance(event, Demolish | Rouse) else absent(room)
+    missing = None if isinstance(event, Demolish | Rouse | PutAway | Discard) else absent(room)
     if missing is not None:
         return (Refuse(fault=missing),)
     if room is None:
@@ -90,11 +92,14 @@ def plan_room(state: ConversationState, event: RoomInput, now: int) -> Decisions
         case Expire():
             return _expire(state, room, event, now)
         case PutAway():
-            if room.archived_ms != event.archived_ms or state.operations:
-                return ()
+            if room.archived_ms != event.archived_ms or room.deleted_ms or state.operations:
+                # Something was done with it meanwhile.
+                return (NoteSpent(conversation=replace(room, spent=event.archive)),)
             return (RemoveRecord(conversation=replace(room, archive=event.archive), runs=event.runs),)
+        case Discard():
+            return () if room.spent != event.spent else (NoteSpent(conversation=replace(room, spent="")),)
         case Join() | Leave() | Revise() | Complete() | Reopen() | Reset() | Rouse():
-            woken, room = rouse(room, now)
+            woken, room = rouse(room, now, event.spent if isinstance(event, Rouse) else "")
             decided = _change(state, room, event, now)
             refused = any(isinstance(decision, Refuse) for decision in decided)
             return decided if refused else (*woken, *decided)
@@ -120,12 +125,15 @@ def absent(room: Conversation | None) -> Fault | None:
     return None
 
 
-def rouse(room: Conversation, now: int) -> tuple[Decisions, Conversation]:
-    """The room as it is when something is done with it, were it about to be archived; what leads there."""
+def rouse(room: Conversation, now: int, spent: str = "") -> tuple[Decisions, Conversation]:
+    """The room as it is when something is done with it, were it about to be archived; what leads there.
+    ``spent``: the object that it comes back from."""
     if not room.archived_ms:
         return (), room
     again = now + room.expire_after_ms if room.expire_after_ms else 0
-    room = replace(room, archived_ms=0, archive="", expire_ms=again, updated_ms=now)
+    room = replace(
+        room, archived_ms=0, archive="", spent=spent or room.spent, expire_ms=again, updated_ms=now
+    )
     return (UpdateConversation(conversation=room),), room
 
 

@@ -51,6 +51,7 @@ from wonder_server.core.conversation.room_decisions import (
     AddParticipant,
     CloseRoom,
     EndConversation,
+    NoteSpent,
     RemoveParticipant,
     RemoveRecord,
     ResetConversation,
@@ -120,7 +121,7 @@ class ConversationState:
         match decision:
             case StartConversation() | AddParticipant() | RemoveParticipant() | UpdateConversation():
                 self.conversation = decision.conversation
-            case EndConversation() | ResetConversation() | CloseRoom():
+            case EndConversation() | ResetConversation() | CloseRoom() | NoteSpent():
                 self.conversation = decision.conversation
             case RemoveRecord():
                 self._forget_all()

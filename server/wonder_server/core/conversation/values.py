@@ -72,7 +72,8 @@ class Conversation:
 
     ``expire_ms`` is when it is archived, 0 for never; each turn moves it on by ``expire_after_ms``.
     ``archived_ms`` is when that was decided; once ``archive`` names the object that holds its record, nothing
-    else is left here. ``deleted_ms``: it is being deleted, and nobody finds it any more. Agents do not see
+    else is left here. ``spent`` is the object that it was brought back from, until that is removed.
+    ``deleted_ms``: it is being deleted, and nobody finds it any more. Agents do not see
     turns up to ``reset_ordinal``; ``prompts`` stand in for their personas' system messages since then.
 
     ``budget`` is what its turns may spend altogether. For how long turns were active is ``busy_ms``, and
@@ -104,6 +105,7 @@ class Conversation:
     expire_after_ms: int = 0
     archived_ms: int = 0
     archive: str = ""
+    spent: str = ""
     deleted_ms: int = 0
     reset_ordinal: int = 0
     prompts: tuple[KeptPrompt, ...] = ()
