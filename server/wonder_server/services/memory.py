@@ -264,15 +264,17 @@ class MemoryService:
         contents = [draft.content for draft in drafts]
         vectors = await self._vectors_of(contents)
         async with self._overflow.holding(agent_id, contents) as keys:
+            # In the order of the drafts, which is how lists show them.
+            ids = sorted(random_id("mem", now_ms) for _ in drafts)
             entries = [
                 Entry(
-                    id=random_id("mem", now_ms),
+                    id=memory_id,
                     draft=draft,
                     text=Text(content=draft.content, vectors=of_it, content_ref=key),
                     supersedes_id=supersedes_id,
                     supersedes_version=version,
                 )
-                for draft, of_it, key in zip(drafts, vectors, keys, strict=True)
+                for memory_id, draft, of_it, key in zip(ids, drafts, vectors, keys, strict=True)
             ]
             stored = await self._memories.add(agent_id, entries, self._embedder.name, now_ms, request)
         if any(keys) and not all(item.written for item in stored):
