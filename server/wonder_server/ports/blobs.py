@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Protocol
+import re
+from typing import Final, Protocol
+
+_KEY: Final = re.compile(r"[0-9a-f]{64}\Z")
 
 
 def key_of(content: bytes) -> str:
     """The key of this content: its SHA-256 in hexadecimal, 64 characters."""
     return hashlib.sha256(content).hexdigest()
+
+
+def is_key(text: str) -> bool:
+    """Whether it could be a key at all; what is none is nowhere, and never part of a path."""
+    return bool(_KEY.match(text))
 
 
 class Blobs(Protocol):

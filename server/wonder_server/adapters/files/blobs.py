@@ -9,16 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from wonder_server.core.errors import Reason, error
-from wonder_server.ports.blobs import key_of
-
-_KEY: Final = re.compile(r"[0-9a-f]{64}\Z")
+from wonder_server.ports.blobs import is_key, key_of
 
 
 class FileBlobs:
@@ -36,21 +32,13 @@ class FileBlobs:
         return blobs
 
     async def put(self, content: bytes) -> str:
-        key = key_of(content)
-        await asyncio.to_thread(self._put, key, content)
-        return key
+        return await asyncio.to_thread(self._put, content)
 
     async def get(self, key: str) -> bytes | None:
-        content = await asyncio.to_thread(self._get, key)
-        if content is not None and key_of(content) != key:
-            raise error(
-                Reason.STORAGE_UNAVAILABLE,
-                f"The object {self._path(key)} is damaged; restore it from a backup.",
-            )
-        return content
+        return await asyncio.to_thread(self._whole, key)
 
     async def exists(self, key: str) -> bool:
-        return bool(_KEY.match(key)) and await asyncio.to_thread(self._path(key).is_file)
+        return is_key(key) and await asyncio.to_thread(self._path(key).is_file)
 
     async def delete(self, key: str) -> None:
         await asyncio.to_thread(self._delete, key)
@@ -66,9 +54,10 @@ class FileBlobs:
             for left in (self._folder / "tmp").iterdir():
                 left.unlink()
 
-    def _put(self, key: str, content: bytes) -> None:
+    def _put(self, content: bytes) -> str:
+        key = key_of(content)
         if self._get(key) == content:
-            return
+            return key
         path, draft = self._path(key), self._folder / "tmp" / secrets.token_hex(16)
         with _failing("written"):
             made = not path.parent.is_dir()
@@ -85,9 +74,19 @@ class FileBlobs:
             _sync(path.parent)
             if made:
                 _sync(self._folder)
+        return key
+
+    def _whole(self, key: str) -> bytes | None:
+        content = self._get(key)
+        if content is not None and key_of(content) != key:
+            raise error(
+                Reason.STORAGE_UNAVAILABLE,
+                f"The object {self._path(key)} is damaged; restore it from a backup.",
+            )
+        return content
 
     def _get(self, key: str) -> bytes | None:
-        if not _KEY.match(key):
+        if not is_key(key):
             return None
         with _failing("read"):
             try:
@@ -96,7 +95,7 @@ class FileBlobs:
                 return None
 
     def _delete(self, key: str) -> None:
-        if _KEY.match(key):
+        if is_key(key):
             with _failing("removed"):
                 self._path(key).unlink(missing_ok=True)
 
