@@ -38,6 +38,7 @@ from wonder_server.adapters.models.native.orders import ROUTES
 from wonder_server.adapters.models.offline import OfflineModel
 from wonder_server.adapters.models.prices import LiteLLMPrices
 from wonder_server.adapters.models.routing import ANY, RoutedModel
+from wonder_server.adapters.s3.blobs import S3Blobs, Store
 from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from wonder_server.adapters.sandbox.view import Limits
 from wonder_server.adapters.sqlite.accounts import SqliteAccounts
@@ -51,6 +52,7 @@ from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.logs import logger
+from wonder_server.ports.blobs import Blobs
 from wonder_server.rpc.conversation import ConversationServicer
 from wonder_server.rpc.coordinator import CoordinatorServicer
 from wonder_server.rpc.executor import ExecutorServicer
@@ -114,6 +116,7 @@ class Wonder:
         self._git_pool = Pool(GIT_THREADS, "git")
         self._purses = Purses()
         self._sandbox = _sandbox(settings)
+        self._blobs: FileBlobs | S3Blobs | None = None
         self._servicers: dict[str, object] = {}
         self._executions: ExecutorServicer | None = None
         self._stores: list[SqliteShards | SqliteCatalog | SqliteMemories] = []
@@ -148,7 +151,7 @@ class Wonder:
         self._stores.append(catalog)
         memories = await SqliteMemories.open(data / "memory.db")
         self._stores.append(memories)
-        blobs = await FileBlobs.open(data / "blobs")
+        self._blobs = blobs = await _blobs(self._settings)
 
         memory, upkeep = self._memory_service(memories, blobs, catalog)
         library = Library(
@@ -240,6 +243,8 @@ class Wonder:
             await self._vectors.close()
         for store in self._stores:
             await store.close()
+        if isinstance(self._blobs, S3Blobs):
+            await self._blobs.close()
 
     # --- pieces ---------------------------------------------------------------------------------
 
@@ -272,7 +277,7 @@ class Wonder:
         return Artifacts(repositories, library.project_id)
 
     def _memory_service(
-        self, memories: SqliteMemories, blobs: FileBlobs, catalog: SqliteCatalog
+        self, memories: SqliteMemories, blobs: Blobs, catalog: SqliteCatalog
     ) -> tuple[MemoryService, Upkeep]:
         embedder, notes = HashingEmbedder(), SqliteMemoryUpkeep(memories)
         overflow = Overflow(blobs, notes)
@@ -381,6 +386,20 @@ def _model(settings: Settings, provider_environment: Mapping[str, str]) -> Route
     return RoutedModel(
         {("offline", ANY): OfflineModel(), **dict.fromkeys(ROUTES, native)},
         otherwise=LiteLLMModel(known, allow_remote=remote, environment=environment),
+    )
+
+
+async def _blobs(settings: Settings) -> FileBlobs | S3Blobs:
+    if not settings.s3_endpoint:
+        return await FileBlobs.open(settings.data / "blobs")
+    return S3Blobs(
+        Store(
+            endpoint=settings.s3_endpoint,
+            bucket=settings.s3_bucket,
+            region=settings.s3_region,
+            access_key=settings.s3_access_key,
+            secret_key=settings.s3_secret_key,
+        )
     )
 
 

@@ -268,6 +268,21 @@ class Settings:
         secret=True,
     )  # fmt: skip
 
+    s3_endpoint: str = _setting(
+        "", "WONDER_S3_ENDPOINT", TEXT,
+        "Where objects are kept by S3, such as https://s3.eu-central-1.amazonaws.com. Empty: the data folder.",
+    )  # fmt: skip
+    s3_bucket: str = _setting(
+        "wonder", "WONDER_S3_BUCKET", TEXT, "Bucket of the objects; made when missing.",
+    )  # fmt: skip
+    s3_region: str = _setting("us-east-1", "WONDER_S3_REGION", TEXT, "Region that requests are signed for.")
+    s3_access_key: str = _setting(
+        "", "WONDER_S3_ACCESS_KEY", TEXT, "Name of the key for S3.", secret=True,
+    )  # fmt: skip
+    s3_secret_key: str = _setting(
+        "", "WONDER_S3_SECRET_KEY", TEXT, "The key itself.", secret=True,
+    )  # fmt: skip
+
     sandbox_sleep_after_seconds: int = _setting(
         300, "WONDER_SANDBOX_SLEEP_AFTER_SECONDS", _number(0, 86_400),
         "How long a conversation's sandbox is kept warm after its last command.",
@@ -457,6 +472,16 @@ def _read(row: Setting, value: object, source: str) -> Any:
 def _checked(settings: Settings) -> Settings:
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise SettingsError("tls_cert and tls_key belong together: give both or neither.")
+    if settings.s3_endpoint:
+        parts = urlsplit(settings.s3_endpoint)
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
+            raise SettingsError(
+                "s3_endpoint: a URL of scheme, host and port is wanted, such as http://127.0.0.1:9000."
+            )
+        if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", settings.s3_bucket):
+            raise SettingsError("s3_bucket: 3 to 63 of a-z, 0-9, '.' and '-' are wanted.")
+        if not settings.s3_access_key or not settings.s3_secret_key:
+            raise SettingsError("s3_endpoint wants s3_access_key and s3_secret_key too.")
     return settings
 
 
