@@ -18,6 +18,9 @@ MAX_BRANCH_BYTES: Final = 200
 _IGNORED: Final = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 """What some file systems pass over in names, so that ``.g\u200cit`` is ``.git`` to them."""
 
+_ID: Final = re.compile(r"[0-9a-fA-F]{40}\Z")
+"""What would be taken for a commit's id."""
+
 _BRANCH_FORBIDS: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|\Z)|\A[-./]|[./]\Z")
 
 
@@ -71,7 +74,7 @@ def is_gits_own(part: str) -> bool:
 
 def check_branch(branch: str, field: str = "branch") -> str:
     """``branch``, if a branch can have that name. FIELD_INVALID otherwise."""
-    fits = bool(branch) and branch != "@" and not _BRANCH_FORBIDS.search(branch)
+    fits = bool(branch) and branch != "@" and not _BRANCH_FORBIDS.search(branch) and not _ID.match(branch)
     try:
         fits = fits and len(branch.encode()) <= MAX_BRANCH_BYTES
     except UnicodeEncodeError:
@@ -84,3 +87,23 @@ def check_branch(branch: str, field: str = "branch") -> str:
             field=field,
         )
     return branch
+
+
+_REACHED: Final = re.compile(
+    r"(?:https?|ssh|git|file)://[^\s]+\Z|[A-Za-z0-9_.-]+@[A-Za-z0-9_.-]+:[^\s]+\Z|/[^\n]*\Z"
+)
+MAX_URL: Final = 2_000
+
+
+def check_repository_url(url: str, field: str = "url") -> str:
+    """``url``, if a repository could be there: a folder's absolute path, or what git reaches by https, ssh or
+    its own protocol. FIELD_INVALID otherwise."""
+    plain = all(" " <= character != "\x7f" for character in url)
+    if len(url) > MAX_URL or not plain or not _REACHED.match(url) or "::" in url.partition("/")[0]:
+        raise error(
+            Reason.FIELD_INVALID,
+            f"{field} is no place of a repository: give an absolute path, or a URL such as "
+            "https://example.com/team/code.git.",
+            field=field,
+        )
+    return url

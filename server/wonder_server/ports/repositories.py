@@ -103,8 +103,9 @@ class Found(Value, frozen=True, kw_only=True):
 
 
 class Diff(Value, frozen=True, kw_only=True):
-    """Differences by path; ``truncated`` if patches were left out."""
+    """Differences by path from the commit or tree ``base``; ``truncated`` if patches were left out."""
 
+    base: str = ""
     files: tuple[FileDiff, ...] = ()
     truncated: bool = False
 

@@ -7,10 +7,8 @@ One repository for each project, which only this server writes. The RPCs of the 
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import Value
@@ -22,20 +20,16 @@ from wonder_server.ports.repositories import (
     Merged,
     Repositories,
     Repository,
-    Signed,
 )
 from wonder_server.services.catalog_writes import Once
+from wonder_server.services.commits import Asked, signed_by
 from wonder_server.services.paging import Page, PageRequest, page
-
-T = TypeVar("T")
 
 MAIN: Final = "main"
 ABSENT: Final = "none"
 """The etag of what is not there."""
 
 MAX_CONTENT_BYTES: Final = 4 << 20
-MAX_MESSAGE_BYTES: Final = 16 << 10
-MAX_AUTHOR_BYTES: Final = 512
 MAX_WORDS: Final = 20
 DEFAULT_MATCHES: Final = 50
 MAX_MATCHES: Final = 500
@@ -62,7 +56,7 @@ class Artifacts:
         """``project_id`` gives the id of a project that is named by id or name."""
         self._repositories = repositories
         self._project_id = project_id
-        self._asking: dict[tuple[str, str], asyncio.Lock] = {}
+        self._asked = Asked()
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -174,7 +168,7 @@ class Artifacts:
                 field="content",
                 limit=str(MAX_CONTENT_BYTES),
             )
-        signed = _signed(author, message or path, once)
+        signed = signed_by(author, message or path, once)
         project_id, repository = await self._open(project)
 
         async def act() -> Commit:
@@ -186,7 +180,7 @@ class Artifacts:
             change = Change(path=path, content=content)
             return await repository.write(branch, [change], signed, begin=MAIN, expected=expected)
 
-        made = await self._once(project_id, repository, signed, act)
+        made = await self._asked.once(repository, signed, act)
         found = await repository.read(made.id, path, MAX_CONTENT_BYTES) if content is not None else None
         newest = await _newest(repository, made.id, [path]) if path not in made.paths else {}
         return Artifact(
@@ -216,8 +210,8 @@ class Artifacts:
         check_resolutions(resolutions)
         check_branch(source, "source_branch")
         target = check_branch(target or MAIN, "target_branch")
-        signed = _signed(author, message or f"Merge {source} into {target}", once)
-        project_id, repository = await self._open(project)
+        signed = signed_by(author, message or f"Merge {source} into {target}", once)
+        _, repository = await self._open(project)
         if await repository.commit(source) is None:
             raise _no_branch(source, "source_branch")
         await _branch(repository, target, "target_branch")
@@ -230,7 +224,7 @@ class Artifacts:
             conflicts.append(merged)
             return merged.commit
 
-        made = await self._once(project_id, repository, signed, act)
+        made = await self._asked.once(repository, signed, act)
         return conflicts[0] if conflicts else Merged(commit=made)
 
     async def forget(self, project_id: str) -> None:
@@ -240,34 +234,6 @@ class Artifacts:
     async def _open(self, project: str) -> tuple[str, Repository]:
         project_id = await self._project_id(project)
         return project_id, self._repositories.of(project_id)
-
-    async def _once(
-        self, project_id: str, repository: Repository, signed: Signed, act: Callable[[], Awaitable[T]]
-    ) -> T | Commit:
-        """What ``act`` gives; or the commit that the same request has made before. Whoever asks may go away:
-        what was begun is done."""
-        if not signed.key:
-            return await act()
-        lock = self._asking.setdefault((project_id, signed.key), asyncio.Lock())
-
-        async def alone() -> T | Commit:
-            async with lock:
-                if (before := await repository.done(signed.key)) is None:
-                    return await act()
-                commit, mark = before
-                if mark != signed.mark:
-                    raise error(
-                        Reason.REQUEST_ID_REUSED,
-                        "This request_id was used for another request; choose a new one.",
-                        field="request_id",
-                    )
-                return commit
-
-        try:
-            return await asyncio.shield(asyncio.ensure_future(alone()))
-        finally:
-            if not lock.locked():
-                self._asking.pop((project_id, signed.key), None)
 
 
 def check_resolutions(resolutions: Sequence[Change]) -> None:
@@ -293,16 +259,6 @@ def search_words(query: str) -> Sequence[str]:
             Reason.FIELD_INVALID, f"query has at most {MAX_WORDS} words and 1,000 bytes.", field="query"
         )
     return words
-
-
-def _signed(author: str, message: str, once: Once | None) -> Signed:
-    for field, value, most in (("author", author, MAX_AUTHOR_BYTES), ("message", message, MAX_MESSAGE_BYTES)):
-        if len(value.encode("utf-8", "replace")) > most:
-            raise error(Reason.FIELD_INVALID, f"{field} has at most {most} bytes.", field=field)
-    if once is None:
-        return Signed(author=author, message=message)
-    key = hashlib.blake2b(once.request_id.encode("utf-8", "replace"), digest_size=20).hexdigest()
-    return Signed(author=author, message=message, key=key, mark=once.fingerprint)
 
 
 async def _branch(repository: Repository, branch: str, field: str = "branch") -> Commit | None:

@@ -133,6 +133,12 @@ class Bare:
         """A content. PAYLOAD_TOO_LARGE if it is longer than ``most``."""
         return self.git.run(self.folder, "cat-file", "blob", blob_id, most=most).out
 
+    def blobs(self, ids: Sequence[str], most: int) -> dict[str, bytes]:
+        """Many contents, by id."""
+        wanted = "".join(f"{blob_id}\n" for blob_id in ids).encode()
+        out = self.git.run(self.folder, "cat-file", "--batch", input=wanted, most=most).out if ids else b""
+        return dict(_batched(out))
+
     def tree_with(self, base: str, entries: Iterable[tuple[str, str, str]]) -> str:
         """The tree ``base`` (empty: none) with other entries: mode, id and path; without id the path goes."""
         lines = [

@@ -35,7 +35,7 @@ def diff(bare: Bare, base: str, at: str, paths: Sequence[str], max_bytes: int) -
         found.append(
             FileDiff(path=path, old_path=old, change=change, additions=added, deletions=removed, patch=patch)
         )
-    return Diff(files=tuple(found), truncated=truncated)
+    return Diff(base=before, files=tuple(found), truncated=truncated)
 
 
 def _listed(bare: Bare, trees: tuple[str, str], paths: Sequence[str]) -> list[tuple[str, str, str]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from wonder_server.adapters.git import reading
 from wonder_server.adapters.git.bare import Bare
 from wonder_server.core.frozen import replace
-from wonder_server.ports.repositories import Conflict
+from wonder_server.ports.repositories import Change, Conflict
 
 MAX_TEXT: Final = 256 << 10
 """Bytes of one text of a conflict."""
@@ -38,6 +39,24 @@ def merge_trees(bare: Bare, ours: str, theirs: str) -> tuple[str, tuple[Conflict
         # Such as a file in the way of a folder: git names it only in words.
         found = [Conflict(path=path, kind="content") for path in _named(messages)]
     return tree.decode().strip(), _bounded(found)
+
+
+def merged(
+    bare: Bare, ours: str, theirs: str, resolutions: Sequence[Change]
+) -> tuple[str, tuple[Conflict, ...]]:
+    """The same, ``ours`` being nothing yet perhaps, with what ``resolutions`` say of files in conflict, if
+    they say it of all of them."""
+    if not ours:
+        return bare.commits([theirs])[0].tree, ()
+    tree, conflicts = merge_trees(bare, ours, theirs)
+    paths = {conflict.path for conflict in conflicts}
+    if not conflicts or not paths <= {each.path for each in resolutions}:
+        return tree, conflicts
+    chosen = [each for each in resolutions if each.path in paths]
+    modes = {entry.path: entry.mode for entry in reading.entries(bare, tree, sorted(paths))}
+    contents = [bare.put(each.content) if each.content is not None else "" for each in chosen]
+    entries = [(modes.get(e.path, e.mode), blob, e.path) for e, blob in zip(chosen, contents, strict=True)]
+    return bare.tree_with(tree, entries), ()
 
 
 def is_behind(bare: Bare, older: str, newer: str) -> bool:

@@ -85,6 +85,11 @@ def read(bare: Bare, at: str, path: str, max_bytes: int) -> File | None:
     return File(path=path, id=entry.id, mode=entry.mode, size=len(content), content=content)
 
 
+def has_branches(bare: Bare, below: str) -> bool:
+    """Whether there are branches named ``<below>/…``."""
+    return bool(bare.git.run(bare.folder, "for-each-ref", "--count=1", f"refs/heads/{below}/").text)
+
+
 def is_text(path: str) -> bool:
     """Whether a path as git gave it is UTF-8."""
     return path.isascii() or not any("\ud800" <= character <= "\udfff" for character in path)

@@ -91,14 +91,14 @@ class GitRepository:
 
     async def _alone(self, work: Callable[[], T]) -> T:
         async with self.writing:
-            return await self.do(partial(_again, work))
+            return await self.do(partial(again, work))
 
 
 class GitRepositories:
     """Implements the port ``Repositories``."""
 
     def __init__(self, git: Git, pool: Pool, folder: Path) -> None:
-        self._git = git
+        self.git = git
         self._pool = pool
         self._folder = folder
         self._known: dict[str, GitRepository] = {}
@@ -106,7 +106,7 @@ class GitRepositories:
     def of(self, name: str) -> GitRepository:
         found = self._known.get(name)
         if found is None:
-            bare = Bare(self._git, self._folder / f"{name}.git")
+            bare = Bare(self.git, self._folder / f"{name}.git")
             found = self._known[name] = GitRepository(bare, self._pool)
         return found
 
@@ -134,7 +134,7 @@ class GitRepositories:
 # --- in a thread ----------------------------------------------------------------------------------
 
 
-def _again(work: Callable[[], T]) -> T:
+def again(work: Callable[[], T]) -> T:
     """A change, tried again while somebody else is faster."""
     for _ in range(TRIES):
         try:
@@ -218,34 +218,12 @@ def merge(
     if not theirs or (ours and merging.is_behind(bare, theirs, ours)):
         newest = reading.with_paths(bare, bare.commits([ours]))[0] if ours else None
         return Merged(commit=newest, tree=newest.tree if newest else "")
-    tree, conflicts = merging.merge_trees(bare, ours, theirs) if ours else (_tree(bare, theirs), ())
-    if conflicts and {conflict.path for conflict in conflicts} <= {each.path for each in resolutions}:
-        paths = {conflict.path for conflict in conflicts}
-        tree, conflicts = _resolved(bare, tree, [each for each in resolutions if each.path in paths]), ()
+    tree, conflicts = merging.merged(bare, ours, theirs, resolutions)
     if conflicts or dry:
         return Merged(tree=tree, conflicts=conflicts)
     made = bare.put_commit(tree, [ours, theirs] if ours else [theirs], signed)
     bare.move(target, made, ours)
     return Merged(commit=reading.with_paths(bare, bare.commits([made]))[0], tree=tree)
-
-
-def _resolved(bare: Bare, tree: str, resolutions: Sequence[Change]) -> str:
-    modes = {e.path: e.mode for e in reading.entries(bare, tree, [each.path for each in resolutions])}
-    return bare.tree_with(
-        tree,
-        [
-            (
-                modes.get(each.path, each.mode),
-                bare.put(each.content) if each.content is not None else "",
-                each.path,
-            )
-            for each in resolutions
-        ],
-    )
-
-
-def _tree(bare: Bare, commit_id: str) -> str:
-    return bare.commits([commit_id])[0].tree
 
 
 def _done(bare: Bare, key: str) -> tuple[Commit, str] | None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import IO, Final, TypeVar
 
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
@@ -66,12 +66,14 @@ _PLAIN: Final = {
 
 
 class GitError(Exception):
-    """git said no. ``text`` is what it said, for the log and for whoever knows what to make of it."""
+    """git said no. ``text`` is what it complained of, ``said`` what it put out: for the log, and for whoever
+    knows what to make of it."""
 
-    def __init__(self, code: int, text: str) -> None:
+    def __init__(self, code: int, text: str, said: str = "") -> None:
         super().__init__(f"git ended with {code}: {text}")
         self.code = code
         self.text = text
+        self.said = said
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,14 @@ class Git:
         self._program = program
         self._path = {"PATH": environment.get("PATH", os.defpath)}
         self._environment = dict(environment)
+        self._far: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End what is under way to other repositories; nothing more goes there."""
+        self._stopped = True
+        for process in list(self._far):
+            _kill(process)
 
     def probe(self) -> str:
         """Why this git cannot be used, or empty."""
@@ -110,7 +120,7 @@ class Git:
         self,
         folder: Path,
         *arguments: str,
-        input: bytes = b"",
+        input: bytes | IO[bytes] = b"",
         also: Mapping[str, str] | None = None,
         fine: Sequence[int] = (0,),
         most: int = MAX_OUTPUT,
@@ -136,26 +146,30 @@ class Git:
             "GIT_SSH_COMMAND": self._environment.get("GIT_SSH_COMMAND", "ssh -oBatchMode=yes"),
         }
         given = [*_SAFE, *also, f"--git-dir={folder}", *arguments]
-        return self._run(given, environment, seconds=seconds)
+        if self._stopped:
+            raise error(Reason.SERVER_DRAINING, "The server is stopping.", transient=True)
+        return self._run(given, environment, seconds=seconds, is_far=True)
 
     def _run(
         self,
         arguments: Sequence[str],
         environment: Mapping[str, str],
-        input: bytes = b"",
+        input: bytes | IO[bytes] = b"",
         fine: Sequence[int] = (0,),
         most: int = MAX_OUTPUT,
         *,
         seconds: float = DEADLINE_S,
         may_cut: bool = False,
+        is_far: bool = False,
     ) -> Said:
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as complaints:
-            given.write(input)
-            given.seek(0)
+            if isinstance(input, bytes):
+                given.write(input)
+                given.seek(0)
             try:
                 process = subprocess.Popen(
                     [self._program, *arguments],
-                    stdin=given,
+                    stdin=given if isinstance(input, bytes) else input,
                     stdout=subprocess.PIPE,
                     stderr=complaints,
                     env=dict(environment),
@@ -166,7 +180,10 @@ class Git:
                     Reason.STORAGE_UNAVAILABLE,
                     f"git cannot be run: {problem.strerror or problem}. Install git where the server runs.",
                 ) from None
+            if is_far:
+                self._far.add(process)
             out, late = _read(process, most, seconds)
+            self._far.discard(process)
             complaints.seek(0)
             text = complaints.read(4_000).decode("utf-8", "replace").strip()
         if late:
@@ -182,7 +199,7 @@ class Git:
                 )
             return Said(0, out[:most], cut=True)
         if process.returncode not in fine:
-            raise GitError(process.returncode, text)
+            raise GitError(process.returncode, text, out[:4_000].decode("utf-8", "replace"))
         return Said(process.returncode, out)
 
 

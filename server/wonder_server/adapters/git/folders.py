@@ -1,0 +1,267 @@
+"""Files of a folder that agents write to, read and written so that nothing planted there is followed or run.
+
+Every folder on the way is opened by itself and must be one, not a link to one; a file is opened only if it is
+a plain file. So whatever a command in the sandbox puts there, or swaps while we look, we stay inside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from wonder_server.adapters.git.ignoring import Rule, is_ignored, read_rules
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.paths import is_gits_own
+
+MAX_FILE: Final = 100 << 20
+MAX_FILES: Final = 200_000
+MAX_DEPTH: Final = 100
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file or link of the folder. ``look`` changes whenever its content may have changed."""
+
+    path: str
+    mode: str
+    look: tuple[int, ...]
+    changed_ns: int
+
+
+Known = Callable[[str], bool]
+"""Whether the repository has this path, or something below it."""
+
+
+def walk(root: Path, known: Known) -> Iterator[Found]:
+    """All files below ``root`` that the repository has or would want, in no order."""
+    handle = os.open(root, _FOLDER)
+    count = 0
+    try:
+        for found in _walk(handle, "", [], known, 0):
+            count += 1
+            if count > MAX_FILES:
+                raise error(
+                    Reason.LIMIT_EXCEEDED,
+                    f"The worktree has more than {MAX_FILES} files; let .gitignore name what does not count.",
+                    limit=str(MAX_FILES),
+                )
+            yield found
+    finally:
+        os.close(handle)
+
+
+def _walk(handle: int, base: str, rules: list[Rule], known: Known, depth: int) -> Iterator[Found]:
+    own = _read(handle, ".gitignore", 1 << 20)
+    rules = [*rules, *read_rules(own.decode("utf-8", "replace"), base)] if own else rules
+    with os.scandir(handle) as listing:
+        names = sorted(entry.name for entry in listing)
+    for name in names:
+        if is_gits_own(name):
+            continue
+        path = base + name
+        try:
+            status = os.stat(name, dir_fd=handle, follow_symlinks=False)
+        except OSError:
+            continue  # It was removed meanwhile.
+        if stat.S_ISDIR(status.st_mode):
+            if depth >= MAX_DEPTH or (is_ignored(rules, path, is_folder=True) and not known(path)):
+                continue
+            try:
+                inner = os.open(name, _FOLDER, dir_fd=handle)
+            except OSError:
+                continue
+            try:
+                yield from _walk(inner, path + "/", rules, known, depth + 1)
+            finally:
+                os.close(inner)
+        elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+            if known(path) or not is_ignored(rules, path, is_folder=False):
+                yield Found(path, _mode(status), _look(status), max(status.st_mtime_ns, status.st_ctime_ns))
+
+
+def _mode(status: os.stat_result) -> str:
+    if stat.S_ISLNK(status.st_mode):
+        return "120000"
+    return "100755" if status.st_mode & stat.S_IXUSR else "100644"
+
+
+def _look(status: os.stat_result) -> tuple[int, ...]:
+    return (status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+
+# --- one file -------------------------------------------------------------------------------------
+
+
+def read(root: Path, path: str, most: int = MAX_FILE) -> bytes | None:
+    """The content of a file, or where a link leads; None if there is neither. PAYLOAD_TOO_LARGE."""
+    with contextlib.suppress(OSError), _inside(root, path, make=False) as (handle, name):
+        return _read(handle, name, most)
+    return None
+
+
+def look(root: Path, path: str) -> str:
+    """The mode of a file or link, as git has it; empty if there is neither."""
+    with contextlib.suppress(OSError), _inside(root, path, make=False) as (handle, name):
+        status = os.stat(name, dir_fd=handle, follow_symlinks=False)
+        return _mode(status) if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode) else ""
+    return ""
+
+
+def _read(handle: int, name: str, most: int) -> bytes | None:
+    try:
+        file = os.open(name, _FILE, dir_fd=handle)
+    except OSError:
+        try:
+            return os.fsencode(os.readlink(name, dir_fd=handle))
+        except OSError:
+            return None
+    with open(file, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            return None
+        content = opened.read(most + 1)
+    if len(content) > most:
+        raise error(
+            Reason.PAYLOAD_TOO_LARGE,
+            f"The file '{name[:100]}' has more than {most} bytes; let .gitignore name it, or remove it.",
+            limit=str(most),
+        )
+    return content
+
+
+def write(root: Path, path: str, content: bytes | None, mode: str = "") -> None:
+    """Give a file new content in one step, or with None remove it. What it may do is kept unless ``mode``
+    says otherwise. FIELD_INVALID where something is in the way."""
+    try:
+        with _inside(root, path, make=content is not None) as (handle, name):
+            if content is None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=handle)
+            else:
+                _replace(handle, name, content, mode)
+    except FileNotFoundError:
+        if content is not None:
+            raise _in_the_way(path) from None
+    except (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError):
+        raise _in_the_way(path) from None
+    except OSError as problem:
+        if problem.errno == 40:  # A link where a folder should be.
+            raise _in_the_way(path) from None
+        raise
+    if content is None:
+        _prune(root, path)
+
+
+def _replace(handle: int, name: str, content: bytes, mode: str) -> None:
+    if not mode:
+        try:
+            mode = _mode(os.stat(name, dir_fd=handle, follow_symlinks=False))
+        except OSError:
+            mode = "100644"
+        mode = "100644" if mode == "120000" else mode
+    draft = f".wonder-{secrets.token_hex(8)}"
+    try:
+        if mode == "120000":
+            os.symlink(os.fsdecode(content), draft, dir_fd=handle)
+        else:
+            bits = 0o755 if mode == "100755" else 0o644
+            file = os.open(
+                draft,
+                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+                bits,
+                dir_fd=handle,
+            )
+            with open(file, "wb") as opened:
+                opened.write(content)
+        os.rename(draft, name, src_dir_fd=handle, dst_dir_fd=handle)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(draft, dir_fd=handle)
+        raise
+
+
+def is_inside(path: str) -> bool:
+    """Whether a path, as somebody's tree has it, names a place in the folder that is not git's."""
+    return not any(part in ("", ".", "..") or is_gits_own(part) for part in path.split("/"))
+
+
+@contextlib.contextmanager
+def _inside(root: Path, path: str, *, make: bool) -> Iterator[tuple[int, str]]:
+    """The folder of ``path``, opened step by step without following a link, and the last part."""
+    if not is_inside(path):
+        raise _in_the_way(path)
+    *folders, name = path.split("/")
+    handle = os.open(root, _FOLDER)
+    try:
+        for folder in folders:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, 0o755, dir_fd=handle)
+            inner = os.open(folder, _FOLDER, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        yield handle, name
+    finally:
+        os.close(handle)
+
+
+def _prune(root: Path, path: str) -> None:
+    """Remove the folders of a removed file that are empty now, as git does."""
+    folder = path.rpartition("/")[0]
+    while folder:
+        try:
+            with _inside(root, folder, make=False) as (handle, name):
+                os.rmdir(name, dir_fd=handle)
+        except OSError:
+            return
+        folder = folder.rpartition("/")[0]
+
+
+def _in_the_way(path: str) -> WonderError:
+    return error(
+        Reason.FIELD_INVALID,
+        f"'{path}' cannot be written: a file, a link or a folder is in its way.",
+        field="path",
+    )
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder with all that is in it; links are removed, not followed. What may not be written is
+    made writable first: commands may have left it so."""
+    try:
+        handle = os.open(folder, _FOLDER)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            folder.unlink()
+        return
+    try:
+        _empty(handle)
+    finally:
+        os.close(handle)
+    folder.rmdir()
+
+
+def _empty(handle: int) -> None:
+    with contextlib.suppress(OSError):
+        os.fchmod(handle, 0o700)
+    with os.scandir(handle) as listing:
+        names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listing]
+    for name, is_folder in names:
+        if is_folder:
+            with contextlib.suppress(OSError):
+                os.chmod(name, 0o700, dir_fd=handle)
+            inner = os.open(name, _FOLDER, dir_fd=handle)
+            try:
+                _empty(inner)
+            finally:
+                os.close(inner)
+            os.rmdir(name, dir_fd=handle)
+        else:
+            os.unlink(name, dir_fd=handle)

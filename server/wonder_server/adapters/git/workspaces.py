@@ -1,0 +1,236 @@
+"""Branches with their files: ``<key>/<repository>`` holds files, and nothing else; all else is elsewhere.
+
+A change of a branch that changes files too is written down first (``.state``), so that after a crash between
+the two the files follow: nobody must think that somebody had undone the change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from wonder_server.adapters.git import checkouts, folders, merging, reading
+from wonder_server.adapters.git.bare import EMPTY_TREE, Bare, Moved
+from wonder_server.adapters.git.checkouts import Glances
+from wonder_server.adapters.git.repositories import GitRepositories, again
+from wonder_server.adapters.git.run import Pool
+from wonder_server.core.errors import Reason, error
+from wonder_server.ports.repositories import Change, Commit, Merged, Signed
+from wonder_server.ports.workspaces import Work
+
+T = TypeVar("T")
+
+UNCOMMITTED: Final = Signed(author="wonder", message="Work that nobody has committed")
+
+
+class GitWorkspaces:
+    """Implements the port ``Workspaces``."""
+
+    def __init__(self, repositories: GitRepositories, pool: Pool, folder: Path) -> None:
+        self._repositories = repositories
+        self._pool = pool
+        self._folder = folder
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._glances: dict[tuple[str, str], Glances] = {}
+
+    async def begin(self, work: Work | None, key: str, begin: str = "") -> Path:
+        root = self._folder / key
+        if work is None:
+            await self._pool.do(partial(root.mkdir, parents=True, exist_ok=True))
+        else:
+            await self._do(work, partial(self._begin, work, begin))
+        return root
+
+    async def now(self, work: Work) -> Commit | None:
+        return await self._do(work, partial(self._now, work))
+
+    async def put(self, work: Work, path: str, content: bytes | None, expected: str | None = None) -> str:
+        return await self._do(work, partial(self._put, work, path, content, expected))
+
+    async def commit(self, work: Work, signed: Signed | None, expected: str = "") -> Commit | None:
+        return await self._do(work, partial(self._commit, work, signed, expected))
+
+    async def update(
+        self, work: Work, source: str, signed: Signed, resolutions: Sequence[Change] = ()
+    ) -> Merged:
+        return await self._do(work, partial(self._update, work, source, signed, resolutions))
+
+    async def remove(self, key: str, works: Sequence[Work], *, whole: bool = True) -> None:
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            await self._pool.do(partial(self._remove, key, works, whole))
+        for work in works:
+            self._glances.pop((key, work.folder), None)
+
+    async def keys(self) -> list[str]:
+        """The worktrees that are there."""
+        return await self._pool.do(self._keys)
+
+    async def _do(self, work: Work, act: Callable[[], T]) -> T:
+        """In a thread, one at a time in one worktree, to its end whoever still waits."""
+
+        async def alone() -> T:
+            async with self._locks.setdefault(work.key, asyncio.Lock()):
+                return await self._pool.do(partial(again, act))
+
+        return await asyncio.shield(asyncio.ensure_future(alone()))
+
+    # --- in a thread ------------------------------------------------------------------------------
+
+    def _keys(self) -> list[str]:
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(path.name for path in self._folder.iterdir() if not path.name.startswith("."))
+        return []
+
+    def _bare(self, work: Work) -> Bare:
+        return self._repositories.of(work.name).bare
+
+    def _files(self, work: Work) -> Path:
+        return self._folder / work.key / work.folder
+
+    def _state(self, work: Work) -> Path:
+        return self._folder / ".state" / f"{work.key}.{work.folder}.json"
+
+    def _begin(self, work: Work, begin: str) -> None:
+        bare = self._bare(work)
+        bare.make()
+        head = bare.head(work.branch)
+        if not head and begin:
+            bare.move(work.branch, begin, "")
+            head = begin
+        files = self._files(work)
+        if files.is_dir() and not files.is_symlink():
+            return
+        files.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            files.unlink()  # Whoever put a file or a link here cannot make us follow it.
+        (self._folder / ".new").mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._folder / ".new") as draft:
+            fresh = Path(draft) / "files"
+            fresh.mkdir()
+            if head:
+                checkouts.check_out(bare, head, fresh)
+            fresh.rename(files)
+        self._state(work).unlink(missing_ok=True)
+
+    def _snapshot(self, work: Work) -> tuple[Bare, str, str]:
+        """The repository, the branch's newest commit, and the tree of the files: empty if it is the same."""
+        bare, files = self._bare(work), self._files(work)
+        head = bare.head(work.branch)
+        if not files.is_dir() or files.is_symlink():
+            return bare, head, ""
+        self._follow(work, bare, head)
+        glances = self._glances.setdefault((work.key, work.folder), Glances())
+        tree = checkouts.snapshot(bare, files, head, glances)
+        same = bare.commits([head])[0].tree if head else EMPTY_TREE
+        return bare, head, "" if tree == same else tree
+
+    def _now(self, work: Work) -> Commit | None:
+        if not self._bare(work).exists():
+            return None
+        bare, head, tree = self._snapshot(work)
+        if tree:
+            head = self._uncommitted(bare, head, tree)
+        return reading.with_paths(bare, bare.commits([head]))[0] if head else None
+
+    def _uncommitted(self, bare: Bare, head: str, tree: str) -> str:
+        """The commit of this tree that is always the same."""
+        since = bare.commits([head])[0].created_ms // 1_000 if head else 1
+        return bare.put_commit(tree, [head] if head else [], UNCOMMITTED, max(since, 1))
+
+    def _put(self, work: Work, path: str, content: bytes | None, expected: str | None) -> str:
+        files = self._files(work)
+        if expected is not None:
+            there = folders.read(files, path)
+            found = checkouts.blob_id(there) if there is not None else ""
+            if found != expected:
+                raise error(
+                    Reason.ETAG_MISMATCH,
+                    f"'{path}' was changed since it was read; read it again and retry.",
+                    field="etag",
+                    etag=found or "none",
+                )
+        folders.write(files, path, content)
+        return checkouts.blob_id(content) if content is not None else ""
+
+    def _commit(self, work: Work, signed: Signed | None, expected: str) -> Commit | None:
+        bare, head, tree = self._snapshot(work)
+        shown = self._uncommitted(bare, head, tree) if tree else head
+        if expected and expected != shown:
+            raise error(
+                Reason.ETAG_MISMATCH,
+                "The conversation's work has changed since; look at it again.",
+                field="expected_head_commit",
+                etag=shown,
+            )
+        if tree:
+            made = shown if signed is None else bare.put_commit(tree, [head] if head else [], signed)
+            bare.move(work.branch, made, head)
+            head = made
+        return reading.with_paths(bare, bare.commits([head]))[0] if head else None
+
+    def _update(self, work: Work, source: str, signed: Signed, resolutions: Sequence[Change]) -> Merged:
+        ours = self._commit(work, None, "")
+        bare = self._bare(work)
+        theirs = bare.resolve(source)
+        if not theirs or (ours is not None and merging.is_behind(bare, theirs, ours.id)):
+            return Merged(commit=ours, tree=ours.tree if ours else "")
+        tree, conflicts = merging.merged(bare, ours.id if ours else "", theirs, resolutions)
+        if conflicts:
+            return Merged(tree=tree, conflicts=conflicts)
+        made = bare.put_commit(tree, [ours.id, theirs] if ours else [theirs], signed)
+        self._note(work, ours.tree if ours else EMPTY_TREE, tree)
+        try:
+            bare.move(work.branch, made, ours.id if ours else "")
+        except Moved:
+            self._state(work).unlink(missing_ok=True)
+            raise
+        self._follow(work, bare, made)
+        return Merged(commit=reading.with_paths(bare, bare.commits([made]))[0], tree=tree)
+
+    # --- what was under way -----------------------------------------------------------------------
+
+    def _note(self, work: Work, old: str, new: str) -> None:
+        """Write down that the files are to become those of another tree."""
+        place = self._state(work)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        draft = place.with_suffix(".new")
+        with draft.open("w") as file:
+            json.dump({"old": old, "new": new}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(place)
+
+    def _follow(self, work: Work, bare: Bare, head: str) -> None:
+        """Let the files follow a branch that has moved, if that was written down and has happened."""
+        try:
+            noted = json.loads(self._state(work).read_text())
+        except (FileNotFoundError, ValueError):
+            return
+        if head and bare.commits([head])[0].tree == noted["new"] and self._files(work).is_dir():
+            bare.make()
+            checkouts.apply(bare, self._files(work), noted["old"], noted["new"])
+        self._state(work).unlink(missing_ok=True)
+
+    def _remove(self, key: str, works: Sequence[Work], whole: bool) -> None:
+        for path in [self._folder / key] if whole else [self._files(work) for work in works]:
+            if path.exists() or path.is_symlink():
+                # Out of the way with one step: a crash leaves no half of it.
+                (self._folder / ".new").mkdir(exist_ok=True)
+                gone = Path(tempfile.mkdtemp(dir=self._folder / ".new"))
+                path.rename(gone / "gone")
+                folders.remove(gone)
+        for work in works:
+            self._state(work).unlink(missing_ok=True)
+            self._bare(work).drop(work.branch)
+
+    def tidy(self) -> None:
+        """At a start: clear away what a crash left half made or half removed."""
+        with contextlib.suppress(FileNotFoundError):
+            folders.remove(self._folder / ".new")

@@ -1,0 +1,93 @@
+"""Where conversations work on code: a branch of a repository and its files (features F2, F3, F6).
+
+Commits and branches are kept where only the server writes. Files lie in a folder that agents write to, which
+is read and written file by file: git never runs in it, so that nothing planted there counts for anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from wonder_server.core.frozen import Value
+from wonder_server.ports.repositories import Change, Commit, Merged, Signed
+
+
+class Origin(Value, frozen=True, kw_only=True):
+    """A repository of a project: ``name`` is that of our copy of it (see ``Repositories``), ``url`` where it
+    comes from, ``default_branch`` what the project says, or empty."""
+
+    name: str
+    url: str
+    default_branch: str = ""
+
+
+class Work(Value, frozen=True, kw_only=True):
+    """The work on one ``branch`` of one repository. Its files are in the folder ``folder`` of the worktree
+    ``key``, if they have been needed yet. ``name`` is that of our copy of the repository."""
+
+    key: str
+    folder: str
+    name: str
+    branch: str
+
+
+class Origins(Protocol):
+    """Repositories elsewhere: a folder of this machine, or a URL."""
+
+    async def fetch(self, origin: Origin, *, afresh: bool = False) -> str:
+        """See that our copy is there, with the origin's branches as ``origin/<branch>``; ``afresh``: as they
+        are now. Its default branch. A copy is made in the background: STORAGE_UNAVAILABLE (transient) while
+        that takes long, and where the origin cannot be reached. FIELD_INVALID for what can be no origin."""
+        ...
+
+    async def publish(
+        self,
+        origin: Origin,
+        target: str,
+        source: str,
+        signed: Signed,
+        *,
+        resolutions: Sequence[Change] = (),
+        dry: bool = False,
+    ) -> Merged:
+        """Merge the commit ``source`` into the origin's branch ``target``, there and in our copy: done when
+        the origin has taken it. FIELD_INVALID if it has no such branch; RESOURCE_IN_USE if it refuses."""
+        ...
+
+
+class Workspaces(Protocol):
+    """Branches with their files."""
+
+    async def begin(self, work: Work | None, key: str, begin: str = "") -> Path:
+        """See that the worktree ``key`` is there, and in it the files of ``work``; a new branch begins at the
+        commit ``begin``. The worktree's folder."""
+        ...
+
+    async def now(self, work: Work) -> Commit | None:
+        """The branch's newest commit; or, if files have been changed since, the one that committing them
+        would make, always the same for the same files. None if there is no such branch."""
+        ...
+
+    async def put(self, work: Work, path: str, content: bytes | None, expected: str | None = None) -> str:
+        """Write or remove one file; the hash of its content. ``expected``: the hash that it must have, empty
+        for none: ETAG_MISMATCH otherwise. FIELD_INVALID where something is in its way."""
+        ...
+
+    async def commit(self, work: Work, signed: Signed | None, expected: str = "") -> Commit | None:
+        """Commit what has been changed, without ``signed`` as the one that `now` shows. The branch's newest
+        commit. ``expected``: what `now` must say: ETAG_MISMATCH otherwise."""
+        ...
+
+    async def update(
+        self, work: Work, source: str, signed: Signed, resolutions: Sequence[Change] = ()
+    ) -> Merged:
+        """Commit what has been changed, then merge the branch or commit ``source`` into the branch and its
+        files. With conflicts only the first happens."""
+        ...
+
+    async def remove(self, key: str, works: Sequence[Work], *, whole: bool = True) -> None:
+        """Remove the branches and the files of ``works``, which are in the worktree ``key``; all of that, if
+        ``whole``. What is not there is no error."""
+        ...

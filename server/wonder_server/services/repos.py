@@ -1,0 +1,359 @@
+"""Repositories of projects, and the branches on which conversations work (features F2, F3, F5, F6).
+
+Guide: docs/artifacts.md. Whoever works says so with a `Scope`: its project, and its branch or its
+conversation, whose branch is ``wonder/conv-…``. Branch and files are made when something is first written or
+run; until then, what is read is the repository's default branch. The RPCs of the ConversationService and the
+``repo.*`` actions are two faces of this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from wonder_server.core.commands import Scope
+from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Project, Repository
+from wonder_server.core.errors import Reason, error
+from wonder_server.core.frozen import Value
+from wonder_server.core.paths import check_branch, check_path, check_prefix
+from wonder_server.ports.repositories import (
+    Change,
+    Commit,
+    Diff,
+    File,
+    Found,
+    Merged,
+    Repositories,
+)
+from wonder_server.ports.workspaces import Origin, Origins, Work, Workspaces
+from wonder_server.ports.worktrees import Worktree
+from wonder_server.services.artifacts import ABSENT, MAX_MATCHES, check_resolutions, search_words
+from wonder_server.services.catalog_writes import Once
+from wonder_server.services.commits import Asked, signed_by
+
+OURS: Final = "wonder/conv-"
+MAX_FILE_BYTES: Final = 4 << 20
+MAX_PATCH_BYTES: Final = 1 << 20
+MAX_LISTED: Final = 5_000
+_CONVERSATION: Final = re.compile(r"wonder/conv-([0-9A-Za-z]{1,64})\Z")
+
+
+class Projects(Protocol):
+    """What is needed of the library."""
+
+    async def known(self, key: str) -> Project:
+        """PROJECT_NOT_FOUND if there is none."""
+        ...
+
+
+class Changed(Value, frozen=True, kw_only=True):
+    """What a branch has changed since it parted from ``base_branch``, files that nobody has committed
+    included: ``head`` is the commit that has them, or would have. None if there is nothing yet."""
+
+    branch: str
+    base_branch: str
+    head: Commit | None
+    diff: Diff
+
+
+class Listed(Value, frozen=True, kw_only=True):
+    """Files by path; ``truncated`` if there are more."""
+
+    files: tuple[File, ...]
+    truncated: bool = False
+
+
+def branch_of(scope: Scope) -> str:
+    """The branch that this work is done on. FIELD_INVALID if there is none."""
+    if scope.branch:
+        return check_work_branch(scope.branch)
+    if not scope.conversation_id:
+        raise error(
+            Reason.FIELD_INVALID,
+            "This work belongs to no conversation, so it has no branch; name one, or a conversation.",
+            field="context.branch",
+        )
+    return OURS + scope.conversation_id.removeprefix("conv_")
+
+
+def check_work_branch(branch: str, field: str = "context.branch") -> str:
+    """``branch``, if work can be done on it. FIELD_INVALID otherwise."""
+    if branch.startswith("origin/"):
+        raise error(Reason.FIELD_INVALID, "No work is done on an origin's own branch.", field=field)
+    return check_branch(branch, field)
+
+
+def key_of(project_id: str, branch: str) -> str:
+    """The name of the worktree of this branch."""
+    if found := _CONVERSATION.match(branch):
+        return f"{project_id}-conv_{found[1]}"
+    return f"{project_id}-b_{hashlib.blake2b(branch.encode(), digest_size=16).hexdigest()}"
+
+
+class Repos:
+    """The use-cases. Implements the port ``Worktrees``. ``release`` is told the key of a worktree before it
+    is removed, so that nothing runs there any more.
+
+    All raise PROJECT_NOT_FOUND, FIELD_INVALID for a repository that the project has not, and
+    STORAGE_UNAVAILABLE while a repository cannot be reached."""
+
+    def __init__(
+        self,
+        *,
+        repositories: Repositories,
+        origins: Origins,
+        workspaces: Workspaces,
+        projects: Projects,
+        release: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._repositories = repositories
+        self._origins = origins
+        self._workspaces = workspaces
+        self._projects = projects
+        self._release = release
+        self._asked = Asked()
+
+    async def open(self, scope: Scope) -> Worktree:
+        """See the port ``Worktrees``."""
+        branch, project = branch_of(scope), await self._projects.known(scope.project_id or DEFAULT_PROJECT)
+        key = key_of(project.id, branch)
+        folder = await self._workspaces.begin(None, key)
+        for repository in project.repositories:
+            await self._begun(_Place(project, repository, branch))
+        only = project.repositories[0].name if len(project.repositories) == 1 else ""
+        return Worktree(key=key, folder=folder, start=only)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    async def tree(
+        self, scope: Scope, repository: str = "", *, prefix: str = "", after: str = "", limit: int = 0
+    ) -> Listed:
+        """Files by path, at most ``limit`` (0: 1,000)."""
+        check_prefix(prefix)
+        limit = min(limit or 1_000, MAX_LISTED)
+        place = await self._place(scope, repository)
+        found = await self._repositories.of(place.name).files(await self._at(place), prefix, after, limit + 1)
+        return Listed(files=tuple(found[:limit]), truncated=len(found) > limit)
+
+    async def read(self, scope: Scope, path: str, repository: str = "") -> File:
+        """One file with its content. ARTIFACT_NOT_FOUND, PAYLOAD_TOO_LARGE."""
+        check_path(path)
+        place = await self._place(scope, repository)
+        found = await self._repositories.of(place.name).read(await self._at(place), path, MAX_FILE_BYTES)
+        if found is None:
+            raise error(
+                Reason.ARTIFACT_NOT_FOUND,
+                f"There is no file '{path}' in '{place.repository.name}'.",
+                field="path",
+                id=path,
+            )
+        return found
+
+    async def search(
+        self, scope: Scope, query: str, repository: str = "", *, prefix: str = "", limit: int = 0
+    ) -> Found:
+        """Lines and paths that contain all words of ``query``."""
+        check_prefix(prefix)
+        words, most = search_words(query), min(limit or 50, MAX_MATCHES)
+        place = await self._place(scope, repository)
+        return await self._repositories.of(place.name).search(await self._at(place), words, prefix, most)
+
+    async def diff(
+        self, scope: Scope, repository: str = "", *, base_branch: str = "", paths: Sequence[str] = ()
+    ) -> Changed:
+        """What the branch has changed. FIELD_INVALID for a base branch that is not there."""
+        for number, path in enumerate(paths):
+            check_path(path, f"paths[{number}]")
+        place = await self._place(scope, repository)
+        base = check_branch(base_branch, "base_branch") if base_branch else ""
+        default = await self._origins.fetch(place.origin)
+        base, known = base or default, self._repositories.of(place.name)
+        if base_branch and await known.commit(f"origin/{base}") is None:
+            raise error(Reason.FIELD_INVALID, f"The repository has no branch '{base}'.", field="base_branch")
+        head = await self._workspaces.now(place.work)
+        if head is None:
+            start = await known.commit(f"origin/{base}")
+            nothing = Diff(base=start.id if start else "")
+            return Changed(branch=place.branch, base_branch=base, head=None, diff=nothing)
+        found = await known.diff(f"origin/{base}", head.id, paths, MAX_PATCH_BYTES)
+        return Changed(branch=place.branch, base_branch=base, head=head, diff=found)
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    async def write(
+        self, scope: Scope, path: str, content: bytes | None, repository: str = "", *, etag: str = ""
+    ) -> str:
+        """Write one file of the conversation's, or with None remove it; its etag then. Nothing is committed
+        yet. FIELD_INVALID, PAYLOAD_TOO_LARGE, ETAG_MISMATCH."""
+        check_path(path)
+        if content is not None and len(content) > MAX_FILE_BYTES:
+            raise error(
+                Reason.PAYLOAD_TOO_LARGE,
+                f"content has {len(content)} bytes; at most {MAX_FILE_BYTES} are taken.",
+                field="content",
+                limit=str(MAX_FILE_BYTES),
+            )
+        work = await self._begun(await self._place(scope, repository))
+        expected = ("" if etag == ABSENT else etag) if etag else None
+        return await self._workspaces.put(work, path, content, expected) or ABSENT
+
+    async def commit(self, scope: Scope, author: str, message: str, repository: str = "") -> Commit | None:
+        """Commit what was changed; the branch's newest commit, None of a branch without any."""
+        signed = signed_by(author, message or "Work of a conversation")
+        place = await self._place(scope, repository)
+        if await self._workspaces.now(place.work) is None:
+            return None
+        return await self._workspaces.commit(place.work, signed)
+
+    async def update(
+        self,
+        scope: Scope,
+        author: str,
+        repository: str = "",
+        *,
+        source: str = "",
+        resolutions: Sequence[Change] = (),
+    ) -> Merged:
+        """Bring what is new on the repository's branch ``source`` (empty: its default) into the branch and
+        files of the work. Conflicts are in the answer, and then nothing was brought."""
+        check_resolutions(resolutions)
+        place = await self._place(scope, repository)
+        default = await self._origins.fetch(place.origin, afresh=True)
+        source = check_branch(source, "source_branch") if source else default
+        if await self._repositories.of(place.name).commit(f"origin/{source}") is None:
+            raise error(
+                Reason.FIELD_INVALID, f"The repository has no branch '{source}'.", field="source_branch"
+            )
+        work = await self._begun(place)
+        signed = signed_by(author, f"Merge {source} into {place.branch}")
+        return await self._workspaces.update(work, f"origin/{source}", signed, resolutions)
+
+    async def merge(
+        self,
+        scope: Scope,
+        author: str,
+        repository: str = "",
+        *,
+        target: str = "",
+        message: str = "",
+        expected: str = "",
+        resolutions: Sequence[Change] = (),
+        dry: bool = False,
+        remove: bool = False,
+        once: Once | None = None,
+    ) -> Merged:
+        """Bring the branch's work, with what nobody has committed, into the repository's branch ``target``
+        (empty: its default). Conflicts are in the answer, and then nothing was merged.
+
+        ``expected``: what `diff` must say is the head: ETAG_MISMATCH otherwise. ``remove``: branch and files
+        are removed once they are merged. RESOURCE_IN_USE if the repository does not take it."""
+        check_resolutions(resolutions)
+        place = await self._place(scope, repository)
+        default = await self._origins.fetch(place.origin)
+        target = check_branch(target, "target_branch") if target else default
+        signed = signed_by(author, message or f"Merge {place.branch} into {target}", once)
+        known = self._repositories.of(place.name)
+        met: list[Merged] = []
+
+        async def act() -> Commit | None:
+            head = await self._workspaces.now(place.work)
+            if head is None:
+                met.append(Merged(commit=await known.commit(f"origin/{target}")))
+            else:
+                _check_head(expected, head)
+                if not dry:
+                    head = await self._workspaces.commit(place.work, None, expected) or head
+                met.append(
+                    await self._origins.publish(
+                        place.origin, target, head.id, signed, resolutions=resolutions, dry=dry
+                    )
+                )
+            return met[0].commit
+
+        if dry:
+            await act()
+        else:
+            before = await self._asked.once(known, signed, act)
+            met = met or [Merged(commit=before)]
+            if remove and not met[0].conflicts:
+                await self._workspaces.remove(place.work.key, [place.work], whole=False)
+        return met[0]
+
+    async def forget(self, project_id: str, conversation_id: str) -> None:
+        """Remove the branches and the files of a conversation that is no more. What is not there is no
+        error."""
+        branch = branch_of(Scope(conversation_id=conversation_id))
+        project = await self._projects.known(project_id or DEFAULT_PROJECT)
+        key = key_of(project.id, branch)
+        await self._release(key)
+        works = [_Place(project, repository, branch).work for repository in project.repositories]
+        await self._workspaces.remove(key, works)
+
+    # --- pieces -----------------------------------------------------------------------------------
+
+    async def _place(self, scope: Scope, repository: str) -> _Place:
+        """The work of ``scope`` on one repository of its project, named unless there is only one."""
+        branch, project = branch_of(scope), await self._projects.known(scope.project_id or DEFAULT_PROJECT)
+        names = [each.name for each in project.repositories]
+        if not names:
+            raise error(
+                Reason.FIELD_INVALID,
+                f"The project '{project.name}' has no repository.",
+                field="repository",
+            )
+        if repository not in names and (repository or len(names) > 1):
+            raise error(
+                Reason.FIELD_INVALID,
+                f"Name a repository of the project '{project.name}': {', '.join(names[:20])}.",
+                field="repository",
+            )
+        return _Place(project, project.repositories[names.index(repository) if repository else 0], branch)
+
+    async def _begun(self, place: _Place) -> Work:
+        """See that branch and files are there."""
+        known = self._repositories.of(place.name)
+        begin = ""
+        if await known.commit(place.branch) is None:
+            default = await self._origins.fetch(place.origin, afresh=True)
+            start = await known.commit(f"origin/{place.branch}") or await known.commit(f"origin/{default}")
+            if start is None and place.repository.default_branch:
+                raise error(
+                    Reason.FIELD_INVALID,
+                    f"The repository '{place.repository.name}' has no branch '{default}'.",
+                    field="repository",
+                )
+            begin = start.id if start is not None else ""
+        await self._workspaces.begin(place.work, place.work.key, begin)
+        return place.work
+
+    async def _at(self, place: _Place) -> str:
+        """The commit that has what the work sees."""
+        head = await self._workspaces.now(place.work)
+        if head is not None:
+            return head.id
+        return f"origin/{await self._origins.fetch(place.origin)}"
+
+
+class _Place:
+    """One branch of one repository of one project."""
+
+    def __init__(self, project: Project, repository: Repository, branch: str) -> None:
+        self.repository = repository
+        self.branch = branch
+        self.name = f"{project.id}.{repository.name}"
+        self.origin = Origin(name=self.name, url=repository.url, default_branch=repository.default_branch)
+        self.work = Work(
+            key=key_of(project.id, branch), folder=repository.name, name=self.name, branch=branch
+        )
+
+
+def _check_head(expected: str, head: Commit) -> None:
+    if expected and expected != head.id:
+        raise error(
+            Reason.ETAG_MISMATCH,
+            "The conversation's work has changed since; look at it again.",
+            field="expected_head_commit",
+            etag=head.id,
+        )
