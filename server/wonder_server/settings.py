@@ -77,6 +77,20 @@ def _address(value: object) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _endpoint(value: object) -> str:
+    text = _text(value)
+    if text and not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:_-]+/?", text):
+        raise ValueError("a URL of scheme, host and port is wanted, such as http://127.0.0.1:9000")
+    return text.rstrip("/")
+
+
+def _bucket(value: object) -> str:
+    text = _text(value)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", text):
+        raise ValueError("3 to 63 of a-z, 0-9, '.' and '-' are wanted")
+    return text
+
+
 def _number(low: int, high: int) -> Kind:
     def read(value: object) -> int:
         try:
@@ -152,6 +166,8 @@ PATH = Kind("path", _path)
 FOLDERS = Kind("paths", _folders)
 FOLDER = Kind("path", _folder)
 ADDRESS = Kind("host:port", _address)
+ENDPOINT = Kind("URL", _endpoint)
+BUCKET = Kind("name", _bucket)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -269,11 +285,11 @@ class Settings:
     )  # fmt: skip
 
     s3_endpoint: str = _setting(
-        "", "WONDER_S3_ENDPOINT", TEXT,
+        "", "WONDER_S3_ENDPOINT", ENDPOINT,
         "Where objects are kept by S3, such as https://s3.eu-central-1.amazonaws.com. Empty: the data folder.",
     )  # fmt: skip
     s3_bucket: str = _setting(
-        "wonder", "WONDER_S3_BUCKET", TEXT, "Bucket of the objects; made when missing.",
+        "wonder", "WONDER_S3_BUCKET", BUCKET, "Bucket of the objects; made when missing.",
     )  # fmt: skip
     s3_region: str = _setting("us-east-1", "WONDER_S3_REGION", TEXT, "Region that requests are signed for.")
     s3_access_key: str = _setting(
@@ -472,16 +488,8 @@ def _read(row: Setting, value: object, source: str) -> Any:
 def _checked(settings: Settings) -> Settings:
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise SettingsError("tls_cert and tls_key belong together: give both or neither.")
-    if settings.s3_endpoint:
-        parts = urlsplit(settings.s3_endpoint)
-        if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
-            raise SettingsError(
-                "s3_endpoint: a URL of scheme, host and port is wanted, such as http://127.0.0.1:9000."
-            )
-        if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", settings.s3_bucket):
-            raise SettingsError("s3_bucket: 3 to 63 of a-z, 0-9, '.' and '-' are wanted.")
-        if not settings.s3_access_key or not settings.s3_secret_key:
-            raise SettingsError("s3_endpoint wants s3_access_key and s3_secret_key too.")
+    if settings.s3_endpoint and not (settings.s3_access_key and settings.s3_secret_key):
+        raise SettingsError("s3_endpoint wants s3_access_key and s3_secret_key too.")
     return settings
 
 

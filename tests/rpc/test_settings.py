@@ -42,6 +42,11 @@ def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(t
         ({}, {"WONDER_INSECURE": "maybe"}, "insecure: true or false is wanted"),
         ({}, {"WONDER_LOG_FORMAT": "xml"}, "log_format: one of auto, json, console is wanted"),
         ({"tls_cert": "a.pem"}, {}, "tls_cert and tls_key belong together"),
+        ({}, {"WONDER_S3_ENDPOINT": "s3.local:9000"}, "s3_endpoint: a URL of scheme.*WONDER_S3_ENDPOINT"),
+        ({}, {"WONDER_S3_ENDPOINT": "http://a:b@s3.local"}, "s3_endpoint: a URL of scheme"),
+        ({}, {"WONDER_S3_ENDPOINT": "http://s3.local"}, "s3_endpoint wants s3_access_key and s3_secret_key"),
+        ({}, {"WONDER_S3_BUCKET": "../x"}, "s3_bucket: 3 to 63 of"),
+        ({}, {"WONDER_SANDBOX_FOLDERS": "/opt/tools:tools"}, "sandbox_folders: absolute paths are wanted"),
         ({"config": "/nowhere/at/all.toml"}, {}, "cannot be read"),
     ],
 )
