@@ -12,6 +12,10 @@ COPY sdk/python sdk/python
 RUN /opt/wonder/bin/pip install --no-cache-dir --no-build-isolation --no-deps . ./sdk/python
 
 FROM python:3.11-slim
+# bubblewrap is what commands of agents run in, git is what repositories and artifacts are kept with.
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends bubblewrap git ca-certificates \
+    && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin wonder \
     && install -d -o wonder -g wonder -m 0700 /data
 COPY --from=build /opt/wonder /opt/wonder

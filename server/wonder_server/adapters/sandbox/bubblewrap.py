@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -166,23 +165,18 @@ class BubblewrapSandbox:
             task.add_done_callback(self._ends.discard)
 
     async def _probe(self) -> WonderError | None:
+        place = Place(folder=Path(tempfile.gettempdir()))  # a folder that is there; nothing is left in it
         try:
-            folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="wonder-sandbox-")
+            box = await Box.start(self._program, place, self._limits, self._folders)
             try:
-                box = await Box.start(self._program, Place(folder=Path(folder)), self._limits, self._folders)
-                try:
-                    finished = await box.run(PROBE, None)
-                finally:
-                    await box.end()
+                finished = await box.run(PROBE, None)
             finally:
-                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+                await box.end()
             if finished.exit_code == 0 and finished.stdout.head == b"ready\n":
                 return None
             why = f"A first command ended with {finished.exit_code}."
         except WonderError as problem:
             why = problem.fault.message
-        except OSError as problem:
-            why = f"A folder could not be made: {problem.strerror}."
         _log.warning("shell is refused: there is no sandbox", why=why, do=ADVICE)
         return error(
             Reason.SANDBOX_UNAVAILABLE,
