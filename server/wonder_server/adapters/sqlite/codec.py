@@ -45,7 +45,8 @@ def _names(cls: Any) -> tuple[str, ...]:
     known = _FIELDS.get(cls)
     if known is None:
         # What is no dataclass is a msgspec.Struct.
-        known = getattr(cls, "__struct_fields__", None) or tuple(field.name for field in fields(cls))
+        known = getattr(cls, "__struct_fields__", None)
+        known = tuple(field.name for field in fields(cls)) if known is None else known
         _FIELDS[cls] = known
     return known
 
