@@ -1,0 +1,60 @@
+"""What a sandbox adds to a command: warm, beside the same command without any sandbox; and its start."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from measure import Effort, Number
+from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
+from wonder_server.ports.sandbox import Command, Place
+
+MOST_WARM_MS = 15.0
+COMMAND = Command(argv=("/bin/sh", "-c", "true"), timeout_ms=10_000, merged=True)
+WARM, COLD = 100, 10
+
+
+async def measure(_effort: Effort) -> list[Number]:
+    sandbox = BubblewrapSandbox(most=2)
+    if await sandbox.probe() is not None:
+        print("  shell: no sandbox can be had here")
+        return []
+    with tempfile.TemporaryDirectory() as name:
+        place = Place(folder=Path(name))
+
+        async def warm() -> None:
+            await sandbox.run("bench", place, COMMAND)
+
+        async def cold() -> None:
+            await sandbox.release("bench")
+            await warm()
+
+        await warm()
+        bare = await _median_ms(_without, WARM)
+        inside = await _median_ms(warm, WARM)
+        started = await _median_ms(cold, COLD)
+        await sandbox.close()
+    return [
+        Number(name="warm command, p50", value=inside, unit="ms", floor=bare, floor_is="no sandbox"),
+        Number(name="added by the sandbox, p50", value=max(inside - bare, 0.0), unit="ms", aim=MOST_WARM_MS),
+        Number(name="first command, with the start of a sandbox", value=started, unit="ms"),
+    ]
+
+
+async def _median_ms(work: Callable[[], Awaitable[None]], times: int) -> float:
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        await work()
+        took.append((time.perf_counter() - began) * 1e3)
+    return statistics.median(took)
+
+
+async def _without() -> None:
+    """The same by a plain process, its output read."""
+    process = await asyncio.create_subprocess_exec(*COMMAND.argv, stdout=asyncio.subprocess.PIPE)
+    await process.communicate()
