@@ -24,7 +24,10 @@ from typing import Any
 import grpc
 from measure import FULL, QUICK, Number
 
-NAMES = ("streaming", "turns", "relay", "long", "models", "runs", "commits", "memory", "shell", "idle", "shards")
+NAMES = (
+    *("streaming", "turns", "relay", "long", "models", "runs", "commits", "memory", "shell", "idle"),
+    "shards",
+)
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from measure import Effort, Number
+
 from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from wonder_server.ports.sandbox import Command, Place
 
