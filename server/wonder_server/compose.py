@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from wonder_server.actors.attic import Attic
+from wonder_server.actors.consolidations import ConsolidationRuns
 from wonder_server.actors.conversations import Conversations
 from wonder_server.actors.handlers import Handlers
 from wonder_server.actors.loop import Loop
@@ -67,6 +68,7 @@ from wonder_server.services.memory import MemoryService
 from wonder_server.services.memory_operations import MemoryOperations
 from wonder_server.services.memory_upkeep import Upkeep
 from wonder_server.services.overflow import Overflow
+from wonder_server.services.retention import Retention
 from wonder_server.services.workers import Workers
 from wonder_server.settings import Settings, inherited
 
@@ -122,6 +124,7 @@ class Wonder:
         self._stores: list[SqliteShards | SqliteCatalog | SqliteMemories] = []
         self._vectors: FaissVectors | None = None
         self._upkeep: Upkeep | None = None
+        self._retention: Retention | None = None
         self._handlers: Handlers | None = None
         self._loop: Loop | None = None
         self._rooms: Rooms | None = None
@@ -210,6 +213,8 @@ class Wonder:
             await self._sweeper.finish()
             self._sweeper.start()
         upkeep.start()
+        if self._retention is not None:
+            self._retention.start()
 
     async def drain(self, grace_seconds: float) -> None:
         """Tell readers and workers, stop the work; what was under way stays in the outbox."""
@@ -258,6 +263,8 @@ class Wonder:
     async def _stop_sweeping(self) -> None:
         if self._sweeper is not None:
             await self._sweeper.stop()
+        if self._retention is not None:
+            await self._retention.stop()
         if self._rooms is not None:
             await self._rooms.close()
 
@@ -349,6 +356,13 @@ class Wonder:
             streams=self._streams,
             workflows=library,
             clock=self._clock,
+        )
+        self._retention = Retention(
+            memories=memory,
+            agents=library,
+            consolidations=ConsolidationRuns(runs),
+            clock=self._clock,
+            every_s=self._settings.sweep_seconds,
         )
         self._executions = ExecutorServicer(
             executor,

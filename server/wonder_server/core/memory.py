@@ -78,6 +78,8 @@ class Draft:
     metadata: dict[str, Any] = field(default_factory=dict)
     source: Source = Source()
     contradicts_ids: tuple[str, ...] = ()
+    archives_ids: tuple[str, ...] = ()
+    """Memories that it stands for from now on: they are archived in the same commit."""
     idempotency_key: str = ""
     unless_known: bool = False
 
@@ -100,10 +102,11 @@ class Filter:
 
     ``metadata``: those whose metadata has all of its fields with these values, nested objects likewise.
     ``start_ms``: written then or later; ``end_ms``: written before. Superseded and archived ones are left
-    out unless ``set_aside``.
+    out unless ``set_aside``. ``other_types``: none of these.
     """
 
     types: tuple[str, ...] = ()
+    other_types: tuple[str, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
     conversation_id: str = ""
     turn_id: str = ""

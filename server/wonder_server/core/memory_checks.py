@@ -28,6 +28,7 @@ def check_draft(draft: Draft, path: str = "") -> None:
     check_significance(draft.significance, f"{path}significance")
     check_metadata(draft.metadata, f"{path}metadata")
     check_links(draft.contradicts_ids, f"{path}contradicts_ids")
+    check_links(draft.archives_ids, f"{path}archives_ids")
     check_source(draft.source, f"{path}source.")
     if len(draft.idempotency_key) > MAX_KEY:
         raise error(

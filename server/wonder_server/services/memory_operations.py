@@ -2,7 +2,8 @@
 
 ::
 
-    {op: write,     content, type, significance, metadata, contradicts_ids, speaker, ordinal, move_id}
+    {op: write,     content, type, significance, metadata, contradicts_ids, archives_ids, speaker, ordinal,
+                    move_id}
     {op: update,    id, …}         what is given is changed
     {op: supersede, id, content, …}  a new memory takes the place of this one
     {op: archive,   id}            no longer found by search, still readable
@@ -95,6 +96,7 @@ def _draft(operation: Mapping[str, Any], scope: Scope, *, known: bool = True) ->
         metadata=_metadata(operation) or {},
         source=source,
         contradicts_ids=_ids(operation) or (),
+        archives_ids=_ids(operation, "archives_ids") or (),
         idempotency_key=scope.key,
         unless_known=known,
     )
@@ -131,12 +133,12 @@ def _metadata(operation: Mapping[str, Any]) -> dict[str, Any] | None:
     return None if value is None else dict(value)
 
 
-def _ids(operation: Mapping[str, Any]) -> tuple[str, ...] | None:
-    value = operation.get("contradicts_ids")
+def _ids(operation: Mapping[str, Any], name: str = "contradicts_ids") -> tuple[str, ...] | None:
+    value = operation.get(name)
     if value is None:
         return None
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
-        raise _wrong("contradicts_ids", "A memory operation's `contradicts_ids` are ids of memories.")
+        raise _wrong(name, f"A memory operation's `{name}` are ids of memories.")
     return tuple(value)
 
 

@@ -11,6 +11,7 @@ from wonder_server.core.memory import Filter
 LIVE: Final = "superseded_by_id = '' AND archived_ms = 0"
 # A list of any length is one bound parameter, a JSON array.
 _TYPES: Final = "type IN (SELECT value FROM json_each(:types))"
+_OTHER_TYPES: Final = "type NOT IN (SELECT value FROM json_each(:other_types))"
 _FIELDS: Final = """key IN (
     SELECT memory_key FROM fields WHERE mark IN (SELECT value FROM json_each(:marks))
     GROUP BY memory_key HAVING count(*) = json_array_length(:marks)
@@ -26,6 +27,9 @@ def conditions(agent_id: str, wanted: Filter) -> tuple[str, dict[str, Any]]:
     if wanted.types:
         found.append(_TYPES)
         parameters["types"] = json.dumps(wanted.types)
+    if wanted.other_types:
+        found.append(_OTHER_TYPES)
+        parameters["other_types"] = json.dumps(wanted.other_types)
     if wanted.metadata:
         found.append(_FIELDS)
         parameters["marks"] = json.dumps(marks(agent_id, wanted.metadata))

@@ -75,6 +75,7 @@ def add(
         if words.packed is not None:
             memory_index.keep_overflow(connection, key, words.packed)
         link(connection, agent_id, key, entry.draft.contradicts_ids)
+        _archive(connection, agent_id, entry.draft.archives_ids, now_ms)
         memory_fields.put(connection, key, agent_id, entry.draft.metadata)
         vector_keys = embed(connection, agent_id, key, embedder, entry.text.vectors)
         stored.append(Stored(memory=read(connection, key), vector_keys=vector_keys, gone=replaced))
@@ -295,6 +296,25 @@ def _supersede(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_
         (entry.id, now_ms, key),
     )
     return ()
+
+
+def _archive(connection: sqlite3.Connection, agent_id: str, ids: Sequence[str], now_ms: int) -> None:
+    """Set aside what a new memory stands for. What stands for something already is not put away twice."""
+    for memory_id in dict.fromkeys(ids):
+        row = connection.execute(
+            "SELECT key, archived_ms FROM memories WHERE agent_id = ? AND id = ?", (agent_id, memory_id)
+        ).fetchone()
+        if row is None or row[1]:
+            raise error(
+                Reason.FIELD_INVALID,
+                f"It can only stand for memories of the agent that are not archived yet; {memory_id} is "
+                + ("not there." if row is None else "archived."),
+                field="archives_ids",
+            )
+        connection.execute(
+            "UPDATE memories SET archived_ms = ?, updated_ms = ?, version = version + 1 WHERE key = ?",
+            (now_ms, now_ms, row[0]),
+        )
 
 
 def _close_ranks(connection: sqlite3.Connection, memory: Memory, now_ms: int) -> None:

@@ -17,6 +17,7 @@ from wonder_server.core.definitions.specs import (
     Action,
     ModelProfile,
     Persona,
+    RetentionAction,
     Spec,
     Step,
     Task,
@@ -33,6 +34,10 @@ MAX_STEPS = 100
 MAX_TOOLS = 128
 MAX_INSTRUCTIONS = 100
 MAX_RECENT_TURNS = 200
+MAX_RETENTION_RULES = 20
+MAX_RULE_TYPES = 100
+MAX_MEMORY_TYPE = 128
+MAX_AGE_MS = 100 * 365 * 24 * 3600 * 1000
 
 TARGET_TYPES = ("task", "workflow", "agent")
 MAX_DELEGATION_DEPTH = 32
@@ -102,6 +107,22 @@ class _Check(Rules):
         self.number("context_window.keep_recent_messages", window.keep_recent_messages, 0, MAX_RECENT_TURNS)
         for index, kind in enumerate(limits.allowed_actions):
             self.allowed_action(f"constraints.allowed_actions[{index}]", kind)
+        self.retention(persona)
+
+    def retention(self, persona: Persona) -> None:
+        self.count("retention", persona.retention, MAX_RETENTION_RULES)
+        for index, rule in enumerate(persona.retention):
+            path = f"retention[{index}]"
+            self.count(f"{path}.types", rule.types, MAX_RULE_TYPES)
+            for at, name in enumerate(rule.types):
+                if not 1 <= len(name) <= MAX_MEMORY_TYPE:
+                    self.refuse(f"{path}.types[{at}]", f"A type has 1 to {MAX_MEMORY_TYPE} characters.")
+            keeps = rule.action is RetentionAction.KEEP
+            self.number(f"{path}.older_than_ms", rule.older_than_ms, 0 if keeps else 1, MAX_AGE_MS)
+            if rule.consolidation_workflow_id and rule.action is not RetentionAction.CONSOLIDATE:
+                self.refuse(
+                    f"{path}.consolidation_workflow_id", "Only a rule that consolidates has a workflow."
+                )
 
     def tools(self, persona: Persona) -> None:
         self.count("tool_ids", persona.tool_ids, MAX_TOOLS)

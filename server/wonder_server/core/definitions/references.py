@@ -135,3 +135,7 @@ def _persona_mentions(persona: Persona) -> Iterator[Mention]:
         yield Mention("memory_extraction_workflow_id", persona.memory_extraction_workflow_id, Kind.WORKFLOW)
     for index, tool in enumerate(persona.tool_ids):
         yield Mention(f"tool_ids[{index}]", tool, Kind.TOOL)
+    for index, rule in enumerate(persona.retention):
+        if rule.consolidation_workflow_id:
+            path = f"retention[{index}].consolidation_workflow_id"
+            yield Mention(path, rule.consolidation_workflow_id, Kind.WORKFLOW)

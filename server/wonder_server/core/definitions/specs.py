@@ -107,6 +107,24 @@ class ContextWindow:
     keep_recent_messages: int = 10
 
 
+class RetentionAction(StrEnum):
+    """What is done with memories that a retention rule is about."""
+
+    KEEP = "keep"
+    CONSOLIDATE = "consolidate"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRule:
+    """What becomes of memories of these types (none: all that no earlier rule is about) from an age on."""
+
+    types: tuple[str, ...] = ()
+    action: RetentionAction = RetentionAction.KEEP
+    older_than_ms: int = 0
+    consolidation_workflow_id: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persona:
     """Who the model is, what it remembers and what it may use."""
@@ -120,6 +138,7 @@ class Persona:
     tool_ids: tuple[str, ...] = ()
     constraints: Constraints = Constraints()
     context_window: ContextWindow = ContextWindow()
+    retention: tuple[RetentionRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,6 +95,7 @@ def drafted(call: ActionCall, *, kind: str) -> Draft:
             ordinal=int(given.get("ordinal", 0)),
         ),
         contradicts_ids=tuple(given.get("contradicts_ids", ())),
+        archives_ids=tuple(given.get("archives_ids", ())),
         idempotency_key=context.key,
         unless_known=given.get("unless_known", False),
     )

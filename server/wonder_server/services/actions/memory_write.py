@@ -31,6 +31,11 @@ MEMORY_WRITE = ActionKind(
         "type": "object",
         "properties": {
             **DRAFT,
+            "archives_ids": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Memories that it stands for from now on: archived as it is written.",
+            },
             "unless_known": {
                 "type": "boolean",
                 "description": "Answer with the memory that says the same already, if there is one.",
