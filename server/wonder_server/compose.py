@@ -209,12 +209,8 @@ class Wonder:
         self._handlers, self._loop = handlers, loop
         self._serve(library, artifacts, memory, executor, loop, shards, attic)
         await self._resume(loop, handlers, shards)
-        if self._sweeper is not None:
-            await self._sweeper.finish()
-            self._sweeper.start()
         upkeep.start()
-        if self._retention is not None:
-            self._retention.start()
+        await self._start_sweeping()
 
     async def drain(self, grace_seconds: float) -> None:
         """Tell readers and workers, stop the work; what was under way stays in the outbox."""
@@ -259,6 +255,13 @@ class Wonder:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._workers.wait_until_idle()
+
+    async def _start_sweeping(self) -> None:
+        if self._sweeper is not None:
+            await self._sweeper.finish()
+            self._sweeper.start()
+        if self._retention is not None:
+            self._retention.start()
 
     async def _stop_sweeping(self) -> None:
         if self._sweeper is not None:
@@ -357,13 +360,7 @@ class Wonder:
             workflows=library,
             clock=self._clock,
         )
-        self._retention = Retention(
-            memories=memory,
-            agents=library,
-            consolidations=ConsolidationRuns(runs),
-            clock=self._clock,
-            every_s=self._settings.sweep_seconds,
-        )
+        self._retention = self._retain(memory, library, runs)
         self._executions = ExecutorServicer(
             executor,
             tasks=library,
@@ -382,6 +379,15 @@ class Wonder:
                 "wonder.v1.LibraryService": LibraryServicer(library, artifacts, SqliteAccounts(shards)),
                 "wonder.v1.MemoryService": MemoryServicer(memory, library, self._rights()),
             }
+        )
+
+    def _retain(self, memory: MemoryService, library: Library, runs: Runs) -> Retention:
+        return Retention(
+            memories=memory,
+            agents=library,
+            consolidations=ConsolidationRuns(runs),
+            clock=self._clock,
+            every_s=self._settings.sweep_seconds,
         )
 
     async def _resume(self, loop: Loop, handlers: Handlers, shards: SqliteShards) -> None:
