@@ -14,10 +14,10 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check fmt gen bench pins clean
+.PHONY: help demo serve test check fmt gen bench bench-memory pins clean
 
 help:  ## List these verbs
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(RUN)  ## From a fresh clone to a conversation with an agent
 	@$(BIN)/python examples/demo.py
@@ -45,6 +45,9 @@ gen: $(DEV)  ## Generate code from proto/ and docs/settings.md from the settings
 
 bench: $(DEV)  ## Measure, each number beside its floor
 	@$(BIN)/python bench/run.py $(ARGS)
+
+bench-memory: $(DEV)  ## How well memory search finds what was said; ARGS="--data FILE" takes other data
+	@$(BIN)/python bench/memory_quality.py $(ARGS)
 
 pins:  ## Compile requirements*.in to requirements*.txt
 	@test -d .venv/pins || $(PYTHON) -m venv .venv/pins

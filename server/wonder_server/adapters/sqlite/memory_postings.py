@@ -35,7 +35,7 @@ K1: Final = 0.9
 B: Final = 0.4
 """Saturation and length, as passage retrieval usually has them (Anserini's defaults); FTS5's own 1.2 and 0.75
 favour the shortest."""
-AROUND: Final = 0.35
+AROUND: Final = 0.3
 SPEAKER: Final = 0.4
 COMMON: Final = 0.25
 
