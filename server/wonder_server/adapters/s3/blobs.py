@@ -187,8 +187,8 @@ class S3Blobs:
             return work()
         except S3Error as problem:
             self._refused(str(problem.code), problem.response.status)
-        except (urllib3.exceptions.HTTPError, MinioException, OSError, ValueError) as problem:
-            raise _unavailable(f"cannot be reached ({type(problem).__name__})") from None
+        except (urllib3.exceptions.HTTPError, MinioException, OSError, ValueError):
+            raise _unavailable("cannot be reached") from None
 
     def _refused(self, code: str, status: int) -> NoReturn:
         if code in _MISSING:
