@@ -163,6 +163,7 @@ async def test_a_worker_registers_gets_work_and_is_told_that_it_was_taken(office
 
     asked = office.ask("op_1", input={"text": "hi", "n": 3}, on_progress=heard.append)
     given = await worker.hear("assignment")
+    assert len(given.traceparent) == 55 and given.traceparent.startswith("00-")
     assert given.lease_id.startswith("lease_")
     assert (given.operation_id, given.attempt, given.kind) == ("op_1", 1, "ocr")
     assert dict(given.input) == {"text": "hi", "n": 3}

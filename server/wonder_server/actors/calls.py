@@ -18,7 +18,7 @@ from wonder_server.actors.conversations import MAX_CONTENT_BYTES, Agents
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.purses import Purses
 from wonder_server.actors.streams import Streams
-from wonder_server.core import ids
+from wonder_server.core import ids, trace
 from wonder_server.core.budget import Budget
 from wonder_server.core.commands import CallAgent, Parent, Scope
 from wonder_server.core.conversation.calls import answer, called_turn, stands
@@ -105,6 +105,7 @@ class Calls:
             budget=await self._budget(scope),
             max_depth=scope.max_depth,
             callers=scope.callers,
+            trace_id=trace.of_scope(scope),
         )
         self._loop.tell(command.conversation_id, await self._purses.afforded(send))
 

@@ -60,7 +60,7 @@ class Shards(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saying:
-    """Something that someone wants to say: the contract's ``Send``."""
+    """Something that someone wants to say: the contract's ``Send``. ``trace_id`` as in `inputs.Send`."""
 
     content: str
     reply_to_message_id: str = ""
@@ -68,6 +68,7 @@ class Saying:
     agent_id: str = ""
     user_id: str = ""
     metadata: dict[str, Any]
+    trace_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +255,7 @@ class Conversations:
             content=saying.content,
             reply_to_message_id=saying.reply_to_message_id,
             metadata=saying.metadata,
+            trace_id=saying.trace_id,
         )
 
     async def state(self, conversation_id: str) -> ConversationState:

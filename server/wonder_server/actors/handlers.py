@@ -23,6 +23,7 @@ from wonder_server.actors.loop import Loop
 from wonder_server.actors.orphans import orphaned_runs
 from wonder_server.actors.purses import Purses
 from wonder_server.actors.streams import NodeProgress, Streams
+from wonder_server.core import trace
 from wonder_server.core.commands import (
     Answer,
     ApplyMemory,
@@ -156,17 +157,17 @@ class Handlers:
             return
         match command:
             case CallModel():
-                self._begin(command.operation_id, actor_id, lambda: self._afford_model(actor_id, command))
+                self._begin(command, actor_id, lambda: self._afford_model(actor_id, command))
             case RunTask():
                 if not self._run_task_at_once(actor_id, command):
-                    self._begin(command.operation_id, actor_id, lambda: self._run_task(actor_id, command))
+                    self._begin(command, actor_id, lambda: self._run_task(actor_id, command))
             case ApplyMemory():
-                self._begin(command.operation_id, actor_id, lambda: self._apply_memory(actor_id, command))
+                self._begin(command, actor_id, lambda: self._apply_memory(actor_id, command))
             case RunWorkflow():
                 self._start_run(command)
             case CallAgent():
                 if self._may_begin(command):
-                    self._begin(command.operation_id, actor_id, lambda: self._call_agent(command))
+                    self._begin(command, actor_id, lambda: self._call_agent(command))
             case Stop():
                 self._stop(actor_id, command)
             case Answer():
@@ -190,21 +191,28 @@ class Handlers:
         assert self._loop is not None, "attach comes first"
         return self._loop
 
-    def _begin(self, operation_id: str, actor_id: str, work: Work) -> None:
+    def _begin(
+        self, command: CallModel | RunTask | ApplyMemory | CallAgent, actor_id: str, work: Work
+    ) -> None:
+        operation_id = command.operation_id
         before = self._running.pop(operation_id, None)
         if before is not None:
             before.cancel()
-        task = asyncio.get_running_loop().create_task(self._carry_out(operation_id, actor_id, work))
+        task = asyncio.get_running_loop().create_task(self._carry_out(command, actor_id, work))
         self._running[operation_id] = task
 
-    async def _carry_out(self, operation_id: str, actor_id: str, work: Work) -> None:
+    async def _carry_out(
+        self, command: CallModel | RunTask | ApplyMemory | CallAgent, actor_id: str, work: Work
+    ) -> None:
         """Do the work, then report it; a cancelled operation reports nothing."""
+        operation_id = command.operation_id
         try:
             report = await work()
         except WonderError as problem:
             report = partial(self._actors.failed, actor_id, operation_id, problem.fault)
         except Exception:
-            fault = unexpected("handler_failed", actor=actor_id, operation=operation_id)
+            where = {"actor": actor_id, "operation": operation_id, "trace": _trace(command)}
+            fault = unexpected("handler_failed", **where)
             report = partial(self._actors.failed, actor_id, operation_id, fault)
         finally:
             if self._running.get(operation_id) is asyncio.current_task():
@@ -278,7 +286,8 @@ class Handlers:
         try:
             outcome = self._tasks.at_once(command.task, command.input, command.scope)
         except Exception:
-            fault = unexpected("handler_failed", actor=actor_id, operation=command.operation_id)
+            where = {"actor": actor_id, "operation": command.operation_id, "trace": _trace(command)}
+            fault = unexpected("handler_failed", **where)
             self._actors.failed(actor_id, command.operation_id, fault)
             return True
         if outcome is None:
@@ -353,3 +362,9 @@ class Handlers:
         self._descendants.ended(command.operation_id)
         if command.child_id.startswith("conv_") and self._calls is not None:
             self._calls.give_up(command.child_id, command.operation_id)
+
+
+def _trace(command: CallModel | RunTask | ApplyMemory | CallAgent) -> str:
+    if isinstance(command, CallModel):
+        return command.trace_id or trace.named_after(command.turn_id)
+    return trace.of_scope(command.scope)

@@ -28,6 +28,7 @@ from wonder_server.core.coordinator.inputs import CancelRun, ReceiveSignal, Star
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.frozen import replace as changed
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.journal import Request
 from wonder_server.ports.records import Records
@@ -44,13 +45,14 @@ class Workflows(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starting:
     """A run that a client wants: the contract's ``StartRunRequest``. ``timeout_ms`` 0: no other than the
-    workflow's."""
+    workflow's. ``trace_id`` is the trace that the client brought, which asking again may change."""
 
     workflow: str
     input: dict[str, Any]
     scope: Scope
     metadata: dict[str, Any]
     timeout_ms: int = 0
+    trace_id: str = ""
 
 
 class Runs:
@@ -127,7 +129,7 @@ class Runs:
             run_id=run_id,
             workflow=workflow,
             input=starting.input,
-            scope=starting.scope,
+            scope=changed(starting.scope, trace_id=starting.trace_id or starting.scope.trace_id),
             metadata=starting.metadata,
             timeout_ms=starting.timeout_ms,
         )

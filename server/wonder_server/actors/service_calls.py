@@ -42,6 +42,7 @@ class ServiceCall:
     timeout_ms: int = 0
     budget: Budget | None = None
     request_id: str = ""
+    trace_id: str = ""
 
 
 class ServiceCalls:
@@ -161,6 +162,7 @@ class ServiceCalls:
             loop_in=bool(asked.conversation_id),
             depth=1,
             budget=asked.budget,
+            trace_id=asked.trace_id,
         )
         return await self._purses.afforded(send)
 

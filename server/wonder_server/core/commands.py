@@ -23,7 +23,8 @@ class Scope(Value, frozen=True, kw_only=True):
     counts the calls of agents that led to it, ``max_depth`` is how deep they may go, ``callers`` are the
     agents whose turns wait for it, the outermost first; ``budget`` is what agents that it calls may spend,
     None for as much as they like; ``root_id`` is the run that all runs and turns below it are counted with,
-    "" for that run itself. ``branch`` is the one of the project's repositories that it works on, "" that of
+    "" for that run itself. ``trace_id`` is the trace that it is part of, "" for that of its turn, or of its
+    root run (`wonder_server.core.trace`). ``branch`` is the one of the project's repositories that it works on, "" that of
     the conversation, if there is one (features F3, F5)."""
 
     project_id: str = ""
@@ -37,6 +38,7 @@ class Scope(Value, frozen=True, kw_only=True):
     max_depth: int = MAX_DEPTH
     callers: tuple[str, ...] = ()
     root_id: str = ""
+    trace_id: str = ""
     branch: str = ""
 
 
@@ -67,6 +69,7 @@ class CallModel(Value, frozen=True, kw_only=True):
     agent_id: str = ""
     budget: Budget | None = None
     is_last: bool = False
+    trace_id: str = ""
 
 
 class RunTask(Value, frozen=True, kw_only=True):

@@ -75,6 +75,16 @@ def spread(key: str, count: int) -> int:
     return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=2).digest()[0] % count
 
 
+def ulid_bits(identifier: str) -> int:
+    """The 128 bits of an id's ULID; of what is no id, as many that are its alone."""
+    if _PATTERN.match(identifier) is None:
+        return int.from_bytes(hashlib.blake2b(identifier.encode(), digest_size=16).digest(), "big") or 1
+    bits = 0
+    for letter in identifier[-26:]:
+        bits = bits << 5 | _ALPHABET.index(letter)
+    return bits
+
+
 def is_id(prefix: str, value: str) -> bool:
     """Whether ``value`` is a well-formed id with this prefix."""
     match = _PATTERN.match(value)

@@ -21,6 +21,7 @@ from wonder_server.logs import logger
 from wonder_server.ports.records import EventQuery, Query
 from wonder_server.rpc import agent_calls, previews
 from wonder_server.rpc import conversation_codec as codec
+from wonder_server.rpc.branches import BranchMethods
 from wonder_server.rpc.conversation_stream import say
 from wonder_server.rpc.faults import fault_to_proto
 from wonder_server.rpc.names import Names
@@ -28,14 +29,16 @@ from wonder_server.rpc.pages import encoded_page
 from wonder_server.rpc.payload import struct_to_dict
 from wonder_server.rpc.rooms import RoomMethods
 from wonder_server.rpc.times import from_timestamp
+from wonder_server.rpc.traces import brought
 from wonder_server.services.paging import PageRequest, page
+from wonder_server.services.repos import Repos
 
 _log = logger("rpc")
 
 MAX_MOVES_PAGE = 100
 
 
-class ConversationServicer(RoomMethods):
+class ConversationServicer(RoomMethods, BranchMethods):
     """See ``conversation_service.proto``. RPCs that are not here answer NOT_IMPLEMENTED."""
 
     def __init__(
@@ -45,8 +48,10 @@ class ConversationServicer(RoomMethods):
         calls: ServiceCalls,
         names: Names,
         previews: Previews,
+        repos: Repos,
     ) -> None:
         super().__init__(rooms)
+        self._repos = repos
         self._conversations = conversations
         self._calls = calls
         self._previews = previews
@@ -134,17 +139,18 @@ class ConversationServicer(RoomMethods):
 
     # --- turns ----------------------------------------------------------------------------------
 
-    async def send_message(self, request: pb.SendMessageRequest, _context: Any) -> pb.SendMessageResponse:
+    async def send_message(self, request: pb.SendMessageRequest, context: Any) -> pb.SendMessageResponse:
         conversation_id = request.conversation_id
-        taken = await self._conversations.send(conversation_id, _saying(request.send))
+        taken = await self._conversations.send(conversation_id, _saying(request.send, brought(context)))
         turn = taken.turn or await self._conversations.turn(taken.turn_id, conversation_id)
         message = taken.message or await self._conversations.message(taken.message_id, conversation_id)
         return pb.SendMessageResponse(
             turn=codec.turn(turn), message=codec.message(message), sequence=taken.sequence
         )
 
-    async def call_agent(self, request: pb.CallAgentRequest, _context: Any) -> pb.CallAgentResponse:
+    async def call_agent(self, request: pb.CallAgentRequest, context: Any) -> pb.CallAgentResponse:
         asked = await agent_calls.decode(request, self._names)
+        asked = dataclasses.replace(asked, trace_id=brought(context))
         return agent_calls.encode(await self._calls.call(asked))
 
     async def preview_context(
@@ -257,7 +263,8 @@ class ConversationServicer(RoomMethods):
         if first is None or first.WhichOneof("intent") != "attach":
             raise error(Reason.NOT_ATTACHED, "The first message of a stream is `attach`.", field="attach")
         attachment, attached = await self._attach(first.attach)
-        reader = asyncio.create_task(self._listen(requests, attachment, first.attach.conversation_id))
+        conversation_id, trace_id = first.attach.conversation_id, brought(context)
+        reader = asyncio.create_task(self._listen(requests, attachment, conversation_id, trace_id))
         try:
             await say(attachment, attached, context.write)
         finally:
@@ -285,6 +292,7 @@ class ConversationServicer(RoomMethods):
         requests: AsyncIterator[pb.ConverseRequest],
         attachment: Attachment,
         conversation_id: str,
+        trace_id: str,
     ) -> None:
         """Take what the client says, in order. A half-closed stream stays open: its reader may listen on."""
         while True:
@@ -297,7 +305,7 @@ class ConversationServicer(RoomMethods):
                 intent = request.WhichOneof("intent")
                 if intent in ("send", "cancel"):
                     request_id = getattr(request, intent).request_id
-                    await self._obey(request, request_id, attachment, conversation_id)
+                    await self._obey(request, request_id, attachment, conversation_id, trace_id)
                 elif intent == "detach":
                     attachment.subscription.close("detached")
                     return
@@ -324,6 +332,7 @@ class ConversationServicer(RoomMethods):
         request_id: str,
         attachment: Attachment,
         conversation_id: str,
+        trace_id: str,
     ) -> None:
         if not request_id:
             raise error(
@@ -332,7 +341,7 @@ class ConversationServicer(RoomMethods):
                 field=f"{request.WhichOneof('intent')}.request_id",
             )
         if request.HasField("send"):
-            taken = await self._conversations.send(conversation_id, _saying(request.send))
+            taken = await self._conversations.send(conversation_id, _saying(request.send, trace_id))
             sent = pb.Sent(
                 request_id=request_id,
                 turn_id=taken.turn_id,
@@ -350,7 +359,7 @@ def _reply(**item: Any) -> Reply:
     return Reply(pb.ConverseResponse(**item).SerializeToString())
 
 
-def _saying(send: pb.Send) -> Saying:
+def _saying(send: pb.Send, trace_id: str = "") -> Saying:
     return Saying(
         content=send.content,
         reply_to_message_id=send.reply_to_message_id,
@@ -358,6 +367,7 @@ def _saying(send: pb.Send) -> Saying:
         agent_id=send.agent_id,
         user_id=send.user_id,
         metadata=struct_to_dict(send.metadata, "metadata"),
+        trace_id=trace_id,
     )
 
 

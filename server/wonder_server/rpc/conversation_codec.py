@@ -26,6 +26,7 @@ from wonder_server.core.conversation.values import (
     WorkflowRun,
 )
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.trace import named_after
 from wonder_server.ports.journal import Event
 from wonder_server.rpc.faults import fault_to_proto
 from wonder_server.rpc.payload import dict_to_struct, json_to_value, struct_to_dict
@@ -205,6 +206,7 @@ def turn(value: Turn, operations: Sequence[Operation] = ()) -> conversation_pb2.
         operations=[operation(item) for item in operations],
         create_time=to_timestamp(value.created_ms),
         complete_time=to_timestamp(value.completed_ms),
+        trace_id=value.trace_id or named_after(value.id),
     )
     message.input.string_value = value.input
     if value.output is not None:

@@ -25,6 +25,7 @@ from wonder_server.rpc.run_requests import (
     words_of,
 )
 from wonder_server.rpc.run_stream import said
+from wonder_server.rpc.traces import brought
 from wonder_server.services.paging import PageRequest
 
 MAX_SHOWN = 20_000
@@ -40,9 +41,9 @@ class CoordinatorServicer:
 
     # --- starting -------------------------------------------------------------------------------
 
-    async def start_run(self, request: pb.StartRunRequest, _context: Any) -> pb.StartRunResponse:
+    async def start_run(self, request: pb.StartRunRequest, context: Any) -> pb.StartRunResponse:
         wait_ms = wait_of(request)
-        starting = await self._requests.starting(request)
+        starting = await self._requests.starting(request, brought(context))
         if request.validate_only:
             await self._runs.check(starting)
             return pb.StartRunResponse()

@@ -12,6 +12,7 @@ kept. Work, the stream of remote workers, is in `rpc.work`.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -20,6 +21,7 @@ from wonder.v1 import executor_service_pb2 as pb
 from wonder.v1 import task_pb2
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.frozen import replace
 from wonder_server.core.ids import is_id, random_id
 from wonder_server.core.task import plan
 from wonder_server.ports.clock import Clock
@@ -36,6 +38,7 @@ from wonder_server.rpc.task_codec import (
     told_to_proto,
     within,
 )
+from wonder_server.rpc.traces import brought
 from wonder_server.rpc.work import work
 from wonder_server.services.actions import ACTIONS, ActionKind, ExecutionContext
 from wonder_server.services.catalog_writes import Once
@@ -98,20 +101,20 @@ class ExecutorServicer:
         self._recent = Recent[Execution]()
         self._running: set[Execution] = set()
 
-    async def execute_task(self, request: pb.ExecuteTaskRequest, _context: Any) -> pb.ExecuteTaskResponse:
+    async def execute_task(self, request: pb.ExecuteTaskRequest, context: Any) -> pb.ExecuteTaskResponse:
         if request.validate_only:
             call = await self._call(request, once_of(request))
             return pb.ExecuteTaskResponse(result=task_pb2.TaskResult(task=str(call.task.pin)))
-        execution = await self._execution(request)
+        execution = await self._execution(request, brought(context))
         try:
             return pb.ExecuteTaskResponse(result=await execution.result())
         finally:
             execution.leave()
 
     async def stream_task(
-        self, request: pb.StreamTaskRequest, _context: Any
+        self, request: pb.StreamTaskRequest, context: Any
     ) -> AsyncIterator[pb.StreamTaskResponse]:
-        execution = await self._execution(request)
+        execution = await self._execution(request, brought(context))
         try:
             async for told in execution.steps():
                 yield told_to_proto(told)
@@ -143,7 +146,9 @@ class ExecutorServicer:
         """Cancel what still runs, and wait until it has stopped."""
         await asyncio.gather(*(execution.cancel() for execution in self._running))
 
-    async def _execution(self, request: pb.ExecuteTaskRequest | pb.StreamTaskRequest) -> Execution:
+    async def _execution(
+        self, request: pb.ExecuteTaskRequest | pb.StreamTaskRequest, trace_id: str
+    ) -> Execution:
         """A new execution, or that of the same request before."""
         once = once_of(request)
         if once is not None and (known := self._recent.find(once)) is not None:
@@ -152,7 +157,8 @@ class ExecutorServicer:
         # Looking up took time: it may have come again.
         if once is not None and (known := self._recent.find(once)) is not None:
             return known
-        return self._begin(call, once)
+        context = replace(call.context, trace_id=trace_id)
+        return self._begin(dataclasses.replace(call, context=context), once)
 
     def _begin(self, call: Call, once: Once | None) -> Execution:
         async def run(on_progress: Progress) -> task_pb2.TaskResult:

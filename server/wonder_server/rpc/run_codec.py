@@ -10,6 +10,7 @@ from wonder_server.actors.run_lookup import RunView
 from wonder_server.actors.streams import NodeProgress
 from wonder_server.core.commands import Scope
 from wonder_server.core.coordinator.values import Emitted, Execution, Gate, GateStatus, Run, Signal, Token
+from wonder_server.core.trace import of_scope
 from wonder_server.ports.journal import Event
 from wonder_server.ports.records import Head
 from wonder_server.rpc.conversation_codec import enum
@@ -43,6 +44,7 @@ def run(view: RunView) -> run_pb2.Run:
         update_time=to_timestamp(max(value.updated_ms, value.completed_ms, value.created_ms, head.at_ms)),
         complete_time=to_timestamp(value.completed_ms),
         etag=str(head.sequence),
+        trace_id=of_scope(value.scope),
     )
     if value.fault is not None:
         message.error.CopyFrom(fault_to_proto(value.fault))

@@ -12,7 +12,7 @@ from wonder_server.actors.conversations import not_found as no_conversation
 from wonder_server.actors.forks import Forking
 from wonder_server.actors.run_lookup import not_found as no_run
 from wonder_server.actors.runs import Runs, Starting
-from wonder_server.core import ids, payloads
+from wonder_server.core import ids, payloads, trace
 from wonder_server.core.commands import Scope
 from wonder_server.core.conversation.values import Conversation, Turn
 from wonder_server.core.coordinator.inputs import ReceiveSignal, ResolveGate
@@ -50,7 +50,7 @@ class RunRequests:
         self._records = runs.records
         self._names = names
 
-    async def starting(self, request: pb.StartRunRequest) -> Starting:
+    async def starting(self, request: pb.StartRunRequest, trace_id: str = "") -> Starting:
         """FIELD_INVALID, PAYLOAD_TOO_LARGE, and …_NOT_FOUND for what the context names."""
         metadata = struct_to_dict(request.metadata, "metadata")
         check_metadata(metadata, "metadata")
@@ -60,6 +60,7 @@ class RunRequests:
             scope=await self._scope(request.context),
             metadata=metadata,
             timeout_ms=_milliseconds(request.timeout_ms, "timeout_ms", MAX_TIMEOUT_MS),
+            trace_id=trace_id,
         )
 
     async def listed(self, request: pb.ListRunsRequest) -> Query:
@@ -122,13 +123,14 @@ class RunRequests:
                 around = (await self._runs.lookup.run(context.run_id)).scope
                 if scope.project_id not in ("", around.project_id):
                     raise no_run(context.run_id)
-                scope = replace(scope, project_id=around.project_id)
+                scope = replace(scope, project_id=around.project_id, trace_id=trace.of_scope(around))
         return scope if scope.project_id else replace(scope, project_id=await self._names.project_id(""))
 
     async def _in_conversation(self, scope: Scope, context: task_pb2.ExecutionContext) -> Scope:
         conversation_id, turn_id = context.conversation_id, context.turn_id
         if turn_id:
-            conversation_id = (await self._turn(turn_id, conversation_id)).conversation_id
+            turn = await self._turn(turn_id, conversation_id)
+            conversation_id, scope = turn.conversation_id, replace(scope, trace_id=turn.trace_id)
         found: Conversation | None = None
         if ids.is_id("conv", conversation_id):
             found = await self._records.get("conversations", conversation_id, conversation_id)

@@ -15,6 +15,7 @@ from wonder.v1 import executor_service_pb2 as pb
 from wonder.v1 import task_pb2
 from wonder_server.core.commands import Scope
 from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.trace import traceparent
 from wonder_server.logs import logger
 from wonder_server.rpc.calls import Requests
 from wonder_server.rpc.faults import fault_from_proto, fault_to_proto
@@ -264,6 +265,7 @@ def _assignment(word: Assigned) -> pb.Assignment:
         input=dict_to_struct(job.input, "input"),
         context=_context(job.context),
         deadline=to_timestamp(word.deadline_ms),
+        traceparent=traceparent(job.context),
     )
 
 

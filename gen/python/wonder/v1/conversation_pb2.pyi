@@ -186,7 +186,7 @@ class AgentParticipant(_message.Message):
     def __init__(self, agent_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Turn(_message.Message):
-    __slots__ = ("id", "conversation_id", "ordinal", "caller", "agent_id", "input", "reply_to_message_id", "status", "error", "issues", "context_assembly_run_id", "memory_extraction_run_id", "persona", "usage", "move_count", "operations", "output", "metadata", "create_time", "complete_time")
+    __slots__ = ("id", "conversation_id", "ordinal", "caller", "agent_id", "input", "reply_to_message_id", "status", "error", "issues", "context_assembly_run_id", "memory_extraction_run_id", "persona", "usage", "move_count", "operations", "output", "metadata", "create_time", "complete_time", "trace_id")
     ID_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     ORDINAL_FIELD_NUMBER: _ClassVar[int]
@@ -207,6 +207,7 @@ class Turn(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_TIME_FIELD_NUMBER: _ClassVar[int]
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
     id: str
     conversation_id: str
     ordinal: int
@@ -227,7 +228,8 @@ class Turn(_message.Message):
     metadata: _struct_pb2.Struct
     create_time: _timestamp_pb2.Timestamp
     complete_time: _timestamp_pb2.Timestamp
-    def __init__(self, id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., ordinal: _Optional[int] = ..., caller: _Optional[_Union[_common_pb2.Caller, _Mapping]] = ..., agent_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., reply_to_message_id: _Optional[str] = ..., status: _Optional[_Union[TurnStatus, str]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., issues: _Optional[_Union[TurnIssues, _Mapping]] = ..., context_assembly_run_id: _Optional[str] = ..., memory_extraction_run_id: _Optional[str] = ..., persona: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., move_count: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., output: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    trace_id: str
+    def __init__(self, id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., ordinal: _Optional[int] = ..., caller: _Optional[_Union[_common_pb2.Caller, _Mapping]] = ..., agent_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., reply_to_message_id: _Optional[str] = ..., status: _Optional[_Union[TurnStatus, str]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., issues: _Optional[_Union[TurnIssues, _Mapping]] = ..., context_assembly_run_id: _Optional[str] = ..., memory_extraction_run_id: _Optional[str] = ..., persona: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., move_count: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., output: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., trace_id: _Optional[str] = ...) -> None: ...
 
 class TurnIssues(_message.Message):
     __slots__ = ("memory_extraction_failed", "tool_failures")

@@ -85,7 +85,7 @@ GATE_STATUS_EXPIRED: GateStatus
 GATE_STATUS_CANCELLED: GateStatus
 
 class Run(_message.Message):
-    __slots__ = ("id", "workflow", "workflow_id", "workflow_revision", "context", "parent", "status", "input", "output", "state", "error", "tokens", "node_executions", "node_execution_count", "pending_gates", "last_sequence", "metadata", "forked_from_run_id", "deadline", "create_time", "update_time", "complete_time", "etag")
+    __slots__ = ("id", "workflow", "workflow_id", "workflow_revision", "context", "parent", "status", "input", "output", "state", "error", "tokens", "node_executions", "node_execution_count", "pending_gates", "last_sequence", "metadata", "forked_from_run_id", "deadline", "create_time", "update_time", "complete_time", "etag", "trace_id")
     ID_FIELD_NUMBER: _ClassVar[int]
     WORKFLOW_FIELD_NUMBER: _ClassVar[int]
     WORKFLOW_ID_FIELD_NUMBER: _ClassVar[int]
@@ -109,6 +109,7 @@ class Run(_message.Message):
     UPDATE_TIME_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_TIME_FIELD_NUMBER: _ClassVar[int]
     ETAG_FIELD_NUMBER: _ClassVar[int]
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
     id: str
     workflow: str
     workflow_id: str
@@ -132,7 +133,8 @@ class Run(_message.Message):
     update_time: _timestamp_pb2.Timestamp
     complete_time: _timestamp_pb2.Timestamp
     etag: str
-    def __init__(self, id: _Optional[str] = ..., workflow: _Optional[str] = ..., workflow_id: _Optional[str] = ..., workflow_revision: _Optional[int] = ..., context: _Optional[_Union[_task_pb2.ExecutionContext, _Mapping]] = ..., parent: _Optional[_Union[RunParent, _Mapping]] = ..., status: _Optional[_Union[RunStatus, str]] = ..., input: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., output: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., state: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., tokens: _Optional[_Iterable[_Union[Token, _Mapping]]] = ..., node_executions: _Optional[_Iterable[_Union[NodeExecution, _Mapping]]] = ..., node_execution_count: _Optional[int] = ..., pending_gates: _Optional[_Iterable[_Union[Gate, _Mapping]]] = ..., last_sequence: _Optional[int] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., forked_from_run_id: _Optional[str] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ...) -> None: ...
+    trace_id: str
+    def __init__(self, id: _Optional[str] = ..., workflow: _Optional[str] = ..., workflow_id: _Optional[str] = ..., workflow_revision: _Optional[int] = ..., context: _Optional[_Union[_task_pb2.ExecutionContext, _Mapping]] = ..., parent: _Optional[_Union[RunParent, _Mapping]] = ..., status: _Optional[_Union[RunStatus, str]] = ..., input: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., output: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., state: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., tokens: _Optional[_Iterable[_Union[Token, _Mapping]]] = ..., node_executions: _Optional[_Iterable[_Union[NodeExecution, _Mapping]]] = ..., node_execution_count: _Optional[int] = ..., pending_gates: _Optional[_Iterable[_Union[Gate, _Mapping]]] = ..., last_sequence: _Optional[int] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., forked_from_run_id: _Optional[str] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., trace_id: _Optional[str] = ...) -> None: ...
 
 class RunParent(_message.Message):
     __slots__ = ("turn_id", "run_id", "operation_id", "node_id")

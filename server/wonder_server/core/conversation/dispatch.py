@@ -101,6 +101,7 @@ def _command(state: ConversationState, operation: Operation) -> Command:
                 agent_id=agent.agent_id,
                 budget=agent.budget,
                 is_last=agent.budget is not None and is_last_call(state, turn, agent),
+                trace_id=turn.trace_id,
             )
         case OperationKind.TASK:
             task = _tool(agent, operation).task
@@ -186,4 +187,5 @@ def _scope(state: ConversationState, operation: Operation, turn: Turn, agent: Pi
         budget=left(state, turn, agent, operation.created_ms),
         max_depth=turn.max_depth,
         callers=(*turn.callers, agent.agent_id),
+        trace_id=turn.trace_id,
     )

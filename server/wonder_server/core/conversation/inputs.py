@@ -29,7 +29,8 @@ NO_DEPTH_LIMIT = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """A message for an agent: starts a turn. ``seed`` is where the turn's ids come from.
+    """A message for an agent: starts a turn. ``seed`` is where the turn's ids come from, ``trace_id`` is the
+    trace that its caller brought.
 
     A ``parent`` waits for the turn's end, and is answered even if there will be no turn. ``loop_in``: the
     agent takes part from now on, if it does not yet. ``depth``, ``callers``, ``budget``: see `Turn`;
@@ -50,6 +51,7 @@ class Send:
     max_depth: int = NO_DEPTH_LIMIT
     callers: tuple[str, ...] = ()
     poor: Fault | None = None
+    trace_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,6 +98,7 @@ def _turn(conversation: Conversation, event: Send, ids: Minter, now: int) -> Tur
         budget=event.budget,
         max_depth=min(event.max_depth, event.depth + agent.persona.constraints.max_delegation_depth),
         callers=event.callers,
+        trace_id=event.trace_id,
     )
 
 

@@ -158,7 +158,8 @@ class Turn:
     ``parent`` is who waits for it, if an actor does; ``depth`` counts the calls from agent to agent that led
     to it, ``max_depth`` is how deep they may go, and ``callers`` are the agents who made them; ``output`` is
     what a delegated turn gave to its caller. Tokens, calls and the known part of the cost are what it has
-    spent (`spending`), ``budget`` is what its caller lets it spend.
+    spent (`spending`), ``budget`` is what its caller lets it spend. ``trace_id`` is the trace of who called,
+    "" if it began here (`wonder_server.core.trace`).
     """
 
     id: str
@@ -191,6 +192,7 @@ class Turn:
     max_depth: int = MAX_DEPTH
     callers: tuple[str, ...] = ()
     output: str | None = None
+    trace_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

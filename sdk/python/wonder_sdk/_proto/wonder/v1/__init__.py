@@ -8619,6 +8619,12 @@ class Run(betterproto2.Message):
     Changes with every change.
     """
 
+    trace_id: "str" = betterproto2.field(24, betterproto2.TYPE_STRING)
+    """
+    Trace that it is part of, 32 hexadecimal digits: that of the turn or run that led to it, or of the caller's
+    `traceparent` (W3C Trace Context, as metadata of the call), else one of its own.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "Run", Run)
 
@@ -10116,6 +10122,12 @@ class Turn(betterproto2.Message):
     )
     """
     When it ended; unset while active.
+    """
+
+    trace_id: "str" = betterproto2.field(21, betterproto2.TYPE_STRING)
+    """
+    Trace that it is part of, 32 hexadecimal digits: that of the caller's `traceparent` (W3C Trace Context, as metadata
+    of the call), else one of its own. Runs, workers and other agents' turns that it leads to are in the same.
     """
 
 
