@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.actors.kit import Stage, rest
 from tests.core.conversation_kit import ASSEMBLED, agent, said
+from tests.replacing import replace
 from wonder_server.actors.conversations import Conversations, Saying
 from wonder_server.actors.streams import Streams
 from wonder_server.adapters.in_memory.journal import MemoryShards

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.actors.kit import ROOM, Stage, rest
 from tests.core.conversation_kit import ASSEMBLED, BUSINESS, RUN_ID, agent, call, said, task, workflow
+from tests.replacing import replace
 from wonder_server.actors import handlers
 from wonder_server.actors.handlers import Handlers
 from wonder_server.actors.streams import NodeProgress, Streams

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.actors.kit import ROOM, Stage, TestJournal, rest, room_id
 from tests.core.conversation_kit import ASSEMBLED, agent, call, room, said, send, workflow
+from tests.replacing import replace
 from wonder_server.actors import actor as actors
 from wonder_server.actors import loop as loops
 from wonder_server.actors.replay import replay

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from tests.conformance.journal_subjects import (
     room_id,
 )
 from tests.core.conversation_kit import ASSEMBLED, Driven, agent, call, said, workflow
+from tests.replacing import replace
 from wonder_server.actors.replay import replay
 from wonder_server.core.commands import Parent, Scope
 from wonder_server.core.conversation import inputs

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import wonder_server
 from tests.conformance.journal_subjects import ROOM, commit, opened
 from tests.core.conversation_kit import BUSINESS, Driven, agent, call, said, send, tool, workflow
+from tests.replacing import replace
 from wonder_server.adapters.sqlite.codec import (
     STRING_FROM,
     WHOLE_BELOW,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from dataclasses import replace
 from typing import Any, TypeVar
 
+from tests.replacing import replace
 from wonder_server.core.commands import Parent
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.decisions import Decision

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from tests.core.conversation_kit import (
     said,
     send,
 )
+from tests.replacing import replace
 from wonder_server.core.commands import Answer, Parent, RunWorkflow, Stop
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.decisions import Decision, RefuseCall

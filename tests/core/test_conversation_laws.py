@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import given, settings
@@ -22,6 +22,7 @@ from tests.core.conversation_kit import (
     said,
     send,
 )
+from tests.replacing import replace
 from wonder_server.actors.replay import replay
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.core.budget import Budget

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.core.conversation_kit import ASSEMBLED, TRANSIENT, Driven, agent, call, kinds, room, said, send
+from tests.replacing import replace
 from wonder_server.core.budget import Budget, narrowed
 from wonder_server.core.commands import CallModel, RunTask
 from wonder_server.core.conversation import inputs

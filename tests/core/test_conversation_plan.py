@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from tests.core.conversation_kit import (
     said,
     send,
 )
+from tests.replacing import replace
 from wonder_server.core import frozen
 from wonder_server.core.commands import RunTask, RunWorkflow, Stop
 from wonder_server.core.conversation import inputs

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.core.conversation_kit import ASSEMBLED, Driven, agent, call, kinds, said, send
+from tests.replacing import replace
 from wonder_server.core.budget import CHARGES, Account, Budget, joined
 from wonder_server.core.commands import CallModel
 from wonder_server.core.conversation import inputs

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.core.conversation_kit import ASSEMBLED, Driven, call, said
+from tests.replacing import replace
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.decisions import ChargeTurn
 from wonder_server.core.conversation.planner import CONVERSATION

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tests.core.conversation_kit import (
     ASSEMBLED,
     BUSINESS,
@@ -17,6 +15,7 @@ from tests.core.conversation_kit import (
     said,
     send,
 )
+from tests.replacing import replace
 from wonder_server.core.commands import Answer, CallAgent
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.decisions import Decision

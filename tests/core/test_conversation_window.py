@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from tests.core.conversation_kit import (
     send,
     workflow,
 )
+from tests.replacing import replace
 from wonder_server.core.commands import RunWorkflow
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.decisions import Decision, DispatchModel, DispatchWorkflow, ReduceContext

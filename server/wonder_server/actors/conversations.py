@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from wonder_server.actors.actor import Outcome
@@ -31,6 +31,7 @@ from wonder_server.core.conversation.values import (
 )
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.frozen import replace
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.journal import Event, Journal, Request
 from wonder_server.ports.records import EventQuery, Query, Records

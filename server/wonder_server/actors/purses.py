@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from wonder_server.core.budget import Account, Budget, narrowed
 from wonder_server.core.commands import CallModel
@@ -19,6 +18,7 @@ from wonder_server.core.conversation.limits import rest, used_up
 from wonder_server.core.conversation.purse import Estimate, estimate, judged
 from wonder_server.core.conversation.values import Limit
 from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.frozen import replace
 from wonder_server.core.tokens import json_tokens
 from wonder_server.ports.accounts import Accounts
 

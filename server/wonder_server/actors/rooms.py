@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import replace
 from typing import Any, Final
 
 from wonder_server.actors.conversations import Agents, Conversations, Shards
@@ -33,6 +32,7 @@ from wonder_server.core.conversation.room_inputs import (
 from wonder_server.core.conversation.values import Conversation, KeptPrompt, Participant
 from wonder_server.core.coordinator.inputs import CancelRun
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.frozen import replace
 from wonder_server.core.ids import in_shard
 from wonder_server.core.records import Erase
 from wonder_server.ports.journal import DELETIONS, Commit

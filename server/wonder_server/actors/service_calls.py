@@ -7,7 +7,7 @@ away cancels the turn, unless it gave a ``request_id`` with which it can ask aga
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from wonder_server.actors.calls import content_of, delegation
@@ -22,6 +22,7 @@ from wonder_server.core.conversation.inputs import CancelTurn, Send
 from wonder_server.core.conversation.values import Caller, Role, Turn, TurnStatus
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.frozen import replace
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.journal import Event, Request
 from wonder_server.ports.records import Query

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from wonder_server.core.conversation import agent_tools, background, limits, tools
@@ -56,6 +55,7 @@ from wonder_server.core.conversation.values import (
 from wonder_server.core.conversation.window import AFTER_REFUSAL, Fitted, fitted, is_too_long, room_of
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 from wonder_server.core.model import ModelResult
 from wonder_server.core.tokens import json_tokens

@@ -6,8 +6,8 @@ once what led to the end is on disk; if that answer is lost, the parent asks aga
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from dataclasses import replace
 from typing import Any
 
 from wonder_server.core.commands import Answer, Parent
@@ -18,6 +18,7 @@ from wonder_server.core.conversation.spending import as_usage
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Role, Turn, TurnStatus
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.frozen import replace
 from wonder_server.core.model import ModelResult
 
 
@@ -81,7 +82,7 @@ def answer(turn: Turn, parent: Parent) -> Answer:
     where = {"agent_id": turn.agent_id, "conversation_id": turn.conversation_id, "turn_id": turn.id}
     if turn.fault is not None:
         paid = {"usage": json.dumps(as_usage(turn))} if turn.model_calls else {}
-        fault = replace(turn.fault, metadata={**turn.fault.metadata, **where, **paid})
+        fault = dataclasses.replace(turn.fault, metadata={**turn.fault.metadata, **where, **paid})
         return Answer(parent=parent, run_id=child, output={}, fault=fault)
     output: dict[str, Any] = {
         "text": turn.output or "",

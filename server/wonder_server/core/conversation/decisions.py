@@ -5,7 +5,6 @@ Each carries whole new values, never changes to old ones, so that applying it ne
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from wonder_server.core.commands import Parent
@@ -27,33 +26,29 @@ from wonder_server.core.conversation.values import (
     WorkflowRun,
 )
 from wonder_server.core.errors import Fault
+from wonder_server.core.frozen import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartConversation:
+class StartConversation(Value, frozen=True, kw_only=True):
     conversation: Conversation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartTurn:
+class StartTurn(Value, frozen=True, kw_only=True):
     turn: Turn
     work: Work
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendMessage:
+class AppendMessage(Value, frozen=True, kw_only=True):
     message: Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchWorkflow:
+class DispatchWorkflow(Value, frozen=True, kw_only=True):
     """Start a run: a hook (context assembly, memory extraction) or a tool's workflow."""
 
     operation: Operation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextAssembled:
+class ContextAssembled(Value, frozen=True, kw_only=True):
     """Assembly has come back."""
 
     turn: Turn
@@ -61,8 +56,7 @@ class ContextAssembled:
     outcome: HookOutcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssemblyFailed:
+class AssemblyFailed(Value, frozen=True, kw_only=True):
     """Assembly has failed for good; the turn fails with it (feature D3)."""
 
     turn_id: str
@@ -70,16 +64,14 @@ class AssemblyFailed:
     outcome: HookOutcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchModel:
+class DispatchModel(Value, frozen=True, kw_only=True):
     """Call the model. Its answer will be spoken under ``operation.message_id``."""
 
     operation: Operation
     request: Request
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordMove:
+class RecordMove(Value, frozen=True, kw_only=True):
     """The model has answered: the move it made, its tool calls still open."""
 
     turn: Turn
@@ -87,61 +79,53 @@ class RecordMove:
     operation_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChargeTurn:
+class ChargeTurn(Value, frozen=True, kw_only=True):
     """The turn has spent something besides its own moves: a delegate's turn, a summary."""
 
     turn: Turn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchTask:
+class DispatchTask(Value, frozen=True, kw_only=True):
     """Run a tool's task."""
 
     operation: Operation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchAgent:
+class DispatchAgent(Value, frozen=True, kw_only=True):
     """Call another agent."""
 
     operation: Operation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentCallEnded:
+class AgentCallEnded(Value, frozen=True, kw_only=True):
     """An agent that was called has answered, declined or failed, or nobody waits for it any more."""
 
     turn_id: str
     call: AgentCall
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkflowBegan:
+class WorkflowBegan(Value, frozen=True, kw_only=True):
     """A run carries out a tool call from now on: the first, or that of a further attempt."""
 
     turn_id: str
     run: WorkflowRun
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkflowEnded:
+class WorkflowEnded(Value, frozen=True, kw_only=True):
     """A run of a tool call has ended, well or not, or nobody waits for it any more."""
 
     turn_id: str
     run: WorkflowRun
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrackAsyncOperation:
+class TrackAsyncOperation(Value, frozen=True, kw_only=True):
     """The turn goes on without waiting for this operation, and stays active until it is back."""
 
     turn_id: str
     operation_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AsyncOperationCompleted:
+class AsyncOperationCompleted(Value, frozen=True, kw_only=True):
     """An operation that the turn did not wait for has its result, good or bad. ``move`` is the one that
     called it; the model is told as soon as it does not speak."""
 
@@ -151,16 +135,14 @@ class AsyncOperationCompleted:
     operation_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkWaiting:
+class MarkWaiting(Value, frozen=True, kw_only=True):
     """The turn waits for this operation before it goes on."""
 
     turn_id: str
     operation_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeFromTool:
+class ResumeFromTool(Value, frozen=True, kw_only=True):
     """A tool call has its result. ``operation_id`` is empty if nothing was ever dispatched."""
 
     turn: Turn
@@ -169,24 +151,21 @@ class ResumeFromTool:
     operation_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitReached:
+class LimitReached(Value, frozen=True, kw_only=True):
     """A limit of the turn is reached: the model is told to wrap up, or the turn ends."""
 
     turn_id: str
     limit: Limit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReduceContext:
+class ReduceContext(Value, frozen=True, kw_only=True):
     """Something was left out or summed up, so that the turn's request fits the model."""
 
     turn_id: str
     reduction: Reduction
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistorySummarized:
+class HistorySummarized(Value, frozen=True, kw_only=True):
     """Older messages are summed up, for this turn and those that follow."""
 
     operation_id: str
@@ -194,8 +173,7 @@ class HistorySummarized:
     summary: Summary
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryOperation:
+class RetryOperation(Value, frozen=True, kw_only=True):
     """Try again at ``operation.wake_ms``. ``run_id`` is the run of the attempt that failed, if it had one."""
 
     operation: Operation
@@ -203,48 +181,40 @@ class RetryOperation:
     run_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redispatch:
+class Redispatch(Value, frozen=True, kw_only=True):
     """Hand out again: the wait between two attempts is over, or the server has restarted."""
 
     operation: Operation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelOperation:
+class CancelOperation(Value, frozen=True, kw_only=True):
     operation: Operation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompleteTurn:
+class CompleteTurn(Value, frozen=True, kw_only=True):
     turn: Turn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailTurn:
+class FailTurn(Value, frozen=True, kw_only=True):
     turn: Turn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndTurnByCancel:
+class EndTurnByCancel(Value, frozen=True, kw_only=True):
     turn: Turn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteMemory:
+class WriteMemory(Value, frozen=True, kw_only=True):
     """Apply one memory operation that extraction returned as data (feature D4)."""
 
     operation: Operation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryWritten:
+class MemoryWritten(Value, frozen=True, kw_only=True):
     operation_id: str
     output: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractionEnded:
+class ExtractionEnded(Value, frozen=True, kw_only=True):
     """Extraction, and all that it asked to be written, is over; the turn may carry the mark of failure."""
 
     turn: Turn
@@ -252,37 +222,32 @@ class ExtractionEnded:
     outcome: HookOutcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseWork:
+class ReleaseWork(Value, frozen=True, kw_only=True):
     """Nothing of the turn is pending any more."""
 
     turn_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerCallAgain:
+class AnswerCallAgain(Value, frozen=True, kw_only=True):
     """The turn that a parent asks for had ended already; its answer may have been lost."""
 
     turn: Turn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdoptTurn:
+class AdoptTurn(Value, frozen=True, kw_only=True):
     """A parent asks for a turn that an earlier attempt of it began: that attempt is answered no more."""
 
     turn: Turn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefuseCall:
+class RefuseCall(Value, frozen=True, kw_only=True):
     """A call is not acceptable now; its parent is told, for nobody else waits."""
 
     parent: Parent
     fault: Fault
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refuse:
+class Refuse(Value, frozen=True, kw_only=True):
     """The input is not acceptable now. Nothing changes; the caller is told."""
 
     fault: Fault

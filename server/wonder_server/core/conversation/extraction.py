@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from wonder_server.core.conversation.decisions import (
@@ -25,6 +24,7 @@ from wonder_server.core.conversation.pieces import (
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Operation, OperationKind, Turn
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from wonder_server.core.budget import Budget
@@ -14,11 +13,11 @@ from wonder_server.core.conversation.room_inputs import RoomInput
 from wonder_server.core.conversation.values import Caller, Conversation
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
+from wonder_server.core.frozen import Value, field
 from wonder_server.core.model import ModelResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Create:
+class Create(Value, frozen=True, kw_only=True):
     """Open the room."""
 
     conversation: Conversation
@@ -27,8 +26,7 @@ class Create:
 NO_DEPTH_LIMIT = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Send:
+class Send(Value, frozen=True, kw_only=True):
     """A message for an agent: starts a turn. ``seed`` is where the turn's ids come from, ``trace_id`` is the
     trace that its caller brought.
 
@@ -54,8 +52,7 @@ class Send:
     trace_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelTurn:
+class CancelTurn(Value, frozen=True, kw_only=True):
     """Stop a turn. ``spoken`` is what its streaming message had said when the cancel arrived; ``reason`` is a
     sentence for people, if there is more to say than that it was cancelled."""
 
@@ -64,24 +61,21 @@ class CancelTurn:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelCall:
+class CancelCall(Value, frozen=True, kw_only=True):
     """The parent's operation no longer waits for the turn that it started: stop that. ``spoken`` as above."""
 
     operation_id: str
     spoken: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelAnswered:
+class ModelAnswered(Value, frozen=True, kw_only=True):
     """A model call came to its end."""
 
     operation_id: str
     result: ModelResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Succeeded:
+class Succeeded(Value, frozen=True, kw_only=True):
     """Any other operation came to its end. ``output`` is what the task or run put out; ``run_id`` is the
     run that says so, if one does."""
 
@@ -90,8 +84,7 @@ class Succeeded:
     run_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(Value, frozen=True, kw_only=True):
     """An operation failed. ``run_id`` is the run that says so, if one does; ``spoken`` is what a model had
     said before it broke off."""
 
@@ -101,8 +94,7 @@ class Failed:
     spoken: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frugal:
+class Frugal(Value, frozen=True, kw_only=True):
     """A model was about to be called, and its agent's budget leaves room for hardly more than that:
     ``fault`` is what the model is to be told. Nothing was called."""
 
@@ -110,8 +102,7 @@ class Frugal:
     fault: Fault
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Woken:
+class Woken(Value, frozen=True, kw_only=True):
     """An operation's ``wake_ms`` has come: its deadline, or the time of its next attempt. ``spoken`` is what
     a model has said by then."""
 
@@ -119,8 +110,7 @@ class Woken:
     spoken: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restarted:
+class Restarted(Value, frozen=True, kw_only=True):
     """The server has started again and found this operation in the conversation's outbox."""
 
     operation_id: str

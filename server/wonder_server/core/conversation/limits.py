@@ -9,7 +9,7 @@ still be told; at its end the turn fails. All deadlines are those of operations,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from wonder_server.core.budget import Account, Budget, narrowed
 from wonder_server.core.conversation.decisions import (
@@ -42,6 +42,7 @@ from wonder_server.core.conversation.values import (
 )
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.frozen import replace
 from wonder_server.core.tokens import json_tokens
 
 WRAP_UP_SHARE = 0.8

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from wonder_server.core.conversation.agent_tools import LOOP_IN, ended
 from wonder_server.core.conversation.decisions import (
     AgentCallEnded,
@@ -31,6 +29,7 @@ from wonder_server.core.conversation.values import (
 )
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 
 HOOK_ATTEMPTS, HOOK_BACKOFF_MS, HOOK_TIMEOUT_MS = 3, 100, 30_000

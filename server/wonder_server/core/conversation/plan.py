@@ -23,7 +23,7 @@ a business fault: assembly fails the turn, extraction marks it, a tool's fault g
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import assert_never
 
 from wonder_server.core.conversation import tools
@@ -106,6 +106,7 @@ from wonder_server.core.conversation.values import (
     TurnStatus,
 )
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 
 
@@ -284,7 +285,7 @@ def _failed(
     match operation.kind:
         case OperationKind.ASSEMBLY:
             turn = linked(state.turns[operation.turn_id], operation)
-            told = replace(
+            told = dataclasses.replace(
                 fault,
                 reason=Reason.CONTEXT_ASSEMBLY_FAILED,
                 message=f"The context could not be assembled: {fault.message}",

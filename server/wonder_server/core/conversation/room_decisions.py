@@ -2,61 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wonder_server.core.conversation.values import Conversation, HistoryReset, Participant
+from wonder_server.core.frozen import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddParticipant:
+class AddParticipant(Value, frozen=True, kw_only=True):
     """Someone joins the room: a user who speaks for the first time, an agent that is looped in."""
 
     conversation: Conversation
     participant: Participant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveParticipant:
+class RemoveParticipant(Value, frozen=True, kw_only=True):
     conversation: Conversation
     participant: Participant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateConversation:
+class UpdateConversation(Value, frozen=True, kw_only=True):
     """What it is called or keeps has changed, or when it expires, or that it is open or archived."""
 
     conversation: Conversation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndConversation:
+class EndConversation(Value, frozen=True, kw_only=True):
     """Somebody has completed it."""
 
     conversation: Conversation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResetConversation:
+class ResetConversation(Value, frozen=True, kw_only=True):
     conversation: Conversation
     reset: HistoryReset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloseRoom:
+class CloseRoom(Value, frozen=True, kw_only=True):
     """It is as good as deleted: nobody finds it any more."""
 
     conversation: Conversation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoteSpent:
+class NoteSpent(Value, frozen=True, kw_only=True):
     """An object of the archive is of no use any more, or is removed now."""
 
     conversation: Conversation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveRecord:
+class RemoveRecord(Value, frozen=True, kw_only=True):
     """Everything written of it goes. ``conversation`` is what stays, None for nothing at all; ``runs`` are
     those that go with it."""
 

@@ -6,22 +6,20 @@ streamed had said when the input arrived, by turn id.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.values import KeptPrompt, Participant
+from wonder_server.core.frozen import Value, field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
+class Join(Value, frozen=True, kw_only=True):
     """Somebody is to take part; one who does already stays as they are."""
 
     participant: Participant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leave:
+class Leave(Value, frozen=True, kw_only=True):
     """Somebody is to take part no longer. ``type`` is ``user`` or ``agent``; one who does not is no error."""
 
     type: str
@@ -29,8 +27,7 @@ class Leave:
     spoken: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Revise:
+class Revise(Value, frozen=True, kw_only=True):
     """Change what is not None. ``expire_ms`` 0 is never, a budget of nothing is none."""
 
     title: str | None = None
@@ -41,8 +38,7 @@ class Revise:
     budget: Budget | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Complete:
+class Complete(Value, frozen=True, kw_only=True):
     """Close it: it takes no messages until reopened. ``cancel_turns``: active ones are cancelled first."""
 
     cancel_turns: bool = False
@@ -50,15 +46,13 @@ class Complete:
     spoken: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reopen:
+class Reopen(Value, frozen=True, kw_only=True):
     """Open it again; one that is open stays as it is."""
 
     version: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reset:
+class Reset(Value, frozen=True, kw_only=True):
     """Begin anew. ``keep``: the system message stays as it was; ``prompts`` are what it was, by agent."""
 
     keep: bool = False
@@ -66,28 +60,24 @@ class Reset:
     version: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vacate:
+class Vacate(Value, frozen=True, kw_only=True):
     """It is to be deleted: stop everything, and let nobody in any more."""
 
     version: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demolish:
+class Demolish(Value, frozen=True, kw_only=True):
     """Nothing of a vacated room goes on: remove it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expire:
+class Expire(Value, frozen=True, kw_only=True):
     """Its time has come: it is to be archived, unless something is still under way. ``forced``: its time has
     come with that of the conversation that it was made for."""
 
     forced: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutAway:
+class PutAway(Value, frozen=True, kw_only=True):
     """Its record lies in the archive as ``archive``, as it was when it expired at ``archived_ms``; ``runs``
     went with it."""
 
@@ -96,15 +86,13 @@ class PutAway:
     runs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rouse:
+class Rouse(Value, frozen=True, kw_only=True):
     """The record of an archived room is back, out of the object ``spent``, which is of no use any more."""
 
     spent: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discard:
+class Discard(Value, frozen=True, kw_only=True):
     """The object ``spent`` is removed."""
 
     spent: str

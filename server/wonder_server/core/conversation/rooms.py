@@ -19,7 +19,6 @@ between is taken up by the sweeper (``actors/rooms.py``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, assert_never
 
 from wonder_server.core.budget import Budget
@@ -68,6 +67,7 @@ from wonder_server.core.conversation.values import (
     TurnStatus,
 )
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.frozen import replace
 
 MAX_PARTICIPANTS = 100
 """Users and agents that may take part in one conversation."""

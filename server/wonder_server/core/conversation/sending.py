@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from wonder_server.core.conversation.calls import asked_again
 from wonder_server.core.conversation.decisions import (
     AppendMessage,
@@ -30,6 +28,7 @@ from wonder_server.core.conversation.values import (
     Work,
 )
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 
 MAX_ACTIVE_TURNS = 64

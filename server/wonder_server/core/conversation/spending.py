@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from wonder_server.core.budget import Account, joined
 from wonder_server.core.conversation.values import Conversation, Turn
 from wonder_server.core.errors import Fault
+from wonder_server.core.frozen import replace
 from wonder_server.core.model import Usage
 
 

@@ -6,7 +6,7 @@ else is in the store. `ConversationState.apply` is the only place that changes i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from wonder_server.core.conversation.decisions import (
@@ -75,6 +75,7 @@ from wonder_server.core.conversation.values import (
     TurnStatus,
     Work,
 )
+from wonder_server.core.frozen import replace
 
 RECENT_TURNS = 50
 """How many turns are kept at hand; a persona's ``recent_turns_limit`` may not exceed it."""

@@ -12,8 +12,9 @@ this one, made of it and what was said since. If it fails for good the turn goes
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from typing import Any
+
+import msgspec
 
 from wonder_server.core.conversation.decisions import (
     CancelOperation,
@@ -41,6 +42,7 @@ from wonder_server.core.conversation.window import (
     wants_summary,
 )
 from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 from wonder_server.core.tokens import text_tokens
 
@@ -68,7 +70,7 @@ def first_hook(state: ConversationState, turn: Turn, agent: PinnedAgent, ids: Mi
             # The assembly that follows has its own run.
             run_id=ids.child("run", turn.conversation_id),
         )
-    return replace(assembly, input=asdict(reduced))
+    return replace(assembly, input=msgspec.structs.asdict(reduced))
 
 
 def cut_of(operation: Operation) -> Cut | None:
@@ -130,7 +132,7 @@ def summary_failed(state: ConversationState, operation: Operation, ids: Minter, 
 def _assemble(turn: Turn, reduced: Cut | None, ids: Minter, now: int) -> Decisions:
     assembly = hook(ids.new("op"), turn, OperationKind.ASSEMBLY, turn.context_assembly_run_id, now)
     if reduced is not None:
-        assembly = replace(assembly, input=asdict(reduced))
+        assembly = replace(assembly, input=msgspec.structs.asdict(reduced))
     return (DispatchWorkflow(operation=assembly), MarkWaiting(turn_id=turn.id, operation_id=assembly.id))
 
 

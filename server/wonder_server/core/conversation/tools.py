@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from wonder_server.core import expressions, schemas
@@ -19,6 +19,7 @@ from wonder_server.core.conversation.values import (
 )
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTool
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 from wonder_server.core.model import ToolCall
 from wonder_server.core.task.repeatable import is_repeatable

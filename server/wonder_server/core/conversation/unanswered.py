@@ -6,8 +6,6 @@ has no answer; its attempts are charged to its turn, and so to the conversation,
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from wonder_server.core.conversation.decisions import (
     CancelOperation,
     ChargeTurn,
@@ -19,6 +17,7 @@ from wonder_server.core.conversation.room_decisions import CloseRoom, EndConvers
 from wonder_server.core.conversation.spending import Spent, charged
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import OperationKind, OperationStatus
+from wonder_server.core.frozen import replace
 
 Decisions = tuple[Decision, ...]
 

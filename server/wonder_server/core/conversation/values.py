@@ -1,11 +1,11 @@
 """What a conversation is made of: the rows of its record, as frozen values (document 1).
 
-Times are milliseconds since 1970 UTC; 0 means "not yet".
+Times are milliseconds since 1970 UTC; 0 means "not yet". What has its default is not written down, so that a
+default never changes (`wonder_server.core.frozen`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -13,6 +13,7 @@ from wonder_server.core.budget import NO_BUDGET, Budget
 from wonder_server.core.commands import MAX_DEPTH, Parent
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
+from wonder_server.core.frozen import Value, field
 from wonder_server.core.model import ToolCall, Usage
 
 
@@ -49,8 +50,7 @@ class ToolErrorCode(StrEnum):
     INTERNAL_ERROR = "INTERNAL_ERROR"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Participant:
+class Participant(Value, frozen=True, kw_only=True):
     """A user or an agent in the room. ``type`` is ``user`` or ``agent``.
 
     ``origin`` is ``created`` (there from the beginning), ``added`` or ``looped_in``; ``added_by`` is who did
@@ -65,8 +65,7 @@ class Participant:
     added_by: Caller | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class Conversation(Value, frozen=True, kw_only=True):
     """The room. ``called_by`` is set if it was made for one delegated turn: the id of the run, agent or user
     that called. Lists leave such a room out.
 
@@ -112,8 +111,7 @@ class Conversation:
     summary: Summary | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(Value, frozen=True, kw_only=True):
     """What stands in for the messages up to ``last_ordinal``, ``messages`` of them, for agents that sum up.
     It counts until the conversation begins anew after a later turn than ``after_turn``."""
 
@@ -123,8 +121,7 @@ class Summary:
     after_turn: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptPrompt:
+class KeptPrompt(Value, frozen=True, kw_only=True):
     """An agent's system message as it was when the conversation began."""
 
     agent_id: str
@@ -132,16 +129,14 @@ class KeptPrompt:
     instructions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryReset:
+class HistoryReset(Value, frozen=True, kw_only=True):
     """A conversation begins anew: agents do not see turns up to ``last_turn_ordinal`` any more."""
 
     keep_system_message: bool
     last_turn_ordinal: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(Value, frozen=True, kw_only=True):
     """Who started a turn. ``type`` is ``user``, ``workflow`` or ``agent`` and says which ids are set."""
 
     type: str = "user"
@@ -151,8 +146,7 @@ class Caller:
     turn_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(Value, frozen=True, kw_only=True):
     """One unit of agent work: an input, what the agent did with it, how it ended.
 
     ``parent`` is who waits for it, if an actor does; ``depth`` counts the calls from agent to agent that led
@@ -195,8 +189,7 @@ class Turn:
     trace_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Value, frozen=True, kw_only=True):
     """An utterance. ``partial``: it was cut off by a cancel."""
 
     id: str
@@ -211,8 +204,7 @@ class Message:
     created_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult:
+class ToolResult(Value, frozen=True, kw_only=True):
     """What a tool call came to: ``result`` if it succeeded, else ``code`` and ``message``.
 
     ``created_ms`` is when it was there, ``attempts`` and ``duration_ms`` what it took; all 0 if nothing ran.
@@ -229,8 +221,7 @@ class ToolResult:
     duration_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
+class Invocation(Value, frozen=True, kw_only=True):
     """A tool call of a move, with what became of it. ``result`` is None while it runs.
 
     ``is_async``: the move does not wait for it; the model is told of the result by a notice, later.
@@ -243,8 +234,7 @@ class Invocation:
     is_async: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(Value, frozen=True, kw_only=True):
     """One iteration of the loop: what the model said, what it called, what came back.
 
     ``told`` are the invocations of earlier moves, in the background, whose results the model was told of
@@ -290,8 +280,7 @@ class OperationStatus(StrEnum):
     DONE = "done"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class Operation(Value, frozen=True, kw_only=True):
     """Something dispatched whose result will come back as an input: the outbox.
 
     ``wake_ms`` is the deadline while dispatched, the time of the next attempt while backing off.
@@ -328,16 +317,14 @@ class Operation:
     created_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Value, frozen=True, kw_only=True):
     """What an unfinished turn needs beyond its row: the agent, pinned when the turn began."""
 
     turn_id: str
     agent: PinnedAgent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Value, frozen=True, kw_only=True):
     """The request of an unfinished turn, in the provider's own format; it grows with each move.
 
     The store keeps each of its messages once, however many requests repeat it. ``wrap_up``: the limit for
@@ -351,8 +338,7 @@ class Request:
     shortened: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class Cut(Value, frozen=True, kw_only=True):
     """What is left out of a turn's history: messages before the ordinal ``first``, ``left_out`` of them with
     ``tokens``. ``summarized``: they stand in the conversation's summary."""
 
@@ -362,8 +348,7 @@ class Cut:
     summarized: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reduction:
+class Reduction(Value, frozen=True, kw_only=True):
     """How a request was made smaller; tokens are estimates."""
 
     messages_left_out: int
@@ -372,8 +357,7 @@ class Reduction:
     tokens_after: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookOutcome:
+class HookOutcome(Value, frozen=True, kw_only=True):
     """How a hook of a turn ended: what the events ``context_assembly.*`` and ``memory_extraction.*`` say."""
 
     run_id: str
@@ -383,8 +367,7 @@ class HookOutcome:
     fault: Fault | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentCall:
+class AgentCall(Value, frozen=True, kw_only=True):
     """A call of another agent: what the events ``agent_call_*`` say. ``turn_id`` is the turn that it led to,
     empty at its beginning, and where it led to none."""
 
@@ -396,8 +379,7 @@ class AgentCall:
     duration_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkflowRun:
+class WorkflowRun(Value, frozen=True, kw_only=True):
     """A run that a tool call started: what the events ``workflow_*`` say. ``duration_ms`` is 0 at its
     beginning, and counts all attempts of the call; each of them is a run of its own."""
 
@@ -408,8 +390,7 @@ class WorkflowRun:
     duration_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class Limit(Value, frozen=True, kw_only=True):
     """A limit that was reached. ``enforced``: the turn ends; else the model is asked to wrap up."""
 
     fault: Fault
