@@ -41,7 +41,7 @@ from wonder_server.adapters.models.prices import LiteLLMPrices
 from wonder_server.adapters.models.routing import ANY, RoutedModel
 from wonder_server.adapters.s3.blobs import S3Blobs, Store
 from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
-from wonder_server.adapters.sandbox.view import Limits
+from wonder_server.adapters.sandbox.view import Host, Limits
 from wonder_server.adapters.sqlite.accounts import SqliteAccounts
 from wonder_server.adapters.sqlite.archives import SqliteArchives
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
@@ -430,7 +430,7 @@ def _sandbox(settings: Settings) -> BubblewrapSandbox:
             processes=settings.sandbox_processes,
             file_bytes=settings.sandbox_file_bytes,
         ),
-        folders=settings.sandbox_folders,
+        host=Host(folders=settings.sandbox_folders, hidden=(settings.data,)),
         sleep_after_s=settings.sandbox_sleep_after_seconds,
         most=settings.sandbox_most,
     )

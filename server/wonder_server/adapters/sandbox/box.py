@@ -39,7 +39,7 @@ class Box:
         self._broken = False
 
     @classmethod
-    async def start(cls, program: str, place: Place, limits: view.Limits, folders: tuple[Path, ...]) -> Box:
+    async def start(cls, program: str, place: Place, limits: view.Limits, host: view.Host) -> Box:
         """A sandbox that is ready for commands. Raises `NotBegunError` with what ``bwrap`` says."""
         try:
             folder = await asyncio.to_thread(_identity, place.folder)
@@ -51,7 +51,7 @@ class Box:
             process = await asyncio.create_subprocess_exec(
                 *view.LAUNCHER,
                 program,
-                *view.arguments(place, limits, folders, files),
+                *view.arguments(place, limits, host, files),
                 *view.supervisor(given),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from wonder_server.adapters.sandbox.box import Box
-from wonder_server.adapters.sandbox.view import Limits
+from wonder_server.adapters.sandbox.view import Host, Limits
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.task.effects import NotBegunError
 from wonder_server.logs import logger
@@ -52,13 +51,13 @@ class BubblewrapSandbox:
         self,
         *,
         limits: Limits | None = None,
-        folders: Sequence[Path] = (),
+        host: Host | None = None,
         sleep_after_s: float = 300,
         most: int = 32,
         program: str = "bwrap",
     ) -> None:
         self._limits = limits or Limits()
-        self._folders = tuple(folders)
+        self._host = host or Host()
         self._sleep_after_s = sleep_after_s
         self._most = most
         self._program = program
@@ -129,7 +128,7 @@ class BubblewrapSandbox:
                 return seat.box
             await seat.box.end()
         self._refuse_if_closed()
-        seat.box = await Box.start(self._program, place, self._limits, self._folders)
+        seat.box = await Box.start(self._program, place, self._limits, self._host)
         self._make_room()
         self._refuse_if_closed()
         return seat.box
@@ -167,7 +166,7 @@ class BubblewrapSandbox:
     async def _probe(self) -> WonderError | None:
         place = Place(folder=Path(tempfile.gettempdir()))  # a folder that is there; nothing is left in it
         try:
-            box = await Box.start(self._program, place, self._limits, self._folders)
+            box = await Box.start(self._program, place, self._limits, self._host)
             try:
                 finished = await box.run(PROBE, None)
             finally:

@@ -52,7 +52,6 @@ NOTICEABLE = 64 << 20
 NICENESS = 5
 CHUNK = 1 << 16
 PR_SET_DUMPABLE = 4
-PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def main() -> None:
@@ -152,6 +151,7 @@ class Run:
         """Start the command, see it to its end, tell the host."""
         began = time.monotonic()
         self.free_at_first = free_disk()
+        self.shared_at_first = machine_memory()["Shmem"] << 10
         try:
             os.chdir(os.path.join("/work", self.order["start"]))
         except (OSError, ValueError) as problem:
@@ -336,24 +336,59 @@ class Run:
     def excess(self) -> str:
         """Which limit all processes together exceed; empty if none."""
         tasks = memory = 0
-        for name in os.listdir("/proc"):
-            if name.isdecimal() and name != "1":
-                try:
-                    tasks += os.stat(f"/proc/{name}/task").st_nlink - 2
-                    with open(f"/proc/{name}/statm", "rb") as file:
-                        fields = file.read().split()
-                except OSError:
-                    continue  # it is over
-                memory += (int(fields[1]) - int(fields[2])) * PAGE
+        machine = machine_memory()
+        ids = [name for name in os.listdir("/proc") if name.isdecimal() and name != "1"]
+        for name in ids:
+            status = fields(f"/proc/{name}/status")
+            tasks += status.get("Threads", 0)
+            memory += (status.get("RssAnon", 0) + status.get("RssShmem", 0)) << 10
         if tasks > self.limits["processes"]:
             return "processes"
         memory += used("/tmp") + used("/dev/shm")
-        if memory > self.limits["memory_bytes"] or (memory > NOTICEABLE and free_memory() < MEMORY_RESERVE):
+        if (machine["Shmem"] << 10) > self.shared_at_first + NOTICEABLE:
+            memory += nameless(ids)
+        short = memory > NOTICEABLE and (machine["MemAvailable"] << 10) < MEMORY_RESERVE
+        if memory > self.limits["memory_bytes"] or short:
             return "memory"
         free = free_disk()
         if free < DISK_RESERVE and free < self.free_at_first - NOTICEABLE:
             return "disk"
         return ""
+
+
+def fields(path: str) -> dict[str, int]:
+    """The numbers of a file of ``/proc``, by name; empty if the process is over."""
+    found = {}
+    try:
+        with open(path) as file:
+            for line in file:
+                name, _, text = line.partition(":")
+                number = text.split(maxsplit=1)[:1]
+                if number and number[0].isdecimal():
+                    found[name] = int(number[0])
+    except OSError:
+        pass
+    return found
+
+
+def machine_memory() -> dict[str, int]:
+    """``MemAvailable`` and ``Shmem`` of the machine, among others, in KiB."""
+    return {"MemAvailable": MEMORY_RESERVE, "Shmem": 0, **fields("/proc/meminfo")}
+
+
+def nameless(ids: list[str]) -> int:
+    """Bytes of files in memory that have no name (``memfd_create``), which no limit counts."""
+    sizes = {}
+    for name in ids:
+        try:
+            for number in os.listdir(f"/proc/{name}/fd"):
+                path = f"/proc/{name}/fd/{number}"
+                if os.readlink(path).startswith("/memfd:"):
+                    stat = os.stat(path)
+                    sizes[stat.st_dev, stat.st_ino] = stat.st_blocks * 512
+        except OSError:
+            continue  # it is over
+    return sum(sizes.values())
 
 
 def used(path: str) -> int:
@@ -366,15 +401,6 @@ def free_disk() -> int:
     """Bytes that are left where the folder is."""
     stat = os.statvfs("/work")
     return stat.f_bavail * stat.f_frsize
-
-
-def free_memory() -> int:
-    """Bytes that the machine can still give."""
-    with open("/proc/meminfo") as file:
-        for line in file:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10
-    return MEMORY_RESERVE
 
 
 if __name__ == "__main__":

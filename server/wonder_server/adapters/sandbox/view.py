@@ -68,9 +68,17 @@ class Limits(Value, frozen=True, kw_only=True):
     temporary_bytes: int = 256 << 20
 
 
-def arguments(place: Place, limits: Limits, folders: Sequence[Path], files: Mapping[str, int]) -> list[str]:
-    """The arguments of ``bwrap`` up to the program. ``folders`` are the operator's, read-only; ``files`` are
-    descriptors to read `FILES` from. Raises ValueError for a mount whose target is in the way."""
+class Host(Value, frozen=True, kw_only=True):
+    """What the operator says of this machine: ``folders`` are seen too, read-only; ``hidden`` are never
+    seen, wherever they lie."""
+
+    folders: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+
+
+def arguments(place: Place, limits: Limits, host: Host, files: Mapping[str, int]) -> list[str]:
+    """The arguments of ``bwrap`` up to the program; ``files`` are descriptors to read `FILES` from. Raises
+    ValueError for a mount whose target is in the way."""
     return [
         *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
         *(() if place.network else ("--unshare-net",)),
@@ -79,16 +87,17 @@ def arguments(place: Place, limits: Limits, folders: Sequence[Path], files: Mapp
         "--clearenv",
         *(word for name, text in ENVIRONMENT.items() for word in ("--setenv", name, text)),
         *_system(),
-        *(word for path in folders for word in ("--ro-bind", str(path), str(path))),
         *("--proc", "/proc", *_hidden(), "--remount-ro", "/proc"),
         *("--dev", "/dev", "--size", str(limits.temporary_bytes), "--tmpfs", "/dev/shm"),
         *("--remount-ro", "/dev", "--size", str(limits.temporary_bytes), "--tmpfs", "/tmp"),
         *("--dir", ENVIRONMENT["HOME"]),
+        *(word for path in host.folders for word in ("--ro-bind", str(path), str(path))),
+        *_covered(host),
         *(word for path, number in files.items() for word in ("--file", str(number), path)),
         *(("--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf") if place.network else ()),
         *("--ro-bind", str(Path(__file__).with_name("supervisor.py")), SUPERVISOR),
         *("--bind", str(place.folder), WORK),
-        *(word for mount in place.mounts for word in _mounted(mount, folders)),
+        *(word for mount in place.mounts for word in _mounted(mount, host.folders)),
         *("--remount-ro", "/", "--chdir", "/"),
     ]
 
@@ -114,6 +123,14 @@ def _system() -> Iterator[str]:
     base = os.path.realpath(sys.base_prefix)
     if not PurePosixPath(base).is_relative_to("/usr"):
         yield from ("--ro-bind", base, base)
+
+
+def _covered(host: Host) -> Iterator[str]:
+    """Nothing in the place of what is hidden, where it lies in something that is seen."""
+    seen = [Path("/usr"), Path(sys.base_prefix).resolve(), *(folder.resolve() for folder in host.folders)]
+    for path in (path.resolve() for path in host.hidden):
+        if any(path.is_relative_to(each) for each in seen) and path.is_dir():
+            yield from ("--tmpfs", str(path), "--remount-ro", str(path))
 
 
 def _hidden() -> Iterator[str]:
