@@ -28,8 +28,10 @@ from wonder_server.actors.sweeper import Sweeper
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.files.blobs import FileBlobs
+from wonder_server.adapters.git.origins import GitOrigins
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.run import GIT_ENVIRONMENT, Git, Pool
+from wonder_server.adapters.git.workspaces import GitWorkspaces
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.adapters.mcp.servers import McpServers, Server
 from wonder_server.adapters.models.defaults import default_profile, endpoints, settled
@@ -68,6 +70,7 @@ from wonder_server.services.memory import MemoryService
 from wonder_server.services.memory_operations import MemoryOperations
 from wonder_server.services.memory_upkeep import Upkeep
 from wonder_server.services.overflow import Overflow
+from wonder_server.services.repos import Repos
 from wonder_server.services.retention import Retention
 from wonder_server.services.workers import Workers
 from wonder_server.settings import Settings, inherited
@@ -91,6 +94,9 @@ usual 700 it takes a tenth of the event loop's time."""
 
 GIT_THREADS: Final = 8
 """Commands of git that run at once."""
+
+FAR_THREADS: Final = 4
+"""Repositories elsewhere that are copied or pushed to at once."""
 
 
 class SystemClock:
@@ -116,9 +122,11 @@ class Wonder:
         self._mcp = McpServers([Server(**asdict(each)) for each in settings.mcp_servers], self._web)
         self._git = Git(inherited(GIT_ENVIRONMENT))
         self._git_pool = Pool(GIT_THREADS, "git")
+        self._far_pool = Pool(FAR_THREADS, "git-far")
         self._purses = Purses()
         self._sandbox = _sandbox(settings)
         self._blobs: FileBlobs | S3Blobs | None = None
+        self._tidying: asyncio.Task[None] | None = None
         self._servicers: dict[str, object] = {}
         self._executions: ExecutorServicer | None = None
         self._stores: list[SqliteShards | SqliteCatalog | SqliteMemories] = []
@@ -168,6 +176,7 @@ class Wonder:
         )
         await library.ensure_standard(STANDARD)
         artifacts = await self._artifacts(library)
+        repos = await self._repos(library)
         executor = Executor(
             Services(
                 model=self._model,
@@ -180,6 +189,8 @@ class Wonder:
                 workers=self._workers,
                 prices=self._prices,
                 artifacts=artifacts,
+                repos=repos,
+                worktrees=repos,
                 sandbox=self._sandbox,
             )
         )
@@ -207,7 +218,8 @@ class Wonder:
         attic = Attic(loop=loop, records=shards, archives=SqliteArchives(shards), blobs=blobs)
         handlers.attach(loop, attic)
         self._handlers, self._loop = handlers, loop
-        self._serve(library, artifacts, memory, executor, loop, shards, attic)
+        self._serve(library, artifacts, repos, memory, executor, loop, shards, attic)
+        self._tidying = asyncio.create_task(_forget_work_of_nobody(repos, shards))
         await self._resume(loop, handlers, shards)
         upkeep.start()
         await self._start_sweeping()
@@ -237,6 +249,10 @@ class Wonder:
         await self._mcp.close()
         await self._web.close()
         await self._model.close()
+        if self._tidying is not None:
+            self._tidying.cancel()
+        self._git.stop()
+        await self._far_pool.close()
         await self._git_pool.close()
         if self._upkeep is not None:
             await self._upkeep.stop()
@@ -286,6 +302,22 @@ class Wonder:
         await repositories.tidy()
         return Artifacts(repositories, library.project_id)
 
+    async def _repos(self, library: Library) -> Repos:
+        data = self._settings.data
+        repositories = GitRepositories(self._git, self._git_pool, data / "repositories")
+        await repositories.tidy()
+        workspaces = GitWorkspaces(repositories, self._git_pool, data / "worktrees")
+        await workspaces.tidy()
+        repos = Repos(
+            repositories=repositories,
+            origins=GitOrigins(repositories, self._far_pool, data),
+            workspaces=workspaces,
+            projects=library.projects,
+            release=self._sandbox.release,
+        )
+        await repos.start()
+        return repos
+
     def _memory_service(
         self, memories: SqliteMemories, blobs: Blobs, catalog: SqliteCatalog
     ) -> tuple[MemoryService, Upkeep]:
@@ -309,6 +341,7 @@ class Wonder:
         self,
         library: Library,
         artifacts: Artifacts,
+        repos: Repos,
         memory: MemoryService,
         executor: Executor,
         loop: Loop,
@@ -372,11 +405,13 @@ class Wonder:
         self._servicers.update(
             {
                 "wonder.v1.ConversationService": ConversationServicer(
-                    conversations, rooms, calls, library, previews
+                    conversations, rooms, calls, library, previews, repos
                 ),
                 "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library),
                 "wonder.v1.ExecutorService": self._executions,
-                "wonder.v1.LibraryService": LibraryServicer(library, artifacts, SqliteAccounts(shards)),
+                "wonder.v1.LibraryService": LibraryServicer(
+                    library, artifacts, SqliteAccounts(shards), repos
+                ),
                 "wonder.v1.MemoryService": MemoryServicer(memory, library, self._rights()),
             }
         )
@@ -434,6 +469,14 @@ def _sandbox(settings: Settings) -> BubblewrapSandbox:
         sleep_after_s=settings.sandbox_sleep_after_seconds,
         most=settings.sandbox_most,
     )
+
+
+async def _forget_work_of_nobody(repos: Repos, records: SqliteShards) -> None:
+    """After a start: remove the files of conversations that were deleted just before the server ended."""
+    for conversation_id in set(repos.conversations().values()):
+        if await records.get("conversations", conversation_id, conversation_id) is None:
+            _log.info("work of a deleted conversation is removed", conversation=conversation_id)
+            await repos.forget_conversation(conversation_id)
 
 
 def build(settings: Settings) -> Wonder:

@@ -84,7 +84,7 @@ async def test_what_cannot_be_asked_is_refused(client: Client) -> None:
         assert await refused(call(wrong)) == ("FIELD_INVALID", ["conversation_id"])
     missing = asked("assistant", mode=LOOP_IN, conversation_id="conv_01M80B4FQSR67S4TVYMV1BGX37")
     assert (await refused(call(missing)))[0] == "CONVERSATION_NOT_FOUND"
-    assert await refused(call(asked("assistant", branch="b"))) == ("NOT_IMPLEMENTED", ["branch"])
+    assert await refused(call(asked("assistant", branch="a..b"))) == ("FIELD_INVALID", ["branch"])
     assert await refused(call(asked("assistant", timeout_ms=-1))) == ("FIELD_INVALID", ["timeout_ms"])
     forged = common_pb2.Caller(workflow=common_pb2.WorkflowCaller(run_id="x"))
     assert (await refused(call(asked("assistant", caller=forged))))[1] == ["caller.workflow.run_id"]

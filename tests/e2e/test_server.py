@@ -26,9 +26,7 @@ SERVICES = {
 }
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
-LATER = {
-    "ConversationService": "DiffBranch MergeBranch",
-}
+LATER: dict[str, str] = {}
 """RPCs whose turn has not come. Take out what is built."""
 
 

@@ -133,7 +133,7 @@ async def test_only_checking_starts_nothing(stage: RunStage, stub: CoordinatorSe
         ({"request_id": "x" * 200}, "FIELD_INVALID", "request_id"),
         ({"context": {"project_id": "none"}}, "PROJECT_NOT_FOUND", "context.project_id"),
         ({"context": {"agent_id": "none"}}, "AGENT_NOT_FOUND", "context.agent_id"),
-        ({"context": {"branch": "main"}}, "NOT_IMPLEMENTED", "context.branch"),
+        ({"context": {"branch": "a..b"}}, "FIELD_INVALID", "context.branch"),
         ({"context": {"conversation_id": "x"}}, "CONVERSATION_NOT_FOUND", "context.conversation_id"),
         ({"context": {"conversation_id": ROOM}}, "CONVERSATION_NOT_FOUND", "context.conversation_id"),
         ({"context": {"conversation_id": ABSENT}}, "CONVERSATION_NOT_FOUND", "context.conversation_id"),

@@ -469,7 +469,7 @@ BAD: list[tuple[str, Any, str, list[str]]] = [
             (context(conversation_id="conv_1"), "CONVERSATION_NOT_FOUND", "context.conversation_id"),
             (context(turn_id="turn_1"), "FIELD_INVALID", "context.turn_id"),
             (context(run_id=CONVERSATION), "FIELD_INVALID", "context.run_id"),
-            (context(branch="main"), "NOT_IMPLEMENTED", "context.branch"),
+            (context(branch="a..b"), "FIELD_INVALID", "context.branch"),
         )
     ),
     (KINDS, b"\xff", "MALFORMED_REQUEST", []),

@@ -186,8 +186,8 @@ async def test_what_is_merged_and_removed_begins_anew(inside: Inside, origin: Us
 async def test_a_conversation_that_is_no_more_leaves_nothing(inside: Inside) -> None:
     await inside.repos.write(ONE, "src", b"1\n")
     await inside.repos.write(TWO, "src", b"2\n")
-    await inside.repos.forget("proj_web", "conv_1")
-    await inside.repos.forget("proj_web", "conv_1")
+    for _ in range(2):
+        await inside.repos.forget_conversation("conv_1")
     assert await inside.workspaces.keys() == ["proj_web-conv_2"]
     assert inside.released[0] == "proj_web-conv_1"
     assert await content(inside.repos, ONE, "src") == "one\ntwo\nthree\n"

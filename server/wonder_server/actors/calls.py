@@ -20,7 +20,7 @@ from wonder_server.actors.purses import Purses
 from wonder_server.actors.streams import Streams
 from wonder_server.core import ids, trace
 from wonder_server.core.budget import Budget
-from wonder_server.core.commands import CallAgent, Parent, Scope
+from wonder_server.core.commands import CallAgent, Parent, Scope, branch_of
 from wonder_server.core.conversation.calls import answer, called_turn, stands
 from wonder_server.core.conversation.inputs import CancelCall, Create, Send
 from wonder_server.core.conversation.state import ConversationState
@@ -147,6 +147,7 @@ class Calls:
             command.scope.project_id,
             command.scope.agent_id if _by_a_turn(command) else command.parent.actor_id,
             self._clock.now_ms(),
+            branch_of(command.scope),
         )
 
     async def _room(self, conversation_id: str) -> None:
@@ -205,8 +206,11 @@ def _caller(command: CallAgent) -> Caller:
     return Caller(type="workflow", run_id=command.parent.actor_id)
 
 
-def delegation(conversation_id: str, agent: PinnedAgent, project_id: str, called_by: str, now: int) -> Create:
-    """The room of one delegated turn: the agent is alone in it. No project: the agent's first."""
+def delegation(
+    conversation_id: str, agent: PinnedAgent, project_id: str, called_by: str, now: int, branch: str
+) -> Create:
+    """The room of one delegated turn: the agent is alone in it. No project: the agent's first. No branch: it
+    does not touch repositories."""
     member = Participant(type="agent", id=agent.agent_id, name=agent.name, joined_ms=now)
     own = agent.project_ids[0] if agent.project_ids else ""
     conversation = Conversation(
@@ -216,6 +220,7 @@ def delegation(conversation_id: str, agent: PinnedAgent, project_id: str, called
         created_ms=now,
         updated_ms=now,
         called_by=called_by,
+        branch=branch,
     )
     return Create(conversation=conversation)
 

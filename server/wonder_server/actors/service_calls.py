@@ -33,13 +33,14 @@ _ENDS = ("turn_completed", "turn_failed", "turn_cancelled")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceCall:
     """What a service asks of an agent. ``conversation_id`` is where the agent is looped in, empty to
-    delegate; ``timeout_ms`` 0 is for as long as it takes."""
+    delegate; ``branch`` is the one to work on; ``timeout_ms`` 0 is for as long as it takes."""
 
     agent: str
     input: Any
     caller: Caller
     conversation_id: str = ""
     project_id: str = ""
+    branch: str = ""
     timeout_ms: int = 0
     budget: Budget | None = None
     request_id: str = ""
@@ -104,6 +105,7 @@ class ServiceCalls:
             content=content,
             project=asked.project_id,
             caller=repr(asked.caller),
+            **({"branch": asked.branch} if asked.branch else {}),
             **({"budget": repr(asked.budget)} if asked.budget is not None else {}),
         )
         if told is None:
@@ -126,7 +128,7 @@ class ServiceCalls:
         shard = ids.spread(told.id if told else ids.random_id("seed", now), self._shards.count)
         conversation_id = ids.actor_id("conv", now, shard)
         who = asked.caller.run_id or asked.caller.agent_id or asked.caller.user_id or "service"
-        create = delegation(conversation_id, agent, asked.project_id, who, now)
+        create = delegation(conversation_id, agent, asked.project_id, who, now, asked.branch)
         send = await self._send(asked, agent, content)
         if send.poor is not None:
             # Before there is a room for it.

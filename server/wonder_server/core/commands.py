@@ -24,8 +24,8 @@ class Scope(Value, frozen=True, kw_only=True):
     agents whose turns wait for it, the outermost first; ``budget`` is what agents that it calls may spend,
     None for as much as they like; ``root_id`` is the run that all runs and turns below it are counted with,
     "" for that run itself. ``trace_id`` is the trace that it is part of, "" for that of its turn, or of its
-    root run (`wonder_server.core.trace`). ``branch`` is the one of the project's repositories that it works on, "" that of
-    the conversation, if there is one (features F3, F5)."""
+    root run (`wonder_server.core.trace`). ``branch`` is the one of the project's repositories that it works
+    on, see `branch_of` (features F3, F5)."""
 
     project_id: str = ""
     agent_id: str = ""
@@ -40,6 +40,21 @@ class Scope(Value, frozen=True, kw_only=True):
     root_id: str = ""
     trace_id: str = ""
     branch: str = ""
+
+
+NO_BRANCH = "/"
+"""The branch of work that is not to touch repositories: no branch can be called so."""
+
+
+def branch_of(scope: Scope) -> str:
+    """The branch that work is done on: the one it names, its conversation's, or that of the run at the root
+    of it; empty if there is none."""
+    if scope.branch:
+        return scope.branch
+    if scope.conversation_id:
+        return "wonder/conv-" + scope.conversation_id.removeprefix("conv_")
+    run_id = scope.root_id or scope.run_id
+    return "wonder/run-" + run_id.removeprefix("run_") if run_id else ""
 
 
 class Parent(Value, frozen=True, kw_only=True):

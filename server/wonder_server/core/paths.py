@@ -89,6 +89,14 @@ def check_branch(branch: str, field: str = "branch") -> str:
     return branch
 
 
+def check_work_branch(branch: str, field: str = "branch") -> str:
+    """``branch``, if work can be done on it: an origin's own branches are only looked at. FIELD_INVALID
+    otherwise."""
+    if branch.startswith("origin/"):
+        raise error(Reason.FIELD_INVALID, f"{field} must not begin with origin/.", field=field)
+    return check_branch(branch, field)
+
+
 _REACHED: Final = re.compile(
     r"(?:https?|ssh|git|file)://[^\s]+\Z|[A-Za-z0-9_.-]+@[A-Za-z0-9_.-]+:[^\s]+\Z|/[^\n]*\Z"
 )

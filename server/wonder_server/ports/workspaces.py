@@ -57,7 +57,15 @@ class Origins(Protocol):
         ...
 
 
-class Workspaces(Protocol):
+class Standing(Protocol):
+    """What there is."""
+
+    async def keys(self) -> list[str]:
+        """The worktrees that are there."""
+        ...
+
+
+class Workspaces(Standing, Protocol):
     """Branches with their files."""
 
     async def begin(self, work: Work | None, key: str, begin: str = "") -> Path:

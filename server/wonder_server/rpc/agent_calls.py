@@ -8,8 +8,9 @@ from wonder_server.actors.service_calls import ServiceCall
 from wonder_server.core.conversation.values import Caller, Turn
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.ids import is_id
+from wonder_server.core.paths import check_work_branch
 from wonder_server.rpc import conversation_codec as codec
-from wonder_server.rpc.fields import bounded, refuse_given, required
+from wonder_server.rpc.fields import bounded, required
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.payload import value_to_json
 
@@ -18,7 +19,6 @@ MAX_TIMEOUT_MS = 24 * 60 * 60 * 1000
 
 async def decode(request: pb.CallAgentRequest, names: Names) -> ServiceCall:
     """Errors: FIELD_INVALID, PROJECT_NOT_FOUND, NOT_IMPLEMENTED, those of payloads."""
-    refuse_given("CallAgent", {"branch": request.branch})
     loop_in = request.mode == common_pb2.INVOCATION_MODE_LOOP_IN
     if request.mode not in common_pb2.InvocationMode.values():
         raise error(Reason.FIELD_INVALID, "There is no such mode.", field="mode")
@@ -29,6 +29,12 @@ async def decode(request: pb.CallAgentRequest, names: Names) -> ServiceCall:
             Reason.FIELD_INVALID,
             "A delegated turn has a conversation of its own; set mode to loop in to name one.",
             field="conversation_id",
+        )
+    if loop_in and request.branch:
+        raise error(
+            Reason.FIELD_INVALID,
+            "An agent that is looped in works on the conversation's branch.",
+            field="branch",
         )
     if loop_in and request.project_id:
         raise error(
@@ -46,6 +52,7 @@ async def decode(request: pb.CallAgentRequest, names: Names) -> ServiceCall:
         caller=_caller(request.caller),
         conversation_id=request.conversation_id,
         project_id=await names.project_id(request.project_id) if request.project_id else "",
+        branch=check_work_branch(request.branch) if request.branch else "",
         timeout_ms=request.timeout_ms,
         budget=codec.budget_of(request.budget, "budget") if request.HasField("budget") else None,
         request_id=request.request_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from wonder.v1 import conversation_pb2
@@ -15,6 +15,7 @@ from wonder_server.actors.previews import Previews
 from wonder_server.actors.rooms import Rooms
 from wonder_server.actors.service_calls import ServiceCalls
 from wonder_server.actors.streams import Reply
+from wonder_server.core.commands import Scope, branch_of
 from wonder_server.core.conversation.values import Conversation
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.logs import logger
@@ -127,7 +128,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
         found = page(await self._records.find(query), limit, scope, _by_time)
         return pb.ListConversationsResponse(
             # What is being deleted is still there for some milliseconds.
-            conversations=[codec.conversation(item, 0) for item in found.items if not item.deleted_ms],
+            conversations=[self._shown(item) for item in found.items if not item.deleted_ms],
             next_page_token=found.next_page_token,
         )
 
@@ -135,7 +136,21 @@ class ConversationServicer(RoomMethods, BranchMethods):
         head, active = await asyncio.gather(
             self._records.head(value.id), self._conversations.active_turns(value.id)
         )
-        return codec.conversation(value, head or 0, active)
+        return self._shown(value, head or 0, active)
+
+    def _shown(
+        self, value: Conversation, head: int = 0, active: Sequence[str] = ()
+    ) -> conversation_pb2.Conversation:
+        scope = Scope(project_id=value.project_id, conversation_id=value.id, branch=value.branch)
+        branch = branch_of(scope) if value.branch or self._repos.has_begun(scope) else ""
+        return codec.conversation(value, head, active, branch)
+
+    async def delete_conversation(
+        self, request: pb.DeleteConversationRequest, context: Any
+    ) -> pb.DeleteConversationResponse:
+        answer = await super().delete_conversation(request, context)
+        await self._repos.forget_conversation(request.conversation_id)
+        return answer
 
     # --- turns ----------------------------------------------------------------------------------
 

@@ -57,8 +57,11 @@ def words(enum_type: Any, prefix: str, numbers: Sequence[int], field: str) -> tu
 # --- rooms and people -------------------------------------------------------------------------------
 
 
-def conversation(value: Conversation, head: int, active: Sequence[str] = ()) -> conversation_pb2.Conversation:
-    """``head`` is the sequence of its last event; ``active`` are the ids of its active turns."""
+def conversation(
+    value: Conversation, head: int, active: Sequence[str] = (), branch: str = ""
+) -> conversation_pb2.Conversation:
+    """``head`` is the sequence of its last event; ``active`` are the ids of its active turns; ``branch`` is
+    the one it works on."""
     return conversation_pb2.Conversation(
         id=value.id,
         project_id=value.project_id,
@@ -77,6 +80,7 @@ def conversation(value: Conversation, head: int, active: Sequence[str] = ()) -> 
         etag=str(value.version),
         expire_time=to_timestamp(value.expire_ms),
         archive_time=to_timestamp(value.archived_ms),
+        branch=branch,
     )
 
 
@@ -371,6 +375,8 @@ def _tool_outcome(entry: Invocation) -> event_pb2.ToolOutcome:
     if entry.result is not None:
         outcome.tool_result.CopyFrom(tool_result(entry.result))
         outcome.duration_ms = entry.result.duration_ms
+        if entry.result.fault is not None:
+            outcome.error.CopyFrom(fault_to_proto(entry.result.fault))
     return outcome
 
 

@@ -23,11 +23,12 @@ from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import is_id, random_id
+from wonder_server.core.paths import check_work_branch
 from wonder_server.core.task import plan
 from wonder_server.ports.clock import Clock
 from wonder_server.rpc.calls import Requests
 from wonder_server.rpc.executions import Execution
-from wonder_server.rpc.fields import bounded, refuse_given, renamed, required
+from wonder_server.rpc.fields import bounded, renamed, required
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import Recent, once_of
 from wonder_server.rpc.payload import struct_to_dict
@@ -185,11 +186,9 @@ class ExecutorServicer:
             raise WonderError(begun.fault)
         # A request that is sent again, even after a restart, has the effects of the first one.
         key = f"exec_{once.fingerprint}" if once else random_id("exec", self._clock.now_ms())
-        method = request.DESCRIPTOR.name.removesuffix("Request")
-        return Call(task=task, input=input, context=await self._context(request.context, method, key))
+        return Call(task=task, input=input, context=await self._context(request.context, key))
 
-    async def _context(self, given: task_pb2.ExecutionContext, method: str, key: str) -> ExecutionContext:
-        refuse_given(method, {"context.branch": given.branch})
+    async def _context(self, given: task_pb2.ExecutionContext, key: str) -> ExecutionContext:
         for prefix, value, field in (
             ("turn", given.turn_id, "context.turn_id"),
             ("run", given.run_id, "context.run_id"),
@@ -210,4 +209,5 @@ class ExecutorServicer:
             turn_id=given.turn_id,
             run_id=given.run_id,
             key=key,
+            branch=check_work_branch(given.branch, "context.branch") if given.branch else "",
         )

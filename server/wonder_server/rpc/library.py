@@ -28,6 +28,7 @@ from wonder_server.services.catalog_writes import Once
 from wonder_server.services.definitions import MAX_APPLY
 from wonder_server.services.library import Library
 from wonder_server.services.paging import PageRequest
+from wonder_server.services.repos import Repos
 
 _PLACE: Final = re.compile(r"^definitions\[(\d+)\]")
 
@@ -35,8 +36,15 @@ _PLACE: Final = re.compile(r"^definitions\[(\d+)\]")
 class LibraryServicer(ArtifactMethods):
     """The methods of the service."""
 
-    def __init__(self, library: Library, artifacts: Artifacts, accounts: Accounts | None = None) -> None:
+    def __init__(
+        self,
+        library: Library,
+        artifacts: Artifacts,
+        accounts: Accounts | None = None,
+        repos: Repos | None = None,
+    ) -> None:
         super().__init__(artifacts)
+        self._repos = repos
         self._definitions = library.definitions
         self._agents = library.agents
         self._accounts = accounts
@@ -260,6 +268,8 @@ class LibraryServicer(ArtifactMethods):
         await self._projects.delete(key, etag=request.etag, once=_once(request))
         if known is not None:
             await self._artifacts.forget(known.id)
+            if self._repos is not None:
+                await self._repos.forget_project(known.id)
         return pb.DeleteProjectResponse()
 
 

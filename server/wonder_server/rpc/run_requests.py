@@ -19,10 +19,11 @@ from wonder_server.core.coordinator.inputs import ReceiveSignal, ResolveGate
 from wonder_server.core.coordinator.values import GateStatus
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
+from wonder_server.core.paths import check_work_branch
 from wonder_server.ports.records import Query
 from wonder_server.rpc.auth import caller
 from wonder_server.rpc.conversation_codec import words
-from wonder_server.rpc.fields import bounded, refuse_given, renamed, required
+from wonder_server.rpc.fields import bounded, renamed, required
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.payload import struct_to_dict, value_to_json
 from wonder_server.rpc.times import from_timestamp
@@ -109,14 +110,14 @@ class RunRequests:
     async def _scope(self, context: task_pb2.ExecutionContext) -> Scope:
         """Everything that a context names, found. Where it names no project, the conversation or run that it
         names says which; where it does, they must belong to it."""
-        refuse_given("StartRun", {"context.branch": context.branch})
+        branch = check_work_branch(context.branch, "context.branch") if context.branch else ""
         agent_id, project_id = "", ""
         with renamed(_IN_CONTEXT):
             if context.agent_id:
                 agent_id = await self._names.agent_id(bounded(context.agent_id, "agent_id"))
             if context.project_id:
                 project_id = await self._project(context.project_id)
-            scope = Scope(project_id=project_id, agent_id=agent_id)
+            scope = Scope(project_id=project_id, agent_id=agent_id, branch=branch)
             if context.conversation_id or context.turn_id:
                 scope = await self._in_conversation(scope, context)
             if context.run_id:

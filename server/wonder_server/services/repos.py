@@ -13,11 +13,11 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
-from wonder_server.core.commands import Scope
+from wonder_server.core.commands import NO_BRANCH, Scope, branch_of
 from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Project, Repository
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.frozen import Value
-from wonder_server.core.paths import check_branch, check_path, check_prefix
+from wonder_server.core.paths import check_branch, check_path, check_prefix, check_work_branch
 from wonder_server.ports.repositories import (
     Change,
     Commit,
@@ -33,7 +33,6 @@ from wonder_server.services.artifacts import ABSENT, MAX_MATCHES, check_resoluti
 from wonder_server.services.catalog_writes import Once
 from wonder_server.services.commits import Asked, signed_by
 
-OURS: Final = "wonder/conv-"
 MAX_FILE_BYTES: Final = 4 << 20
 MAX_PATCH_BYTES: Final = 1 << 20
 MAX_LISTED: Final = 5_000
@@ -65,24 +64,16 @@ class Listed(Value, frozen=True, kw_only=True):
     truncated: bool = False
 
 
-def branch_of(scope: Scope) -> str:
+def work_branch(scope: Scope) -> str:
     """The branch that this work is done on. FIELD_INVALID if there is none."""
-    if scope.branch:
-        return check_work_branch(scope.branch)
-    if not scope.conversation_id:
+    branch = branch_of(scope)
+    if branch in ("", NO_BRANCH):
         raise error(
             Reason.FIELD_INVALID,
-            "This work belongs to no conversation, so it has no branch; name one, or a conversation.",
+            "This work has no branch: name one where it is called or started, or a conversation.",
             field="context.branch",
         )
-    return OURS + scope.conversation_id.removeprefix("conv_")
-
-
-def check_work_branch(branch: str, field: str = "context.branch") -> str:
-    """``branch``, if work can be done on it. FIELD_INVALID otherwise."""
-    if branch.startswith("origin/"):
-        raise error(Reason.FIELD_INVALID, "No work is done on an origin's own branch.", field=field)
-    return check_branch(branch, field)
+    return check_work_branch(branch, "context.branch")
 
 
 def key_of(project_id: str, branch: str) -> str:
@@ -114,12 +105,14 @@ class Repos:
         self._projects = projects
         self._release = release
         self._asked = Asked()
+        self._there: set[str] = set()
 
     async def open(self, scope: Scope) -> Worktree:
         """See the port ``Worktrees``."""
-        branch, project = branch_of(scope), await self._projects.known(scope.project_id or DEFAULT_PROJECT)
+        branch, project = work_branch(scope), await self._projects.known(scope.project_id or DEFAULT_PROJECT)
         key = key_of(project.id, branch)
         folder = await self._workspaces.begin(None, key)
+        self._there.add(key)
         for repository in project.repositories:
             await self._begun(_Place(project, repository, branch))
         only = project.repositories[0].name if len(project.repositories) == 1 else ""
@@ -281,21 +274,53 @@ class Repos:
                 await self._workspaces.remove(place.work.key, [place.work], whole=False)
         return met[0]
 
-    async def forget(self, project_id: str, conversation_id: str) -> None:
+    # --- what is no more --------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Look what there is."""
+        self._there = set(await self._workspaces.keys())
+
+    def has_begun(self, scope: Scope) -> bool:
+        """Whether there are files of this work."""
+        return bool(scope.project_id) and key_of(scope.project_id, branch_of(scope)) in self._there
+
+    def conversations(self) -> dict[str, str]:
+        """The conversations that there are files of, by the key of their worktree."""
+        found = ((key, key.rpartition("-")[2]) for key in self._there)
+        return {key: name for key, name in found if name.startswith("conv_")}
+
+    async def forget_conversation(self, conversation_id: str) -> None:
         """Remove the branches and the files of a conversation that is no more. What is not there is no
         error."""
         branch = branch_of(Scope(conversation_id=conversation_id))
-        project = await self._projects.known(project_id or DEFAULT_PROJECT)
-        key = key_of(project.id, branch)
+        for key, name in list(self.conversations().items()):
+            if name == conversation_id:
+                await self._remove(key, key.rpartition("-")[0], branch)
+
+    async def forget_project(self, project_id: str) -> None:
+        """Remove our copies of its repositories, and all work on them."""
+        for key in [key for key in self._there if key.startswith(f"{project_id}-")]:
+            await self._remove(key, "", "")
+        for name in await self._repositories.names():
+            if name.startswith(f"{project_id}."):
+                await self._repositories.remove(name)
+
+    async def _remove(self, key: str, project_id: str, branch: str) -> None:
         await self._release(key)
-        works = [_Place(project, repository, branch).work for repository in project.repositories]
+        names = await self._repositories.names() if project_id else []
+        works = [
+            Work(key=key, folder=name.removeprefix(f"{project_id}."), name=name, branch=branch)
+            for name in names
+            if name.startswith(f"{project_id}.")
+        ]
         await self._workspaces.remove(key, works)
+        self._there.discard(key)
 
     # --- pieces -----------------------------------------------------------------------------------
 
     async def _place(self, scope: Scope, repository: str) -> _Place:
         """The work of ``scope`` on one repository of its project, named unless there is only one."""
-        branch, project = branch_of(scope), await self._projects.known(scope.project_id or DEFAULT_PROJECT)
+        branch, project = work_branch(scope), await self._projects.known(scope.project_id or DEFAULT_PROJECT)
         names = [each.name for each in project.repositories]
         if not names:
             raise error(
@@ -326,6 +351,7 @@ class Repos:
                 )
             begin = start.id if start is not None else ""
         await self._workspaces.begin(place.work, place.work.key, begin)
+        self._there.add(place.work.key)
         return place.work
 
     async def _at(self, place: _Place) -> str:

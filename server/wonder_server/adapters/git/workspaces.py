@@ -72,6 +72,10 @@ class GitWorkspaces:
         """The worktrees that are there."""
         return await self._pool.do(self._keys)
 
+    async def tidy(self) -> None:
+        """At a start: clear away what a crash left half made or half removed."""
+        await self._pool.do(self._tidy)
+
     async def _do(self, work: Work, act: Callable[[], T]) -> T:
         """In a thread, one at a time in one worktree, to its end whoever still waits."""
 
@@ -146,10 +150,11 @@ class GitWorkspaces:
 
     def _put(self, work: Work, path: str, content: bytes | None, expected: str | None) -> str:
         files = self._files(work)
-        if expected is not None:
+        wanted = checkouts.blob_id(content) if content is not None else ""
+        if expected is not None and expected != wanted:
             there = folders.read(files, path)
             found = checkouts.blob_id(there) if there is not None else ""
-            if found != expected:
+            if found not in (expected, wanted):  # It may be written again.
                 raise error(
                     Reason.ETAG_MISMATCH,
                     f"'{path}' was changed since it was read; read it again and retry.",
@@ -157,7 +162,7 @@ class GitWorkspaces:
                     etag=found or "none",
                 )
         folders.write(files, path, content)
-        return checkouts.blob_id(content) if content is not None else ""
+        return wanted
 
     def _commit(self, work: Work, signed: Signed | None, expected: str) -> Commit | None:
         bare, head, tree = self._snapshot(work)
@@ -230,7 +235,6 @@ class GitWorkspaces:
             self._state(work).unlink(missing_ok=True)
             self._bare(work).drop(work.branch)
 
-    def tidy(self) -> None:
-        """At a start: clear away what a crash left half made or half removed."""
+    def _tidy(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             folders.remove(self._folder / ".new")

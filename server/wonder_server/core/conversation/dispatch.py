@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, assert_never
 
 from wonder_server.core.commands import (
+    NO_BRANCH,
     Answer,
     ApplyMemory,
     CallAgent,
@@ -172,9 +173,12 @@ def _tool(agent: PinnedAgent, operation: Operation) -> PinnedTool:
 
 def _scope(state: ConversationState, operation: Operation, turn: Turn, agent: PinnedAgent) -> Scope:
     conversation = state.conversation
-    project_id = agent.project_ids[0] if agent.project_ids else ""
+    project_id, branch = agent.project_ids[0] if agent.project_ids else "", ""
     if conversation is not None and conversation.called_by:
-        # A delegated turn works in its caller's project, any other in the agent's own.
+        # A delegated turn works in its caller's project and on its branch.
+        project_id, branch = conversation.project_id, conversation.branch or NO_BRANCH
+    elif conversation is not None and conversation.project_id in agent.project_ids:
+        # Any other in the conversation's, where the agent belongs to it; else in the agent's own.
         project_id = conversation.project_id
     return Scope(
         project_id=project_id,
@@ -187,5 +191,6 @@ def _scope(state: ConversationState, operation: Operation, turn: Turn, agent: Pi
         budget=left(state, turn, agent, operation.created_ms),
         max_depth=turn.max_depth,
         callers=(*turn.callers, agent.agent_id),
+        branch=branch,
         trace_id=turn.trace_id,
     )

@@ -67,7 +67,7 @@ class Participant(Value, frozen=True, kw_only=True):
 
 class Conversation(Value, frozen=True, kw_only=True):
     """The room. ``called_by`` is set if it was made for one delegated turn: the id of the run, agent or user
-    that called. Lists leave such a room out.
+    that called. Lists leave such a room out. ``branch`` is the branch of that one's work then.
 
     ``expire_ms`` is when it is archived, 0 for never; each turn moves it on by ``expire_after_ms``.
     ``archived_ms`` is when that was decided; once ``archive`` names the object that holds its record, nothing
@@ -109,6 +109,7 @@ class Conversation(Value, frozen=True, kw_only=True):
     reset_ordinal: int = 0
     prompts: tuple[KeptPrompt, ...] = ()
     summary: Summary | None = None
+    branch: str = ""
 
 
 class Summary(Value, frozen=True, kw_only=True):
@@ -208,6 +209,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
     """What a tool call came to: ``result`` if it succeeded, else ``code`` and ``message``.
 
     ``created_ms`` is when it was there, ``attempts`` and ``duration_ms`` what it took; all 0 if nothing ran.
+    ``fault`` is what became ``code`` and ``message``, with all that is known of it; the model is not told that.
     """
 
     tool_call_id: str
@@ -219,6 +221,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
     created_ms: int = 0
     attempts: int = 0
     duration_ms: int = 0
+    fault: Fault | None = None
 
 
 class Invocation(Value, frozen=True, kw_only=True):

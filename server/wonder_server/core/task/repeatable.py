@@ -17,9 +17,20 @@ from typing import Final
 from wonder_server.core.definitions.specs import Action, PinnedTask, Step
 
 WRITING_KINDS: Final = frozenset(
-    {"artifact.merge", "artifact.write", "memory.delete", "memory.supersede", "memory.update", "memory.write"}
+    {
+        "artifact.merge",
+        "artifact.write",
+        "memory.delete",
+        "memory.supersede",
+        "memory.update",
+        "memory.write",
+        "repo.commit",
+        "repo.merge",
+        "repo.update",
+        "repo.write",
+    }
 )
-"""Those that change something under a key."""
+"""Those that change something, once however often they run: under a key, or since it is done then."""
 
 TRACELESS_KINDS: Final = frozenset(
     {
@@ -34,6 +45,10 @@ TRACELESS_KINDS: Final = frozenset(
         "memory.list",
         "memory.read",
         "memory.search",
+        "repo.diff",
+        "repo.read",
+        "repo.search",
+        "repo.tree",
         "sleep",
     }
 )

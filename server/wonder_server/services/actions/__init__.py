@@ -28,6 +28,14 @@ from wonder_server.services.actions.memory_search import MEMORY_SEARCH
 from wonder_server.services.actions.memory_supersede import MEMORY_SUPERSEDE
 from wonder_server.services.actions.memory_update import MEMORY_UPDATE
 from wonder_server.services.actions.memory_write import MEMORY_WRITE
+from wonder_server.services.actions.repo_commit import REPO_COMMIT
+from wonder_server.services.actions.repo_diff import REPO_DIFF
+from wonder_server.services.actions.repo_merge import REPO_MERGE
+from wonder_server.services.actions.repo_read import REPO_READ
+from wonder_server.services.actions.repo_search import REPO_SEARCH
+from wonder_server.services.actions.repo_tree import REPO_TREE
+from wonder_server.services.actions.repo_update import REPO_UPDATE
+from wonder_server.services.actions.repo_write import REPO_WRITE
 from wonder_server.services.actions.shell import SHELL
 from wonder_server.services.actions.sleep import SLEEP
 from wonder_server.services.actions.worker import WORKER
@@ -56,6 +64,14 @@ ACTIONS: dict[str, ActionKind] = {
         MEMORY_SUPERSEDE,
         MEMORY_UPDATE,
         MEMORY_WRITE,
+        REPO_COMMIT,
+        REPO_DIFF,
+        REPO_MERGE,
+        REPO_READ,
+        REPO_SEARCH,
+        REPO_TREE,
+        REPO_UPDATE,
+        REPO_WRITE,
         SHELL,
         SLEEP,
         WORKER,

@@ -21,6 +21,7 @@ from wonder_server.ports.web import Web
 from wonder_server.ports.worktrees import Worktrees
 from wonder_server.services.artifacts import Artifacts
 from wonder_server.services.paging import Page, PageRequest
+from wonder_server.services.repos import Repos
 from wonder_server.services.workers.words import Job
 
 ExecutionContext = Scope
@@ -86,6 +87,7 @@ class Services:
     sandbox: Sandbox | None = None
     worktrees: Worktrees | None = None
     artifacts: Artifacts | None = None
+    repos: Repos | None = None
 
 
 class Told(Protocol):

@@ -1,0 +1,84 @@
+"""The part of the ConversationService that concerns work on code (features F3, F6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder_server.actors.conversations import Conversations
+from wonder_server.core.commands import Scope
+from wonder_server.ports.repositories import FileDiff
+from wonder_server.rpc.artifacts import conflict_to_proto, resolutions_from_proto
+from wonder_server.rpc.auth import caller
+from wonder_server.rpc.fields import bounded, renamed, required
+from wonder_server.rpc.once import once_of
+from wonder_server.services.repos import Repos
+
+CHANGES = {
+    "added": pb.FILE_CHANGE_ADDED,
+    "modified": pb.FILE_CHANGE_MODIFIED,
+    "deleted": pb.FILE_CHANGE_DELETED,
+    "renamed": pb.FILE_CHANGE_RENAMED,
+}
+_IN_MERGE = {"author": "user_id"}
+
+
+class BranchMethods:
+    """Methods of the ConversationServicer; see ``conversation_service.proto``."""
+
+    _repos: Repos
+    _conversations: Conversations
+
+    async def diff_branch(self, request: pb.DiffBranchRequest, _context: Any) -> pb.DiffBranchResponse:
+        scope = await self._scope(request)
+        found = await self._repos.diff(
+            scope,
+            bounded(request.repository, "repository"),
+            base_branch=request.base_branch,
+            paths=request.paths,
+        )
+        return pb.DiffBranchResponse(
+            branch=found.branch,
+            head_commit=found.head.id if found.head is not None else "",
+            base_branch=found.base_branch,
+            base_commit=found.diff.base,
+            files=map(_file_to_proto, found.diff.files),
+            truncated=found.diff.truncated,
+        )
+
+    async def merge_branch(self, request: pb.MergeBranchRequest, _context: Any) -> pb.MergeBranchResponse:
+        scope = await self._scope(request)
+        with renamed(_IN_MERGE):
+            merged = await self._repos.merge(
+                scope,
+                request.user_id or caller.get(),
+                bounded(request.repository, "repository"),
+                target=request.target_branch,
+                message=request.message,
+                expected=request.expected_head_commit,
+                resolutions=resolutions_from_proto(request.resolutions),
+                dry=request.validate_only,
+                remove=request.remove_branch,
+                once=once_of(request),
+            )
+        return pb.MergeBranchResponse(
+            merged=not merged.conflicts,
+            commit=merged.commit.id if merged.commit is not None else "",
+            conflicts=map(conflict_to_proto, merged.conflicts),
+        )
+
+    async def _scope(self, request: Any) -> Scope:
+        """Where the conversation works. CONVERSATION_NOT_FOUND."""
+        found = await self._conversations.get(required(request.conversation_id, "conversation_id"))
+        return Scope(project_id=found.project_id, conversation_id=found.id, branch=found.branch)
+
+
+def _file_to_proto(file: FileDiff) -> pb.FileDiff:
+    return pb.FileDiff(
+        path=file.path,
+        old_path=file.old_path,
+        change=CHANGES[file.change],
+        additions=file.additions,
+        deletions=file.deletions,
+        patch=file.patch,
+    )
