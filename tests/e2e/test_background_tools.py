@@ -14,6 +14,7 @@ from tests.fakes.provider import Provider, Script
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import coordinator_service_pb2 as runs
+from wonder.v1 import errors_pb2
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -108,6 +109,10 @@ async def test_a_task_in_the_background_and_one_that_fails_are_both_told(scripte
     turn, view = await client.turn(room, "Go.")
     assert turn.status == COMPLETED and turn.issues.tool_failures == 1
     assert view.names.count("tool.completed") == view.names.count("tool.failed") == 1
+    (failed,) = (e.tool_failed for e in view.events if e.name == "tool.failed")
+    # More than the model is told.
+    assert failed.error.reason == errors_pb2.ERROR_REASON_ASSERTION_FAILED
+    assert failed.error.message == failed.tool_result.error.message == "The ice was thin."
     moves = await client.moves(turn.id, room)
     told = [result for move in moves for result in move.tool_results]
     # Together or one after the other, as they came, but each once, and each by a move that says something.

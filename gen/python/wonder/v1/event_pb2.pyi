@@ -131,14 +131,16 @@ class ToolDispatched(_message.Message):
     def __init__(self, tool_call: _Optional[_Union[_conversation_pb2.ToolCall, _Mapping]] = ..., operation: _Optional[_Union[_conversation_pb2.Operation, _Mapping]] = ...) -> None: ...
 
 class ToolOutcome(_message.Message):
-    __slots__ = ("tool_call", "tool_result", "duration_ms")
+    __slots__ = ("tool_call", "tool_result", "duration_ms", "error")
     TOOL_CALL_FIELD_NUMBER: _ClassVar[int]
     TOOL_RESULT_FIELD_NUMBER: _ClassVar[int]
     DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
     tool_call: _conversation_pb2.ToolCall
     tool_result: _conversation_pb2.ToolResult
     duration_ms: int
-    def __init__(self, tool_call: _Optional[_Union[_conversation_pb2.ToolCall, _Mapping]] = ..., tool_result: _Optional[_Union[_conversation_pb2.ToolResult, _Mapping]] = ..., duration_ms: _Optional[int] = ...) -> None: ...
+    error: _errors_pb2.Fault
+    def __init__(self, tool_call: _Optional[_Union[_conversation_pb2.ToolCall, _Mapping]] = ..., tool_result: _Optional[_Union[_conversation_pb2.ToolResult, _Mapping]] = ..., duration_ms: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ...) -> None: ...
 
 class WorkflowOutcome(_message.Message):
     __slots__ = ("run_id", "workflow", "operation_id", "error", "duration_ms")

@@ -124,6 +124,7 @@ def failure(operation: Operation, fault: Fault, now: int) -> ToolResult:
         code=_code(operation, fault),
         message=fault.message,
         retriable=fault.transient,
+        fault=fault,
     )
     return _timed(result, operation, now)
 

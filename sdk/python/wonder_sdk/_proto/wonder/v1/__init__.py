@@ -9820,6 +9820,12 @@ class ToolOutcome(betterproto2.Message):
     Milliseconds from dispatch to result.
     """
 
+    error: "Fault | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Why it failed, with all that is known, such as `status` and `body` of an HTTP answer: for people, the model is not
+    told. Unset if it did not fail, and where nothing was dispatched.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "ToolOutcome", ToolOutcome)
 
