@@ -347,7 +347,7 @@ class Settings:
     )  # fmt: skip
     max_stream_backlog_bytes: int = _setting(
         8 * 1024 * 1024, "WONDER_MAX_STREAM_BACKLOG_BYTES", _number(64 * 1024, 1024 * 1024 * 1024),
-        "Bytes that may wait for one slow reader before its stream ends.",
+        "Bytes that may wait for one reader in a burst, and 256 KiB at length, before its stream ends.",
     )  # fmt: skip
 
     @property

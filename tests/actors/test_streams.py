@@ -7,7 +7,19 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from wonder_server.actors.streams import Closed, Delta, NodeProgress, Reply, Streams, Subscription
+import pytest
+
+from wonder_server.actors import streams as streams_module
+from wonder_server.actors.streams import (
+    LAG_BYTES,
+    Closed,
+    Delta,
+    NodeProgress,
+    Reply,
+    Streams,
+    Subscription,
+)
+from wonder_server.core.conversation.values import Move
 from wonder_server.core.records import Emit
 from wonder_server.ports.journal import Event
 from wonder_server.services.executor import StepProgress, StepTrace
@@ -154,6 +166,45 @@ async def test_a_reader_is_slow_by_bytes_too_merged_pieces_included() -> None:
     assert len(texts(taken(reader))) == 1
     for _ in range(11):
         here.say(ROOM, "msg_1", "x" * 100)
+    assert taken(reader) == [Closed("slow")]
+
+
+async def test_a_burst_is_taken_piece_by_piece_and_closes_nobody() -> None:
+    here = streams(size=100 * LAG_BYTES)
+    reader, _ = here.subscribe(ROOM)
+    here.begin(ROOM, "turn_1", "msg_1", 1)
+    for number in range(9):
+        here.say(ROOM, "msg_1", "x" * (LAG_BYTES // 3))
+        here.publish(ROOM, [event(number + 1)])
+    pieces = []
+    while items := taken(reader):
+        pieces.append(sum(len(item.text) for item in items if isinstance(item, Delta)))
+    assert sum(pieces) == 9 * (LAG_BYTES // 3) and max(pieces) <= LAG_BYTES * 4 // 3
+    assert not reader.closed
+
+
+async def test_who_lets_much_wait_for_long_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams_module, "LAG_S", 0.0)
+    here = streams(size=100 * LAG_BYTES)
+    slow, _ = here.subscribe(ROOM)
+    quick, _ = here.subscribe(ROOM)
+    here.begin(ROOM, "turn_1", "msg_1", 1)
+    heard = 0
+    for _ in range(3):
+        here.say(ROOM, "msg_1", "x" * (LAG_BYTES // 2))
+        heard += sum(len(text) for _, text in texts(taken(quick)))
+    assert not slow.closed
+    await asyncio.sleep(0.01)
+    assert taken(slow) == [Closed("slow")]
+    assert heard == 3 * (LAG_BYTES // 2) and not quick.closed
+
+
+async def test_whatever_an_event_holds_counts() -> None:
+    here = streams(size=2000)
+    reader, _ = here.subscribe(ROOM)
+    result = {"deep": [{"text": "x" * 1000}] * 2}
+    value = Move(id="move_1", conversation_id=ROOM, turn_id="turn_1", sequence=1, message_id="", raw=result)
+    here.publish(ROOM, [Event(1, 0, ROOM, Emit("move.recorded", "move_recorded", value))])
     assert taken(reader) == [Closed("slow")]
 
 

@@ -25,6 +25,7 @@ from tests.conformance.journal_subjects import (
 from tests.core.conversation_kit import ASSEMBLED, Driven, agent, call, said, workflow
 from tests.replacing import replace
 from wonder_server.actors.replay import replay
+from wonder_server.adapters.sqlite.shard import SqliteShard
 from wonder_server.core.commands import Parent, Scope
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.decisions import AppendMessage, DispatchModel
@@ -36,6 +37,7 @@ from wonder_server.core.conversation.values import (
     Message,
     Move,
     OperationKind,
+    Participant,
     Request,
     Role,
     Turn,
@@ -197,6 +199,20 @@ async def test_events_come_in_pages_in_order(journal: Journal) -> None:
     assert await journal.events(room_id(3), CONVERSATION, 0, 10) == []
     (event,) = await journal.events(ROOM, CONVERSATION, 2, 1)
     assert event == emitted(3)
+
+
+async def test_large_events_are_read_a_few_at_a_time(journal: Journal) -> None:
+    named = Emit(
+        "participant_joined", "participant_joined", Participant(type="user", id="ann", name="x" * 100_000)
+    )
+    large = [Event(number, number * 100, ROOM, named) for number in range(1, 11)]
+    await journal.commit([commit(ROOM, events=tuple(large))])
+    seen: list[Event] = []
+    while page := await journal.events(ROOM, CONVERSATION, len(seen), 200):
+        # What lies in memory anyhow may come at once.
+        assert len(page) <= 3 or not isinstance(journal, SqliteShard)
+        seen += page
+    assert seen == large
 
 
 async def test_entries_come_back_as_they_were(journal: Journal) -> None:

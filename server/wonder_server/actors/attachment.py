@@ -107,8 +107,14 @@ class Attachment:
         count = min(self._after, LOOK_BACK)
         if count and (self._so_far or self.subscription.holds_any):
             start = self._after - count
-            for event in await self._journal.events(self._actor_id, self._planner, start, count):
-                self._ended |= ended_by(event)
+            while start < self._after:
+                count = self._after - start
+                page = await self._journal.events(self._actor_id, self._planner, start, count)
+                if not page:
+                    break
+                for event in page:
+                    self._ended |= ended_by(event)
+                start = page[-1].sequence
 
     def _is_over(self, delta: Delta) -> bool:
         return delta.message_id in self._ended or delta.turn_id in self._ended

@@ -2,7 +2,8 @@
 
 Durable events come here after their commit; pieces of text (deltas) come straight from the model's handler
 and are not part of the record. A subscription is a bounded queue that its reader empties. A slow reader
-first gets its deltas merged; past the bound its subscription is closed, and nobody else notices.
+first gets its deltas merged; past the bound, or with more than `LAG_BYTES` in it for `LAG_S`, its
+subscription is closed, and nobody else notices.
 
 Whoever watches a run may also ask for the progress of its tasks. It is not part of the record either, and is
 what a slow reader misses first. What was told last of a node is kept while its step is under way, for those
@@ -19,8 +20,14 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from wonder_server.actors.weights import text_bytes
 from wonder_server.core import frozen
 from wonder_server.ports.journal import Event
+
+LAG_BYTES = 256 * 1024
+"""As much may wait for a reader for as long as it likes, and as much is handed to it at once."""
+LAG_S = 2.0
+"""More may only wait for as long as this: bursts are no fault of the reader's."""
 
 
 @dataclass(slots=True)
@@ -96,6 +103,8 @@ class Subscription:
     __slots__ = (
         "_bytes",
         "_items",
+        "_lag",
+        "_lag_bytes",
         "_limit_bytes",
         "_limit_items",
         "_loop",
@@ -108,6 +117,8 @@ class Subscription:
         self.wants_progress = wants_progress
         self._items: deque[Item] = deque()
         self._bytes = 0
+        self._lag: asyncio.TimerHandle | None = None
+        self._lag_bytes = min(LAG_BYTES, limit_bytes)
         self._limit_items = limit_items
         self._limit_bytes = limit_bytes
         self._loop = asyncio.get_running_loop()
@@ -120,7 +131,12 @@ class Subscription:
         return bool(self._items)
 
     def take(self) -> deque[Item]:
-        """Everything that has come since the last time."""
+        """What has come since the last time, no more than about `LAG_BYTES` of it."""
+        if self._lag is not None:
+            self._lag.cancel()
+            self._lag = None
+        if self._bytes > self._lag_bytes:
+            return self._take_some()
         items, self._items, self._bytes = self._items, deque(), 0
         return items
 
@@ -130,16 +146,16 @@ class Subscription:
             self._waiter = self._loop.create_future()
             await self._waiter
 
-    def push(self, item: Item) -> None:
-        """Queue an item; merge or close if the reader is too slow."""
+    def push(self, item: Item, weight: int | None = None) -> None:
+        """Queue an item; merge or close if the reader is too slow. ``weight``: its bytes, if known."""
         if self.closed:
             return
         if self._items and isinstance(item, Delta) and self._merged(item):
             return
         self._items.append(item)
-        self._bytes += _weight(item)
-        if len(self._items) > self._limit_items or self._bytes > self._limit_bytes:
-            self._overfull()
+        self._bytes += _weight(item) if weight is None else weight
+        if len(self._items) > self._limit_items or self._bytes > self._lag_bytes:
+            self._lags()
         self._notify()
 
     def close(self, why: str) -> None:
@@ -149,17 +165,37 @@ class Subscription:
         self.closed = True
         if why == "slow":
             self._items.clear()
+            self._bytes = 0
         self._items.append(Closed(why))
         self._notify()
 
-    def _overfull(self) -> None:
-        """Past the bound: leave the progress out, and close if that does not help."""
+    def _take_some(self) -> deque[Item]:
+        items: deque[Item] = deque()
+        size = 0
+        while self._items and size <= self._lag_bytes:
+            items.append(self._items.popleft())
+            size += _weight(items[-1])
+        self._bytes = sum(map(_weight, self._items))
+        if self._bytes > self._lag_bytes:
+            self._lags()
+        return items
+
+    def _lags(self) -> None:
+        """Past a bound: the reader has a moment if it is the lower one."""
+        if len(self._items) > self._limit_items or self._bytes > self._limit_bytes:
+            self._overfull(self._limit_bytes)
+        elif self._lag is None:
+            self._lag = self._loop.call_later(LAG_S, self._overfull, self._lag_bytes)
+
+    def _overfull(self, limit_bytes: int) -> None:
+        """Leave the progress out, and close if that does not help."""
+        self._lag = None
         kept: deque[Item] = deque(item for item in self._items if not isinstance(item, NodeProgress))
         if len(kept) == len(self._items):
             self.close("slow")
             return
         self._items, self._bytes = kept, sum(map(_weight, kept))
-        if len(kept) > self._limit_items or self._bytes > self._limit_bytes:
+        if len(kept) > self._limit_items or self._bytes > limit_bytes:
             self.close("slow")
 
     def _merged(self, delta: Delta) -> bool:
@@ -171,8 +207,8 @@ class Subscription:
             last.turn_id, last.message_id, last.offset, last.text + delta.text, last.attempt
         )
         self._bytes += len(delta.text)
-        if self._bytes > self._limit_bytes:
-            self.close("slow")
+        if self._bytes > self._lag_bytes:
+            self._lags()
         return True
 
     def _notify(self) -> None:
@@ -189,16 +225,28 @@ def ended_by(event: Event) -> set[str]:
     return ended
 
 
+_TEXTS = {
+    "message_appended": "content",
+    "turn_started": "input",
+    "turn_completed": "input",
+    "turn_failed": "input",
+    "turn_cancelled": "input",
+}
+"""Where nearly all of an event's text stands, by its kind; of the others all is looked through."""
+
+
 def _weight(item: Item) -> int:
     """About how many bytes an item holds."""
     if isinstance(item, Delta):
         return len(item.text) + 64
     if isinstance(item, Event):
-        content = getattr(item.emit.value, "content", "")
-        return len(content) + 512
+        if item.wire is not None:
+            return 2 * len(item.wire) + 512  # It is held as a value too.
+        value, text = item.emit.value, _TEXTS.get(item.emit.kind)
+        return (len(getattr(value, text, "")) if text else text_bytes(value)) + 512
     if isinstance(item, NodeProgress):
         return len(getattr(item.item, "output", "")) + 512
-    return 0
+    return len(item.wire) + 64 if isinstance(item, Reply) else 0
 
 
 MAX_DOING = 10_000
@@ -260,8 +308,9 @@ class Streams:
                 doing.pop(event.emit.value.id, None)
             if doing is not None and event.emit.kind == "run_ended":
                 self._doing.pop(actor_id, None)
+            weight = _weight(event) if listeners else 0
             for subscription in tuple(listeners):
-                subscription.push(event)
+                subscription.push(event, weight)
         if self._ends and actor_id in self._ends:
             self._say_end(actor_id, events)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,9 @@ from wonder_server.ports.journal import Answered, Commit, Entry, Event, Loaded
 from wonder_server.ports.records import EventQuery, Head, Query, Snapshot
 
 _STORED_LIMIT: Final = 20_000
+
+MAX_EVENTS_BYTES: Final = 256 * 1024
+"""About as many bytes of events are read at once; a reader that is slow holds them."""
 
 Placed = tuple[tuple[int, str], Any]
 """A row's place in the order that was asked for, and its value."""
@@ -87,8 +91,14 @@ class SqliteShard:
         sql = f"SELECT {EVENT_COLUMNS} FROM events WHERE actor = ? AND sequence > ? ORDER BY sequence LIMIT ?"
 
         def read(connection: sqlite3.Connection) -> list[Event]:
-            rows = connection.execute(sql, (actor_id, after, limit)).fetchall()
-            return [_event(connection, row, planner) for row in rows]
+            found, size, parts = [], 0, _Parts(connection, actor_id)
+            with closing(connection.execute(sql, (actor_id, after, limit))) as rows:
+                for row in rows:
+                    found.append(_event(parts, row, planner))
+                    size += len(row[-1])
+                    if size + parts.size > MAX_EVENTS_BYTES:
+                        break
+            return found
 
         return await self.database.read(read)
 
@@ -163,7 +173,7 @@ class SqliteShard:
 
         def read(connection: sqlite3.Connection) -> list[Event]:
             rows = connection.execute(sql, values).fetchall()
-            return [_event(connection, row, planner) for row in rows]
+            return [_event(_Parts(connection, row[0]), row, planner) for row in rows]
 
         return await self.database.read(read)
 
@@ -207,6 +217,8 @@ class _Parts:
         self._connection = connection
         self._actor_id = actor_id
         self._known: dict[str, Any] = {}
+        self.size = 0
+        """Bytes of those that were looked up."""
 
     def __call__(self, digest: str) -> Any:
         if digest not in self._known:
@@ -215,6 +227,7 @@ class _Parts:
                 (self._actor_id, digest),
             ).fetchone()
             self._known[digest] = decode(row[0])
+            self.size += len(row[0])
         return self._known[digest]
 
 
@@ -264,10 +277,10 @@ def _value(table: str, data: str, part: _Parts, row_type: type) -> Any:
     return build(unfold(body, part) if table in FOLDED_TABLES else body, row_type)
 
 
-def _event(connection: sqlite3.Connection, row: tuple[Any, ...], planner: Planner) -> Event:
+def _event(parts: _Parts, row: tuple[Any, ...], planner: Planner) -> Event:
     actor, sequence, at_ms, name, kind, turn_id, message_id, data = row
     body = decode(data)
     if planner.kind == "run":
-        body = unfold(body, _Parts(connection, actor))
+        body = unfold(body, parts)
     value = build(body, planner.event_types[kind])
     return Event(sequence, at_ms, actor, Emit(name, kind, value, turn_id, message_id))

@@ -1,0 +1,124 @@
+"""A reader that stops: little waits for it, the others notice nothing, and it goes on by its cursor."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+import grpc
+import pytest
+from google.rpc import status_pb2
+from google.rpc.error_details_pb2 import ErrorInfo
+from grpc import aio
+
+from tests.e2e.client import Client, Listener, View, all_of
+from tests.e2e.process import Server
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+OTHERS, TURNS = 20, 20
+WINDOW = 64 * 1024
+"""What a client lets the server send ahead of it."""
+WAITING = 1_000_000
+"""What may have waited for a reader that has stopped, in bytes, on both sides of the connection."""
+
+QUIET = """
+name: quiet_model
+model_profile: {provider: offline, model: offline, parameters: {token_delay_ms: 1}}
+---
+name: quiet
+persona:
+  system_prompt: You say little.
+  model_profile_id: quiet_model
+  memory_extraction_workflow_id: none
+  recent_turns_limit: 1
+"""
+
+
+@asynccontextmanager
+async def reader(server: Server, room: str, view: View) -> AsyncIterator[Listener]:
+    """A stream over a connection of its own, with a window of a fixed size."""
+    options = [
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", WINDOW),
+    ]
+    async with (
+        aio.insecure_channel(server.address, options) as channel,
+        Client(channel).listening(room, view) as listener,
+    ):
+        await listener.until(lambda v: v.words and v.words[-1].HasField("caught_up"))
+        yield listener
+
+
+async def quiet(client: Client) -> str:
+    await client.apply("e2e/slow", QUIET)
+    try:
+        await client.agent("quiet", "e2e/slow/quiet")
+    except aio.AioRpcError as problem:
+        assert problem.code() is grpc.StatusCode.ALREADY_EXISTS
+    return "quiet"
+
+
+async def test_who_stops_reading_is_told_where_to_go_on_and_nobody_else_notices(
+    server: Server, client: Client
+) -> None:
+    room = await client.open(await quiet(client))
+    slow = View()
+    async with AsyncExitStack() as streams:
+        stopped = await streams.enter_async_context(reader(server, room, slow))
+        others = [await streams.enter_async_context(client.listening(room)) for _ in range(OTHERS)]
+        heard, head = len(slow.words), slow.cursor
+        # One of them reads nothing of this, which is more than may wait for it.
+        turns = list[str]()
+        reading = [asyncio.create_task(each.until(partial(all_settled, turns))) for each in others]
+        for _ in range(TURNS):
+            turns.append((await client.say(room, f"say 3 words {'x' * 200_000}")).turn.id)
+        await all_of(reading)
+        with pytest.raises(aio.AioRpcError) as ended:
+            await stopped.rest()
+        assert ended.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        reason, last_sequence = told(ended.value)
+        assert (reason, last_sequence) == ("SLOW_READER", str(slow.cursor))
+        assert head <= slow.cursor < others[0].view.cursor
+        waited = sum(word.ByteSize() for word in slow.words[heard:])
+        assert 0 < waited < WAITING
+
+    # It goes on where it was: every event once, as everybody else has seen them.
+    view = await client.settled(room, turns[-1], slow)
+    assert view.events == await client.events(room)
+    for each in others:
+        assert each.view.events == view.events
+    assert len(view.messages) == 2 * len(turns)
+
+
+async def test_what_is_spoken_meanwhile_waits_as_one_piece(server: Server, client: Client) -> None:
+    room = await client.open(await quiet(client))
+    slow = View()
+    async with reader(server, room, slow) as stopped, client.listening(room) as other:
+        turn_id = (await client.say(room, "say 2000 words")).turn.id
+        await other.until(lambda v: v.settled(turn_id))
+        heard = len(slow.words)
+        await stopped.until(lambda v: v.settled(turn_id))
+    assert slow.events == other.view.events and slow.text() == other.view.text()
+    pieces, all_pieces = (deltas(view) for view in (slow, other.view))
+    assert len(pieces) < len(all_pieces) and max(map(len, pieces)) > 1000
+    assert sum(word.ByteSize() for word in slow.words[heard:]) < WAITING
+
+
+def all_settled(turns: list[str], view: View) -> bool:
+    return len(turns) == TURNS and all(map(view.settled, turns))
+
+
+def deltas(view: View) -> list[str]:
+    return [word.delta.text for word in view.words if word.HasField("delta")]
+
+
+def told(problem: aio.AioRpcError) -> tuple[str, str]:
+    """The reason, and the cursor to go on with."""
+    trailers = dict(problem.trailing_metadata() or ())
+    status, info = status_pb2.Status.FromString(trailers["grpc-status-details-bin"]), ErrorInfo()
+    assert status.details[0].Unpack(info)
+    return info.reason, info.metadata["last_sequence"]
