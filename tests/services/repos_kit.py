@@ -47,6 +47,7 @@ class UsersRepository:
             check=True,
             capture_output=True,
             text=True,
+            errors="surrogateescape",
             env=environment,
         )
         return done.stdout.strip()

@@ -72,12 +72,16 @@ def _walk(handle: int, base: str, rules: list[Rule], known: Known, depth: int) -
         except OSError:
             continue  # It was removed meanwhile.
         if stat.S_ISDIR(status.st_mode):
-            if depth >= MAX_DEPTH or (is_ignored(rules, path, is_folder=True) and not known(path)):
+            if is_ignored(rules, path, is_folder=True) and not known(path):
                 continue
+            if depth >= MAX_DEPTH:
+                raise _unreadable(path, f"lies more than {MAX_DEPTH} folders deep")
             try:
                 inner = os.open(name, _FOLDER, dir_fd=handle)
+            except PermissionError:
+                raise _unreadable(path, "may not be looked into") from None
             except OSError:
-                continue
+                continue  # It was removed, or replaced, meanwhile.
             try:
                 yield from _walk(inner, path + "/", rules, known, depth + 1)
             finally:
@@ -118,6 +122,8 @@ def look(root: Path, path: str) -> str:
 def _read(handle: int, name: str, most: int) -> bytes | None:
     try:
         file = os.open(name, _FILE, dir_fd=handle)
+    except PermissionError:
+        raise _unreadable(name, "may not be read") from None
     except OSError:
         try:
             return os.fsencode(os.readlink(name, dir_fd=handle))
@@ -222,6 +228,15 @@ def _prune(root: Path, path: str) -> None:
         except OSError:
             return
         folder = folder.rpartition("/")[0]
+
+
+def _unreadable(path: str, problem: str) -> WonderError:
+    """What cannot be read must not be taken for deleted."""
+    return error(
+        Reason.FIELD_INVALID,
+        f"'{path[:200]}' in the worktree {problem}, so the work cannot be seen whole: change that.",
+        field="path",
+    )
 
 
 def _in_the_way(path: str) -> WonderError:
