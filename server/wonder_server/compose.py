@@ -324,7 +324,11 @@ class Wonder:
         embedder, notes = HashingEmbedder(), SqliteMemoryUpkeep(memories)
         overflow = Overflow(blobs, notes)
         self._vectors = FaissVectors(
-            memories, embedder.name, embedder.dimensions, max_bytes=VECTOR_CACHE_BYTES
+            memories,
+            embedder.name,
+            embedder.dimensions,
+            max_bytes=VECTOR_CACHE_BYTES,
+            folder=self._settings.data / "vectors",
         )
         self._upkeep = Upkeep(upkeep=notes, overflow=overflow, vectors=self._vectors, agents=catalog)
         service = MemoryService(

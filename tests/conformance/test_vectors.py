@@ -12,7 +12,7 @@ import pytest
 from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.in_memory.vectors import PlainVectors
 from wonder_server.core.memory import Filter
-from wonder_server.ports.vectors import Vector, Vectors
+from wonder_server.ports.vectors import ALL, Vector, Vectors
 
 EMBEDDER = "test-4"
 
@@ -27,10 +27,10 @@ class Rows:
         self.go_on = asyncio.Event()
         self.go_on.set()
 
-    async def vectors(self, agent_id: str, embedder: str) -> list[Vector]:
+    async def vectors(self, agent_id: str, embedder: str, after: int = 0, limit: int = ALL) -> list[Vector]:
         assert embedder == EMBEDDER
         self.reads += 1
-        read = sorted(self.rows.get(agent_id, {}).items())
+        read = [pair for pair in sorted(self.rows.get(agent_id, {}).items()) if pair[0] > after][:limit]
         self.reading.set()
         await self.go_on.wait()
         return read

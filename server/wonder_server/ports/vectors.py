@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from wonder_server.core.memory import Filter
 
 Vector = tuple[int, bytes]
 """A key and little-endian float32 values of unit length. A key's vector never changes: new content
 gets a new key."""
+
+
+ALL: Final = 1 << 60
+"""A limit that is none."""
 
 
 class Vectors(Protocol):
@@ -35,10 +39,11 @@ class Vectors(Protocol):
 class VectorSource(Protocol):
     """Where the vectors lie durably. Keys grow: a later commit never adds a lower one."""
 
-    async def vectors(self, agent_id: str, embedder: str) -> list[Vector]:
-        """All of the agent's vectors by the embedder of that name, by ascending key."""
+    async def vectors(self, agent_id: str, embedder: str, after: int = 0, limit: int = ALL) -> list[Vector]:
+        """The first ``limit`` of the agent's vectors by the embedder of that name whose keys are above
+        ``after``, by ascending key."""
         ...
 
     async def keys(self, agent_id: str, embedder: str, wanted: Filter) -> list[int]:
-        """The keys of those that belong to the memories wanted."""
+        """The keys of those that belong to the memories wanted, ascending where all are."""
         ...

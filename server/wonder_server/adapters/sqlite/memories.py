@@ -22,9 +22,9 @@ from wonder_server.adapters.sqlite.memory_postings import Postings
 from wonder_server.adapters.sqlite.memory_rows import FIELDS, locate, memory_of
 from wonder_server.adapters.sqlite.memory_schema import MIGRATIONS
 from wonder_server.adapters.sqlite.memory_writes import Words
-from wonder_server.core.memory import Candidate, Filter, Memory
+from wonder_server.core.memory import EVERYTHING, Candidate, Filter, Memory
 from wonder_server.ports.memories import Entry, Request, Stored, Text
-from wonder_server.ports.vectors import Vector
+from wonder_server.ports.vectors import ALL, Vector
 
 _OFF_LOOP_CHARACTERS: Final = 20_000
 
@@ -32,7 +32,10 @@ _GET: Final = f"""
     SELECT {FIELDS} FROM memories
     WHERE agent_id = ? AND id IN (SELECT value FROM json_each(?))
 """
-_VECTORS: Final = "SELECT key, vector FROM embeddings WHERE agent_id = ? AND embedder = ? ORDER BY key"
+_VECTORS: Final = """
+    SELECT key, vector FROM embeddings WHERE agent_id = ? AND embedder = ? AND key > ? ORDER BY key LIMIT ?
+"""
+_KEYS: Final = "SELECT key FROM embeddings WHERE agent_id = ? AND embedder = ? ORDER BY key"
 
 
 class SqliteMemories:
@@ -158,12 +161,17 @@ class SqliteMemories:
             )
         )
 
-    async def vectors(self, agent_id: str, embedder: str) -> list[Vector]:
+    async def vectors(self, agent_id: str, embedder: str, after: int = 0, limit: int = ALL) -> list[Vector]:
+        parameters = (agent_id, embedder, after, limit)
         return await self._database.read(
-            lambda connection: connection.execute(_VECTORS, (agent_id, embedder)).fetchall()
+            lambda connection: connection.execute(_VECTORS, parameters).fetchall()
         )
 
     async def keys(self, agent_id: str, embedder: str, wanted: Filter) -> list[int]:
+        if wanted == EVERYTHING:
+            return await self._database.read(
+                lambda connection: [row[0] for row in connection.execute(_KEYS, (agent_id, embedder))]
+            )
         where, parameters = conditions(agent_id, wanted)
         keys = f"""
             SELECT embeddings.key FROM embeddings
