@@ -109,8 +109,13 @@ def _walk_members(value: Mapping[Any, Any], depth: int, left: int) -> int:
     for key, member in value.items():
         if type(key) is not str:
             raise _UnfitError(Reason.INPUT_INVALID, "the keys of an object must be texts")
+        left -= len(key) + 4 if key.isascii() else _encoded_length(key)
+        # Most are plain texts, which need no call; what is left is looked at when all are counted.
+        if type(member) is str and member.isascii():
+            left -= len(member) + 3
+            continue
         try:
-            left = _walk(member, depth + 1, left - (len(key) + 4 if key.isascii() else _encoded_length(key)))
+            left = _walk(member, depth + 1, left)
         except _UnfitError as unfit:
             unfit.trail.append(key)
             raise
@@ -120,12 +125,14 @@ def _walk_members(value: Mapping[Any, Any], depth: int, left: int) -> int:
 def _walk_items(value: list[Any] | tuple[Any, ...], depth: int, left: int) -> int:
     if depth >= MAX_DEPTH:
         raise _UnfitError(Reason.PAYLOAD_TOO_DEEP, _TOO_DEEP)
-    for index, item in enumerate(value):
-        try:
+    index = 0
+    try:
+        for item in value:
             left = _walk(item, depth + 1, left - 1)
-        except _UnfitError as unfit:
-            unfit.trail.append(index)
-            raise
+            index += 1
+    except _UnfitError as unfit:
+        unfit.trail.append(index)
+        raise
     return left
 
 

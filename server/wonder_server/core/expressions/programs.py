@@ -90,8 +90,9 @@ def _path(node: syntax.Path) -> Run:
     def run(frame: Frame) -> Any:
         value = target(frame)
         for field in leading:
-            value = select(value, field)
-        return select(value, last)
+            value = value[field] if type(value) is dict and field in value else select(value, field)
+        # Nearly always it is there, which is seen sooner than that it is not.
+        return value[last] if type(value) is dict and last in value else select(value, last)
 
     def probe(frame: Frame) -> bool:
         value = target(frame)
@@ -156,7 +157,9 @@ def _macro(node: syntax.Macro) -> Run:
         frame.names = inner
 
         def each(part: Run, item: Any) -> Any:
-            frame.spend(weight)
+            frame.left -= weight
+            if frame.left < 0:
+                frame.spend(0)
             inner[variable] = item
             return part(frame)
 
@@ -217,6 +220,10 @@ assert _LOOPS.keys() == MACROS.keys()
 
 
 def _map(node: syntax.MapOf) -> Run:
+    names = [key.value for key, _ in node.entries if isinstance(key, syntax.Constant)]
+    if len({name for name in names if isinstance(name, str)}) == len(node.entries):
+        members = [(str(name), program(value)) for name, (_, value) in zip(names, node.entries, strict=True)]
+        return lambda frame: {name: member(frame) for name, member in members}
     entries = [(program(key), program(value), key.at) for key, value in node.entries]
 
     def run(frame: Frame) -> dict[str, Any]:
@@ -272,6 +279,8 @@ def _logic(node: syntax.Logic) -> Run:
 def _chain(node: syntax.Chain) -> Run:
     first = program(node.first)
     rest = [(_OPERATORS[symbol], program(operand), at) for symbol, operand, at in node.rest]
+    if len(rest) == 1:
+        return _pair(first, *rest[0])
 
     def run(frame: Frame) -> Any:
         value = first(frame)
@@ -283,6 +292,18 @@ def _chain(node: syntax.Chain) -> Run:
                 mistake.at = at
                 raise
         return value
+
+    return run
+
+
+def _pair(first: Run, apply: Callable[[Frame, Any, Any], Any], second: Run, at: int) -> Run:
+    def run(frame: Frame) -> Any:
+        left, right = first(frame), second(frame)
+        try:
+            return apply(frame, left, right)
+        except Mistake as mistake:
+            mistake.at = at
+            raise
 
     return run
 

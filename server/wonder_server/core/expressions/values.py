@@ -60,14 +60,21 @@ class Frame:
         kind = type(value)
         if kind is str:
             self.spend(1 + (len(value) >> 5))
-        elif kind is list or kind is tuple:
-            self._descend(depth, len(value))
-            for item in value:
-                self.spend_on(item, depth + 1)
+            return
+        if kind is list or kind is tuple:
+            items = value
         elif kind is dict or isinstance(value, Mapping):
-            self._descend(depth, len(value))
-            for item in value.values():
+            items = value.values()
+        else:
+            return
+        self._descend(depth, len(value))
+        units = 0
+        for item in items:
+            if type(item) is str:
+                units += 1 + (len(item) >> 5)
+            else:
                 self.spend_on(item, depth + 1)
+        self.spend(units)
 
     def _descend(self, depth: int, items: int) -> None:
         if depth >= MAX_RESULT_DEPTH:
@@ -96,6 +103,8 @@ def whole(value: Any) -> int:
 
 def equals(frame: Frame, left: Any, right: Any) -> bool:
     """CEL's ``==``: numbers compare by value, other types only with their own kind."""
+    if type(left) is str and type(right) is str:
+        return bool(left == right)
     if is_number(left) and is_number(right):
         return bool(left == right)
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
