@@ -109,7 +109,8 @@ def _record(state: ConversationState, decision: Decision) -> Iterator[Change]:
         case Redispatch() | RetryOperation():
             yield _operation(decision.operation)
         case ContextAssembled():
-            yield _turn(decision.turn)
+            if not state.same_turn:
+                yield _turn(decision.turn)
             yield Delete("operations", decision.operation_id)
             yield _hook("context_assembly", decision.outcome, decision.turn.id)
         case AssemblyFailed():
@@ -149,7 +150,8 @@ def _record(state: ConversationState, decision: Decision) -> Iterator[Change]:
         case MemoryWritten():
             yield Delete("operations", decision.operation_id)
         case ExtractionEnded():
-            yield _turn(decision.turn)
+            if not state.same_turn:
+                yield _turn(decision.turn)
             yield Delete("operations", decision.operation_id)
             turn, outcome = decision.turn, decision.outcome
             if outcome.fault is not None or not turn.memory_extraction_failed:

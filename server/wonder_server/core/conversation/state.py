@@ -96,6 +96,8 @@ class ConversationState:
     operations: dict[str, Operation] = field(default_factory=dict)
     has_turned: bool = field(default=False, compare=False, repr=False)
     """Whether the last decision made the room wait, or wait no longer."""
+    same_turn: bool = field(default=False, compare=False, repr=False)
+    """Whether the last decision left its turn as it was, so that its row need not be written again."""
     charge: Charge | None = field(default=None, compare=False, repr=False)
     """What the last decision charges to an agent."""
 
@@ -193,6 +195,7 @@ class ConversationState:
 
     def _put_turn(self, turn: Turn) -> None:
         before = self.turns.get(turn.id)
+        self.same_turn = before == turn
         self.turns[turn.id] = turn
         spent = difference(before, turn) if before is not None else None
         if spent is not None and self.conversation is not None:

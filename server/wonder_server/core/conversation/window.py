@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
+
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Cut, Message, Summary, Turn
 from wonder_server.core.definitions.specs import PinnedAgent, WindowStrategy
@@ -34,6 +36,8 @@ LEAST_SHARE = 0.25
 NOTICE = "[Note: {} older messages are left out, so that the conversation fits the model.]"
 
 Request = dict[str, Any]
+
+encode = msgspec.json.Encoder().encode
 
 
 def room_of(agent: PinnedAgent) -> int:
@@ -86,9 +90,12 @@ def cut(state: ConversationState, turn: Turn, agent: PinnedAgent) -> Cut | None:
     if not room:
         return None
     persona = agent.persona
+    used = around(state, turn, agent)
+    # No text has more tokens than letters: that nearly everything fits is seen without counting.
+    if used + sum([len(m.content) + PER_MESSAGE for said in state.messages.values() for m in said]) <= room:
+        return None
     messages = earlier_messages(state, turn, agent)
     sizes = [text_tokens(message.content) + PER_MESSAGE for message in messages]
-    used = around(state, turn, agent)
     if used + sum(sizes) <= room:
         return None
     hard = max(room, int(agent.profile.spec.context_window_tokens * HARD_SHARE))
@@ -149,8 +156,11 @@ def fitted(body: Request, request_format: str, room: int) -> Fitted | None:
     """``body`` with its oldest messages left out, as few as possible, and a notice; None if it fits as it is
     or nothing can be left out. System messages stay, and everything from the last thing that somebody said:
     the calls of this turn and their results belong together."""
+    # Nothing has more tokens than letters in JSON.
+    if not room or len(encode(body)) <= room:
+        return None
     before = json_tokens(body)
-    if not room or before <= room:
+    if before <= room:
         return None
     where, is_start, notify = _FORMS.get(request_format, _FORMS["openai_chat"])
     messages = body.get(where)
