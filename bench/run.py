@@ -26,7 +26,7 @@ from measure import FULL, QUICK, Number
 
 NAMES = (
     *("streaming", "turns", "relay", "long", "models", "runs", "commits", "memory", "shell", "idle"),
-    "shards",
+    *("active", "slow", "shards"),
 )
 LATEST = Path(__file__).parent / "results" / "latest.json"
 

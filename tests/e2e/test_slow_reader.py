@@ -108,6 +108,17 @@ async def test_what_is_spoken_meanwhile_waits_as_one_piece(server: Server, clien
     assert sum(word.ByteSize() for word in slow.words[heard:]) < WAITING
 
 
+async def test_who_stops_reading_and_leaves_is_nobodys_error(server: Server, client: Client) -> None:
+    room = await client.open(await quiet(client))
+    async with reader(server, room, View()):
+        for _ in range(4):
+            turn_id = (await client.say(room, f"say 3 words {'x' * 200_000}")).turn.id
+            await client.settled(room, turn_id)
+    # Left while the server was writing to it.
+    await client.settled(room, (await client.say(room, "say 3 words")).turn.id)
+    assert not [line for line in server.log if line.get("level") == "error"]
+
+
 def all_settled(turns: list[str], view: View) -> bool:
     return len(turns) == TURNS and all(map(view.settled, turns))
 

@@ -28,6 +28,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError, Message
 from grpc import aio
+from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
@@ -111,6 +112,10 @@ class Entrance:
         except (asyncio.CancelledError, aio.AbortError):
             _log.debug("call ended early", rpc=name, ms=_ms(began))
             raise
+        except cygrpc.ExecuteBatchError:
+            # Its client left while something was being sent to it.
+            _log.debug("call ended early", rpc=name, ms=_ms(began))
+            raise asyncio.CancelledError from None
         except Exception as problem:
             answer = refusal(_as_wonder_error(problem, name, began))
         else:
