@@ -1,0 +1,228 @@
+"""Commands of agents in a real server, in real sandboxes: what they see, what ends them, what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from google.protobuf.json_format import MessageToDict
+
+from tests.conformance.test_sandbox_isolation import sandboxed
+from tests.e2e.client import Client, View, struct
+from tests.e2e.process import Server, serving
+from tests.sandboxes import bubblewrap
+from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as rooms
+from wonder.v1 import executor_service_pb2 as pb
+from wonder.v1 import library_pb2, task_pb2
+from wonder.v1 import library_service_pb2 as library
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LIBRARY = """
+name: sh
+description: Runs a command.
+tool:
+  target_type: task
+  target_id: run_command
+  input_schema: {type: object, properties: {command: {type: string}}, required: [command]}
+---
+name: run_command
+task:
+  steps:
+    - id: run
+      action: {kind: shell, timeout_ms: 60000}
+      input_mapping: {command: input.command}
+      output_mapping: {output.exit_code: result.exit_code, output.text: result.output}
+---
+name: typist
+description: Runs what it is told to.
+persona: {system_prompt: You run commands., tool_ids: [sh]}
+"""
+MARK = f"60.{os.getpid()}"
+"""How long nobody waits; tells these tests' processes from others'."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    await (await bubblewrap()).close()
+    folder = tmp_path_factory.mktemp("shell")
+    repository = folder / "hello"
+    for command in ("init -qb main", "add .", "commit -qm first"):
+        repository.mkdir(exist_ok=True)
+        (repository / "README").write_text("hello there\n")
+        identity = ("-c", "user.name=t", "-c", "user.email=t@t")
+        subprocess.run(["git", *identity, *command.split()], cwd=repository, check=True)  # noqa: ASYNC221
+    data = folder / "data"
+    async with serving(
+        data, environment={"OPENAI_API_KEY": "sk-of-the-house", "WONDER_MODEL": "offline"}
+    ) as running:
+        async with running.client() as client:
+            await client.apply("e2e/shell", LIBRARY)
+            await client.agent("typist", "e2e/shell/typist")
+            repositories = [library_pb2.Repository(name="hello", url=str(repository))]
+            project = library_pb2.Project(
+                name="open", repositories=repositories, network=library_pb2.NetworkPolicy(shell_network=True)
+            )
+            await client.library.CreateProject(library.CreateProjectRequest(project=project))
+            request = library.CreateAgentRequest()
+            request.agent.name, request.agent.persona_id = "developer", "e2e/shell/typist"
+            request.agent.project_ids.append("open")
+            await client.library.CreateAgent(request)
+        yield running
+    assert not [line for line in running.log if line.get("level") in ("error", "warning")]
+    assert not sandboxed(MARK, str(data))
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def client(server: Server) -> AsyncIterator[Client]:
+    async with server.client() as connected:
+        yield connected
+
+
+def telling(command: str) -> str:
+    return f"use the tool sh with {json.dumps({'command': command})}"
+
+
+async def says(client: Client, room: str, command: str) -> dict[str, Any]:
+    """What a command answers that the agent of a room is told to run."""
+    turn, view = await client.turn(room, telling(command))
+    assert turn.status == conversation.TURN_STATUS_COMPLETED
+    [done] = [e.tool_completed.tool_result for e in view.events if e.name == "tool.completed"][-1:]
+    return dict(MessageToDict(done.result))
+
+
+def asked(command: str, **context: str) -> dict[str, Any]:
+    return {
+        "task_id": "e2e/shell/run_command",
+        "input": struct(command=command),
+        "context": task_pb2.ExecutionContext(**context),
+    }
+
+
+async def test_shell_is_an_action_like_any_other_and_never_simply_repeated(client: Client) -> None:
+    kinds = (await client.executor.ListActionKinds(pb.ListActionKindsRequest())).action_kinds
+    [shell] = [kind for kind in kinds if kind.name == "shell"]
+    assert not shell.idempotent and shell.requires_commit and "sandbox" in shell.description
+    assert "command" in MessageToDict(shell.input_schema)["properties"]
+
+
+async def test_an_agent_works_in_the_folder_of_its_conversation(client: Client) -> None:
+    one, other = await client.open("typist"), await client.open("typist")
+    done = await says(client, one, "echo mine > note; pwd; exit 3")
+    assert (done["exit_code"], done["text"]) == (3, "/work\n")
+    assert (await says(client, one, "cat note"))["text"] == "mine\n"
+    seen = await says(client, other, "cat note; ls -A; ls -A /tmp")
+    assert "mine" not in seen["text"]
+
+
+async def test_a_project_s_files_are_there_and_its_network_where_it_says_so(client: Client) -> None:
+    room = await client.open("developer", project_id="open")
+    assert (await says(client, room, "cat README; ls -A"))["text"] == "hello there\nREADME\n"
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        line = f"python3 -c \"import socket; socket.create_connection(('127.0.0.1', {port}), 5)\" && echo in"
+        assert (await says(client, room, line))["text"] == "in\n"
+        closed = await says(client, await client.open("typist"), line)
+        assert closed["exit_code"] != 0 and "refused" in closed["text"]
+
+
+async def test_nothing_of_the_server_is_to_be_seen(client: Client, server: Server) -> None:
+    seen = await says(
+        client,
+        await client.open("typist"),
+        f"env; cat /proc/*/environ /proc/*/cmdline; cd {server.data} && ls && cat catalog.db; ls /work/..",
+    )
+    assert "sk-of-the-house" not in seen["text"] and "SQLite" not in seen["text"]
+    assert "catalog.db\n" not in seen["text"] and "WONDER_" not in seen["text"]
+
+
+async def test_output_is_streamed_while_the_command_runs(client: Client, server: Server) -> None:
+    room = await client.open("typist")
+    line = "echo first; while [ ! -e go ]; do sleep 0.01; done; echo second"
+    call = client.executor.StreamTask(pb.StreamTaskRequest(**asked(line, conversation_id=room)))
+    told = ""
+    async for answer in call:
+        if not answer.HasField("result"):
+            told += answer.progress.progress.output
+        if told == "first\n":
+            told += "|"
+            for folder in (server.data / "worktrees").iterdir():
+                (folder / "go").touch()
+    assert told == "first\n|second\n"
+
+
+async def test_a_command_without_a_conversation_has_no_folder(client: Client) -> None:
+    answer = await client.executor.ExecuteTask(pb.ExecuteTaskRequest(**asked("true")))
+    assert answer.result.error.reason and "conversation" in answer.result.error.message
+
+
+async def begun(client: Client, server: Server, room: str) -> str:
+    """A turn whose command runs, and has tried to outlive it; the turn's id."""
+    line = f"setsid sleep {MARK} & sleep {MARK}"
+    said = await client.say(room, telling(line))
+    while len(sandboxed(f"sleep\x00{MARK}")) < 2:  # noqa: ASYNC110 - processes do not tell
+        await asyncio.sleep(0.01)
+    return str(said.turn.id)
+
+
+async def nothing_left(data: Path) -> None:
+    latest = time.monotonic() + 10
+    while left := sandboxed(MARK, str(data)):
+        assert time.monotonic() < latest, left
+        await asyncio.sleep(0.01)
+
+
+async def test_cancel_ends_the_command_and_all_that_it_started(client: Client, server: Server) -> None:
+    room = await client.open("typist")
+    turn = await begun(client, server, room)
+    await client.conversations.CancelTurn(rooms.CancelTurnRequest(turn_id=turn))
+    await client.settled(room, turn)
+    latest = time.monotonic() + 10
+    while sandboxed(f"sleep\x00{MARK}"):
+        assert time.monotonic() < latest
+        await asyncio.sleep(0.01)
+    assert (await says(client, room, "echo on"))["text"] == "on\n"
+
+
+async def test_after_a_kill_nothing_runs_on_and_the_model_hears_that_nobody_knows(
+    server: Server, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    async with serving(data) as first:
+        async with first.client() as client:
+            await client.apply("e2e/shell", LIBRARY)
+            await client.agent("typist", "e2e/shell/typist")
+            room = await client.open("typist")
+            await says(client, room, "echo kept > note")
+            turn = await begun(client, first, room)
+        await first.kill()
+        await nothing_left(data)
+        async with serving(data) as second, second.client() as client:
+            view: View = await client.settled(room, turn)
+            [failed] = [e.tool_failed.tool_result for e in view.events if e.name == "tool.failed"]
+            assert "whether it took effect is unknown" in failed.error.message
+            assert not sandboxed(f"sleep\x00{MARK}"), "it was not run again"
+            assert (await says(client, room, "cat note"))["text"] == "kept\n"
+
+
+async def test_a_server_that_stops_takes_its_sandboxes_along(server: Server, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with serving(data) as running:
+        async with running.client() as client:
+            await client.apply("e2e/shell", LIBRARY)
+            await client.agent("typist", "e2e/shell/typist")
+            room = await client.open("typist")
+            await begun(client, running, room)
+            assert sandboxed(str(data))
+        assert await running.stop() == 0
+    assert not sandboxed(MARK, str(data))
