@@ -19,6 +19,7 @@ from wonder_server.adapters.sqlite.shard_writes import Writes
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.values import Caller
+from wonder_server.core.frozen import replace
 from wonder_server.core.records import Delete, Erase
 from wonder_server.ports.journal import Entry, Request
 
@@ -103,3 +104,27 @@ async def test_any_number_of_rows_is_written_in_order(shard: SqliteShard, count:
     await shard.commit([commit(ROOM, events=events)])
     found = await shard.events(ROOM, CONVERSATION, 0, 1000)
     assert [event.sequence for event in found] == list(range(1, count + 1))
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["one write", "two writes"])
+def test_what_comes_and_goes_leaves_nothing(connection: sqlite3.Connection, together: bool) -> None:
+    folder, gone, kept = Folder(), replace(message(1), fresh=True), message(2)
+    writes = Writes(folder)
+    writes.add(commit(ROOM, gone, kept))
+    if not together:
+        writes.carry_out(connection, set())
+        writes = Writes(folder)
+    writes.add(commit(ROOM, Delete("messages", gone.id)))
+    writes.carry_out(connection, set())
+    assert connection.execute("SELECT id FROM messages").fetchall() == [(kept.id,)]
+
+
+def test_a_row_that_was_there_goes_even_if_it_is_written_once_more(connection: sqlite3.Connection) -> None:
+    folder = Folder()
+    first = Writes(folder)
+    first.add(commit(ROOM, message(1)))
+    first.carry_out(connection, set())
+    again = Writes(folder)
+    again.add(commit(ROOM, message(1), Delete("messages", message(1).id)))
+    again.carry_out(connection, set())
+    assert connection.execute("SELECT id FROM messages").fetchall() == []

@@ -13,7 +13,8 @@ import msgspec
 
 class Put(msgspec.Struct, frozen=True):
     """Write a row whole. ``live`` rows make up the working set that an actor is restored from; ``alias`` is
-    a second name that it is found by."""
+    a second name that it is found by. ``fresh``: it was never written before, so that where it is removed
+    again in the same write there is nothing to write."""
 
     table: str
     id: str
@@ -24,6 +25,7 @@ class Put(msgspec.Struct, frozen=True):
     alias: str = ""
     live: bool = False
     created_ms: int = 0
+    fresh: bool = False
 
 
 class Delete(msgspec.Struct, frozen=True):

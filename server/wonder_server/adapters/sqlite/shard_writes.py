@@ -97,8 +97,13 @@ class Writes:
         if folding is None:
             folding = self._foldings[root] = self._folder.begin()
         self._actors[actor] = (actor, commit.planner.kind, root, commit.entry_head, commit.event_head)
+        found = self._changes
         for change in changes:
-            self._changes[change.table, actor, change.id] = (change, folding)
+            row = change.table, actor, change.id
+            if isinstance(change, Delete) and row in found and _is_fresh(found[row][0]):
+                del found[row]
+            else:
+                found[row] = (change, folding)
         values = self._values[_ENTRY]
         for entry in commit.entries:
             texts = folding.tagged(entry.input), folding.all_tagged(entry.decisions)
@@ -107,8 +112,17 @@ class Writes:
         text = folding.text if commit.planner.kind == "run" else folding.whole
         for event in commit.events:
             emit = event.emit
-            values += (actor, event.sequence, event.at_ms, emit.name, emit.kind)
-            values += (emit.turn_id, emit.message_id, text(emit.value))
+            told = text(emit.value)
+            values += (
+                actor,
+                event.sequence,
+                event.at_ms,
+                emit.name,
+                emit.kind,
+                emit.turn_id,
+                emit.message_id,
+            )
+            values.append(told)
         self._add_requests(commit)
 
     def _add_requests(self, commit: Commit) -> None:
@@ -154,6 +168,10 @@ class Writes:
                     pins.append((root, digest))
                     found.update(((root, part), data) for part, data in parts.items())
         return [text for pin, data in found.items() for text in (*pin, data.decode())], [*pins, *found]
+
+
+def _is_fresh(change: Change) -> bool:
+    return isinstance(change, Put) and change.fresh
 
 
 def _execute(connection: sqlite3.Connection, statement: _Rows, values: list[Any]) -> None:

@@ -177,7 +177,7 @@ def _begin_branches(draft: Draft, fork: Fork) -> None:
     parent = draft.token(fork.token_id)
     if parent.begun == len(fork.branches):
         return
-    running = parent.begun - parent.ended - len(draft.arrived(parent.id))
+    running = parent.begun - parent.ended - draft.here(parent.id)
     room = fork.limit - running if fork.limit else len(fork.branches)
     upto = min(parent.begun + max(room, 0), len(fork.branches))
     if upto == parent.begun:
@@ -210,7 +210,7 @@ def settle(draft: Draft, parent_id: str) -> None:
     if fork is None or not draft.is_live(parent_id):
         return
     parent = draft.token(parent_id)
-    here = len(draft.arrived(parent_id))
+    here = draft.here(parent_id)
     coming = len(fork.branches) - here - parent.ended
     fan_in = draft.graph.nodes[fork.join_node_id].fan_in if fork.join_node_id else None
     if fan_in is None:
@@ -260,7 +260,7 @@ def late(draft: Draft, parent_id: str) -> None:
     if fan_in.on_timeout is FanInTimeout.PROCEED:
         _join(draft, parent, fork, fan_in)
         return
-    here = len(draft.arrived(parent_id))
+    here = draft.here(parent_id)
     message = (
         f"The fan-in at node `{fork.join_node_id}` waited {fan_in.timeout_ms / 1000:g} s; "
         f"{here} of {len(fork.branches)} branches had arrived."
@@ -353,7 +353,7 @@ def fail(draft: Draft, token: Token, fault: Fault) -> None:
         fail(draft, parent, fault)
         return
     parent = draft.count(replace(parent, ended=parent.ended + 1, failed=parent.failed + 1))
-    here = len(draft.arrived(parent.id))
+    here = draft.here(parent.id)
     coming = len(fork.branches) - here - parent.ended if fork else 0
     if here + coming < _least(fan_in):
         fail(draft, parent, fault)  # What made it impossible is the better word.

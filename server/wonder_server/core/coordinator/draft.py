@@ -96,6 +96,7 @@ class Draft:
         self._tokens: dict[str, Token] = {}
         self._born: dict[str, list[str]] = {}
         self._arrived: dict[str, list[str]] = {}
+        self._opened: set[str] = set()
         self._forks: dict[str, Fork | None] = {}
         self._operations: dict[str, Operation | None] = {}
         self._operation_of: dict[str, str] = {}
@@ -167,25 +168,30 @@ class Draft:
 
     def arrived(self, token_id: str) -> list[str]:
         """The branches that stand at the fan-in, in the order in which they came."""
-        known = self._arrived.get(token_id)
-        return self._was.arrived.get(token_id, []) if known is None else known
+        before = () if token_id in self._opened else self._was.arrived.get(token_id, ())
+        return [*before, *self._arrived.get(token_id, ())]
+
+    def here(self, token_id: str) -> int:
+        """How many of a token's branches stand at the fan-in."""
+        before = 0 if token_id in self._opened else len(self._was.arrived.get(token_id, ()))
+        return before + len(self._arrived.get(token_id, ()))
 
     def arrive(self, token: Token, node_id: str) -> None:
         """The token stands at the fan-in and waits for its siblings."""
-        siblings = [*self.arrived(token.parent_id), token.id]
-        self._arrived[token.parent_id] = siblings
+        self._arrived.setdefault(token.parent_id, []).append(token.id)
         self.move(
             token,
             TokenStatus.WAITING_FOR_SIBLINGS,
             node_id=node_id,
-            arrival=len(siblings),
+            arrival=self.here(token.parent_id),
             waits_for_id="",
         )
 
     def stand(self, token: Token) -> None:
         """A token that was taken over stands at the fan-in where it stood."""
-        siblings = [*self.arrived(token.parent_id), token.id]
-        self._arrived[token.parent_id] = sorted(siblings, key=lambda each: self.token(each).arrival)
+        siblings = self._arrived.setdefault(token.parent_id, [])
+        siblings.append(token.id)
+        siblings.sort(key=lambda each: self.token(each).arrival)
         self.move(token, TokenStatus.WAITING_FOR_SIBLINGS)
 
     # --- fan-outs ---------------------------------------------------------------------------------
@@ -198,6 +204,7 @@ class Draft:
 
     def open(self, fork: Fork) -> None:
         self._forks[fork.token_id] = fork
+        self._opened.add(fork.token_id)
         self._arrived[fork.token_id] = []
         self.decided.append(OpenFork(fork=fork))
 

@@ -145,7 +145,7 @@ _TASK, _RUNNING = OperationKind.TASK, ExecutionStatus.RUNNING
 def _dispatched(decision: DispatchNode) -> tuple[Change, ...]:
     """What a node waits for is an event of its own if it may take long; of a task, that it began says it."""
     token, execution, operation = decision.token, decision.execution, decision.operation
-    rows = _execution(execution), _operation(operation)
+    rows = _execution(execution), _operation(operation, fresh=True)
     begun = Emit("node.started", "node_started", execution)
     if token is None:
         return *rows, begun
@@ -180,10 +180,12 @@ def _execution(execution: Execution) -> Put:
     )
 
 
-def _operation(operation: Operation) -> Put:
+def _operation(operation: Operation, *, fresh: bool = False) -> Put:
     status = "backoff" if operation.backing_off else "dispatched"
-    wake, began = operation.wake_ms, operation.created_ms
-    return Put("operations", operation.id, operation, operation.token_id, wake, status, "", True, began)
+    wake, token_id = operation.wake_ms, operation.token_id
+    return Put(
+        "operations", operation.id, operation, token_id, wake, status, "", True, operation.created_ms, fresh
+    )
 
 
 def _context(value: ContextValue) -> Put:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from wonder_server.core.definitions import branches
 from wonder_server.core.definitions.specs import Node, Transition, Workflow
@@ -33,27 +32,19 @@ def graph_of(workflow: Workflow) -> Graph:
 
     Never raises: of what should not have been saved, transitions that lead nowhere are left out.
     """
-    return _graph(_Same(workflow))
+    # By identity: whether two are equal would be costly to find out, and each step of a run asks twice.
+    known = _known.get(id(workflow))
+    if known is None or known[0] is not workflow:
+        while len(_known) >= REMEMBERED:
+            del _known[next(iter(_known))]
+        known = _known[id(workflow)] = workflow, _graph(workflow)
+    return known[1]
 
 
-class _Same:
-    """A workflow as a key: the same object, not an equal one (which would be costly to find out)."""
-
-    __slots__ = ("workflow",)
-
-    def __init__(self, workflow: Workflow) -> None:
-        self.workflow = workflow
-
-    def __hash__(self) -> int:
-        return id(self.workflow)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.workflow is self.workflow
+_known: dict[int, tuple[Workflow, Graph]] = {}
 
 
-@lru_cache(maxsize=REMEMBERED)
-def _graph(same: _Same) -> Graph:
-    workflow = same.workflow
+def _graph(workflow: Workflow) -> Graph:
     nodes = {node.id: node for node in workflow.nodes}
     ways = ways_of(workflow)
     joins: dict[str, tuple[str, ...]] = {}
