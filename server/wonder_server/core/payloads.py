@@ -110,8 +110,8 @@ def _walk_members(value: Mapping[Any, Any], depth: int, left: int) -> int:
         if type(key) is not str:
             raise _UnfitError(Reason.INPUT_INVALID, "the keys of an object must be texts")
         left -= len(key) + 4 if key.isascii() else _encoded_length(key)
-        # Most are plain texts, which need no call; what is left is looked at when all are counted.
-        if type(member) is str and member.isascii():
+        # Most are plain texts, which need no call unless they are too much.
+        if type(member) is str and len(member) + 3 <= left and member.isascii():
             left -= len(member) + 3
             continue
         try:
