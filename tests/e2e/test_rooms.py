@@ -348,3 +348,56 @@ async def test_of_many_who_delete_one_does_and_the_others_find_nothing(client: C
     ended = await asyncio.gather(*work, return_exceptions=True)
     assert sum(not isinstance(each, BaseException) for each in ended) == 1
     assert (await refused(get(client, room)))[0] == "CONVERSATION_NOT_FOUND"
+
+
+# --- how long things may be -------------------------------------------------------------------------
+
+
+def person(user_id: str = "ann", name: str = "") -> conversation.Participant:
+    return conversation.Participant(user=conversation.UserParticipant(user_id=user_id, display_name=name))
+
+
+TOO_LONG: list[tuple[str, dict[str, Any], str]] = [
+    ("title", {"title": "ä" * 251}, "FIELD_INVALID"),
+    ("external_ref", {"external_ref": "x" * 257}, "FIELD_INVALID"),
+    ("metadata", {"metadata": struct(x="x" * 66_000)}, "PAYLOAD_TOO_LARGE"),
+    ("participants[0].user.user_id", {"participants": [person("u" * 129)]}, "FIELD_INVALID"),
+    ("participants[0].user.display_name", {"participants": [person(name="n" * 257)]}, "FIELD_INVALID"),
+]
+
+
+@pytest.mark.parametrize(("field", "given", "reason"), TOO_LONG, ids=[each[0] for each in TOO_LONG])
+async def test_what_is_longer_than_the_contract_says_is_refused(
+    client: Client, field: str, given: dict[str, Any], reason: str
+) -> None:
+    room = conversation.Conversation(**given)
+    made = client.conversations.CreateConversation(pb.CreateConversationRequest(conversation=room))
+    assert await refused(made) == (reason, [f"conversation.{field}"])
+    if "participants" in given:
+        return
+    room.id = await client.open()
+    changed = client.conversations.UpdateConversation(pb.UpdateConversationRequest(conversation=room))
+    assert await refused(changed) == (reason, [f"conversation.{field}"])
+
+
+async def test_a_message_with_too_much_beside_it_is_refused(client: Client) -> None:
+    room = await client.open()
+    for field, send, reason in (
+        ("user_id", pb.Send(content="x", user_id="u" * 129), "FIELD_INVALID"),
+        ("metadata", pb.Send(content="x", metadata=struct(x="x" * 66_000)), "PAYLOAD_TOO_LARGE"),
+    ):
+        request = pb.SendMessageRequest(conversation_id=room, send=send)
+        assert await refused(client.conversations.SendMessage(request)) == (reason, [field])
+
+
+async def test_nobody_joins_a_full_room_by_speaking(client: Client) -> None:
+    participants = [person(f"user {number}") for number in range(99)]
+    agent = conversation.Participant(agent=conversation.AgentParticipant(agent_id="assistant"))
+    room = conversation.Conversation(participants=[agent, *participants])
+    made = await client.conversations.CreateConversation(pb.CreateConversationRequest(conversation=room))
+    send = pb.Send(content="say 1 word", user_id="one more")
+    request = pb.SendMessageRequest(conversation_id=made.conversation.id, send=send)
+    assert (await refused(client.conversations.SendMessage(request)))[0] == "LIMIT_EXCEEDED"
+    request.send.user_id = "user 3"
+    turn = (await client.conversations.SendMessage(request)).turn
+    await client.settled(made.conversation.id, turn.id)

@@ -9,8 +9,9 @@ from wonder_server.core.conversation.values import Caller, Turn
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.ids import is_id
 from wonder_server.core.paths import check_work_branch
+from wonder_server.rpc import auth
 from wonder_server.rpc import conversation_codec as codec
-from wonder_server.rpc.fields import bounded, required
+from wonder_server.rpc.fields import required
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.payload import value_to_json
 
@@ -87,7 +88,8 @@ def _caller(caller: common_pb2.Caller) -> Caller:
             agent_id=_id("agt", caller.agent.agent_id, "caller.agent.agent_id"),
             turn_id=_id("turn", caller.agent.turn_id, "caller.agent.turn_id"),
         )
-    return Caller(user_id=bounded(caller.user.user_id, "caller.user.user_id", 128))
+    user_id = codec.sized(caller.user.user_id, codec.MAX_USER, "caller.user.user_id")
+    return Caller(user_id=user_id or auth.caller.get())
 
 
 def _id(prefix: str, value: str, field: str) -> str:

@@ -22,12 +22,12 @@ from wonder_server.logs import logger
 from wonder_server.ports.records import EventQuery, Query
 from wonder_server.rpc import agent_calls, previews
 from wonder_server.rpc import conversation_codec as codec
+from wonder_server.rpc.auth import caller
 from wonder_server.rpc.branches import BranchMethods
 from wonder_server.rpc.conversation_stream import say
 from wonder_server.rpc.faults import fault_to_proto
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.pages import encoded_page
-from wonder_server.rpc.payload import struct_to_dict
 from wonder_server.rpc.rooms import RoomMethods
 from wonder_server.rpc.times import from_timestamp
 from wonder_server.rpc.traces import brought
@@ -223,6 +223,8 @@ class ConversationServicer(RoomMethods, BranchMethods):
                 "after_sequence needs conversation_id.",
                 field="after_sequence",
             )
+        if request.after_sequence < 0:
+            raise error(Reason.FIELD_INVALID, "A sequence is not negative.", field="after_sequence")
         wanted = PageRequest(size=request.page_size, token=request.page_token)
         project_id = await self._names.project_id(request.project_id) if request.project_id else ""
         query = EventQuery(
@@ -380,8 +382,8 @@ def _saying(send: pb.Send, trace_id: str = "") -> Saying:
         reply_to_message_id=send.reply_to_message_id,
         request_id=send.request_id,
         agent_id=send.agent_id,
-        user_id=send.user_id,
-        metadata=struct_to_dict(send.metadata, "metadata"),
+        user_id=codec.sized(send.user_id, codec.MAX_USER, "user_id") or caller.get(),
+        metadata=codec.metadata_of(send.metadata, "metadata"),
         trace_id=trace_id,
     )
 

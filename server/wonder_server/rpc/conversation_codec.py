@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from google.protobuf.struct_pb2 import Struct
+
 from wonder.v1 import common_pb2, conversation_pb2, event_pb2
 from wonder_server.core.budget import Account, Budget
 from wonder_server.core.conversation.spending import known_cost
@@ -31,11 +33,12 @@ from wonder_server.ports.journal import Event
 from wonder_server.rpc.faults import fault_to_proto
 from wonder_server.rpc.payload import dict_to_struct, json_to_value, struct_to_dict
 from wonder_server.rpc.times import from_timestamp, to_timestamp
+from wonder_server.services.agents import check_metadata
 
 MAX_BUDGET = 2**53
 
-MAX_TITLE = 500
-"""Characters of a title or an external_ref."""
+MAX_TITLE, MAX_REFERENCE, MAX_USER = 500, 256, 128
+"""Bytes of a title, of an external_ref, of a user's id; of a user's name as of a reference."""
 
 
 def enum(enum_type: Any, prefix: str, word: str) -> Any:
@@ -133,8 +136,6 @@ def participant(person: Participant) -> conversation_pb2.Participant:
 
 def draft(message: conversation_pb2.Conversation, project_id: str) -> Conversation:
     """A conversation to be created. Errors: FIELD_INVALID."""
-    _limit(message.title, MAX_TITLE, "conversation.title")
-    _limit(message.external_ref, MAX_TITLE, "conversation.external_ref")
     if len(message.participants) > 100:
         raise error(
             Reason.LIMIT_EXCEEDED,
@@ -144,13 +145,13 @@ def draft(message: conversation_pb2.Conversation, project_id: str) -> Conversati
     return Conversation(
         id="",
         project_id=project_id,
-        title=message.title,
+        title=sized(message.title, MAX_TITLE, "conversation.title"),
         participants=tuple(
             newcomer(person, f"conversation.participants[{index}]")
             for index, person in enumerate(message.participants)
         ),
-        external_ref=message.external_ref,
-        metadata=struct_to_dict(message.metadata, "conversation.metadata"),
+        external_ref=sized(message.external_ref, MAX_REFERENCE, "conversation.external_ref"),
+        metadata=metadata_of(message.metadata, "conversation.metadata"),
         budget=budget_of(message.budget, "conversation.budget"),
         expire_ms=from_timestamp(message.expire_time, "conversation.expire_time"),
     )
@@ -165,14 +166,26 @@ def newcomer(person: conversation_pb2.Participant, field: str) -> Participant:
     if person.HasField("user"):
         if not person.user.user_id:
             raise error(Reason.FIELD_INVALID, "Name the user.", field=f"{field}.user.user_id")
-        _limit(person.user.user_id, 200, f"{field}.user.user_id")
-        return Participant(type="user", id=person.user.user_id, name=person.user.display_name)
+        return Participant(
+            type="user",
+            id=sized(person.user.user_id, MAX_USER, f"{field}.user.user_id"),
+            name=sized(person.user.display_name, MAX_REFERENCE, f"{field}.user.display_name"),
+        )
     raise error(Reason.FIELD_INVALID, "Give a user or an agent.", field=field)
 
 
-def _limit(text: str, most: int, field: str) -> None:
-    if len(text) > most:
-        raise error(Reason.FIELD_INVALID, f"At most {most} characters.", field=field)
+def sized(text: str, most: int, field: str) -> str:
+    """``text``, at most so many bytes long. FIELD_INVALID if it is longer."""
+    if len(text.encode("utf-8", "replace")) > most:
+        raise error(Reason.FIELD_INVALID, f"{field} has at most {most} bytes.", field=field)
+    return text
+
+
+def metadata_of(message: Struct, field: str) -> dict[str, Any]:
+    """What a client wants to keep with something. PAYLOAD_TOO_LARGE, those of payloads."""
+    metadata = struct_to_dict(message, field)
+    check_metadata(metadata, field)
+    return metadata
 
 
 def _caller(caller: Caller) -> common_pb2.Caller:

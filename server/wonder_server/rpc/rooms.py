@@ -13,8 +13,7 @@ from wonder_server.core.conversation.room_inputs import Revise
 from wonder_server.core.conversation.values import Conversation
 from wonder_server.core.errors import Reason, error
 from wonder_server.rpc import conversation_codec as codec
-from wonder_server.rpc.fields import bounded, required
-from wonder_server.rpc.payload import struct_to_dict
+from wonder_server.rpc.fields import required
 from wonder_server.rpc.times import from_timestamp
 
 PATHS = ("title", "external_ref", "metadata", "budget", "expire_time")
@@ -120,11 +119,13 @@ def _revision(message: conversation_pb2.Conversation, mask: FieldMask) -> Revise
     given = set(mask.paths) or {field.name for field, _ in message.ListFields()} & {*PATHS}
     title, reference = message.title, message.external_ref
     return Revise(
-        title=bounded(title, "conversation.title", codec.MAX_TITLE) if "title" in given else None,
-        external_ref=bounded(reference, "conversation.external_ref", codec.MAX_TITLE)
+        title=codec.sized(title, codec.MAX_TITLE, "conversation.title") if "title" in given else None,
+        external_ref=codec.sized(reference, codec.MAX_REFERENCE, "conversation.external_ref")
         if "external_ref" in given
         else None,
-        metadata=struct_to_dict(message.metadata, "conversation.metadata") if "metadata" in given else None,
+        metadata=codec.metadata_of(message.metadata, "conversation.metadata")
+        if "metadata" in given
+        else None,
         expire_ms=from_timestamp(message.expire_time, "conversation.expire_time")
         if "expire_time" in given
         else None,

@@ -127,7 +127,7 @@ def _unfit(state: ConversationState, event: Send) -> Fault | None:
             field="agent_id",
         )
     newcomer = _newcomer(conversation, event, 0)
-    if newcomer is not None and event.loop_in and len(conversation.participants) >= MAX_PARTICIPANTS:
+    if newcomer is not None and len(conversation.participants) >= MAX_PARTICIPANTS:
         return Fault(
             reason=Reason.LIMIT_EXCEEDED,
             message=f"The conversation already has {MAX_PARTICIPANTS} participants; remove one.",

@@ -10023,7 +10023,7 @@ class Turn(betterproto2.Message):
 
     conversation_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Conversation it belongs to; empty for a delegated turn.
+    Conversation it belongs to; for a delegated turn one that was made for it, which lists leave out.
     """
 
     ordinal: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
@@ -10402,7 +10402,7 @@ class UserParticipant(betterproto2.Message):
 
     display_name: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Name that others see. Empty: the id.
+    Name that others see; at most 256 bytes. Empty: the id.
     """
 
 
