@@ -27,6 +27,8 @@ examples:
       take it back
   wonder project only default on
       reach nothing but what is allowed; `off`: all that is public too
+  wonder project shell default on
+      let commands of `shell` reach whatever the server's machine can; `off`: nothing, as in the beginning
 """
 
 
@@ -49,6 +51,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         parser.add_argument("entries", nargs="+", metavar="HOST[:PORT]", help="a host, an address or a range")
     only = _named(_verb(verbs, "only", "whether nothing but what is allowed is reached", run_only))
     only.add_argument("switch", choices=("on", "off"))
+    shell = _named(_verb(verbs, "shell", "whether commands in its sandboxes have a network", run_shell))
+    shell.add_argument("switch", choices=("on", "off"))
 
 
 def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
@@ -111,6 +115,13 @@ def run_only(arguments: argparse.Namespace, client: sync.Client) -> int:
     return _save(client, project, network)
 
 
+def run_shell(arguments: argparse.Namespace, client: sync.Client) -> int:
+    project = _get(client, arguments.project)
+    network = _network(project)
+    network.shell_network = arguments.switch == "on"
+    return _save(client, project, network)
+
+
 def _get(client: sync.Client, key: str) -> v1.Project:
     from wonder_sdk import v1
 
@@ -145,6 +156,8 @@ def _show(project: v1.Project) -> None:
     public = "" if network.http_only_allowed else "all that is public"
     allowed = ", ".join([*filter(None, [public]), *network.http_allow]) or "nothing"
     terminal.line(f"http and mcp reach: {allowed}")
+    if network.shell_network:
+        terminal.line("shell reaches: whatever the server's machine does")
 
 
 def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
