@@ -23,6 +23,12 @@ first). The points lie on methods of the server, which knows nothing of them::
     model-done          the model said its last token; its answer is not on disk
     before-memory, after-memory
                         a memory that an extraction put out is written
+    memory-in-commit, memory-committed
+                        as in-commit and committed, of memory.db
+    before-object, after-object, before-object-goes, after-object-goes
+                        an object is kept, or removed
+    before-vectors, after-vectors, before-vectors-go, after-vectors-go
+                        rows of memories are on disk, and the index of vectors follows
 """
 
 from __future__ import annotations
@@ -41,6 +47,8 @@ from wonder_server.actors.handlers import Handlers
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.runs import Runs
 from wonder_server.actors.streams import Streams
+from wonder_server.adapters.faiss.vectors import FaissVectors
+from wonder_server.adapters.files.blobs import FileBlobs
 from wonder_server.adapters.models.offline import OfflineModel
 from wonder_server.adapters.sqlite.database import Database
 from wonder_server.adapters.sqlite.shard import SqliteShard
@@ -79,6 +87,10 @@ class Failpoint:
         self._around(Executor, "execute", lambda _self, task, *_: ("task", f"task={task.pin.name}"))
         for method, owner in CALLS.items():
             self._around(owner, method, lambda *_, name=f"call={method}": (name,))
+        self._around(FileBlobs, "put", lambda *_: ("object",))
+        self._around(FileBlobs, "delete", lambda *_: ("object-goes",))
+        self._around(FaissVectors, "add", lambda *_: ("vectors",))
+        self._around(FaissVectors, "remove", lambda *_: ("vectors-go",))
         self._at_commits()
         self._at_words()
 
@@ -119,6 +131,8 @@ class Failpoint:
         def passing_commit(database: Database, connection: Any, jobs: Any) -> int:
             if database.path.parent.name == "shards":
                 connection = _Passing(connection, self)
+            elif database.path.name == "memory.db":
+                connection = _Passing(connection, self, "memory-")
             return commit(database, connection, jobs)
 
         SqliteShard.submit = passing_submit  # type: ignore[method-assign]
@@ -152,16 +166,17 @@ class Failpoint:
 class _Passing:
     """A connection that comes by the points on both sides of its COMMIT."""
 
-    def __init__(self, connection: sqlite3.Connection, failpoint: Failpoint) -> None:
+    def __init__(self, connection: sqlite3.Connection, failpoint: Failpoint, of: str = "") -> None:
         self._connection = connection
         self._failpoint = failpoint
+        self._of = of
 
     def execute(self, sql: str, *values: Any) -> Any:
         if sql != "COMMIT":
             return self._connection.execute(sql, *values)
-        self._failpoint.passed("in-commit", after_s=SLOW_DISK_S)
+        self._failpoint.passed(f"{self._of}in-commit", after_s=SLOW_DISK_S)
         result = self._connection.execute(sql)
-        self._failpoint.passed("committed")
+        self._failpoint.passed(f"{self._of}committed")
         return result
 
     def __getattr__(self, name: str) -> Any:
