@@ -84,6 +84,10 @@ async def test_what_a_project_may_reach_is_said_and_taken_back(
     assert await wonder("project", "disallow", "shop", "ci.internal") == 0
     assert await wonder("project", "show", "shop") == 0
     assert out(capsys).endswith("Sells.\nhttp and mcp reach: 127.0.0.1:8099\n")
+    assert await wonder("project", "shell", "shop", "on") == 0
+    assert out(capsys).endswith("127.0.0.1:8099\nshell reaches: whatever the server's machine does\n")
+    assert await wonder("project", "shell", "shop", "off") == 0
+    assert out(capsys).endswith("Sells.\nhttp and mcp reach: 127.0.0.1:8099\n")
 
 
 async def test_what_makes_no_sense_is_refused_and_changes_nothing(
