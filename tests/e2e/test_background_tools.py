@@ -124,9 +124,9 @@ async def test_a_task_in_the_background_and_one_that_fails_are_both_told(scripte
     assert view.text().startswith("Both are running.\nSomething came back.")
 
 
-async def test_a_workflow_in_the_background_that_fails_is_told(client: Client, provider: Provider) -> None:
+async def test_a_workflow_in_the_background_that_fails_is_told(scripted: Scripted) -> None:
+    client = scripted.client
     await prepared(client)
-    scripted = Scripted(client, provider, "anthropic")
     failed = "The research I started earlier failed because nothing was found."
     agent = await scripted.agent(
         Script(calls=(call("research", topic="unicorns"),)), STARTED, Script(text=failed),
@@ -148,12 +148,12 @@ async def test_a_workflow_in_the_background_that_fails_is_told(client: Client, p
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_an_agent_in_the_background_answers_later_or_fails(
-    client: Client, provider: Provider, fails: bool
+    scripted: Scripted, provider: Provider, fails: bool
 ) -> None:
+    client = scripted.client
     answer = Script(status=401) if fails else Script(text=" ".join(["slowly"] * 10), delay_ms=20)
     expert = await Scripted(client, provider, "anthropic").agent(answer)
     tool, name = await asking(client, expert, **{"async": True})
-    scripted = Scripted(client, provider, "openai")
     agent = await scripted.agent(
         Script(calls=(call(name, message="Two or three?"),)),
         Script(text="I asked @architect, I'll let you know."),
