@@ -12,6 +12,7 @@ from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Project
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.ids import random_id
 from wonder_server.core.network import check_policy
+from wonder_server.core.paths import check_branch, check_repository_url
 from wonder_server.ports.catalog import Catalog, Change, Drop, Put
 from wonder_server.services.agents import check_metadata
 from wonder_server.services.catalog_writes import CatalogWrites, Done, Once, Planned, check_etag
@@ -157,8 +158,9 @@ def _check(project: Project) -> None:
                 f"A repository's name is {NAME_RULE}, and once in a project.",
                 field=f"{place}.name",
             )
-        if not repository.url:
-            raise error(Reason.FIELD_INVALID, "Say where the repository is.", field=f"{place}.url")
+        check_repository_url(repository.url, f"{place}.url")
+        if repository.default_branch:
+            check_branch(repository.default_branch, f"{place}.default_branch")
         seen.add(repository.name)
     if project.network is not None and (wrong := check_policy(project.network)) is not None:
         field, problem = wrong

@@ -1,0 +1,258 @@
+"""Work on code over gRPC, in a real server: branches of conversations, of called agents and of runs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.client import Client, struct
+from tests.e2e.process import serving
+from tests.e2e.scripted import Scripted
+from tests.e2e.test_agent_nodes import ended, output, room_of
+from tests.fakes.provider import Call, Provider, Script
+from tests.rpc.serving import refused
+from tests.services.repos_kit import UsersRepository, need_git
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder.v1 import coordinator_service_pb2 as runs
+from wonder.v1 import errors_pb2, library_pb2, run_pb2
+from wonder.v1 import executor_service_pb2 as executor
+from wonder.v1 import library_service_pb2 as library
+
+need_git()
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+WORK = """
+name: write
+description: Writes a file.
+task:
+  steps:
+    - id: write
+      action: {kind: repo.write}
+      input_mapping: {path: input.path, content: input.content}
+      output_mapping: {output.etag: result.etag}
+---
+name: read
+description: Reads a file.
+task:
+  steps:
+    - id: read
+      action: {kind: repo.read}
+      input_mapping: {path: input.path}
+      output_mapping: {output.content: result.content}
+---
+name: ship
+description: Merges.
+task:
+  steps:
+    - id: merge
+      action: {kind: repo.merge}
+      output_mapping: {output.commit: result.commit}
+---
+name: write_file
+description: Writes a file of the repository.
+tool:
+  name: write_file
+  description: Writes a file.
+  input_schema:
+    type: object
+    properties: {path: {type: string}, content: {type: string}}
+    required: [path, content]
+  target_type: task
+  target_id: write
+---
+name: write_and_ship
+workflow:
+  nodes:
+    - {id: write, task_id: write, input_mapping: {path: input.path, content: input.content}}
+    - {id: ship, task_id: ship, output_mapping: {output.commit: result.commit}}
+  transitions: [{from_node_id: write, to_node_id: ship}]
+"""
+
+_numbers = itertools.count(1)
+
+
+class Team:
+    """A project with a repository, and what its agents can do there."""
+
+    def __init__(self, client: Client, origin: UsersRepository, project: str) -> None:
+        self.client, self.origin, self.project = client, origin, project
+
+    async def room(self) -> str:
+        return await self.client.open(project_id=self.project)
+
+    async def task(self, task: str, room: str = "", branch: str = "", **input: Any) -> Any:
+        request = executor.ExecuteTaskRequest(task_id=f"e2e/code/{task}", input=struct(**input))
+        request.context.project_id = self.project
+        request.context.conversation_id = room
+        request.context.branch = branch
+        return (await self.client.executor.ExecuteTask(request)).result
+
+    async def write(self, room: str, path: str, content: str) -> None:
+        result = await self.task("write", room, path=path, content=content)
+        assert not result.HasField("error"), result.error
+
+    async def read(self, room: str, path: str) -> str:
+        result = await self.task("read", room, path=path)
+        return str(dict(result.output)["content"])
+
+    async def diff(self, room: str, **fields: Any) -> pb.DiffBranchResponse:
+        request = pb.DiffBranchRequest(conversation_id=room, **fields)
+        answer: pb.DiffBranchResponse = await self.client.conversations.DiffBranch(request)
+        return answer
+
+    async def merge(self, room: str, **fields: Any) -> pb.MergeBranchResponse:
+        request = pb.MergeBranchRequest(conversation_id=room, **fields)
+        answer: pb.MergeBranchResponse = await self.client.conversations.MergeBranch(request)
+        return answer
+
+
+async def team(client: Client, folder: Path) -> Team:
+    """A team of its own."""
+    origin = UsersRepository(folder / "users")
+    project = library_pb2.Project(name=f"code{next(_numbers)}")
+    project.repositories.add(name="code", url=str(origin.folder))
+    made = (await client.library.CreateProject(library.CreateProjectRequest(project=project))).project
+    await client.apply("e2e/code", WORK)
+    return Team(client, origin, made.id)
+
+
+async def test_two_conversations_one_merges_the_other_gets_its_conflict(
+    client: Client, tmp_path: Path
+) -> None:
+    ours = await team(client, tmp_path)
+    one, two = await ours.room(), await ours.room()
+    assert not (await room_of(client, one)).branch
+    await ours.write(one, "src", "one\nfirst\nthree\n")
+    await ours.write(two, "src", "one\nsecond\nthree\n")
+    await ours.write(two, "notes", "kept\n")
+    assert (await room_of(client, one)).branch == f"wonder/conv-{one.removeprefix('conv_')}"
+
+    shown = await ours.diff(one)
+    (file,) = shown.files
+    assert (file.path, file.change, file.additions) == ("src", pb.FILE_CHANGE_MODIFIED, 1)
+    assert "-two\n+first\n" in file.patch
+    merged = await ours.merge(one, expected_head_commit=shown.head_commit, user_id="ada", request_id="m")
+    assert merged.merged and merged.commit == ours.origin.git("rev-parse", "main")
+    assert ours.origin.git("log", "-1", "--format=%an") == "ada"
+    again = await ours.merge(one, expected_head_commit=shown.head_commit, user_id="ada", request_id="m")
+    assert again == merged
+
+    met = await ours.merge(two)
+    (conflict,) = met.conflicts
+    assert not met.merged and conflict.path == "src"
+    assert (conflict.ours, conflict.theirs) == ("one\nfirst\nthree\n", "one\nsecond\nthree\n")
+    assert await ours.read(two, "src") == "one\nsecond\nthree\n"
+    assert await ours.read(two, "notes") == "kept\n"
+    request = pb.MergeBranchRequest(conversation_id=two, remove_branch=True)
+    request.resolutions.add(path="src", content=b"one\nboth\nthree\n")
+    assert (await client.conversations.MergeBranch(request)).merged
+    assert ours.origin.show("src") == "one\nboth\nthree" and ours.origin.show("notes") == "kept"
+    assert not (await ours.diff(two)).files and not (await ours.diff(two)).head_commit
+
+
+async def test_what_cannot_be_is_refused(client: Client, tmp_path: Path) -> None:
+    ours = await team(client, tmp_path)
+    room = await ours.room()
+    stub = client.conversations
+    assert (await refused(stub.DiffBranch(pb.DiffBranchRequest()))) == ("FIELD_INVALID", ["conversation_id"])
+    missing = pb.MergeBranchRequest(conversation_id="conv_0")
+    assert (await refused(stub.MergeBranch(missing)))[0] == "CONVERSATION_NOT_FOUND"
+    assert (await refused(ours.diff(room, repository="none"))) == ("FIELD_INVALID", ["repository"])
+    assert (await refused(ours.diff(room, base_branch="a..b"))) == ("FIELD_INVALID", ["base_branch"])
+    assert (await refused(ours.diff(room, paths=["../x"]))) == ("FIELD_INVALID", ["paths[0]"])
+    await ours.write(room, "src", "x\n")
+    assert (await refused(ours.merge(room, target_branch="none"))) == ("FIELD_INVALID", ["target_branch"])
+    assert (await refused(ours.merge(room, user_id="u" * 600))) == ("FIELD_INVALID", ["user_id"])
+    assert (await refused(ours.merge(room, expected_head_commit="x")))[0] == "ETAG_MISMATCH"
+    half = pb.MergeBranchRequest(conversation_id=room)
+    half.resolutions.add(path="src")
+    assert (await refused(stub.MergeBranch(half))) == ("FIELD_INVALID", ["resolutions[0].content"])
+    elsewhere = await client.open()
+    assert (await refused(ours.diff(elsewhere)))[0] == "FIELD_INVALID"
+    assert (await ours.task("ship", room)).error.reason == errors_pb2.ERROR_REASON_PERMISSION_DENIED
+    assert (await ours.task("read", path="src")).error.reason == errors_pb2.ERROR_REASON_FIELD_INVALID
+    for url in ("relative", "--upload-pack=x", "ext::sh -c x"):
+        project = library_pb2.Project(name=f"bad{next(_numbers)}")
+        project.repositories.add(name="code", url=url)
+        creating = client.library.CreateProject(library.CreateProjectRequest(project=project))
+        assert (await refused(creating)) == ("FIELD_INVALID", ["project.repositories[0].url"])
+
+
+async def test_an_agent_called_by_a_workflow_works_on_the_conversations_branch(
+    client: Client, provider: Provider, tmp_path: Path
+) -> None:
+    ours = await team(client, tmp_path)
+    wanted = {"path": "by_agent", "content": "made by the one who was called\n"}
+    writes = Call(name="write_file", arguments=json.dumps(wanted))
+    agent = await Scripted(client, provider, "openai").agent(
+        Script(calls=(writes,)), Script(text="Done."), tools=("e2e/code/write_file",)
+    )
+    await client.apply(
+        "e2e/code",
+        f"""
+name: call_{agent}
+workflow:
+  nodes: [{{id: ask, agent_id: {agent}, input_mapping: {{question: input.question}}}}]
+""",
+    )
+    room = await ours.room()
+    await ours.write(room, "before", "1\n")
+    request = runs.StartRunRequest(workflow_id=f"e2e/code/call_{agent}", input=struct(question="Write it."))
+    request.context.conversation_id = room
+    await output(client, (await client.coordinator.StartRun(request)).run.id)
+    assert [file.path for file in (await ours.diff(room)).files] == ["before", "by_agent"]
+    assert await ours.read(room, "by_agent") == "made by the one who was called\n"
+
+
+async def test_a_workflow_that_says_so_merges(client: Client, tmp_path: Path) -> None:
+    ours = await team(client, tmp_path)
+    room = await ours.room()
+
+    async def run(path: str, content: str, where: str = "", branch: str = "") -> run_pb2.Run:
+        request = runs.StartRunRequest(
+            workflow_id="e2e/code/write_and_ship", input=struct(path=path, content=content)
+        )
+        if where:
+            request.context.conversation_id = where
+        else:
+            request.context.project_id = ours.project
+            request.context.branch = branch
+        return await ended(client, (await client.coordinator.StartRun(request)).run.id)
+
+    assert (await run("src", "by a workflow\n", room)).status == run_pb2.RUN_STATUS_COMPLETED
+    assert ours.origin.show("src") == "by a workflow"
+    assert (await run("other", "on a branch\n", branch="topic/one")).status == run_pb2.RUN_STATUS_COMPLETED
+    assert (await run("third", "on its own\n")).status == run_pb2.RUN_STATUS_COMPLETED
+    assert ours.origin.show("other") == "on a branch" and ours.origin.show("third") == "on its own"
+    ours.origin.change("src", "changed by a user\n")
+    failed = await run("src", "changed by a workflow\n", room)
+    assert failed.status == run_pb2.RUN_STATUS_FAILED
+    assert "src" in failed.error.message
+    assert ours.origin.show("src") == "changed by a user"
+    assert await ours.read(room, "src") == "changed by a workflow\n"
+
+
+async def test_what_is_deleted_leaves_no_files(tmp_path: Path) -> None:
+    data = tmp_path / "server"
+    async with serving(data) as server, server.client() as client:
+        ours = await team(client, tmp_path)
+        one, two = await ours.room(), await ours.room()
+        await ours.write(one, "src", "1\n")
+        await ours.write(two, "src", "2\n")
+        await client.conversations.DeleteConversation(pb.DeleteConversationRequest(conversation_id=one))
+        assert [path.name for path in _worktrees(data)] == [f"{ours.project}-{two}"]
+    async with serving(data) as server, server.client() as client:
+        after = Team(client, ours.origin, ours.project)
+        assert (await room_of(client, two)).branch
+        assert [file.path for file in (await after.diff(two)).files] == ["src"]
+        await client.conversations.DeleteConversation(pb.DeleteConversationRequest(conversation_id=two))
+        await client.library.DeleteProject(library.DeleteProjectRequest(project_id=ours.project))
+        assert _worktrees(data) == [] and list((data / "repositories").iterdir()) == []
+
+
+def _worktrees(data: Path) -> list[Path]:
+    return sorted(path for path in (data / "worktrees").iterdir() if not path.name.startswith("."))
