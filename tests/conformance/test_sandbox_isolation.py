@@ -292,21 +292,23 @@ async def test_open_files_are_counted(shell: Shell) -> None:
     )
 
 
-@pytest.mark.parametrize("scarce", ["disk", "memory"])
+@pytest.mark.parametrize("scarce", ["disk", "names", "memory"])
 def test_what_runs_out_of_the_machine_ends_who_takes_it(monkeypatch: pytest.MonkeyPatch, scarce: str) -> None:
     limits = {"processes": 1 << 40, "memory_bytes": 1 << 60}
     machine = {"Shmem": 0, "MemAvailable": 1 << 39}
     run = supervisor.Run(None, 0, limits, {}, b"")  # type: ignore[arg-type]
-    run.free_at_first, run.shared_at_first = 1 << 40, 0
-    monkeypatch.setattr(supervisor, "free_disk", lambda: 1 << 39)
+    run.free_at_first, run.shared_at_first = (1 << 40, 1 << 40), 0
+    monkeypatch.setattr(supervisor, "free_disk", lambda: (1 << 39, 1 << 39))
     monkeypatch.setattr(supervisor, "machine_memory", lambda: machine)
     monkeypatch.setattr(supervisor, "used", lambda _: supervisor.NOTICEABLE + 1)
     assert run.excess() == ""
     if scarce == "disk":
-        monkeypatch.setattr(supervisor, "free_disk", lambda: 1 << 20)
+        monkeypatch.setattr(supervisor, "free_disk", lambda: (1 << 20, 1 << 39))
+    elif scarce == "names":
+        monkeypatch.setattr(supervisor, "free_disk", lambda: (1 << 39, 1 << 10))
     else:
         machine["MemAvailable"] = 1 << 10
-    assert run.excess() == scarce
+    assert run.excess() == ("memory" if scarce == "memory" else "disk")
 
 
 # --- what is not to stay ------------------------------------------------------------------------

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import yaml
 
+from tests.services.library_kit import make
+from wonder_server.adapters.in_memory.catalog import MemoryCatalog
 from wonder_server.adapters.in_memory.sandbox import MemorySandbox
 from wonder_server.core.commands import Scope
+from wonder_server.core.definitions.document import parse_draft
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.definitions.specs import Action, ModelProfile, Pin, PinnedTask, Step, Task
 from wonder_server.core.errors import Fault, Reason, WonderError, error
@@ -207,6 +212,16 @@ async def test_a_line_that_no_shell_can_be_given_is_refused(house: House, line: 
 
 async def test_without_a_sandbox_it_is_refused(house: House) -> None:
     assert (await fault(house(None), command="x")).reason is Reason.SANDBOX_UNAVAILABLE
+
+
+async def test_the_example_of_the_guide_can_be_saved() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "shell.md").read_text()
+    drafts = [
+        parse_draft(yaml.safe_load(text)) for text in re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    ]
+    library = make(MemoryCatalog())
+    await library.definitions.apply("guide", drafts)
+    assert [draft.name for draft in drafts] == ["run_tests"]
 
 
 # --- as a step of a task ------------------------------------------------------------------------

@@ -46,6 +46,8 @@ MAX_TOTAL_OUTPUT = 256 << 20
 MAX_WAITING = 1 << 20
 """What may wait for the host to read it; a command whose host does not read waits too."""
 DISK_RESERVE = 512 << 20
+NAMES_RESERVE = 50_000
+"""As many files must be left."""
 MEMORY_RESERVE = 256 << 20
 """Of the machine: below this, a command that made much of the want is ended."""
 NOTICEABLE = 64 << 20
@@ -350,8 +352,10 @@ class Run:
         short = memory > NOTICEABLE and (machine["MemAvailable"] << 10) < MEMORY_RESERVE
         if memory > self.limits["memory_bytes"] or short:
             return "memory"
-        free = free_disk()
-        if free < DISK_RESERVE and free < self.free_at_first - NOTICEABLE:
+        (free, names), (at_first, names_at_first) = free_disk(), self.free_at_first
+        if free < DISK_RESERVE and free < at_first - NOTICEABLE:
+            return "disk"
+        if names < NAMES_RESERVE and names < names_at_first - NAMES_RESERVE // 10:
             return "disk"
         return ""
 
@@ -397,10 +401,10 @@ def used(path: str) -> int:
     return (stat.f_blocks - stat.f_bfree) * stat.f_frsize
 
 
-def free_disk() -> int:
-    """Bytes that are left where the folder is."""
+def free_disk() -> tuple[int, int]:
+    """Bytes, and files, that are left where the folder is; as many as one likes where nobody counts."""
     stat = os.statvfs("/work")
-    return stat.f_bavail * stat.f_frsize
+    return stat.f_bavail * stat.f_frsize, stat.f_favail if stat.f_files else 1 << 60
 
 
 if __name__ == "__main__":
