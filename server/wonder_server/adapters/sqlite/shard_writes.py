@@ -61,8 +61,10 @@ _EVENT: Final = _Rows("INSERT INTO events (actor, sequence, at_ms, name, kind, t
 _REQUEST: Final = _Rows("INSERT INTO requests_answered (scope, id, actor, fingerprint, answer)", 5)
 _PART: Final = _Rows("INSERT OR IGNORE INTO parts (root, hash, data)", 3)
 
-_SIZES: Final = (256, 128, 64, 32, 16, 8, 4, 3, 2, 1)
-"""Rows to a statement: few sizes, so that prepared statements are found again."""
+_SIZES: Final = (256, 128, 64, *range(56, 31, -8), *range(28, 15, -4), *range(14, 7, -2), *range(7, 0, -1))
+"""Rows to a statement: few sizes, so that prepared statements, of about 1 KiB a row, are found again; enough
+of them for any number of rows to need few statements, after each of which this thread has to wait for the
+interpreter's lock."""
 
 
 class Writes:
@@ -75,6 +77,8 @@ class Writes:
         self._changes: dict[tuple[str, str, str], tuple[Change, Folding]] = {}
         self._values: dict[_Rows, list[Any]] = {_ENTRY: [], _EVENT: [], _REQUEST: []}
         """The values of all rows, one after the other."""
+        self._new: set[str] = set()
+        """Actors of which nothing is stored yet, so that there is nothing to remove."""
         self._erased: list[tuple[str, Erase]] = []
 
     @property
@@ -105,6 +109,8 @@ class Writes:
             else:
                 found[row] = (change, folding)
         values = self._values[_ENTRY]
+        if commit.entries and commit.entries[0].sequence == 1:
+            self._new.add(actor)
         for entry in commit.entries:
             texts = folding.tagged(entry.input), folding.all_tagged(entry.decisions)
             values += (actor, entry.sequence, entry.at_ms, *texts)
@@ -139,7 +145,8 @@ class Writes:
         rows: dict[_Rows, list[Any]] = {_ACTOR: actors, **self._values}
         for (table, actor, row_id), (change, folding) in self._changes.items():
             if isinstance(change, Delete):
-                rows.setdefault(_DELETE[table], []).extend((actor, row_id))
+                if actor not in self._new:
+                    rows.setdefault(_DELETE[table], []).extend((actor, row_id))
             elif isinstance(change, Put):
                 text = folding.text if table in FOLDED_TABLES else folding.whole
                 values = rows.setdefault(_PUT[table], [])
