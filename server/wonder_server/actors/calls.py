@@ -145,7 +145,8 @@ class Calls:
             command.conversation_id,
             agent,
             command.scope.project_id,
-            command.scope.agent_id if _by_a_turn(command) else command.parent.actor_id,
+            # By which it is found when that is archived or deleted.
+            command.parent.actor_id,
             self._clock.now_ms(),
             branch_of(command.scope),
         )

@@ -66,8 +66,8 @@ class Participant(Value, frozen=True, kw_only=True):
 
 
 class Conversation(Value, frozen=True, kw_only=True):
-    """The room. ``called_by`` is set if it was made for one delegated turn: the id of the run, agent or user
-    that called. Lists leave such a room out. ``branch`` is the branch of that one's work then.
+    """The room. ``called_by`` is set if it was made for one delegated turn: the id of the run, conversation
+    or user that called. Lists leave such a room out. ``branch`` is the branch of that one's work then.
 
     ``expire_ms`` is when it is archived, 0 for never; each turn moves it on by ``expire_after_ms``.
     ``archived_ms`` is when that was decided; once ``archive`` names the object that holds its record, nothing
