@@ -207,3 +207,13 @@ async def test_what_an_agent_remembers_goes_with_it(tmp_path: Path) -> None:
         for table in ("memories", "embeddings", "fields", "overflow_words", "memories_text_docsize"):
             assert rows.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
     rows.close()
+
+
+async def test_what_a_tool_remembers_says_which_turn_and_move_it_came_from(client: Client) -> None:
+    await client.agent("source-teller", PERSONA)
+    room = await client.open("source-teller")
+    turn, _ = await client.turn(room, "remember that I like tea")
+    [move, *_] = await client.moves(turn.id, room)
+    answer = await client.memory.ListMemories(pb.ListMemoriesRequest(agent_id="source-teller"))
+    [source] = [memory.source for memory in answer.memories]
+    assert (source.conversation_id, source.turn_id, source.move_id) == (room, turn.id, move.id)

@@ -19,7 +19,8 @@ MAX_DEPTH = 5
 
 
 class Scope(Value, frozen=True, kw_only=True):
-    """In whose name something runs. ``agent_id`` decides whose memory is touched (feature E5); ``depth``
+    """In whose name something runs. ``agent_id`` decides whose memory is touched (feature E5); ``move_id`` is
+    the move whose tool call led to it, "" for what no tool call did; ``depth``
     counts the calls of agents that led to it, ``max_depth`` is how deep they may go, ``callers`` are the
     agents whose turns wait for it, the outermost first; ``budget`` is what agents that it calls may spend,
     None for as much as they like; ``root_id`` is the run that all runs and turns below it are counted with,
@@ -31,6 +32,7 @@ class Scope(Value, frozen=True, kw_only=True):
     agent_id: str = ""
     conversation_id: str = ""
     turn_id: str = ""
+    move_id: str = ""
     run_id: str = ""
     key: str = ""
     depth: int = 0

@@ -85,7 +85,7 @@ def _draft(operation: Mapping[str, Any], scope: Scope, *, known: bool = True) ->
         conversation_id=scope.conversation_id,
         turn_id=scope.turn_id,
         run_id=scope.run_id,
-        move_id=_text(operation, "move_id", ""),
+        move_id=_text(operation, "move_id", "") or scope.move_id,
         speaker=_text(operation, "speaker", ""),
         ordinal=int(_number(operation, "ordinal", 0)),
     )

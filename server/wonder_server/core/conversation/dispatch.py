@@ -185,6 +185,7 @@ def _scope(state: ConversationState, operation: Operation, turn: Turn, agent: Pi
         agent_id=agent.agent_id,
         conversation_id=turn.conversation_id,
         turn_id=turn.id,
+        move_id=_move_id(state, operation),
         run_id=operation.run_id,
         key=operation.id,
         depth=turn.depth,
@@ -194,3 +195,13 @@ def _scope(state: ConversationState, operation: Operation, turn: Turn, agent: Pi
         branch=branch,
         trace_id=turn.trace_id,
     )
+
+
+def _move_id(state: ConversationState, operation: Operation) -> str:
+    """The move that called the tool, the newest first; "" for what is no tool."""
+    if not operation.tool_call_id:
+        return ""
+    for move in reversed(state.moves.get(operation.turn_id, [])):
+        if any(called.operation_id == operation.id for called in move.invocations):
+            return move.id
+    return ""

@@ -57,7 +57,10 @@ DRAFT: dict[str, Any] = {
         "minimum": 0,
         "description": "Its place among what was said in the conversation, from 1.",
     },
-    "move_id": {"type": "string", "description": "The move it came from."},
+    "move_id": {
+        "type": "string",
+        "description": "The move it came from; left out, the one whose tool call led here.",
+    },
 }
 
 FILTER: dict[str, Any] = {
@@ -89,7 +92,7 @@ def drafted(call: ActionCall, *, kind: str) -> Draft:
         source=Source(
             conversation_id=context.conversation_id,
             turn_id=context.turn_id,
-            move_id=given.get("move_id", ""),
+            move_id=given.get("move_id", "") or context.move_id,
             run_id=context.run_id,
             speaker=given.get("speaker", ""),
             ordinal=int(given.get("ordinal", 0)),
