@@ -115,8 +115,8 @@ class MemoryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteMemory(self, request, context):
-        """Forgets a memory: its text, vector and blob are gone everywhere, and links to it with them. MEMORY_NOT_FOUND,
-        ETAG_MISMATCH.
+        """Forgets a memory: its text, vector and blob are gone everywhere, and links to it with them. What it had replaced is
+        archived, so that the old is not found again. MEMORY_NOT_FOUND, ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -139,7 +139,7 @@ class MemoryServiceServicer:
 
     def SupersedeMemory(self, request, context):
         """Writes a memory that replaces another: the old one stays readable and is no longer found. MEMORY_NOT_FOUND,
-        ETAG_MISMATCH, FIELD_INVALID.
+        ETAG_MISMATCH, FIELD_INVALID, also for one that was replaced already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

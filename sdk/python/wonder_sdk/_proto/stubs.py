@@ -729,8 +729,9 @@ class MemoryServiceStub:
             v1.DeleteMemoryRequest.SerializeToString,
             v1.DeleteMemoryResponse.FromString,
         )
-        """Forgets a memory: its text, vector and blob are gone everywhere, and links to it with them.
-        MEMORY_NOT_FOUND, ETAG_MISMATCH.
+        """Forgets a memory: its text, vector and blob are gone everywhere, and links to it with them. What
+        it had replaced is archived, so that the old is not found again. MEMORY_NOT_FOUND,
+        ETAG_MISMATCH.
         """
         self.list_memories: grpc.aio.UnaryUnaryMultiCallable[
             v1.ListMemoriesRequest, v1.ListMemoriesResponse
@@ -759,5 +760,5 @@ class MemoryServiceStub:
             v1.SupersedeMemoryResponse.FromString,
         )
         """Writes a memory that replaces another: the old one stays readable and is no longer found.
-        MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID.
+        MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID, also for one that was replaced already.
         """

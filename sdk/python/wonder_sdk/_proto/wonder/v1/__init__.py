@@ -6326,7 +6326,7 @@ class ListMemoriesRequest(betterproto2.Message):
 
     page_size: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
     """
-    Most memories on the page.
+    Most memories on the page. It ends before that where their contents together exceed 3 MiB.
     """
 
     page_token: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
@@ -6749,7 +6749,7 @@ class Memory(betterproto2.Message):
 
     contradicts_ids: "list[str]" = betterproto2.field(10, betterproto2.TYPE_STRING, repeated=True)
     """
-    Memories of the same agent that say the contrary.
+    Memories of the same agent that say the contrary, at most 100; each of them says so of this one too.
     """
 
     size_bytes: "int" = betterproto2.field(11, betterproto2.TYPE_INT64)
@@ -8899,7 +8899,8 @@ class SearchMemoriesRequest(betterproto2.Message):
 
     across_agents: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
-    If true, all agents' memories are searched, or those of `project_id`'s agents; needs a right of its own.
+    If true, all agents' memories are searched, or those of `project_id`'s agents, at most 1,000 agents; needs a right
+    of its own.
     """
 
     project_id: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
@@ -8924,7 +8925,7 @@ class SearchMemoriesResponse(betterproto2.Message):
 
     hits: "list[SearchHit]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    The hits, best first.
+    The hits, best first. Those are left out with which the contents together would exceed 3 MiB, the first never.
     """
 
 
