@@ -25,7 +25,9 @@ from wonder_server.actors.runs import Runs
 from wonder_server.actors.service_calls import ServiceCalls
 from wonder_server.actors.streams import Streams
 from wonder_server.actors.sweeper import Sweeper
+from wonder_server.adapters.embedders.batched import BatchedEmbedder
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
+from wonder_server.adapters.embedders.helper import HelperEmbedder
 from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.files.blobs import FileBlobs
 from wonder_server.adapters.git.origins import GitOrigins
@@ -48,6 +50,7 @@ from wonder_server.adapters.sqlite.accounts import SqliteAccounts
 from wonder_server.adapters.sqlite.archives import SqliteArchives
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
 from wonder_server.adapters.sqlite.memories import SqliteMemories
+from wonder_server.adapters.sqlite.memory_embeddings import SqliteReembedding
 from wonder_server.adapters.sqlite.memory_upkeep import SqliteMemoryUpkeep
 from wonder_server.adapters.sqlite.shards import SqliteShards
 from wonder_server.adapters.web.guarded import GuardedWeb
@@ -56,6 +59,7 @@ from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.logs import logger
 from wonder_server.ports.blobs import Blobs
+from wonder_server.ports.embedder import Embedder
 from wonder_server.rpc.conversation import ConversationServicer
 from wonder_server.rpc.coordinator import CoordinatorServicer
 from wonder_server.rpc.executor import ExecutorServicer
@@ -70,6 +74,7 @@ from wonder_server.services.memory import MemoryService
 from wonder_server.services.memory_operations import MemoryOperations
 from wonder_server.services.memory_upkeep import Upkeep
 from wonder_server.services.overflow import Overflow
+from wonder_server.services.reembedding import Reembedder
 from wonder_server.services.repos import Repos
 from wonder_server.services.retention import Retention
 from wonder_server.services.workers import Workers
@@ -131,6 +136,8 @@ class Wonder:
         self._executions: ExecutorServicer | None = None
         self._stores: list[SqliteShards | SqliteCatalog | SqliteMemories] = []
         self._vectors: FaissVectors | None = None
+        self._embedder: Embedder | None = None
+        self._reembedder: Reembedder | None = None
         self._upkeep: Upkeep | None = None
         self._retention: Retention | None = None
         self._handlers: Handlers | None = None
@@ -256,6 +263,10 @@ class Wonder:
         await self._git_pool.close()
         if self._upkeep is not None:
             await self._upkeep.stop()
+        if self._reembedder is not None:
+            await self._reembedder.close()
+        if self._embedder is not None:
+            await self._embedder.close()
         if self._vectors is not None:
             await self._vectors.close()
         for store in self._stores:
@@ -321,7 +332,8 @@ class Wonder:
     def _memory_service(
         self, memories: SqliteMemories, blobs: Blobs, catalog: SqliteCatalog
     ) -> tuple[MemoryService, Upkeep]:
-        embedder, notes = HashingEmbedder(), SqliteMemoryUpkeep(memories)
+        self._embedder = embedder = _embedder(self._settings)
+        notes = SqliteMemoryUpkeep(memories)
         overflow = Overflow(blobs, notes)
         self._vectors = FaissVectors(
             memories,
@@ -330,6 +342,10 @@ class Wonder:
             max_bytes=VECTOR_CACHE_BYTES,
             folder=self._settings.data / "vectors",
         )
+        self._reembedder = Reembedder(
+            store=SqliteReembedding(memories), overflow=overflow, vectors=self._vectors, embedder=embedder
+        )
+        self._reembedder.start()
         self._upkeep = Upkeep(upkeep=notes, overflow=overflow, vectors=self._vectors, agents=catalog)
         service = MemoryService(
             memories=memories,
@@ -338,6 +354,7 @@ class Wonder:
             vectors=self._vectors,
             embedder=embedder,
             clock=self._clock,
+            without_vectors=self._reembedder.wake,
         )
         return service, self._upkeep
 
@@ -435,6 +452,26 @@ class Wonder:
         orphans = await handlers.sweep()
         if unfinished:
             _log.info("resumed", actors=len(unfinished), orphans=orphans)
+
+
+def _embedder(settings: Settings) -> Embedder:
+    """The built-in one, or one that a helper process reaches."""
+    kind, _, folder = settings.embedder.partition(":")
+    dimensions, environment = settings.embedder_dimensions, inherited(PASSED_ENVIRONMENT)
+    if not settings.embedder:
+        return HashingEmbedder()
+    if kind == "local":
+        return BatchedEmbedder(HelperEmbedder("local", folder, dimensions, environment=environment))
+    provider = settings.embedder.partition("/")[0]
+    inner = HelperEmbedder(
+        "litellm",
+        settings.embedder,
+        dimensions,
+        endpoint=endpoints(settings.provider_environment()).get(provider),
+        allow_remote=settings.allow_remote_models,
+        environment=environment,
+    )
+    return BatchedEmbedder(inner)
 
 
 def _model(settings: Settings, provider_environment: Mapping[str, str]) -> RoutedModel:

@@ -159,7 +159,16 @@ def _mcp_server(name: str, given: object) -> McpServer:
     )
 
 
+def _embedder(value: object) -> str:
+    name = _text(value)
+    kind, _, folder = name.partition(":")
+    if name and not (folder if kind == "local" else all(name.partition("/"))):
+        raise ValueError("provider/model is wanted, or local:/a/folder")
+    return name
+
+
 TEXT = Kind("text", _text)
+EMBEDDER = Kind("provider/model", _embedder)
 MCP_SERVERS = Kind("JSON", _mcp_servers)
 FLAG = Kind("true / false", _flag)
 PATH = Kind("path", _path)
@@ -257,6 +266,15 @@ class Settings:
     allow_remote_models: bool = _setting(
         True, "WONDER_ALLOW_REMOTE_MODELS", FLAG,
         "Whether models beyond loopback may be called at all. Tests say false.",
+    )  # fmt: skip
+    embedder: str = _setting(
+        "", "WONDER_EMBEDDER", EMBEDDER,
+        "What finds memories by meaning: provider/model as LiteLLM knows it, local:/a/folder with a "
+        "sentence-transformers model, or empty for the one built in, which knows spelling only.",
+    )  # fmt: skip
+    embedder_dimensions: int = _setting(
+        0, "WONDER_EMBEDDER_DIMENSIONS", _number(0, 65_536),
+        "How many numbers a vector of that embedder has. To be given with it.",
     )  # fmt: skip
     openai_api_key: str = _setting(
         "", "OPENAI_API_KEY", TEXT, "Key for OpenAI and what speaks its format.", secret=True,
@@ -488,6 +506,8 @@ def _read(row: Setting, value: object, source: str) -> Any:
 def _checked(settings: Settings) -> Settings:
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise SettingsError("tls_cert and tls_key belong together: give both or neither.")
+    if bool(settings.embedder) != bool(settings.embedder_dimensions):
+        raise SettingsError("embedder and embedder_dimensions belong together: give both or neither.")
     if settings.s3_endpoint and not (settings.s3_access_key and settings.s3_secret_key):
         raise SettingsError("s3_endpoint wants s3_access_key and s3_secret_key too.")
     return settings

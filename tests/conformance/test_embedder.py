@@ -11,10 +11,11 @@ from array import array
 
 import pytest
 
+from wonder_server.adapters.embedders.batched import BatchedEmbedder
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.ports.embedder import Embedder
 
-EMBEDDERS = [HashingEmbedder(), HashingEmbedder(512)]
+EMBEDDERS = [HashingEmbedder(), HashingEmbedder(512), BatchedEmbedder(HashingEmbedder(256))]
 SENTENCE = "We deploy the billing service on Fridays, never on Mondays."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
-from wonder_server.core.memory import Filter
+from wonder_server.core.memory import Filter, Memory
 
 Vector = tuple[int, bytes]
 """A key and little-endian float32 values of unit length. A key's vector never changes: new content
@@ -46,4 +46,17 @@ class VectorSource(Protocol):
 
     async def keys(self, agent_id: str, embedder: str, wanted: Filter) -> list[int]:
         """The keys of those that belong to the memories wanted, ascending where all are."""
+        ...
+
+
+class Reembedding(Protocol):
+    """What is to be done after a change of embedder, or where one could not be reached."""
+
+    async def pending(self, embedder: str, after: int) -> tuple[list[Memory], int | None]:
+        """Some memories that have no vectors by this embedder, their contents left out where they lie in an
+        object; and what to give for ``after`` (at first 0) to go on, None at the end."""
+        ...
+
+    async def embed(self, memory: Memory, embedder: str, vectors: Sequence[bytes]) -> tuple[int, ...]:
+        """Replace all vectors of the memory by these: their keys; nothing, if it changed since."""
         ...

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -38,12 +38,15 @@ from wonder_server.core.memory_checks import (
     check_weights,
 )
 from wonder_server.core.passages import passages
+from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.embedder import Embedder
 from wonder_server.ports.memories import Entry, Memories, Request, Stored, Text
 from wonder_server.ports.vectors import Vectors, VectorSource
 from wonder_server.services.overflow import Overflow
 from wonder_server.services.paging import Page, PageRequest, page
+
+_log = logger("memory")
 
 T = TypeVar("T")
 
@@ -69,13 +72,17 @@ class MemoryService:
         vectors: Vectors,
         embedder: Embedder,
         clock: Clock,
+        without_vectors: Callable[[], None] = lambda: None,
     ) -> None:
+        """``without_vectors`` is called when memories were written that the embedder could not be had for:
+        they are found by their words until they have vectors too."""
         self._memories = memories
         self._overflow = overflow
         self._source = source
         self._vectors = vectors
         self._embedder = embedder
         self._clock = clock
+        self._without_vectors = without_vectors
         self._finishing: set[asyncio.Task[Any]] = set()
 
     # --- writing --------------------------------------------------------------------------------
@@ -212,13 +219,11 @@ class MemoryService:
         limit = limit or DEFAULT_HITS
         check_weights(weights)
         pool = max(_MIN_POOL, limit * _POOL_PER_HIT)
-        [vector] = await self._embedder.embed([query])
+        vector = await self._vector_of(query)
         candidates: list[Candidate] = []
         owners: dict[str, str] = {}
         for agent_id in agent_ids:
-            among = await self._source.keys(agent_id, self._embedder.name, wanted) if wanted.narrows else None
-            nearest = await self._vectors.nearest(agent_id, vector, pool, among)
-            near = {key: cosine for key, cosine in nearest if cosine > 0}
+            near = await self._near(agent_id, vector, wanted, pool) if vector else {}
             recalled = await self._memories.recall(agent_id, query, near, wanted, pool)
             owners.update((candidate.id, agent_id) for candidate in recalled)
             candidates += recalled
@@ -308,10 +313,30 @@ class MemoryService:
         if gone.memory.content_ref:
             await self._overflow.try_collecting()
 
+    async def _near(self, agent_id: str, vector: bytes, wanted: Filter, limit: int) -> dict[int, float]:
+        """The agent's nearest vectors: key to cosine."""
+        among = await self._source.keys(agent_id, self._embedder.name, wanted) if wanted.narrows else None
+        nearest = await self._vectors.nearest(agent_id, vector, limit, among)
+        return {key: cosine for key, cosine in nearest if cosine > 0}
+
+    async def _vector_of(self, query: str) -> bytes | None:
+        """The query's vector; None where the embedder cannot be had, and words must do."""
+        try:
+            [vector] = await self._embedder.embed([passages(query)[0]])
+        except WonderError as failure:
+            _log.warning("searched without vectors", why=failure.fault.message)
+            return None
+        return vector
+
     async def _vectors_of(self, contents: Sequence[str]) -> list[tuple[bytes, ...]]:
-        """The vectors of each content, one for each of its passages."""
+        """The vectors of each content, one for each of its passages; none where the embedder cannot be had,
+        which must not keep anybody from remembering."""
         split = [passages(content) for content in contents]
-        vectors = iter(await self._embedder.embed([passage for some in split for passage in some]))
+        try:
+            vectors = iter(await self._embedder.embed([passage for some in split for passage in some]))
+        except WonderError as failure:
+            _log.warning("written without vectors for now", why=failure.fault.message)
+            return [() for _ in contents]
         return [tuple(islice(vectors, len(some))) for some in split]
 
     async def _follow(self, agent_id: str, changes: Sequence[tuple[Stored, Sequence[bytes]]]) -> None:
@@ -324,6 +349,8 @@ class MemoryService:
         ]
         if fresh:
             await self._vectors.add(agent_id, fresh)
+        if any(stored.written and not vectors for stored, vectors in changes):
+            self._without_vectors()
         gone = [key for stored, _ in changes for key in stored.gone]
         if gone:
             await self._vectors.remove(agent_id, gone)

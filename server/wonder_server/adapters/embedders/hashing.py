@@ -27,7 +27,7 @@ MAX_CHARACTERS: Final = 8_000
 _OFF_LOOP_CHARACTERS: Final = 4_000
 _WORD: Final = re.compile(r"[^\W_]+")
 _GRAM: Final = 3
-_GRAM_SHARE: Final = 0.8
+_GRAM_SHARE: Final = 1.2
 """The weight of all of a word's letter groups together, the word itself counting 1."""
 _FULL_LENGTH: Final = 6
 """Shorter words count for less: in most languages they are the ones that say little."""

@@ -91,7 +91,7 @@ class Worker:
         except WonderError as failure:
             self._fail(call_id, failure.fault)
         except Exception as failure:  # LiteLLM raises whatever its providers' clients do.
-            self._fail(call_id, _fault_of(failure, call["provider"]))
+            self._fail(call_id, fault_of(failure, call["provider"]))
         await self._writer.drain()
 
     async def _answer(self, call_id: int, call: dict[str, Any]) -> Any:
@@ -213,7 +213,7 @@ def _client() -> Any:
     return Preparing()
 
 
-def _fault_of(failure: Exception, provider: str) -> Fault:
+def fault_of(failure: Exception, provider: str) -> Fault:
     """The fault for an exception of LiteLLM or of the HTTP clients below it."""
     from litellm import exceptions
 
@@ -251,7 +251,7 @@ def _refused(why: str) -> Fault:
     )
 
 
-def _stay_on_this_machine() -> None:
+def stay_on_this_machine() -> None:
     """Refuses every connection that leaves the machine, whatever a provider's code tries."""
 
     def refuse(event: str, args: tuple[Any, ...]) -> None:
@@ -289,7 +289,7 @@ async def serve(connection: socket.socket) -> None:
                 worker.handle(message)
                 continue
             if not message["allow_remote"]:
-                _stay_on_this_machine()
+                stay_on_this_machine()
             _import_litellm()
             worker = Worker(writer, message)
             writer.write(frames.encode({"ready": True}))

@@ -1,0 +1,130 @@
+"""Any embedder, with what is asked at once in few calls, and what was asked lately remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from wonder_server.ports.embedder import Embedder
+
+MAX_TEXTS: Final = 64
+"""Texts in one call, at most."""
+MAX_CHARACTERS: Final = 100_000
+"""And how long they are together; a longer one goes alone."""
+CALLS_AT_ONCE: Final = 4
+DEFAULT_CACHE_BYTES: Final = 32 << 20
+_ENTRY_BYTES: Final = 200
+
+
+class BatchedEmbedder:
+    """`Embedder` around another one whose calls cost: a provider's, or a large model's."""
+
+    def __init__(self, inner: Embedder, cache_bytes: int = DEFAULT_CACHE_BYTES) -> None:
+        self._inner = inner
+        self._most = max(1, cache_bytes // (4 * inner.dimensions + _ENTRY_BYTES))
+        self._known: OrderedDict[bytes, bytes] = OrderedDict()
+        self._waiting: dict[str, asyncio.Future[bytes]] = {}
+        """Texts that no call was made for yet."""
+        self._asked: dict[str, asyncio.Future[bytes]] = {}
+        """Texts that a call is under way for."""
+        self._room = asyncio.Semaphore(CALLS_AT_ONCE)
+        self._calls: set[asyncio.Task[None]] = set()
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def dimensions(self) -> int:
+        return self._inner.dimensions
+
+    @property
+    def share(self) -> float:
+        return self._inner.share
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        found = [self._remembered(text) for text in texts]
+        missing = {text for text, vector in zip(texts, found, strict=True) if vector is None}
+        if not missing:
+            return [vector for vector in found if vector is not None]
+        futures = {text: self._wanted(text) for text in missing}
+        # Shielded: others may wait for the same text. Gathered, so that every error has been looked at.
+        results = await asyncio.gather(*map(asyncio.shield, futures.values()), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        made = dict(zip(futures, results, strict=True))
+        return [vector or made[text] for text, vector in zip(texts, found, strict=True)]  # type: ignore[misc]
+
+    async def close(self) -> None:
+        for call in list(self._calls):
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        await self._inner.close()
+
+    def _wanted(self, text: str) -> asyncio.Future[bytes]:
+        future = self._waiting.get(text) or self._asked.get(text)
+        if future is None:
+            if not self._waiting:
+                # At the end of this turn of the loop: what others ask by then goes along.
+                asyncio.get_running_loop().call_soon(self._call)
+            future = self._waiting[text] = asyncio.get_running_loop().create_future()
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return future
+
+    def _call(self) -> None:
+        batch: dict[str, asyncio.Future[bytes]] = {}
+        size = 0
+        waiting, self._waiting = self._waiting, {}
+        for text, future in waiting.items():
+            if batch and (len(batch) == MAX_TEXTS or size + len(text) > MAX_CHARACTERS):
+                self._start(batch)
+                batch, size = {}, 0
+            batch[text] = future
+            size += len(text)
+        self._start(batch)
+
+    def _start(self, batch: dict[str, asyncio.Future[bytes]]) -> None:
+        self._asked.update(batch)
+        call = asyncio.create_task(self._carry_out(batch))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+
+    async def _carry_out(self, batch: dict[str, asyncio.Future[bytes]]) -> None:
+        try:
+            async with self._room:
+                vectors = await self._inner.embed(list(batch))
+            for (text, future), vector in zip(batch.items(), vectors, strict=True):
+                self._remember(text, vector)
+                if not future.done():
+                    future.set_result(vector)
+        except BaseException as failure:
+            for future in batch.values():
+                if isinstance(failure, asyncio.CancelledError):
+                    future.cancel()
+                elif not future.done():
+                    future.set_exception(failure)
+            if isinstance(failure, asyncio.CancelledError):
+                raise
+        finally:
+            for text in batch:
+                self._asked.pop(text, None)
+
+    def _remembered(self, text: str) -> bytes | None:
+        mark = _mark(text)
+        vector = self._known.get(mark)
+        if vector is not None:
+            self._known.move_to_end(mark)
+        return vector
+
+    def _remember(self, text: str, vector: bytes) -> None:
+        self._known[_mark(text)] = vector
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+
+
+def _mark(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
