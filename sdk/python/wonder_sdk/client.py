@@ -12,6 +12,7 @@ from wonder_sdk._proto import stubs
 from wonder_sdk._proto.wonder import v1
 from wonder_sdk.channel import Access, TypedChannel
 from wonder_sdk.converse import Chat
+from wonder_sdk.files import Files
 from wonder_sdk.memories import Memories
 from wonder_sdk.record import Item, Seen
 from wonder_sdk.resume import Reconnect
@@ -20,7 +21,7 @@ from wonder_sdk.watch import subscribe
 from wonder_sdk.workflows import Workflows
 
 
-class Client(Workflows, Memories):
+class Client(Workflows, Memories, Files):
     """A connection to a Wonder server, for asyncio; `wonder_sdk.sync.Client` is the same without.
 
     ::
@@ -33,8 +34,8 @@ class Client(Workflows, Memories):
                         print(event.text, end="")
 
     A workflow is run with ``await client.run("acme/flows/release", {"version": "1.2"})``; what else can be
-    done with runs and gates is in `Workflows`, and with what agents remember in `Memories`; their methods
-    are a client's too.
+    done with runs and gates is in `Workflows`, with what agents remember in `Memories`, with artifacts and
+    branches in `Files`; their methods are a client's too.
 
     ``target`` is ``host:port``. ``token`` goes along with each call. ``tls_root`` (a PEM file or its
     bytes) or ``tls=True`` (the system's roots) encrypts; without either nothing is, which is for this

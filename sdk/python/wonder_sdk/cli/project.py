@@ -25,6 +25,8 @@ examples:
       (ci.internal:8080, 10.0.0.0/8); without a port, every port of it
   wonder project disallow default 127.0.0.1:8099
       take it back
+  wonder project repository shop code https://example.com/shop.git --branch main
+      a code repository of it: a URL, or a folder of the server's machine; without the URL it is taken away
   wonder project only default on
       reach nothing but what is allowed; `off`: all that is public too
   wonder project shell default on
@@ -49,10 +51,30 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     for verb, what in (("allow", "let its work reach more"), ("disallow", "take that back")):
         parser = _named(_verb(verbs, verb, what, run_allow if verb == "allow" else run_disallow))
         parser.add_argument("entries", nargs="+", metavar="HOST[:PORT]", help="a host, an address or a range")
+    repository = _named(_verb(verbs, "repository", "add a code repository, or take one away", run_repository))
+    repository.add_argument("name", metavar="NAME", help="what it is called in the project")
+    repository.add_argument(
+        "url", nargs="?", default="", metavar="URL", help="where it is; none: take it away"
+    )
+    repository.add_argument("--branch", default="", metavar="NAME", help="its default branch (default: HEAD)")
     only = _named(_verb(verbs, "only", "whether nothing but what is allowed is reached", run_only))
     only.add_argument("switch", choices=("on", "off"))
     shell = _named(_verb(verbs, "shell", "whether commands in its sandboxes have a network", run_shell))
     shell.add_argument("switch", choices=("on", "off"))
+
+
+def run_repository(arguments: argparse.Namespace, client: sync.Client) -> int:
+    """1, and nothing is changed, if one is taken away that is not there."""
+    from wonder_sdk import v1
+
+    project = _get(client, arguments.project)
+    kept = [each for each in project.repositories if each.name != arguments.name]
+    if arguments.url:
+        kept.append(v1.Repository(name=arguments.name, url=arguments.url, default_branch=arguments.branch))
+    elif len(kept) == len(project.repositories):
+        print(f"wonder: {project.name} has no repository {arguments.name}", file=sys.stderr)
+        return 1
+    return _save(client, project, v1.Project(repositories=kept), "repositories")
 
 
 def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
@@ -87,16 +109,20 @@ def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 def run_allow(arguments: argparse.Namespace, client: sync.Client) -> int:
     """What is allowed already stays as it is."""
+    from wonder_sdk import v1
+
     project = _get(client, arguments.project)
     network = _network(project)
     network.http_allow += [
         each for each in dict.fromkeys(arguments.entries) if each not in network.http_allow
     ]
-    return _save(client, project, network)
+    return _save(client, project, v1.Project(network=network))
 
 
 def run_disallow(arguments: argparse.Namespace, client: sync.Client) -> int:
     """1, and nothing is changed, if something of it was not allowed."""
+    from wonder_sdk import v1
+
     project = _get(client, arguments.project)
     network = _network(project)
     for each in arguments.entries:
@@ -105,21 +131,25 @@ def run_disallow(arguments: argparse.Namespace, client: sync.Client) -> int:
             print(f"wonder: {project.name} does not name {each}; it names: {there}", file=sys.stderr)
             return 1
     network.http_allow = [each for each in network.http_allow if each not in arguments.entries]
-    return _save(client, project, network)
+    return _save(client, project, v1.Project(network=network))
 
 
 def run_only(arguments: argparse.Namespace, client: sync.Client) -> int:
+    from wonder_sdk import v1
+
     project = _get(client, arguments.project)
     network = _network(project)
     network.http_only_allowed = arguments.switch == "on"
-    return _save(client, project, network)
+    return _save(client, project, v1.Project(network=network))
 
 
 def run_shell(arguments: argparse.Namespace, client: sync.Client) -> int:
+    from wonder_sdk import v1
+
     project = _get(client, arguments.project)
     network = _network(project)
     network.shell_network = arguments.switch == "on"
-    return _save(client, project, network)
+    return _save(client, project, v1.Project(network=network))
 
 
 def _get(client: sync.Client, key: str) -> v1.Project:
@@ -135,15 +165,13 @@ def _network(project: v1.Project) -> v1.NetworkPolicy:
     return project.network or v1.NetworkPolicy()
 
 
-def _save(client: sync.Client, project: v1.Project, network: v1.NetworkPolicy) -> int:
+def _save(client: sync.Client, project: v1.Project, change: v1.Project, field: str = "network") -> int:
     """Refused if somebody else changed the project since it was read."""
     from wonder_sdk import v1
     from wonder_sdk._proto.google import protobuf
 
-    request = v1.UpdateProjectRequest(
-        project=v1.Project(id=project.id, network=network, etag=project.etag),
-        update_mask=protobuf.FieldMask(paths=["network"]),
-    )
+    change.id, change.etag = project.id, project.etag
+    request = v1.UpdateProjectRequest(project=change, update_mask=protobuf.FieldMask(paths=[field]))
     _show(client.library.update_project(request).project)
     return 0
 
@@ -156,6 +184,9 @@ def _show(project: v1.Project) -> None:
     public = "" if network.http_only_allowed else "all that is public"
     allowed = ", ".join([*filter(None, [public]), *network.http_allow]) or "nothing"
     terminal.line(f"http and mcp reach: {allowed}")
+    for each in project.repositories:
+        branch = f" ({each.default_branch})" if each.default_branch else ""
+        terminal.line(f"repository {each.name}: {each.url}{branch}")
     if network.shell_network:
         terminal.line("shell reaches: whatever the server's machine does")
 
