@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.sandboxes import bubblewrap
-from wonder_server.adapters.sandbox import supervisor
+from wonder_server.adapters.sandbox import cgroups, supervisor
 from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from wonder_server.adapters.sandbox.view import Host, Limits
 from wonder_server.core.errors import Reason, WonderError
@@ -27,6 +27,7 @@ from wonder_server.ports.sandbox import Command, Finished, Mount, Place
 
 SMALL = Limits(memory_bytes=128 << 20, processes=40, file_bytes=1 << 20, temporary_bytes=4 << 20)
 ROOT = Path(__file__).parents[2]
+GROUPS = Path("/sys/fs/cgroup")
 
 
 class Shell:
@@ -215,6 +216,26 @@ async def test_a_fork_bomb_is_held(shell: Shell) -> None:
     finished = await shell.run("f() { f | f & }; f; sleep 60", timeout_ms=3_000)
     assert finished.stopped in ("processes", "memory", "timeout"), "the last where the kernel holds it"
     assert await shell.says("ls -d /proc/[0-9]* | wc -l") < "6", "nothing is left of it"
+
+
+def test_where_the_server_is_root_s_a_control_group_counts_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = cgroups.ProcessGroup.make(5)
+    if group is None:
+        pytest.skip("no control group can be made here: not root, or none that may be written")
+    folder = Path(group.entrance).parent
+    assert int((folder / "pids.max").read_text()) == 5 + cgroups.SPARE
+    cgroups.sweep()
+    assert folder.exists(), "somebody may be about to use it"
+    monkeypatch.setattr(cgroups, "OLD_S", -60)
+    cgroups.sweep()
+    assert not folder.exists()
+    group.remove()
+
+
+async def test_a_sandbox_leaves_no_control_group(shell: Shell) -> None:
+    await shell.run("true")
+    await shell.sandbox.release("conversation")
+    assert not await asyncio.to_thread(list, GROUPS.glob(f"**/{cgroups.PREFIX}{os.getpid()}-*"))
 
 
 THREADS = """

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from wonder_server.adapters.sandbox import view
+from wonder_server.adapters.sandbox.cgroups import ProcessGroup
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.task.effects import NotBegunError
 from wonder_server.ports.sandbox import Command, Finished, Output, Place, ToldOutput
@@ -29,13 +30,20 @@ PROBLEM_LENGTH: Final = 500
 class Box:
     """Made by `start`. ``ended``: it takes no more commands. One command at a time."""
 
-    def __init__(self, process: asyncio.subprocess.Process, place: Place, folder: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        place: Place,
+        folder: tuple[int, int],
+        group: ProcessGroup | None,
+    ) -> None:
         """Internal; use `start`."""
         assert process.stdin is not None and process.stdout is not None, "both are pipes"
         self.place = place
         self._process = process
         self._write, self._read = process.stdin, process.stdout
         self._folder = folder
+        self._group = group
         self._broken = False
 
     @classmethod
@@ -44,12 +52,14 @@ class Box:
         try:
             folder = await asyncio.to_thread(_identity, place.folder)
             files = await asyncio.to_thread(_files)
+            group = await asyncio.to_thread(ProcessGroup.make, limits.processes)
         except OSError as problem:
             raise _unstarted(problem.strerror or str(problem)) from None
         given = json.dumps({name: getattr(limits, name) for name in limits.__struct_fields__})
         try:
             process = await asyncio.create_subprocess_exec(
                 *view.LAUNCHER,
+                group.entrance if group else "",
                 program,
                 *view.arguments(place, limits, host, files),
                 *view.supervisor(given),
@@ -61,12 +71,16 @@ class Box:
                 cwd="/",
                 limit=1 << 18,
             )
-        except OSError as problem:
-            raise _unstarted(f"{program}: {problem.strerror or problem}") from None
+        except BaseException as problem:
+            if group is not None:
+                asyncio.get_running_loop().run_in_executor(None, group.remove)
+            if isinstance(problem, OSError):
+                raise _unstarted(f"{program}: {problem.strerror or problem}") from None
+            raise
         finally:
             for number in files.values():
                 os.close(number)
-        box = cls(process, place, folder)
+        box = cls(process, place, folder, group)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 kind, _ = await box._frame()
@@ -138,6 +152,8 @@ class Box:
         self.kill()
         await self._process.wait()
         self._write.close()
+        if self._group is not None:
+            await asyncio.to_thread(self._group.remove)
 
     # --- frames ---------------------------------------------------------------------------------
 

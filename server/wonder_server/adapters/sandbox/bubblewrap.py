@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from wonder_server.adapters.sandbox import cgroups
 from wonder_server.adapters.sandbox.box import Box
 from wonder_server.adapters.sandbox.view import Host, Limits
 from wonder_server.core.errors import Reason, WonderError, error
@@ -164,6 +165,7 @@ class BubblewrapSandbox:
             task.add_done_callback(self._ends.discard)
 
     async def _probe(self) -> WonderError | None:
+        await asyncio.to_thread(cgroups.sweep)
         place = Place(folder=Path(tempfile.gettempdir()))  # a folder that is there; nothing is left in it
         try:
             box = await Box.start(self._program, place, self._limits, self._host)

@@ -14,7 +14,7 @@ a command could do to it, and why it cannot:
 Limits are the kernel's (`setrlimit`, inherited by all, not to be raised again) and, for what those cannot
 hold, a look at everything that runs, every `LOOK_S`: how many tasks there are, what memory they have
 together, whether the disk or the machine's memory runs out. ``RLIMIT_NPROC`` does not hold where the server
-is root's; there the look alone does.
+is root's; there a control group does (``cgroups.py``), or the look alone.
 
 Frames in both directions: length (4 bytes, big-endian, of what follows), kind (1 byte), content.
 
@@ -51,7 +51,7 @@ NAMES_RESERVE = 50_000
 MEMORY_RESERVE = 256 << 20
 """Of the machine: below this, a command that made much of the want is ended."""
 NOTICEABLE = 64 << 20
-NICENESS = 5
+NICENESS = 10
 CHUNK = 1 << 16
 PR_SET_DUMPABLE = 4
 
@@ -338,8 +338,10 @@ class Run:
     def excess(self) -> str:
         """Which limit all processes together exceed; empty if none."""
         tasks = memory = 0
-        machine = machine_memory()
         ids = [name for name in os.listdir("/proc") if name.isdecimal() and name != "1"]
+        if len(ids) > self.limits["processes"]:
+            return "processes"  # there is no time to look at each
+        machine = machine_memory()
         for name in ids:
             status = fields(f"/proc/{name}/status")
             tasks += status.get("Threads", 0)

@@ -102,8 +102,14 @@ def arguments(place: Place, limits: Limits, host: Host, files: Mapping[str, int]
     ]
 
 
-LAUNCHER: Final = ("/bin/sh", "-c", 'echo 1000 > /proc/self/oom_score_adj; exec "$@"', "sh")
-"""In front of ``bwrap``: where memory runs out, the kernel ends what is in a sandbox first."""
+LAUNCHER: Final = (
+    "/bin/sh",
+    "-c",
+    'echo 1000 > /proc/self/oom_score_adj; [ -z "$1" ] || echo $$ > "$1" || exit 1; shift; exec "$@"',
+    "sh",
+)
+"""In front of ``bwrap`` and the entrance of its process group, which may be empty. Where memory runs out, the
+kernel ends what is in a sandbox first."""
 
 
 def supervisor(limits: str) -> list[str]:
