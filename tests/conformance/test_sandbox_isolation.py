@@ -27,7 +27,6 @@ from wonder_server.ports.sandbox import Command, Finished, Mount, Place
 
 SMALL = Limits(memory_bytes=128 << 20, processes=40, file_bytes=1 << 20, temporary_bytes=4 << 20)
 ROOT = Path(__file__).parents[2]
-GROUPS = Path("/sys/fs/cgroup")
 
 
 class Shell:
@@ -235,7 +234,11 @@ def test_where_the_server_is_root_s_a_control_group_counts_processes(monkeypatch
 async def test_a_sandbox_leaves_no_control_group(shell: Shell) -> None:
     await shell.run("true")
     await shell.sandbox.release("conversation")
-    assert not await asyncio.to_thread(list, GROUPS.glob(f"**/{cgroups.PREFIX}{os.getpid()}-*"))
+    assert not own_groups()
+
+
+def own_groups() -> list[Path]:
+    return list(Path("/sys/fs/cgroup").glob(f"**/{cgroups.PREFIX}{os.getpid()}-*"))
 
 
 THREADS = """
