@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from wonder_server.actors.attic import Attic
+from wonder_server.actors.bills import Bills
 from wonder_server.actors.consolidations import ConsolidationRuns
 from wonder_server.actors.conversations import Conversations
 from wonder_server.actors.handlers import Handlers
@@ -184,6 +185,7 @@ class Wonder:
         await library.ensure_standard(STANDARD)
         artifacts = await self._artifacts(library)
         repos = await self._repos(library)
+        bills = Bills()
         executor = Executor(
             Services(
                 model=self._model,
@@ -195,6 +197,7 @@ class Wonder:
                 policies=library,
                 workers=self._workers,
                 prices=self._prices,
+                spent=bills,
                 artifacts=artifacts,
                 repos=repos,
                 worktrees=repos,
@@ -224,6 +227,7 @@ class Wonder:
         )
         attic = Attic(loop=loop, records=shards, archives=SqliteArchives(shards), blobs=blobs)
         handlers.attach(loop, attic)
+        bills.attach(loop)
         self._handlers, self._loop = handlers, loop
         self._serve(library, artifacts, repos, memory, executor, loop, shards, attic)
         self._tidying = asyncio.create_task(_forget_work_of_nobody(repos, shards))

@@ -18,7 +18,7 @@ from wonder_server.core.conversation.spending import (
     known_cost,
     told,
 )
-from wonder_server.core.conversation.values import Conversation, OperationKind
+from wonder_server.core.conversation.values import Conversation, OperationKind, TurnStatus
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.model import ModelResult, Usage
 from wonder_server.core.records import Put
@@ -135,3 +135,42 @@ def test_a_hook_that_asks_a_model_is_paid_for_by_its_turn() -> None:
     driven.succeed(OperationKind.MEMORY, {})
     assert driven.turn.cost_micros == 19 and driven.turn.model_calls == 3
     assert as_usage(room(driven)) == as_usage(driven.turn)
+
+
+# --- models that tools ask --------------------------------------------------------------------------
+
+
+def asked(driven: Driven, run_id: str = "", turn_id: str = "") -> inputs.ModelAsked:
+    usage = Usage(input_tokens=7, output_tokens=1, cost_micros=5)
+    return inputs.ModelAsked(turn_id=turn_id or driven.turn.id, run_id=run_id, usage=usage)
+
+
+def test_a_model_that_a_tool_asks_is_its_turns_to_pay() -> None:
+    driven = Driven()
+    driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+    driven.answer(said("", call("find"), call("flow", "c2", {})))
+    before = driven.turn
+    for event in (asked(driven), asked(driven, driven.operation("flow").run_id)):
+        assert [type(each) for each in driven.step(event)] == [ChargeTurn]
+    spent = Spent(input_tokens=14, output_tokens=2, cost_micros=10, model_calls=2)
+    assert driven.turn == charged(before, spent)
+    assert as_usage(room(driven)) == as_usage(driven.turn)
+
+
+def test_a_hook_tells_its_spending_itself() -> None:
+    driven = Driven()
+    assert driven.step(asked(driven, driven.pending(OperationKind.ASSEMBLY).run_id)) == ()
+    driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+    driven.answer(said("Done."))
+    extraction = driven.pending(OperationKind.EXTRACTION)
+    assert driven.step(asked(driven, extraction.run_id)) == ()
+
+
+def test_what_comes_when_the_turn_has_ended_is_paid_all_the_same_but_not_by_strangers() -> None:
+    driven = Driven(extraction=False)
+    driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+    driven.answer(said("Done."))
+    assert [type(each) for each in driven.step(asked(driven))] == [ChargeTurn]
+    assert driven.turn.status is TurnStatus.COMPLETED and driven.turn.cost_micros == 5
+    assert driven.step(asked(driven, turn_id="turn_of_a_preview")) == ()
+    assert CONVERSATION.plan(CONVERSATION.new_state(), asked(driven), 1) == ()

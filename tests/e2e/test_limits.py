@@ -66,6 +66,49 @@ async def test_the_built_in_model_costs_nothing_and_says_so(client: Client) -> N
     assert turn.usage.HasField("cost_micros") and turn.usage.cost_micros == 0
 
 
+ASKING = """
+name: think_{model}
+description: Thinks about it.
+tool: {{target_type: {kind}, target_id: {target}_{model}}}
+---
+name: thoughts_{model}
+workflow: {{nodes: [{{id: inside, workflow_id: inner_{model}}}]}}
+---
+name: inner_{model}
+workflow: {{nodes: [{{id: ask, task_id: ask_{model}}}]}}
+---
+name: ask_{model}
+task:
+  steps:
+    - id: ask
+      action:
+        kind: llm
+        config:
+          request: {{model: {model}, messages: [{{role: user, content: "?"}}]}}
+          model_profile: {{provider: openai, model: {model}, format: openai_chat}}
+"""
+
+
+@pytest.mark.parametrize(("kind", "target"), [("task", "ask"), ("workflow", "thoughts")])
+async def test_what_a_tool_asks_of_models_is_its_turns_to_pay(
+    client: Client, provider: Provider, kind: str, target: str
+) -> None:
+    model = f"asked-by-a-{kind}"
+    provider.script(model, Script(text="A long thought."))
+    documents = ASKING.format(model=model, kind=kind, target=target)
+    await client.apply("e2e/asking_models", documents)
+    scripted = Scripted(client, provider, "openai")
+    calls = Script(calls=(Call(name=f"think_{model}", arguments="{}"),))
+    agent = await scripted.agent(calls, Script(text="So."), tools=(f"e2e/asking_models/think_{model}",))
+    room = await client.open(agent)
+    turn, _ = await client.turn(room, "Think.")
+    own = [move.usage for move in await client.moves(turn.id, room)]
+    assert turn.status == COMPLETED and len(own) == 2
+    assert turn.usage.model_calls == 3
+    assert turn.usage.output_tokens > sum(usage.output_tokens for usage in own)
+    assert (await room_of(client, room)).usage == turn.usage
+
+
 # --- limits -----------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from wonder_server.core.conversation.values import Caller, Conversation
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
-from wonder_server.core.model import ModelResult
+from wonder_server.core.model import ModelResult, Usage
 
 
 class Create(Value, frozen=True, kw_only=True):
@@ -102,6 +102,15 @@ class Frugal(Value, frozen=True, kw_only=True):
     fault: Fault
 
 
+class ModelAsked(Value, frozen=True, kw_only=True):
+    """An ``llm`` action has asked a model in a turn's name. ``run_id`` is the outermost run that it was part
+    of, "" if it was part of none. A hook says itself what it has spent, all other work does not."""
+
+    turn_id: str
+    run_id: str
+    usage: Usage
+
+
 class Woken(Value, frozen=True, kw_only=True):
     """An operation's ``wake_ms`` has come: its deadline, or the time of its next attempt. ``spoken`` is what
     a model has said by then."""
@@ -116,5 +125,5 @@ class Restarted(Value, frozen=True, kw_only=True):
     operation_id: str
 
 
-Result = ModelAnswered | Succeeded | Failed | Frugal | Woken | Restarted
+Result = ModelAnswered | ModelAsked | Succeeded | Failed | Frugal | Woken | Restarted
 Input = Create | Send | CancelTurn | CancelCall | Result | RoomInput

@@ -13,7 +13,8 @@ from wonder_server.core.conversation.decisions import (
     WorkflowBegan,
     WorkflowEnded,
 )
-from wonder_server.core.conversation.spending import charged, told
+from wonder_server.core.conversation.inputs import ModelAsked
+from wonder_server.core.conversation.spending import charged, of_call, told
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     Conversation,
@@ -34,6 +35,8 @@ from wonder_server.core.ids import Minter
 
 HOOK_ATTEMPTS, HOOK_BACKOFF_MS, HOOK_TIMEOUT_MS = 3, 100, 30_000
 """Platform defaults for context assembly and memory extraction (document 1)."""
+
+_HOOKS = (OperationKind.ASSEMBLY, OperationKind.EXTRACTION, OperationKind.SUMMARY)
 
 Decisions = tuple[Decision, ...]
 
@@ -127,6 +130,16 @@ def hook_paid(turn: Turn, output: object) -> tuple[Turn, Decisions]:
         return turn, ()
     paid = charged(turn, spent)
     return paid, (ChargeTurn(turn=paid),)
+
+
+def paid_by_turn(state: ConversationState, asked: ModelAsked) -> Decisions:
+    """The turn that has paid for a model that its tool has asked, as long as it is at hand."""
+    turn, run_id = state.turns.get(asked.turn_id), asked.run_id
+    if turn is None or state.conversation is None or state.conversation.deleted_ms:
+        return ()
+    if run_id and any(op.run_id == run_id and op.kind in _HOOKS for op in state.operations.values()):
+        return ()
+    return (ChargeTurn(turn=charged(turn, of_call(asked.usage, 1))),)
 
 
 def outcome_of(

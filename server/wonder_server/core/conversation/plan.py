@@ -59,6 +59,7 @@ from wonder_server.core.conversation.inputs import (
     Frugal,
     Input,
     ModelAnswered,
+    ModelAsked,
     Restarted,
     Send,
     Succeeded,
@@ -75,6 +76,7 @@ from wonder_server.core.conversation.pieces import (
     linked,
     next_child,
     outcome_of,
+    paid_by_turn,
     run_began,
     run_ended,
 )
@@ -141,6 +143,8 @@ def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
             if operation is None or _is_of_another_attempt(operation, event):
                 return ()
             return _failed(state, operation, event.fault, now_ms, event.spoken)
+        case ModelAsked():
+            return paid_by_turn(state, event)
         case Frugal():
             operation = state.operations.get(event.operation_id)
             if operation is None or operation.kind is not OperationKind.MODEL:

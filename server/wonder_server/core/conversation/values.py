@@ -209,7 +209,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
     """What a tool call came to: ``result`` if it succeeded, else ``code`` and ``message``.
 
     ``created_ms`` is when it was there, ``attempts`` and ``duration_ms`` what it took; all 0 if nothing ran.
-    ``fault`` is what became ``code`` and ``message``, with all that is known of it; the model is not told that.
+    ``fault`` is what became ``code`` and ``message``, with all that is known of it; the model is not told.
     """
 
     tool_call_id: str

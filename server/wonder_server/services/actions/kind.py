@@ -11,6 +11,7 @@ from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.frozen import Value
 from wonder_server.core.memory import Change, Draft, Filter, Hit, Memory
+from wonder_server.core.model import Usage
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.mcp import Mcp
 from wonder_server.ports.memories import Request
@@ -73,7 +74,7 @@ class RemoteWork(Protocol):
 class Services:
     """What actions work with. ``default_profile`` is the operator's model, never ``auto``. Without
     ``workers`` there is no remote work, without ``prices`` no cost is known, without ``sandbox`` and
-    ``worktrees`` no command can be run."""
+    ``worktrees`` no command can be run. ``spent`` is told what models that are asked cost."""
 
     model: Model
     memory: AgentMemory
@@ -86,6 +87,7 @@ class Services:
     prices: Prices | None = None
     sandbox: Sandbox | None = None
     worktrees: Worktrees | None = None
+    spent: Callable[[Scope, Usage], None] | None = None
     artifacts: Artifacts | None = None
     repos: Repos | None = None
 

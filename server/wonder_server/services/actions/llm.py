@@ -32,7 +32,10 @@ async def _run(call: ActionCall) -> dict[str, Any]:
             Reason.TIMEOUT, f"The model did not finish within {profile.timeout_ms} ms.", transient=True
         ) from None
     prices = call.services.prices
-    return _as_json(result if prices is None else await prices.priced(profile, result))
+    priced = result if prices is None else await prices.priced(profile, result)
+    if call.services.spent is not None:
+        call.services.spent(call.context, priced.usage)
+    return _as_json(priced)
 
 
 def _profile(call: ActionCall) -> ModelProfile:
