@@ -306,6 +306,11 @@ class Wonder:
         names = [name.strip() for name in self._settings.memory_search_all.split(",")]
         return Rights({SEARCH_ALL: [name for name in names if name]})
 
+    async def _missing(self) -> dict[str, str]:
+        """Kinds of action that cannot be carried out on this machine, and why."""
+        problem = await asyncio.shield(self._sandbox.probe())
+        return {"shell": problem.fault.message} if problem is not None else {}
+
     def _settle(self, profile: ModelProfile) -> ModelProfile:
         return settled(profile, self._profile)
 
@@ -426,6 +431,7 @@ class Wonder:
             conversations=conversations,
             clock=self._clock,
             workers=self._workers,
+            missing=self._missing,
         )
         self._servicers.update(
             {

@@ -91,7 +91,9 @@ class ExecutorServicer:
         clock: Clock,
         kinds: Mapping[str, ActionKind] = ACTIONS,
         workers: Workers | None = None,
+        missing: Callable[[], Awaitable[Mapping[str, str]]] | None = None,
     ) -> None:
+        """``missing`` says of which kinds this server cannot carry out, by name, why that is."""
         self._executor = executor
         self._tasks = tasks
         self._names = names
@@ -99,6 +101,7 @@ class ExecutorServicer:
         self._clock = clock
         self._kinds = list(kinds.values())
         self._workers = workers
+        self._missing = missing
         self._recent = Recent[Execution]()
         self._running: set[Execution] = set()
 
@@ -129,14 +132,18 @@ class ExecutorServicer:
         asked = PageRequest(size=request.page_size, token=request.page_token)
         scope = ["action_kinds"]
         after, limit = asked.cursor(scope, ""), asked.limit()
-        kinds = sorted((kind for kind in self.kinds() if kind.name > after), key=lambda kind: kind.name)
+        missing = await self._missing() if self._missing is not None else {}
+        kinds = sorted(
+            (kind for kind in self.kinds(missing) if kind.name > after), key=lambda kind: kind.name
+        )
         found = page(kinds[: limit + 1], limit, scope, lambda kind: kind.name)
         return pb.ListActionKindsResponse(action_kinds=found.items, next_page_token=found.next_page_token)
 
-    def kinds(self) -> list[task_pb2.ActionKind]:
-        """The action kinds that steps can use now, in no particular order."""
+    def kinds(self, missing: Mapping[str, str]) -> list[task_pb2.ActionKind]:
+        """The action kinds that steps can use, in no particular order; ``missing`` ones not now."""
         remote = self._workers.kinds() if self._workers is not None else []
-        return [*map(kind_to_proto, self._kinds), *map(remote_kind_to_proto, remote)]
+        own = [kind_to_proto(kind, missing.get(kind.name, "")) for kind in self._kinds]
+        return [*own, *map(remote_kind_to_proto, remote)]
 
     async def work(self, requests: Requests, context: Any) -> None:
         if self._workers is None:

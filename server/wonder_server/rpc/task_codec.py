@@ -69,8 +69,8 @@ def within(task: PinnedTask, timeout_ms: int) -> PinnedTask:
     return replace(task, spec=replace(task.spec, retry=replace(retry, timeout_ms=timeout_ms)))
 
 
-def kind_to_proto(kind: ActionKind) -> task_pb2.ActionKind:
-    """An action kind of this server."""
+def kind_to_proto(kind: ActionKind, missing: str = "") -> task_pb2.ActionKind:
+    """An action kind of this server; ``missing`` says why it cannot be used."""
     return task_pb2.ActionKind(
         name=kind.name,
         description=kind.description,
@@ -78,7 +78,8 @@ def kind_to_proto(kind: ActionKind) -> task_pb2.ActionKind:
         output_schema=dict_to_struct(kind.output_schema),
         idempotent=kind.repeatable,
         requires_commit=not kind.repeatable,
-        available=True,
+        available=not missing,
+        unavailable_reason=missing,
     )
 
 
