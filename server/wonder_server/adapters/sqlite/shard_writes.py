@@ -77,8 +77,6 @@ class Writes:
         self._changes: dict[tuple[str, str, str], tuple[Change, Folding]] = {}
         self._values: dict[_Rows, list[Any]] = {_ENTRY: [], _EVENT: [], _REQUEST: []}
         """The values of all rows, one after the other."""
-        self._new: set[str] = set()
-        """Actors of which nothing is stored yet, so that there is nothing to remove."""
         self._erased: list[tuple[str, Erase]] = []
 
     @property
@@ -109,8 +107,6 @@ class Writes:
             else:
                 found[row] = (change, folding)
         values = self._values[_ENTRY]
-        if commit.entries and commit.entries[0].sequence == 1:
-            self._new.add(actor)
         for entry in commit.entries:
             texts = folding.tagged(entry.input), folding.all_tagged(entry.decisions)
             values += (actor, entry.sequence, entry.at_ms, *texts)
@@ -145,8 +141,7 @@ class Writes:
         rows: dict[_Rows, list[Any]] = {_ACTOR: actors, **self._values}
         for (table, actor, row_id), (change, folding) in self._changes.items():
             if isinstance(change, Delete):
-                if actor not in self._new:
-                    rows.setdefault(_DELETE[table], []).extend((actor, row_id))
+                rows.setdefault(_DELETE[table], []).extend((actor, row_id))
             elif isinstance(change, Put):
                 text = folding.text if table in FOLDED_TABLES else folding.whole
                 values = rows.setdefault(_PUT[table], [])
