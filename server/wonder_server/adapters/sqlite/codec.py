@@ -183,9 +183,17 @@ class Folding:
         if isinstance(value, dict):
             return self.fold_object(value)
         if isinstance(value, (list, tuple)):
-            items = [self._fold(item) for item in value]
-            return self._part([item for item, _ in items], 2 + sum([length + 1 for _, length in items]))
+            folded = [self._item(item) for item in value]
+            return self._part([item for item, _ in folded], 2 + sum([length + 1 for _, length in folded]))
         return self._shortened(value, self._fold), WHOLE_BELOW
+
+    def _item(self, value: Any) -> tuple[Any, int]:
+        """An item of a list. Nearly all are short objects, each of which stands in no other."""
+        if value.__class__ is dict and id(value) not in self._memo:
+            data = encode(value)
+            if _is_plain(data):
+                return self._kept_part(data) if len(data) >= OBJECT_FROM else (msgspec.Raw(data), len(data))
+        return self._fold(value)
 
     def _is_long(self, value: Any) -> bool:
         """Whether a frozen value is known to be long: it holds a pinned definition, or what is long."""
