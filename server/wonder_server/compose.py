@@ -157,10 +157,7 @@ class Wonder:
         self._sandbox.probe()
         gc.set_threshold(*COLLECT_AFTER)
         data = self._settings.data
-        known = await asyncio.to_thread((data / "shards").is_dir)
-        for name in ("catalog.db", "memory.db"):
-            if known and not await asyncio.to_thread((data / name).exists):
-                _log.warning("store is missing, a new one is made", store=name)
+        await asyncio.to_thread(_tell_what_is_missing, data)
         row_types = {**RUN.row_types, **CONVERSATION.row_types}
         shards = await SqliteShards.open(data / "shards", self._settings.shards, row_types)
         self._stores.append(shards)
@@ -520,6 +517,12 @@ def _sandbox(settings: Settings) -> BubblewrapSandbox:
         sleep_after_s=settings.sandbox_sleep_after_seconds,
         most=settings.sandbox_most,
     )
+
+
+def _tell_what_is_missing(data: Path) -> None:
+    for name in ("catalog.db", "memory.db"):
+        if (data / "shards").is_dir() and not (data / name).exists():
+            _log.warning("store is missing, a new one is made", store=name)
 
 
 async def _forget_work_of_nobody(repos: Repos, records: SqliteShards) -> None:
