@@ -165,6 +165,10 @@ class House:
     memory: Recorded
 
 
+async def missing() -> dict[str, str]:
+    return {"shell": "Install something."}
+
+
 @pytest.fixture
 def house() -> House:
     gate, memory, clock = Gate(), Recorded(), TickingClock()
@@ -185,6 +189,7 @@ def house() -> House:
         conversations=Conversations(),
         clock=clock,
         kinds=kinds,
+        missing=missing,
     )
     return House(servicer, gate, memory)
 
@@ -378,6 +383,7 @@ async def test_the_kinds_are_listed_by_name_with_their_schemas(stub: Any, house:
     assert MessageToDict(search.input_schema) == ACTIONS["memory.search"].input_schema
     assert search.HasField("output_schema")
     assert by_name["gate"].requires_commit and not by_name["gate"].idempotent
+    assert not by_name["shell"].available and by_name["shell"].unavailable_reason == "Install something."
 
 
 # --- request_id -----------------------------------------------------------------------------------
