@@ -143,9 +143,7 @@ def _record(state: ConversationState, decision: Decision) -> Iterator[Change]:
             yield Emit("limit.reached", "limit_reached", decision.limit, decision.turn_id)
         case CompleteTurn() | FailTurn() | EndTurnByCancel():
             yield from _ended(decision.turn)
-            timed = state.conversation is not None and state.conversation.budget.max_duration_ms
-            # Where it failed, calls without an answer are charged with it.
-            if timed or not isinstance(decision, CompleteTurn):
+            if _changes_its_room(state, decision):
                 yield from _conversation(state)
         case MemoryWritten():
             yield Delete("operations", decision.operation_id)
@@ -260,6 +258,12 @@ _ENDS = {
     TurnStatus.FAILED: ("turn.failed", "turn_failed"),
     TurnStatus.CANCELLED: ("turn.cancelled", "turn_cancelled"),
 }
+
+
+def _changes_its_room(state: ConversationState, end: CompleteTurn | FailTurn | EndTurnByCancel) -> bool:
+    """Time is counted where it is limited, and calls that got no answer are charged with the end."""
+    timed = state.conversation is not None and state.conversation.budget.max_duration_ms > 0
+    return timed or not isinstance(end, CompleteTurn)
 
 
 def _ended(turn: Turn) -> Iterator[Change]:
