@@ -334,15 +334,16 @@ class ConversationServiceServicer:
 
     def DiffBranch(self, request, context):
         """Shows what a conversation has changed on its branch of a repository. CONVERSATION_NOT_FOUND, FIELD_INVALID,
-        SANDBOX_UNAVAILABLE.
+        STORAGE_UNAVAILABLE while the repository cannot be reached or is still being copied.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def MergeBranch(self, request, context):
-        """Merges a conversation's branch. Conflicts are no error: they are in the answer, and then nothing was merged.
-        CONVERSATION_NOT_FOUND, FIELD_INVALID, SANDBOX_UNAVAILABLE.
+        """Merges a conversation's branch, what nobody has committed included. Conflicts are no error: they are in the answer,
+        and then nothing was merged. CONVERSATION_NOT_FOUND, FIELD_INVALID, ETAG_MISMATCH, STORAGE_UNAVAILABLE,
+        RESOURCE_IN_USE if the repository does not take the merge.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -239,7 +239,8 @@ class ConversationServiceStub:
             )
         )
         """Shows what a conversation has changed on its branch of a repository. CONVERSATION_NOT_FOUND,
-        FIELD_INVALID, SANDBOX_UNAVAILABLE.
+        FIELD_INVALID, STORAGE_UNAVAILABLE while the repository cannot be reached or is still being
+        copied.
         """
         self.merge_branch: grpc.aio.UnaryUnaryMultiCallable[v1.MergeBranchRequest, v1.MergeBranchResponse] = (
             channel.unary_unary(
@@ -248,8 +249,9 @@ class ConversationServiceStub:
                 v1.MergeBranchResponse.FromString,
             )
         )
-        """Merges a conversation's branch. Conflicts are no error: they are in the answer, and then nothing
-        was merged. CONVERSATION_NOT_FOUND, FIELD_INVALID, SANDBOX_UNAVAILABLE.
+        """Merges a conversation's branch, what nobody has committed included. Conflicts are no error: they
+        are in the answer, and then nothing was merged. CONVERSATION_NOT_FOUND, FIELD_INVALID,
+        ETAG_MISMATCH, STORAGE_UNAVAILABLE, RESOURCE_IN_USE if the repository does not take the merge.
         """
 
 

@@ -827,7 +827,7 @@ class ErrorReason(betterproto2.Enum):
 
     SANDBOX_UNAVAILABLE = 67
     """
-    No sandbox can be had on this machine, so shell and repository work is refused. "Commands cannot be
+    No sandbox can be had on this machine, so shell is refused. "Commands cannot be
     run: bubblewrap is not installed." FAILED_PRECONDITION.
     """
 
@@ -4507,7 +4507,8 @@ class DiffBranchResponse(betterproto2.Message):
 
     head_commit: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Its newest commit.
+    The commit that has all that is shown: its newest, or the one that merging would make of what nobody has committed.
+    Empty if there is no branch yet.
     """
 
     base_branch: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -4925,7 +4926,7 @@ class ExecutionContext(betterproto2.Message):
 
     branch: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Branch to work on. Empty: the conversation's.
+    Branch of the project's repositories to work on. Empty: the conversation's; of a run without one, its own.
     """
 
 
@@ -7009,7 +7010,7 @@ class MergeBranchRequest(betterproto2.Message):
 
     expected_head_commit: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Newest commit of the conversation's branch, if it must still be that.
+    What DiffBranch says is its `head_commit`, if it must still be that.
     """
 
     user_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
