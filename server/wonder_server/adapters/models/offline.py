@@ -43,7 +43,7 @@ from wonder_server.core.model import ModelResult, ToolCall, Usage
 from wonder_server.ports.model import Chunk, Finished, TextDelta
 
 _TOKENS = re.compile(r"\S+\s*|\s+")
-_TOKENS_BETWEEN_YIELDS = 16
+_TOKENS_BETWEEN_YIELDS = 64
 _MOST_WORDS = 100_000
 
 INTRODUCTION = (
