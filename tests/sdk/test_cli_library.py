@@ -1,10 +1,10 @@
-"""`wonder project` and `wonder actions`, against the server's own services."""
+"""`wonder project`, `wonder agent` and `wonder actions`, against the server's own services."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from wonder.v1 import executor_service_pb2_grpc as rpc
 from wonder.v1 import task_pb2
 from wonder_sdk import cli
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
+from wonder_server.core.budget import Account
 from wonder_server.rpc.library import LibraryServicer
 from wonder_server.rpc.server import RpcServer
 from wonder_server.settings import Settings
@@ -44,12 +45,20 @@ class FakeExecutor(rpc.ExecutorServiceServicer):
         return executor.ListActionKindsResponse(action_kinds=[remote])
 
 
+class Spent:
+    """Every agent has spent the same."""
+
+    async def accounts(self, agent_ids: Sequence[str]) -> dict[str, Account]:
+        spent = Account(input_tokens=1_200, output_tokens=34, cost_micros=5_600, model_calls=7)
+        return dict.fromkeys(agent_ids, spent)
+
+
 @pytest_asyncio.fixture
 async def address(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
-    library = make(MemoryCatalog())
+    library, spent = make(MemoryCatalog()), Spent()
     await library.ensure_standard(STANDARD)
     services = {
-        "wonder.v1.LibraryService": LibraryServicer(library, no_artifacts()),
+        "wonder.v1.LibraryService": LibraryServicer(library, no_artifacts(), spent),
         "wonder.v1.ExecutorService": FakeExecutor(),
     }
     server = RpcServer(Settings(listen="127.0.0.1:0"), services)
@@ -118,3 +127,25 @@ async def test_kinds_of_action_are_listed_and_shown(address: str, capsys: pytest
     assert capsys.readouterr().err == "wonder: there is no action kind htp; did you mean http?\n"
     assert await wonder("actions", "resize", "--json") == 0
     assert json.loads(out(capsys))["worker_count"] == 2
+
+
+async def test_what_an_agent_spends_is_shown_and_limited(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await wonder("agent", "show", "assistant") == 0
+    told = out(capsys)
+    assert "spent: 1,234 tokens in 7 calls of models, cost $0.0056\n" in told
+    assert "may spend: as much as it likes\n" in told
+    assert (
+        await wonder("agent", "budget", "assistant", "--tokens", "5e6", "--cost", "20", "--time", "90") == 0
+    )
+    assert "may spend: 5,000,000 tokens, $20.00, 90 s\n" in out(capsys)
+    assert await wonder("agent", "budget", "assistant", "--cost", "0.5") == 0
+    assert "may spend: $0.50\n" in out(capsys)
+    assert await wonder("agent", "budget", "assistant", "--none") == 0
+    assert "may spend: as much as it likes\n" in out(capsys)
+    for wrong in ((), ("--none", "--cost", "1")):
+        assert await wonder("agent", "budget", "assistant", *wrong) == 2
+    assert "or else --none" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        await wonder("agent", "budget", "assistant", "--tokens", "-3")

@@ -1,15 +1,17 @@
-"""``wonder agent``: make agents and see which there are."""
+"""``wonder agent``: make agents, see which there are, what they have spent and may spend."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wonder_sdk.cli import connection, listing
 from wonder_sdk.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from wonder_sdk import sync
+    from wonder_sdk import sync, v1
 
 _EXAMPLES = """\
 examples:
@@ -17,13 +19,19 @@ examples:
       the agents of the server
   wonder agent create quizmaster --persona acme/trivia/quizmaster
       an agent of its own, with a memory of its own; then: wonder chat --agent quizmaster
+  wonder agent show quizmaster
+      what it is, what it has spent in its life, and what it may spend
+  wonder agent budget quizmaster --tokens 5000000 --cost 20
+      no more than 5 million tokens and 20 dollars in its life; `--none`: as much as it likes
 """
+
+_MICROS = 1_000_000
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "agent",
-        help="make agents, or list them",
+        help="make agents, list them, limit what they spend",
         description="An agent is a persona with a memory. Personas come from libraries: see `wonder apply`.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -49,6 +57,38 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     lists = verbs.add_parser("list", help="list the agents", description="List the agents of the server.")
     connection.add_flags(lists)
     lists.set_defaults(run=connection.connected(run_list))
+    show = verbs.add_parser("show", help="what an agent is and has spent", description="Show an agent.")
+    show.add_argument("name", help="its name, or its id")
+    connection.add_flags(show)
+    show.set_defaults(run=connection.connected(run_show))
+    budget = verbs.add_parser(
+        "budget",
+        help="limit what an agent spends",
+        description="What an agent may spend in its life, over all its conversations. What is not given "
+        "is not limited. It counts for turns that start from then on.",
+    )
+    budget.add_argument("name", help="its name, or its id")
+    budget.add_argument("--tokens", type=_amount(1), default=0, metavar="N", help="most tokens")
+    budget.add_argument("--cost", type=_amount(_MICROS), default=0, metavar="DOLLARS", help="most US dollars")
+    budget.add_argument("--time", type=_amount(1_000), default=0, metavar="SECONDS", help="most time at work")
+    budget.add_argument("--none", action="store_true", help="as much as it likes")
+    connection.add_flags(budget)
+    budget.set_defaults(run=connection.connected(run_budget))
+
+
+def _amount(unit: int) -> Callable[[str], int]:
+    """Reads how much of something there may be at most, in so many parts of it."""
+
+    def read(text: str) -> int:
+        try:
+            amount = round(float(text) * unit)
+        except (ValueError, OverflowError):
+            amount = 0
+        if not 0 < amount <= 2**53:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        return amount
+
+    return read
 
 
 def run_create(arguments: argparse.Namespace, client: sync.Client) -> int:
@@ -77,3 +117,54 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
             break
     listing.show(terminal, rows)
     return 0
+
+
+def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
+    _show(_get(client, arguments.name))
+    return 0
+
+
+def run_budget(arguments: argparse.Namespace, client: sync.Client) -> int:
+    """2 if nothing is said, or two things at once."""
+    from wonder_sdk import v1
+    from wonder_sdk._proto.google import protobuf
+
+    limited = bool(arguments.tokens or arguments.cost or arguments.time)
+    if limited == arguments.none:
+        print("wonder: give --tokens, --cost or --time, or else --none", file=sys.stderr)
+        return 2
+    budget = v1.Budget(
+        max_tokens=arguments.tokens, max_cost_micros=arguments.cost, max_duration_ms=arguments.time
+    )
+    agent = v1.Agent(id=_get(client, arguments.name).id, budget=budget if limited else None)
+    request = v1.UpdateAgentRequest(agent=agent, update_mask=protobuf.FieldMask(paths=["budget"]))
+    _show(client.library.update_agent(request).agent)
+    return 0
+
+
+def _get(client: sync.Client, key: str) -> v1.Agent:
+    from wonder_sdk import v1
+
+    agent: v1.Agent = client.library.get_agent(v1.GetAgentRequest(agent_id=key)).agent
+    return agent
+
+
+def _show(agent: v1.Agent) -> None:
+    """The agent, what it has spent, and what it may."""
+    terminal, usage, budget = Terminal(), agent.usage, agent.budget
+    terminal.line(f"agent {agent.name} ({agent.id})")
+    terminal.line(f"persona: {agent.persona_id or 'a persona of its own'}")
+    if agent.description:
+        terminal.line(agent.description)
+    if usage is not None:
+        tokens = usage.input_tokens + usage.output_tokens
+        cost = "unknown" if usage.cost_micros is None else f"${usage.cost_micros / _MICROS:.4f}"
+        terminal.line(f"spent: {tokens:,} tokens in {usage.model_calls:,} calls of models, cost {cost}")
+    limits = []
+    if budget is not None and budget.max_tokens:
+        limits.append(f"{budget.max_tokens:,} tokens")
+    if budget is not None and budget.max_cost_micros:
+        limits.append(f"${budget.max_cost_micros / _MICROS:.2f}")
+    if budget is not None and budget.max_duration_ms:
+        limits.append(f"{budget.max_duration_ms / 1_000:g} s")
+    terminal.line(f"may spend: {', '.join(limits) or 'as much as it likes'}")
