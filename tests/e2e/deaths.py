@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,16 @@ MOST = 40
 """Passages that no story makes of any point."""
 
 
-async def through_deaths(data: Path, story: Story, view: View, *dooms: str) -> int:
+async def through_deaths(
+    data: Path, story: Story, view: View, *dooms: str, environment: Mapping[str, str] | None = None
+) -> int:
     """Tell ``story`` to server after server until it comes to its end; how many died on the way.
 
     Each doom is the next server's, the last one every further server's.
     """
     deaths = 0
     while True:
-        server = Server(data, doom=dooms[min(deaths, len(dooms) - 1)])
+        server = Server(data, doom=dooms[min(deaths, len(dooms) - 1)], environment=environment)
         await server.begin()
         try:
             if not await server.is_ready():

@@ -3,7 +3,8 @@
 Each is a server as ``wonder serve`` starts it, in a process of its own, that can be made to die at chosen
 points: given several failpoints (see `tests.e2e.failpoints`), the first server dies at the first of them,
 another follows on the same data folder and dies at the second, and so on; after the last comes one that
-lives. With one failpoint none follows. The log says ``killed`` when one of them was and another follows.
+lives. With one failpoint none follows. The log says ``killed`` when one of them was and another follows. With
+``CLOCK_AHEAD_S`` in its environment a server's clock is so many seconds ahead.
 
 ``python -m tests.e2e.launch`` takes orders on its standard input, a socket, until that is closed. An order is
 ``{"arguments": [flags of wonder serve], "environment": {…}, "failpoints": ["POINT:COUNT", …]}`` with two
@@ -129,6 +130,7 @@ def _serve(told: dict[str, Any], failpoint: str) -> NoReturn:
         os.environ.update(told["environment"])
         if failpoint:
             Failpoint(failpoint).lay()
+        _set_clock(int(os.environ.pop("CLOCK_AHEAD_S", "0")))
         parser = argparse.ArgumentParser(prog="wonder")
         register(parser.add_subparsers())
         arguments = parser.parse_args(["serve", *told["arguments"]])
@@ -139,6 +141,13 @@ def _serve(told: dict[str, Any], failpoint: str) -> NoReturn:
         traceback.print_exc()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _set_clock(ahead_s: int) -> None:
+    from wonder_server.compose import SystemClock
+
+    now_ms = SystemClock.now_ms
+    SystemClock.now_ms = lambda clock: now_ms(clock) + 1000 * ahead_s  # type: ignore[method-assign]
 
 
 def _log(event: str, **told: object) -> None:

@@ -102,6 +102,7 @@ class Server:
 
     async def stop(self) -> int:
         """SIGTERM; the exit code."""
+        await self.logged("born")
         self.terminate()
         return await self.ended()
 
@@ -132,8 +133,8 @@ class Server:
             self.log.append(entry)
             async with self._changed:
                 self._changed.notify_all()
-        async for line in _lines(code):
-            self._code = int(line)
+        ended = [int(line) async for line in _lines(code)]
+        self._code = ended[0] if ended else 1
         async with self._changed:
             self._changed.notify_all()
 
@@ -157,8 +158,10 @@ async def serving(
     data: Path, *flags: str, doom: str = "", environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Server]:
     """A server for the length of the block; whatever is left of it is stopped."""
-    server = await Server(data, *flags, doom=doom, environment=environment).start()
+    server = Server(data, *flags, doom=doom, environment=environment)
+    await server.begin()
     try:
+        assert await server.is_ready(), server.log[-3:]
         yield server
     finally:
         await server.stop()

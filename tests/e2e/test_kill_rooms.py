@@ -1,0 +1,239 @@
+"""kill -9 around completing, resetting, deleting and archiving: nothing is half done, nothing is lost, and
+nothing is left over."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.e2e.archived import AHEAD, Populated, is_away, objects, populate, shown
+from tests.e2e.client import Client, View
+from tests.e2e.deaths import at_every, through_deaths
+from tests.e2e.process import serving
+from tests.e2e.test_rooms import add, complete, deletion, get, reopen, reset, user
+from tests.rpc.serving import refused
+from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as pb
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+COMMITS = ["before-commit", "in-commit", "committed", "after-commit"]
+OBJECTS = ["before-object", "after-object", "before-object-goes", "after-object-goes"]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def populated(tmp_path_factory: pytest.TempPathFactory) -> Populated:
+    return await populate(tmp_path_factory.mktemp("populated") / "data")
+
+
+async def until(seen: Callable[[], Awaitable[Any]]) -> None:
+    """Until something shows that is told to nobody."""
+    async with asyncio.timeout(20):
+        while True:
+            if await seen():
+                return
+            await asyncio.sleep(0.01)
+
+
+# --- completing, reopening, resetting -----------------------------------------------------------------
+
+TURN = [
+    "conversation_turn", "message.appended", "context_assembly.completed", "move.recorded",
+    "message.appended", "turn.completed", "memory_extraction.completed",
+]  # fmt: skip
+CHANGES = ["participant_joined", "conversation_ended", "conversation_updated", "conversation_reset"]
+
+
+async def changes(client: Client, view: View) -> None:
+    """A story of what can be done to a room, which can be told again."""
+    room = await client.open(request_id="open")
+    said = await client.say(room, "say 3 words", "say 1")
+    await client.settled(room, said.turn.id, view)
+    await add(client, room, user("zoe"), "add")
+    await complete(client, room, request_id="complete")
+    await reopen(client, room, request_id="reopen")
+    await reset(client, room, keep_system_message=True, request_id="reset")
+    said = await client.say(room, "say 4 words", "say 2")
+    await client.settled(room, said.turn.id, view)
+    now = await get(client, room)
+    assert now.status == conversation.CONVERSATION_STATUS_ACTIVE and now.turn_count == 2
+    assert now.etag == "5"
+    assert [(e.sequence, e.name) for e in await client.events(room)] == list(enumerate(view.names, 1))
+    assert view.names == ["conversation_started", *TURN, *CHANGES, *TURN]
+    assert [m.content for m in await client.messages(room)] == [
+        "say 3 words", "word1 word2 word3", "say 4 words", "word1 word2 word3 word4",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("point", COMMITS)
+async def test_what_is_done_to_a_room_is_done_once_whatever_dies(
+    fresh: Path, tmp_path: Path, point: str
+) -> None:
+    async def tell(data: Path, doom: str) -> int:
+        return await through_deaths(data, changes, View(), doom, "")
+
+    assert await at_every(point, tell, fresh=fresh, folder=tmp_path) >= 11
+
+
+async def broken_off(client: Client, view: View) -> None:
+    """Completed while an agent speaks, which it does no more."""
+    room = await client.open("snail", request_id="open")
+    said = await client.say(room, "say 1000 words", "say")
+    if (await get(client, room)).status != conversation.CONVERSATION_STATUS_COMPLETED:
+        async with client.listening(room, view) as listener:
+            await listener.until(lambda v: any(v.texts.values()) or "conversation_ended" in v.names)
+        await complete(client, room, cancel_turns=True, request_id="complete")
+    async with client.listening(room, view) as listener:
+        await listener.until(lambda v: "conversation_ended" in v.names)
+    turn = (await client.conversations.GetTurn(pb.GetTurnRequest(turn_id=said.turn.id))).turn
+    assert turn.status == conversation.TURN_STATUS_CANCELLED and not turn.operations
+    assert view.names.count("turn.cancelled") == view.names.count("conversation_ended") == 1
+    assert (await get(client, room)).status == conversation.CONVERSATION_STATUS_COMPLETED
+
+
+@pytest.mark.parametrize("point", COMMITS)
+async def test_completing_cancels_once_whatever_dies(
+    tmp_path: Path, populated: Populated, point: str
+) -> None:
+    async def tell(data: Path, doom: str) -> int:
+        return await through_deaths(data, broken_off, View(), doom, "")
+
+    assert await at_every(point, tell, fresh=populated.data, folder=tmp_path) >= 4
+
+
+# --- deleting ---------------------------------------------------------------------------------------
+
+
+def written_beside(data: Path, kept: str) -> dict[str, int]:
+    """Rows by table of what does not belong to the room ``kept``, but for answered deletions."""
+    found = {}
+    for path in sorted((data / "shards").glob("*.db")):
+        with closing(sqlite3.connect(path)) as shard:
+            sql = "SELECT id FROM actors WHERE root = ? OR id = ?"
+            known = {row[0] for row in shard.execute(sql, (kept, kept))}
+            for (table,) in shard.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                columns = [row[1] for row in shard.execute(f"PRAGMA table_info({table})")]
+                whose = next((name for name in ("actor", "root") if name in columns), "")
+                but = "WHERE scope <> 'deletions'" if table == "requests_answered" else ""
+                rows = shard.execute(f"SELECT {whose} FROM {table} {but}").fetchall() if whose else []
+                strangers = sum(row[0] not in known for row in rows)
+                if strangers:
+                    found[table] = strangers
+    return found
+
+
+async def all_turns(client: Client) -> list[conversation.Turn]:
+    return list((await client.conversations.ListTurns(pb.ListTurnsRequest(page_size=200))).turns)
+
+
+@pytest.mark.parametrize("archived", [False, True])
+@pytest.mark.parametrize("point", [*COMMITS, *OBJECTS])
+async def test_a_deletion_that_dies_is_none_or_whole(
+    tmp_path: Path, populated: Populated, point: str, archived: bool
+) -> None:
+    """With all that was delegated from it; ``archived``: it has expired, and is put away first."""
+    environment = {"CLOCK_AHEAD_S": AHEAD} if archived else {}
+
+    async def tell(data: Path, doom: str) -> int:
+        seen: list[bool] = []
+
+        async def gone(client: Client) -> bool:
+            return {turn.conversation_id for turn in await all_turns(client)} == {populated.kept}
+
+        async def story(client: Client, _: View) -> None:
+            if archived and not seen:
+                await until(lambda: is_away(client, populated.doomed.room))
+                seen.append(True)
+            await client.conversations.DeleteConversation(deletion(populated.doomed.room, request_id="bye"))
+            assert (await refused(get(client, populated.doomed.room)))[0] == "CONVERSATION_NOT_FOUND"
+            await until(lambda: gone(client))
+
+        deaths = await through_deaths(data, story, View(), doom, "", environment=environment)
+        assert written_beside(data, populated.kept) == {} and objects(data) == []
+        async with serving(data) as server, server.client() as client:
+            assert len(await client.messages(populated.kept)) == 2
+        return deaths
+
+    deaths = await at_every(point, tell, fresh=populated.data, folder=tmp_path)
+    assert deaths >= (2 if archived or point in COMMITS else 0)
+
+
+@pytest.mark.parametrize("point", COMMITS)
+async def test_a_deletion_while_agents_work_stops_them(
+    tmp_path: Path, populated: Populated, point: str
+) -> None:
+    async def tell(data: Path, doom: str) -> int:
+        rooms: list[str] = []
+
+        async def story(client: Client, _: View) -> None:
+            if not rooms:
+                room = await client.open("boss", request_id="open")
+                await client.say(room, "use the tool ask_snail with say 1000 words", "say")
+                await until(lambda: two_speak(client))
+                rooms.append(room)
+            await client.conversations.DeleteConversation(deletion(rooms[0], request_id="bye"))
+            await until(lambda: two_speak(client, no_more=True))
+
+        async def two_speak(client: Client, no_more: bool = False) -> bool:
+            active = [t for t in await all_turns(client) if t.status == conversation.TURN_STATUS_ACTIVE]
+            return not active if no_more else len(active) == 2
+
+        deaths = await through_deaths(data, story, View(), doom, "")
+        async with serving(data) as server, server.client() as client:
+            for room in (populated.doomed.room, populated.kept):
+                await client.conversations.DeleteConversation(deletion(room))
+        assert written_beside(data, "") == {} and objects(data) == []
+        return deaths
+
+    assert await at_every(point, tell, fresh=populated.data, folder=tmp_path) >= 6
+
+
+# --- archiving --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", [*COMMITS, *OBJECTS])
+async def test_what_expires_is_archived_whole_and_comes_back_whole(
+    tmp_path: Path, populated: Populated, point: str
+) -> None:
+    """Killed while it is put away, while it comes back, and when somebody speaks in it again."""
+
+    async def tell(data: Path, doom: str) -> int:
+        seen: list[bool] = []
+        view = View()
+
+        async def story(client: Client, view: View) -> None:
+            if not seen:
+                await until(lambda: is_away(client, populated.doomed.room))
+                assert len(objects(data)) == 2, "what was delegated goes with it"
+                seen.append(True)
+            assert (
+                await shown(client, populated.doomed.room, populated.doomed.turn) == populated.doomed.before
+            )
+            said = await client.say(populated.doomed.room, "use the tool ask_helper with say 2 words", "back")
+            await client.settled(populated.doomed.room, said.turn.id, view)
+            assert (
+                await shown(client, populated.doomed.room, populated.doomed.turn) == populated.doomed.before
+            )
+            helped = populated.delegated
+            assert await shown(client, helped.room, helped.turn) == helped.before
+            # Two of it, one of each helper, one of the other.
+            assert len(await all_turns(client)) == 5
+
+        deaths = await through_deaths(data, story, view, doom, "", environment={"CLOCK_AHEAD_S": AHEAD})
+        assert objects(data) == []
+        assert [e.sequence for e in view.events] == list(range(1, len(view.events) + 1))
+        updates = [e.conversation_updated for e in view.events if e.name == "conversation_updated"]
+        assert [each.HasField("archive_time") for each in updates] == [True, False]
+        assert view.names.count("conversation_turn") == 2
+        assert view.names.count("tool.completed") == 2
+        return deaths
+
+    deaths = await at_every(point, tell, fresh=populated.data, folder=tmp_path)
+    assert deaths >= (12 if point in COMMITS else 2)
