@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -469,6 +470,19 @@ async def test_without_a_sandbox_commands_are_refused(
         assert fault.reason is Reason.SANDBOX_UNAVAILABLE and not fault.transient
         assert ("namespace" if broken else "not found") in fault.message
         assert "Install bubblewrap" in fault.message and "docs/shell.md" in fault.message
+    await sandbox.close()
+
+
+async def test_what_was_missing_may_be_installed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await (await bubblewrap()).close()
+    sandbox = BubblewrapSandbox(program=str(tmp_path / "bwrap"))
+    assert await sandbox.probe() is not None
+    (tmp_path / "bwrap").symlink_to(str(shutil.which("bwrap")))
+    assert await sandbox.probe() is not None, "not every command asks anew"
+    sandbox._probe_again = 0
+    assert await Shell(sandbox, tmp_path / "conversation").says("echo on") == "on\n"
     await sandbox.close()
 
 

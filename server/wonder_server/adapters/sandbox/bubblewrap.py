@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,8 @@ ADVICE: Final = (
     "Install bubblewrap 0.8 or newer (the package 'bubblewrap' of Debian, Ubuntu and Fedora), and let users"
     " make namespaces; docs/shell.md says how, in containers too."
 )
+PROBE_AGAIN_S: Final = 60
+"""Somebody may have installed what was missing, or the machine was too busy."""
 BUSY: Final = "Other commands took so long that this one could not begin in time."
 PROBE: Final = Command(argv=("/bin/sh", "-c", "echo ready"), timeout_ms=10_000)
 
@@ -65,14 +68,20 @@ class BubblewrapSandbox:
         self._running = asyncio.Semaphore(most)
         self._seats: dict[str, _Seat] = {}  # the least recently used first
         self._probing: asyncio.Task[WonderError | None] | None = None
+        self._probe_again = 0.0
         self._ends: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def probe(self) -> asyncio.Task[WonderError | None]:
-        """Begin to find out whether there can be sandboxes; the answer is why not. Done once; `run` waits."""
-        if self._probing is None:
-            self._probing = asyncio.create_task(self._probe())
-        return self._probing
+        """Find out whether there can be sandboxes; the answer is why not. Done once; after a failure again,
+        when somebody asks later than `PROBE_AGAIN_S`. `run` waits for it."""
+        now = asyncio.get_running_loop().time()
+        known = self._probing
+        over = known is not None and known.done() and not known.cancelled()
+        if known is None or (over and known.result() is not None and now >= self._probe_again):
+            self._probe_again = now + PROBE_AGAIN_S
+            self._probing = known = asyncio.create_task(self._probe())
+        return known
 
     @property
     def warm(self) -> int:
@@ -81,6 +90,7 @@ class BubblewrapSandbox:
 
     async def run(self, key: str, place: Place, command: Command, told: ToldOutput | None = None) -> Finished:
         """See the port."""
+        self._refuse_if_closed()
         problem = await asyncio.shield(self.probe())
         if problem is not None:
             raise problem
@@ -165,9 +175,11 @@ class BubblewrapSandbox:
             task.add_done_callback(self._ends.discard)
 
     async def _probe(self) -> WonderError | None:
-        await asyncio.to_thread(cgroups.sweep)
         place = Place(folder=Path(tempfile.gettempdir()))  # a folder that is there; nothing is left in it
         try:
+            if sys.platform != "linux":
+                raise _unavailable("Sandboxes are made of what only Linux has.")
+            await asyncio.to_thread(cgroups.sweep)
             box = await Box.start(self._program, place, self._limits, self._host)
             try:
                 finished = await box.run(PROBE, None)
@@ -179,7 +191,8 @@ class BubblewrapSandbox:
         except WonderError as problem:
             why = problem.fault.message
         _log.warning("shell is refused: there is no sandbox", why=why, do=ADVICE)
-        return error(
-            Reason.SANDBOX_UNAVAILABLE,
-            f"This server has no sandbox to run commands in. {why} {ADVICE}",
-        )
+        return _unavailable(f"{why} {ADVICE}")
+
+
+def _unavailable(why: str) -> WonderError:
+    return error(Reason.SANDBOX_UNAVAILABLE, f"This server has no sandbox to run commands in. {why}")
