@@ -392,6 +392,12 @@ BAD: list[tuple[str, Any, str, list[str]]] = [
         )
     ),
     (BATCH, pb.BatchWriteMemoriesRequest(agent_id="ada"), "FIELD_INVALID", ["memories"]),
+    (
+        BATCH,
+        pb.BatchWriteMemoriesRequest(agent_id="ada", memories=[fact(), fact(contradicts_ids=[UNKNOWN])]),
+        "FIELD_INVALID",
+        ["memories[1].contradicts_ids"],
+    ),
     (BATCH, field(1, b"ada") + field(2, b"") * 1001, "FIELD_INVALID", ["memories"]),
     (BATCH, field(1, b"ada") + field(2, field(6, DEEP)), "PAYLOAD_TOO_DEEP", ["memories[0].metadata"]),
     (BATCH, field(1, b"ada") + field(2, field(4, b"\xff")), "MALFORMED_REQUEST", ["memories[0].content"]),

@@ -22,13 +22,15 @@ class Text:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A draft, ready to be stored: its id if it is new, and its text. It takes the place of the agent's
-    memory ``supersedes_id``, if that still has the version ``supersedes_version`` (None: any)."""
+    memory ``supersedes_id``, if that still has the version ``supersedes_version`` (None: any). ``path`` goes
+    before the fields that errors name."""
 
     id: str
     draft: Draft
     text: Text
     supersedes_id: str = ""
     supersedes_version: int | None = None
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

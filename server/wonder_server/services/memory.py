@@ -103,7 +103,7 @@ class MemoryService:
             raise error(Reason.FIELD_INVALID, f"Give 1 to {MAX_BATCH} memories.", field="memories")
         for position, draft in enumerate(drafts):
             check_draft(draft, f"memories[{position}].")
-        return await self._finish(self._store(agent_id, drafts))
+        return await self._finish(self._store(agent_id, drafts, path="memories[{}]."))
 
     async def supersede(
         self, agent_id: str, memory_id: str, draft: Draft, *, etag: str = "", request: Request | None = None
@@ -263,6 +263,7 @@ class MemoryService:
         request: Request | None = None,
         supersedes_id: str = "",
         version: int | None = None,
+        path: str = "",
     ) -> list[Memory]:
         check_name(agent_id, "agent_id")
         now_ms = self._clock.now_ms()
@@ -278,8 +279,11 @@ class MemoryService:
                     text=Text(content=draft.content, vectors=of_it, content_ref=key),
                     supersedes_id=supersedes_id,
                     supersedes_version=version,
+                    path=path.format(position),
                 )
-                for memory_id, draft, of_it, key in zip(ids, drafts, vectors, keys, strict=True)
+                for position, (memory_id, draft, of_it, key) in enumerate(
+                    zip(ids, drafts, vectors, keys, strict=True)
+                )
             ]
             stored = await self._memories.add(agent_id, entries, self._embedder.name, now_ms, request)
         if any(keys) and not all(item.written for item in stored):

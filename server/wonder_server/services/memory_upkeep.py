@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 from typing import Final, Protocol
 
 from wonder_server.core.definitions.resources import Agent
+from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
 from wonder_server.ports.memories import MemoryUpkeep
 from wonder_server.ports.vectors import Vectors
@@ -57,8 +58,13 @@ class Upkeep:
 
     async def after_delete(self, agent: Agent) -> None:
         """It was. Nobody can read its memories any more; they go in parts."""
-        await self._upkeep.mark_agent(agent.id, "deleted")
-        self._spawn(self._purge(agent.id))
+        try:
+            await self._upkeep.mark_agent(agent.id, "deleted")
+        except WonderError as problem:
+            # The agent is deleted, whatever becomes of this: the next sweep asks the catalog.
+            _log.warning("memories of a deleted agent wait", agent=agent.id, problem=str(problem))
+        else:
+            self._spawn(self._purge(agent.id))
 
     async def sweep(self) -> None:
         """Forget what agents have left, remove what nobody has."""

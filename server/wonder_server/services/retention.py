@@ -26,6 +26,8 @@ from wonder_server.services.paging import MAX_PAGE, Page, PageRequest
 
 _log = logger("memory")
 
+SOON_S: Final = 10.0
+"""After a start others have more urgent things to do."""
 CONSOLIDATION: Final = "wonder/std/consolidate_memory"
 TOGETHER: Final = 50
 """Memories that one run sums up, at most."""
@@ -85,7 +87,7 @@ class Retention:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look now, and every so often from now on."""
+        """Look soon, and every so often from then on."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
@@ -171,6 +173,7 @@ class Retention:
                 return
 
     async def _run(self) -> None:
+        await asyncio.sleep(min(self._every_s, SOON_S))
         while True:
             try:
                 await self.sweep()

@@ -74,8 +74,8 @@ def add(
         new[key] = words
         if words.packed is not None:
             memory_index.keep_overflow(connection, key, words.packed)
-        link(connection, agent_id, key, entry.draft.contradicts_ids)
-        _archive(connection, agent_id, entry.draft.archives_ids, now_ms)
+        link(connection, agent_id, key, entry.draft.contradicts_ids, entry.path)
+        _archive(connection, agent_id, entry.draft.archives_ids, now_ms, entry.path)
         memory_fields.put(connection, key, agent_id, entry.draft.metadata)
         vector_keys = embed(connection, agent_id, key, embedder, entry.text.vectors)
         stored.append(Stored(memory=read(connection, key), vector_keys=vector_keys, gone=replaced))
@@ -167,9 +167,9 @@ def vectors_of(connection: sqlite3.Connection, key: int) -> list[int]:
     return [row[0] for row in rows]
 
 
-def link(connection: sqlite3.Connection, agent_id: str, key: int, ids: Sequence[str]) -> None:
+def link(connection: sqlite3.Connection, agent_id: str, key: int, ids: Sequence[str], path: str = "") -> None:
     """Let exactly these memories be what it contradicts; they contradict it as well. FIELD_INVALID."""
-    wanted = {_contradicted(connection, agent_id, key, memory_id) for memory_id in ids}
+    wanted = {_contradicted(connection, agent_id, key, memory_id, path) for memory_id in ids}
     there = {row[0] for row in connection.execute(_OTHERS, (key,))}
     for other in sorted(wanted ^ there):
         if other in wanted:
@@ -298,7 +298,9 @@ def _supersede(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_
     return ()
 
 
-def _archive(connection: sqlite3.Connection, agent_id: str, ids: Sequence[str], now_ms: int) -> None:
+def _archive(
+    connection: sqlite3.Connection, agent_id: str, ids: Sequence[str], now_ms: int, path: str
+) -> None:
     """Set aside what a new memory stands for. What stands for something already is not put away twice."""
     for memory_id in dict.fromkeys(ids):
         row = connection.execute(
@@ -309,7 +311,7 @@ def _archive(connection: sqlite3.Connection, agent_id: str, ids: Sequence[str], 
                 Reason.FIELD_INVALID,
                 f"It can only stand for memories of the agent that are not archived yet; {memory_id} is "
                 + ("not there." if row is None else "archived."),
-                field="archives_ids",
+                field=f"{path}archives_ids",
             )
         connection.execute(
             "UPDATE memories SET archived_ms = ?, updated_ms = ?, version = version + 1 WHERE key = ?",
@@ -340,7 +342,7 @@ def _close_ranks(connection: sqlite3.Connection, memory: Memory, now_ms: int) ->
         )
 
 
-def _contradicted(connection: sqlite3.Connection, agent_id: str, key: int, memory_id: str) -> int:
+def _contradicted(connection: sqlite3.Connection, agent_id: str, key: int, memory_id: str, path: str) -> int:
     row = connection.execute(
         "SELECT key FROM memories WHERE agent_id = ? AND id = ?", (agent_id, memory_id)
     ).fetchone()
@@ -348,7 +350,7 @@ def _contradicted(connection: sqlite3.Connection, agent_id: str, key: int, memor
         raise error(
             Reason.FIELD_INVALID,
             "It can only contradict other memories of the same agent.",
-            field="contradicts_ids",
+            field=f"{path}contradicts_ids",
         )
     return int(row[0])
 
