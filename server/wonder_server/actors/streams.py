@@ -20,6 +20,8 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from wonder_server.actors.weights import text_bytes
 from wonder_server.core import frozen
 from wonder_server.ports.journal import Event
@@ -30,8 +32,7 @@ LAG_S = 2.0
 """More may only wait for as long as this: bursts are no fault of the reader's."""
 
 
-@dataclass(slots=True)
-class Delta:
+class Delta(msgspec.Struct, gc=False):
     """A piece of a message's text at ``offset`` (in code points).
 
     ``attempt`` above 0: the message begins again, forget what came before. ``wire`` is room for the rpc layer
@@ -352,11 +353,13 @@ class Streams:
         spoken = self._speaking.get(actor_id, {}).get(message_id)
         if spoken is None or not text:
             return
-        delta = Delta(spoken.turn_id, message_id, spoken.length, text)
+        listeners = self._subscriptions.get(actor_id)
+        if listeners:
+            delta = Delta(spoken.turn_id, message_id, spoken.length, text)
+            for subscription in listeners:
+                subscription.push(delta)
         spoken.pieces.append(text)
         spoken.length += len(text)
-        for subscription in self._subscriptions.get(actor_id, ()):
-            subscription.push(delta)
 
     def spoken(self, actor_id: str, turn_id: str) -> str:
         """What a turn's message has said so far, if one is being spoken."""

@@ -35,6 +35,9 @@ async def say(attachment: Attachment, attached: pb.Attached, write: Write) -> No
             if type(item) is Delta and not item.attempt:
                 await write(item.wire or _delta(item))
                 continue
+            if type(item) is Event:
+                await write(item.wire or _event(item))
+                continue
             for word in _words(attachment, item):
                 await write(word)
             if type(item) is Closed:
