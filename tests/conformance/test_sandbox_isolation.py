@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import json
 import os
 import shutil
 import signal
@@ -19,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.sandboxes import bubblewrap
-from wonder_server.adapters.sandbox import cgroups, supervisor
+from wonder_server.adapters.sandbox import cgroups, supervisor, syscalls
 from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from wonder_server.adapters.sandbox.view import Host, Limits
 from wonder_server.core.errors import Reason, WonderError
@@ -189,6 +191,40 @@ async def test_there_are_no_rights_to_be_had(shell: Shell) -> None:
     seen = dict(line.split(":\t") for line in (await shell.says("cat /proc/self/status")).splitlines())
     assert seen["NoNewPrivs"] == "1"
     assert {seen[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
+
+
+CALLS = """
+import ctypes, json, sys
+call = ctypes.CDLL(None, use_errno=True).syscall
+answers = {}
+for name, number in json.loads(sys.argv[1]).items():
+    ctypes.set_errno(0)
+    call(number, -1, 0, 0, 0, 0, 0)
+    answers[name] = ctypes.get_errno()
+print(json.dumps(answers))
+"""
+
+
+async def test_calls_that_no_command_needs_are_refused_and_others_are_not(shell: Shell) -> None:
+    calls = syscalls.refused()
+    if not calls:
+        pytest.skip("the numbers of this machine's calls are not known")
+    (shell.where / "calls.py").write_text(CALLS)
+    answers = json.loads(await shell.says(f"python3 calls.py '{json.dumps(calls)}'"))
+    assert set(answers.values()) == {errno.EPERM}
+    status = await shell.says("cat /proc/self/status")
+    assert "Seccomp:\t2" in status
+    ordinary = (
+        "python3 -c 'import os, socket, threading; os.memfd_create(chr(97)); socket.socketpair()' && echo so"
+    )
+    assert await shell.says(ordinary) == "so\n"
+
+
+def test_a_filter_is_made_for_each_machine_that_is_known() -> None:
+    for machine in ("x86_64", "aarch64"):
+        length, rest = divmod(len(syscalls.program(machine)), 8)
+        assert rest == 0 and length == 7 + 2 * len(syscalls.refused(machine))
+    assert syscalls.program("another") == b"" and not syscalls.refused("another")
 
 
 async def test_a_mount_is_seen_where_it_is_said_and_nowhere_else(shell: Shell, tmp_path: Path) -> None:

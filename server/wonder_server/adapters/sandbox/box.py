@@ -15,7 +15,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from wonder_server.adapters.sandbox import view
+from wonder_server.adapters.sandbox import syscalls, view
 from wonder_server.adapters.sandbox.cgroups import ProcessGroup
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.task.effects import NotBegunError
@@ -209,11 +209,14 @@ def _identity(folder: Path) -> tuple[int, int]:
 
 
 def _files() -> dict[str, int]:
-    """`view.FILES` as descriptors to read them from."""
+    """`view.FILES` and the filter of system calls as descriptors to read them from."""
+    contents = {path: text.encode() for path, text in view.FILES.items()}
+    if calls := syscalls.program():
+        contents[view.FILTER] = calls
     files = {}
-    for path, text in view.FILES.items():
+    for path, content in contents.items():
         files[path] = number = os.memfd_create(path.rpartition("/")[2])
-        os.write(number, text.encode())
+        os.write(number, content)
         os.lseek(number, 0, os.SEEK_SET)
     return files
 

@@ -14,6 +14,8 @@ from wonder_server.ports.sandbox import Mount, Place
 WORK: Final = "/work"
 SUPERVISOR: Final = "/run/supervisor.py"
 USER_ID: Final = 1000
+FILTER: Final = "filter"
+"""The name of what is no file in a sandbox, but is handed over as one."""
 
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -77,8 +79,8 @@ class Host(Value, frozen=True, kw_only=True):
 
 
 def arguments(place: Place, limits: Limits, host: Host, files: Mapping[str, int]) -> list[str]:
-    """The arguments of ``bwrap`` up to the program; ``files`` are descriptors to read `FILES` from. Raises
-    ValueError for a mount whose target is in the way."""
+    """The arguments of ``bwrap`` up to the program; ``files`` are descriptors to read `FILES` from, and under
+    `FILTER` one for the filter of system calls. Raises ValueError for a mount whose target is in the way."""
     return [
         *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
         *(() if place.network else ("--unshare-net",)),
@@ -93,7 +95,8 @@ def arguments(place: Place, limits: Limits, host: Host, files: Mapping[str, int]
         *("--dir", ENVIRONMENT["HOME"]),
         *(word for path in host.folders for word in ("--ro-bind", str(path), str(path))),
         *_covered(host),
-        *(word for path, number in files.items() for word in ("--file", str(number), path)),
+        *(word for path in FILES for word in ("--file", str(files[path]), path)),
+        *(("--seccomp", str(files[FILTER])) if FILTER in files else ()),
         *(("--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf") if place.network else ()),
         *("--ro-bind", str(Path(__file__).with_name("supervisor.py")), SUPERVISOR),
         *("--bind", str(place.folder), WORK),
