@@ -352,7 +352,9 @@ class Wonder:
             store=SqliteReembedding(memories), overflow=overflow, vectors=self._vectors, embedder=embedder
         )
         self._reembedder.start()
-        self._upkeep = Upkeep(upkeep=notes, overflow=overflow, vectors=self._vectors, agents=catalog)
+        self._upkeep = Upkeep(
+            upkeep=notes, traces=notes, overflow=overflow, vectors=self._vectors, agents=catalog
+        )
         service = MemoryService(
             memories=memories,
             overflow=overflow,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,13 @@ def fact(content: str, **more: Any) -> Draft:
 
 
 def upkeep(house: MemoryHouse, catalog: Catalog) -> Upkeep:
-    return Upkeep(upkeep=house.notes, overflow=house.overflow, vectors=house.vectors, agents=catalog)
+    return Upkeep(
+        upkeep=house.notes,
+        traces=house.notes,
+        overflow=house.overflow,
+        vectors=house.vectors,
+        agents=catalog,
+    )
 
 
 async def listed(house: MemoryHouse, agent: str) -> int:
@@ -125,3 +132,20 @@ async def test_a_lost_catalog_takes_no_memories_along(tmp_path: Path) -> None:
         await filled(house, "ada", 3)
         await upkeep(house, Catalog()).sweep()
         assert await listed(house, "ada") == 5
+
+
+async def test_after_a_sweep_the_index_has_no_word_left_of_what_was_forgotten(tmp_path: Path) -> None:
+    async with memory_house(tmp_path, Clock()) as house:
+        secret = await house.service.write("ada", fact("zzyzx is a road"))
+        for number in range(30):
+            await house.service.write("ada", fact(f"number {number}"))
+        await house.service.delete("ada", secret.id)
+        keeper = upkeep(house, Catalog("ada"))
+        await keeper.sweep()
+
+        def blocks(connection: sqlite3.Connection) -> list[bytes]:
+            return [row[0] for row in connection.execute("SELECT block FROM memories_text_data")]
+
+        assert not any(b"zyzx" in block for block in await house.store.database.read(blocks))
+        assert len(await house.service.search("ada", "number", limit=100)) == 30
+        assert not await house.notes.erase_some(), "nothing was forgotten since"

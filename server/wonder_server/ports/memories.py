@@ -147,3 +147,11 @@ class MemoryUpkeep(Protocol):
     async def purge(self, agent_id: str, limit: int) -> tuple[int, list[int]]:
         """Forget up to ``limit`` memories of the agent: how many, and the vector keys that are gone."""
         ...
+
+
+class Traces(Protocol):
+    """What stores keep of what was forgotten, and nobody can find any more."""
+
+    async def erase_some(self) -> bool:
+        """A small part of the work; False once nothing is left of what was forgotten before."""
+        ...

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from wonder_server.core.definitions.resources import Agent
 from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
-from wonder_server.ports.memories import MemoryUpkeep
+from wonder_server.ports.memories import MemoryUpkeep, Traces
 from wonder_server.ports.vectors import Vectors
 from wonder_server.services.overflow import Overflow
 
@@ -25,6 +25,10 @@ AT_ONCE: Final = 200
 """Memories that are forgotten in one transaction; others wait for it no longer than 20 ms or so."""
 
 
+PAUSE_S: Final = 0.02
+"""Between steps of what nobody waits for."""
+
+
 class Agents(Protocol):
     """What is needed of the catalog."""
 
@@ -34,8 +38,17 @@ class Agents(Protocol):
 class Upkeep:
     """Keeps the store of memories in order."""
 
-    def __init__(self, *, upkeep: MemoryUpkeep, overflow: Overflow, vectors: Vectors, agents: Agents) -> None:
+    def __init__(
+        self,
+        *,
+        upkeep: MemoryUpkeep,
+        traces: Traces,
+        overflow: Overflow,
+        vectors: Vectors,
+        agents: Agents,
+    ) -> None:
         self._upkeep = upkeep
+        self._traces = traces
         self._overflow = overflow
         self._vectors = vectors
         self._agents = agents
@@ -76,6 +89,10 @@ class Upkeep:
                 await self._upkeep.mark_agent(agent_id, "deleted")
             await self._purge(agent_id)
         await self._overflow.try_collecting()
+        more = await self._traces.erase_some()
+        while more:
+            await asyncio.sleep(PAUSE_S)
+            more = await self._traces.erase_some()
 
     async def _purge(self, agent_id: str) -> None:
         count, total = AT_ONCE, 0

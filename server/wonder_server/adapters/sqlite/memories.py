@@ -44,6 +44,8 @@ class SqliteMemories:
     def __init__(self, database: Database, postings: Postings) -> None:
         self._database = database
         self._postings = postings
+        self.forgotten = 0
+        """Grows with what is taken out of the index."""
 
     @classmethod
     async def open(cls, path: Path | str) -> SqliteMemories:
@@ -118,6 +120,7 @@ class SqliteMemories:
         request: Request | None = None,
     ) -> Stored:
         [words] = await _worded(memory.agent_id, [text]) if text else [None]
+        self.forgotten += text is not None
 
         def work(connection: sqlite3.Connection) -> Stored:
             agent_id = memory.agent_id
@@ -148,6 +151,7 @@ class SqliteMemories:
             memory_writes.remember(connection, agent_id, request, "", now_ms)
             return Stored(memory=memory, gone=tuple(gone))
 
+        self.forgotten += 1
         return await self._database.write(work)
 
     # --- finding ------------------------------------------------------------------------------

@@ -25,12 +25,14 @@ FORMAT: Final = 1
 REACH: Final = 1
 """How far before and after a memory its neighbours lie, by ordinal."""
 MAX_NEIGHBOURS: Final = 4
+MERGED_PAGES: Final = 100
 MAX_NEIGHBOUR_CHARACTERS: Final = 240
 """What `around` takes of each neighbour: long ones would drown what the memory itself says."""
 
 _INDEX: Final = "INSERT INTO memories_text (rowid, words, around) VALUES (?, ?, ?)"
 _UNINDEX: Final = "INSERT INTO memories_text (memories_text, rowid, words, around) VALUES ('delete', ?, ?, ?)"
 _TELL: Final = "SELECT memory_touched(?, ?)"
+_MERGE: Final = "INSERT INTO memories_text (memories_text, rank) VALUES ('merge', ?)"
 _COUNT: Final = """
     INSERT INTO counts (agent_id, memories) VALUES (?, ?)
     ON CONFLICT (agent_id) DO UPDATE SET memories = memories + excluded.memories
@@ -108,6 +110,15 @@ def settle(connection: sqlite3.Connection, keys: Iterable[int], *, indexed: bool
         connection.execute(_SET_AROUND, (around, key))
         if indexed:
             put(connection, key)
+
+
+def merge(connection: sqlite3.Connection, *, first: bool) -> bool:
+    """A step of merging the index into one piece, in which nothing is left of what was taken out: until then
+    FTS5 keeps the words and a note that they no longer count. ``first``: of a new merge. False when it is
+    done: 0.1 s for 100,000 short memories, in steps of 20 ms or so."""
+    before = connection.total_changes
+    connection.execute(_MERGE, (-MERGED_PAGES if first else MERGED_PAGES,))
+    return connection.total_changes - before >= 2
 
 
 def rebuild(connection: sqlite3.Connection) -> None:

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-from wonder_server.adapters.sqlite import memory_writes
+from wonder_server.adapters.sqlite import memory_index, memory_writes
 from wonder_server.adapters.sqlite.memories import SqliteMemories
 from wonder_server.ports.memories import Mark
 
@@ -35,10 +35,14 @@ _MARKED: Final = """
 
 
 class SqliteMemoryUpkeep:
-    """`MemoryUpkeep` over an open store."""
+    """`MemoryUpkeep` and `Traces` over an open store."""
 
     def __init__(self, memories: SqliteMemories) -> None:
         self._database = memories.database
+        self._memories = memories
+        self._merged = -1
+        """How much had been forgotten when the last merge of the index began; -1 before the first."""
+        self._merging = False
 
     async def loosen(self, keys: Sequence[str]) -> None:
         await self._database.write(lambda connection: _run(connection, _LOOSEN, json.dumps(keys)))
@@ -79,7 +83,18 @@ class SqliteMemoryUpkeep:
                 connection.execute("DELETE FROM counts WHERE agent_id = ? AND memories = 0", (agent_id,))
             return len(keys), gone
 
+        self._memories.forgotten += 1
         return await self._database.write(work)
+
+    async def erase_some(self) -> bool:
+        if not self._merging:
+            if self._merged == self._memories.forgotten:
+                return False
+            self._merged = self._memories.forgotten
+        first, self._merging = not self._merging, True
+        more = await self._database.write(lambda connection: memory_index.merge(connection, first=first))
+        self._merging = more
+        return more
 
 
 def _run(connection: sqlite3.Connection, statement: str, value: str) -> None:
