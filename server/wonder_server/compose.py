@@ -58,6 +58,7 @@ from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
 from wonder_server.ports.blobs import Blobs
 from wonder_server.ports.embedder import Embedder
@@ -105,6 +106,9 @@ FAR_THREADS: Final = 4
 """Repositories elsewhere that are copied or pushed to at once."""
 
 
+DAY_S: Final = 86_400
+
+
 class SystemClock:
     """The machine's clock. Implements the port ``Clock``."""
 
@@ -132,7 +136,7 @@ class Wonder:
         self._purses = Purses()
         self._sandbox = _sandbox(settings)
         self._blobs: FileBlobs | S3Blobs | None = None
-        self._tidying: asyncio.Task[None] | None = None
+        self._keeping: list[asyncio.Task[None]] = []
         self._servicers: dict[str, object] = {}
         self._executions: ExecutorServicer | None = None
         self._stores: list[SqliteShards | SqliteCatalog | SqliteMemories] = []
@@ -227,7 +231,7 @@ class Wonder:
         bills.attach(loop)
         self._handlers, self._loop = handlers, loop
         self._serve(library, artifacts, repos, memory, executor, loop, shards, attic)
-        self._tidying = asyncio.create_task(_forget_work_of_nobody(repos, shards))
+        self._keeping.append(asyncio.create_task(_forget_work_of_nobody(repos, shards)))
         await self._resume(loop, handlers, shards)
         upkeep.start()
         await self._start_sweeping()
@@ -257,8 +261,8 @@ class Wonder:
         await self._mcp.close()
         await self._web.close()
         await self._model.close()
-        if self._tidying is not None:
-            self._tidying.cancel()
+        for task in self._keeping:
+            task.cancel()
         self._git.stop()
         await self._far_pool.close()
         await self._git_pool.close()
@@ -317,12 +321,14 @@ class Wonder:
             _log.warning("no artifacts and repositories", why=problem)
         repositories = GitRepositories(self._git, self._git_pool, self._settings.data / "artifacts")
         await repositories.tidy()
+        self._keeping.append(asyncio.create_task(_packed(repositories)))
         return Artifacts(repositories, library.project_id)
 
     async def _repos(self, library: Library) -> Repos:
         data = self._settings.data
         repositories = GitRepositories(self._git, self._git_pool, data / "repositories")
         await repositories.tidy()
+        self._keeping.append(asyncio.create_task(_packed(repositories)))
         workspaces = GitWorkspaces(repositories, self._git_pool, data / "worktrees")
         await workspaces.tidy()
         repos = Repos(
@@ -525,6 +531,14 @@ def _tell_what_is_missing(data: Path) -> None:
     for name in ("catalog.db", "memory.db"):
         if (data / "shards").is_dir() and not (data / name).exists():
             _log.warning("store is missing, a new one is made", store=name)
+
+
+async def _packed(repositories: GitRepositories) -> None:
+    """Once a day: keep repositories small."""
+    while True:
+        with contextlib.suppress(WonderError):
+            await repositories.pack()
+        await asyncio.sleep(DAY_S)
 
 
 async def _forget_work_of_nobody(repos: Repos, records: SqliteShards) -> None:

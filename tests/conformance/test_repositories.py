@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from wonder_server.adapters.git import repositories as repositories_of_git
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.run import Git, Pool
 from wonder_server.core.errors import Reason, WonderError
@@ -294,6 +295,23 @@ async def test_a_name_does_not_see_anothers(repositories: Repositories) -> None:
     await repositories.remove("one")
     await repositories.remove("one")
     assert await repositories.of("one").commit("main") is None
+
+
+async def test_what_became_many_small_files_is_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repositories_of_git, "LOOSE", 1)
+    pool = Pool(2, "git")
+    repositories = GitRepositories(git, pool, tmp_path)
+    one = repositories.of("one")
+    changes = [text(f"{number}", f"{number}") for number in range(400)]
+    made = await one.write("main", changes[:200], ADA)
+    await one.write("main", changes[200:], ADA)
+    await repositories.pack()
+    assert any(name.endswith(".pack") for name in names_in(tmp_path / "one.git" / "objects" / "pack"))
+    assert len(await one.files("main")) == 400 and await one.read(made.id, "7", 9) is not None
+    assert (await one.write("main", [text("7", "again")], ADA)).parents
+    await pool.close()
 
 
 async def test_what_a_crash_left_locked_is_unlocked(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def _rule(line: str, base: str) -> Rule | None:
     negated = line.startswith("!")
     line = line[1:] if negated else line
     folders_only = line.endswith("/")
-    line = line.rstrip("/")
+    line = line.removesuffix("/")
     anchored = "/" in line
     line = line.removeprefix("/")
     if not line:

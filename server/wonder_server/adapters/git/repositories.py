@@ -18,6 +18,10 @@ from wonder_server.ports.repositories import Change, Commit, Diff, File, Found, 
 T = TypeVar("T")
 
 TRIES: Final = 5
+LOOSE: Final = 27
+"""Objects in one of 256 folders from which on they are packed: about 7,000 altogether."""
+
+PACKING_S: Final = 600.0
 REMEMBERED: Final = "25.hours"
 
 
@@ -123,6 +127,11 @@ class GitRepositories:
         """At a start: clear away what a crash left half made or half removed."""
         await self._pool.do(self._tidy)
 
+    async def pack(self) -> None:
+        """Pack what has become many small files; what nobody refers to for two weeks goes. Takes its time."""
+        for name in await self.names():
+            await self._pool.do(partial(_pack, self.of(name).bare))
+
     def _names(self) -> list[str]:
         return sorted(path.name.removesuffix(".git") for path in self._folder.glob("[!.]*.git"))
 
@@ -144,6 +153,13 @@ def again(work: Callable[[], T]) -> T:
     raise error(
         Reason.STORAGE_UNAVAILABLE, "The branch is being changed all the time; try again.", transient=True
     )
+
+
+def _pack(bare: Bare) -> None:
+    # One of 256 folders tells of all, as it does git.
+    loose = bare.folder / "objects" / "17"
+    if bare.exists() and loose.is_dir() and sum(1 for _ in loose.iterdir()) >= LOOSE:
+        bare.git.run(bare.folder, "gc", "--quiet", "--prune=2.weeks.ago", seconds=PACKING_S)
 
 
 def _commit(bare: Bare, at: str) -> Commit | None:

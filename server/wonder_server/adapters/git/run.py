@@ -125,6 +125,7 @@ class Git:
         fine: Sequence[int] = (0,),
         most: int = MAX_OUTPUT,
         may_cut: bool = False,
+        seconds: float = DEADLINE_S,
     ) -> Said:
         """Run a command on the bare repository ``folder``. GitError unless it ends with one of ``fine``.
 
@@ -132,7 +133,9 @@ class Git:
         TIMEOUT and STORAGE_UNAVAILABLE are transient.
         """
         given = [*_SAFE, f"--git-dir={folder}", *arguments]
-        return self._run(given, self._path | _PLAIN | dict(also or {}), input, fine, most, may_cut=may_cut)
+        return self._run(
+            given, self._path | _PLAIN | dict(also or {}), input, fine, most, may_cut=may_cut, seconds=seconds
+        )
 
     def reach(self, folder: Path, *arguments: str, seconds: float, also: Sequence[str] = ()) -> Said:
         """The same for what goes to another repository, which may be far away: with the configuration of

@@ -1,0 +1,89 @@
+"""Names inside repositories: what is taken, and what could reach elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from wonder_server.core import paths
+from wonder_server.core.errors import Reason, WonderError
+
+GOOD_PATHS = (
+    "a",
+    "a/b.md",
+    "ä ö/ü",
+    "-x",
+    "...",
+    "a..b",
+    ".github/x",
+    "git",
+    "x.git",
+    "a:b",
+    "*?[",
+    "~",
+    " a ",
+)
+BAD_PATHS = (
+    "", "/a", "a/", "a//b", ".", "..", "a/..", "./a", ".git", "A/.GIT/b", "git~1", "a\\b", "a\0",
+    "a\n", "\x7f",
+    ".g\u200dit", ".git ", ".git.", ".git::$DATA", "\ud800", "x" * 256, "a/" * 300 + "a",
+)  # fmt: skip
+GOOD_BRANCHES = ("main", "a/b", "wonder/conv-01ABC", "ä", "a.b", "a-b", "HEADER", "a" * 200)
+BAD_BRANCHES = (
+    "", "@", "-a", "/a", "a/", ".a", "a/.b", "a..b", "a b", "a~", "a^", "a:b", "a?", "a*", "a[",
+    "a\\b", "a@{b",
+    "a.lock", "a.lock/b", "a.", "a//b", "a\x01", "a" * 201, "\ud800",
+    "0123456789abcdef0123456789abcdef01234567",
+)  # fmt: skip
+GOOD_URLS = ("/srv/git/x.git", "https://example.com/x.git", "ssh://git@host:22/x", "git@host:team/x.git",
+             "file:///srv/x", "/with space/x", "git://host/x")  # fmt: skip
+BAD_URLS = ("", "x", "../x", "-x", "--upload-pack=x", "ext::sh -c x", "fd::1", "http://",
+            "ftp://h/x", "/a\nb",
+            "https://a b", "a@b", "x" * 3_000)  # fmt: skip
+
+
+def refused(check: object, value: str) -> Reason:
+    with pytest.raises(WonderError) as problem:
+        check(value, "somewhere")  # type: ignore[operator]
+    assert problem.value.fault.field == "somewhere"
+    return problem.value.fault.reason
+
+
+@pytest.mark.parametrize("path", GOOD_PATHS)
+def test_paths_of_files(path: str) -> None:
+    assert paths.check_path(path) == path
+
+
+@pytest.mark.parametrize("path", BAD_PATHS)
+def test_what_is_no_path_of_a_file(path: str) -> None:
+    assert refused(paths.check_path, path) is Reason.FIELD_INVALID
+
+
+@pytest.mark.parametrize("branch", GOOD_BRANCHES)
+def test_names_of_branches(branch: str) -> None:
+    assert paths.check_branch(branch) == paths.check_work_branch(branch) == branch
+
+
+@pytest.mark.parametrize("branch", BAD_BRANCHES)
+def test_what_is_no_name_of_a_branch(branch: str) -> None:
+    assert refused(paths.check_branch, branch) is Reason.FIELD_INVALID
+
+
+def test_an_origins_own_branches_are_not_worked_on() -> None:
+    assert refused(paths.check_work_branch, "origin/main") is Reason.FIELD_INVALID
+
+
+@pytest.mark.parametrize("url", GOOD_URLS)
+def test_places_of_repositories(url: str) -> None:
+    assert paths.check_repository_url(url) == url
+
+
+@pytest.mark.parametrize("url", BAD_URLS)
+def test_what_is_no_place_of_a_repository(url: str) -> None:
+    assert refused(paths.check_repository_url, url) is Reason.FIELD_INVALID
+
+
+def test_beginnings_of_paths() -> None:
+    for prefix in ("", "a", "a/", "a/b", "des"):
+        assert paths.check_prefix(prefix) == prefix
+    for prefix in ("../", "/", "a//", ".git/", "a\0"):
+        assert refused(paths.check_prefix, prefix) is Reason.FIELD_INVALID
