@@ -2,7 +2,7 @@
 
 None of them could be used to get out with no rights at all, were the kernel without fault. Most of its
 faults are in what few programs use, so that is kept out of reach: loading code into the kernel, its keys, its
-events, rings of input and output, and file systems. Debuggers, threads, sockets and all that is ordinary stay.
+events, rings of input and output, and file systems. Debuggers, threads, sockets, all that is ordinary stay.
 
 A filter is a program for the kernel's packet filter: eight bytes an instruction.
 """
