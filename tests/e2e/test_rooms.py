@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
+from grpc import aio
 
 from tests.e2e.client import Client, Listener, View, struct
+from tests.e2e.process import serving
 from tests.e2e.scripted import Scripted
 from tests.fakes.provider import Provider, Script
 from tests.rpc.serving import refused
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
+from wonder.v1 import conversation_service_pb2_grpc as pb_grpc
 from wonder.v1 import coordinator_service_pb2 as runs
 from wonder.v1 import errors_pb2
 
@@ -401,3 +405,25 @@ async def test_nobody_joins_a_full_room_by_speaking(client: Client) -> None:
     request.send.user_id = "user 3"
     turn = (await client.conversations.SendMessage(request)).turn
     await client.settled(made.conversation.id, turn.id)
+
+
+async def test_who_is_authenticated_and_says_nothing_else_speaks_by_that_name(data: Path) -> None:
+    tokens = data.parent / f"{data.name}.tokens"
+    tokens.write_text("a-token-of-some-length ada\n")
+    async with serving(data, "--auth-tokens-file", str(tokens), "--insecure") as server:
+        async with aio.insecure_channel(server.address) as channel:
+            metadata = aio.Metadata(("authorization", "Bearer a-token-of-some-length"))
+            stub = pb_grpc.ConversationServiceStub(channel)
+            room = conversation.Conversation(participants=[agent("assistant")])
+            made = await stub.CreateConversation(
+                pb.CreateConversationRequest(conversation=room), metadata=metadata
+            )
+            for user_id, speaker in (("", "ada"), ("bob", "bob")):
+                send = pb.Send(content="say 1 word", user_id=user_id)
+                request = pb.SendMessageRequest(conversation_id=made.conversation.id, send=send)
+                said = await stub.SendMessage(request, metadata=metadata)
+                assert (said.turn.caller.user.user_id, said.message.author) == (speaker, speaker)
+            asked = pb.CallAgentRequest(agent_id="assistant")
+            asked.input.string_value = "say 1 word"
+            answer = await stub.CallAgent(asked, metadata=metadata)
+            assert answer.turn.caller.user.user_id == "ada"
