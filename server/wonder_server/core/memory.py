@@ -7,6 +7,7 @@ A memory belongs to exactly one agent. Its *significance* says how important it 
 from __future__ import annotations
 
 import hashlib
+import heapq
 import math
 import unicodedata
 from collections.abc import Sequence
@@ -142,7 +143,8 @@ class Candidate:
     """A memory that full text or vectors found, before it is ranked.
 
     ``text`` is its BM25 score (more is better, 0: no word matched), ``vector`` its cosine (0: not
-    among the nearest). ``words`` is its length, 0 if not known.
+    among the nearest). ``words`` is its length, 0 if not known; ``memory`` the record itself, where it was
+    asked for.
     """
 
     id: str
@@ -151,6 +153,7 @@ class Candidate:
     text: float = 0.0
     vector: float = 0.0
     words: int = 0
+    memory: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,13 +199,14 @@ def rank(
     if best_text <= 0 or best_vector <= 0:
         share = float(best_text <= 0)
     total = weights.relevance + weights.significance + weights.recency
-    ranked = []
+    per_text = 1 / best_text if best_text > 0 else 0.0
+    per_vector = 1 / best_vector if best_vector > 0 else 0.0
+    found: list[tuple[float, str, float, float, float]] = []
     for candidate in candidates:
-        short = min(candidate.words / FULL_WORDS, 1.0) if candidate.words and share < 1 else 1.0
-        part = share * math.sqrt(short)
-        text = candidate.text / best_text if best_text > 0 else 0.0
-        vector = max(candidate.vector, 0.0) / best_vector if best_vector > 0 else 0.0
-        relevance = (1 - part) * text + part * vector
+        part = share
+        if candidate.words < FULL_WORDS and candidate.words and share < 1:
+            part *= math.sqrt(candidate.words / FULL_WORDS)
+        relevance = (1 - part) * candidate.text * per_text + part * max(candidate.vector, 0.0) * per_vector
         if relevance <= 0:
             continue
         recency = 0.5 ** (max(now_ms - candidate.updated_ms, 0) / RECENCY_HALF_LIFE_MS)
@@ -211,17 +215,11 @@ def rank(
             + weights.significance * candidate.significance
             + weights.recency * recency
         ) / total
-        ranked.append(
-            Ranked(
-                id=candidate.id,
-                score=score,
-                relevance=relevance,
-                significance=candidate.significance,
-                recency=recency,
-            )
-        )
-    ranked.sort(key=lambda hit: (-hit.score, hit.id))
-    return ranked[:limit]
+        found.append((-score, candidate.id, relevance, candidate.significance, recency))
+    return [
+        Ranked(id=id, score=-score, relevance=relevance, significance=significance, recency=recency)
+        for score, id, relevance, significance, recency in heapq.nsmallest(limit, found)
+    ]
 
 
 def fingerprint(kind: str, content: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -80,11 +80,18 @@ class Memories(Protocol):
         ...
 
     async def recall(
-        self, agent_id: str, query: str, near: Mapping[int, float], wanted: Filter, limit: int
+        self,
+        agent_id: str,
+        query: str,
+        near: Mapping[int, float],
+        wanted: Filter,
+        limit: int,
+        read: Callable[[Sequence[Candidate]], Collection[str]] | None = None,
     ) -> list[Candidate]:
         """Of those wanted, what full text finds for any word of ``query`` (at most ``limit``), and the
         memories whose vector keys are in ``near`` (key -> cosine). ``query`` is plain text: it has no
-        syntax."""
+        syntax. ``read`` chooses those, by id, that come with their record: a pure function, which is called
+        wherever the store works."""
         ...
 
     async def replace(

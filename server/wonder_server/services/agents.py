@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -27,6 +29,8 @@ from wonder_server.services.paging import Page, PageRequest, page
 
 MAX_METADATA_BYTES: Final = 65_536
 MAX_PROJECTS: Final = 100
+_MOST_IDS: Final = 10_000
+_ID_LASTS_S: Final = 1.0
 
 BeforeDelete = Callable[[Agent], Awaitable[None]]
 """Asked before an agent is deleted: raises RESOURCE_IN_USE, or lets go of what belongs to the agent."""
@@ -51,6 +55,10 @@ class Agents:
         self._actions = actions
         self._before_delete = before_delete
         self._after_delete = after_delete
+        self._ids: dict[str, tuple[str, float]] = {}
+        """Ids by what clients called agents by, since the last change to any agent, and until when they are
+        good: every call that names one asks, and most agents stay what they are."""
+        self._changes = 0
 
     async def create(self, agent: Agent, *, once: Once | None = None, validate_only: bool = False) -> Agent:
         """A new agent, with no memories. ``project_ids`` are ids or names; none: the default project.
@@ -66,7 +74,21 @@ class Agents:
             made = replace(settled, id=random_id("agt", now), version=1, created_ms=now, updated_ms=now)
             return Planned(made, [Put(made)])
 
-        return await self._writes.make(Agent, plan, once=once, validate_only=validate_only)
+        with self._changing():
+            return await self._writes.make(Agent, plan, once=once, validate_only=validate_only)
+
+    async def agent_id(self, key: str) -> str:
+        """`agent(key).id`, mostly without a look into the catalog."""
+        known = self._ids.get(key)
+        if known is not None and time.monotonic() < known[1]:
+            return known[0]
+        changes = self._changes
+        found = (await self.agent(key)).id
+        if changes == self._changes:
+            if len(self._ids) >= _MOST_IDS:
+                self._ids.clear()
+            self._ids[key] = found, time.monotonic() + _ID_LASTS_S
+        return found
 
     async def agent(self, key: str, *, field: str = "agent_id") -> Agent:
         """AGENT_NOT_FOUND if there is none."""
@@ -111,7 +133,8 @@ class Agents:
             made = replace(wanted, id=stored.id, version=stored.version + 1, updated_ms=now)
             return Planned(made, [Put(made)])
 
-        return await self._writes.make(Agent, plan, once=once, validate_only=validate_only)
+        with self._changing():
+            return await self._writes.make(Agent, plan, once=once, validate_only=validate_only)
 
     async def delete(self, key: str, *, etag: str = "", once: Once | None = None) -> None:
         """Delete an agent and all that it remembers.
@@ -130,10 +153,25 @@ class Agents:
             deleted.append(stored)
             return Planned(Done(), [Drop(stored)])
 
-        await self._writes.make(Done, plan, once=once)
+        with self._changing():
+            await self._writes.make(Done, plan, once=once)
         for agent in deleted:
             for tell in self._after_delete:
                 await tell(agent)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """What was read before or during a change is not kept. (A change whose caller goes away may be
+        written a little later; hence also the time.)"""
+        try:
+            self._forget_ids()
+            yield
+        finally:
+            self._forget_ids()
+
+    def _forget_ids(self) -> None:
+        self._changes += 1
+        self._ids.clear()
 
     async def _settled(self, agent: Agent) -> Agent:
         """``agent`` checked, with ids for its projects."""

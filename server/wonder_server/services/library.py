@@ -58,7 +58,7 @@ class Library:
 
     async def agent_id(self, key: str) -> str:
         """The id of an agent that a client names by id or name. Errors: AGENT_NOT_FOUND."""
-        return (await self.agents.agent(key)).id
+        return await self.agents.agent_id(key)
 
     async def agent_ids(self, project: str, limit: int) -> list[str]:
         """Ids of up to ``limit`` agents, of a project (id or name) or of all. Errors: PROJECT_NOT_FOUND."""

@@ -26,6 +26,7 @@ from wonder_server.core.memory import (
     Filter,
     Hit,
     Memory,
+    Ranked,
     Weights,
     rank,
 )
@@ -55,7 +56,7 @@ MAX_HITS: Final = 100
 DEFAULT_HITS: Final = 10
 MAX_ANSWER_BYTES: Final = 3 << 20
 """What the memories of one answer hold together, about; one is always answered."""
-_MIN_POOL: Final = 50
+_MIN_POOL: Final = 32
 _POOL_PER_HIT: Final = 4
 """Candidates taken from each of full text and vectors: significance may lift one from far down."""
 
@@ -220,17 +221,29 @@ class MemoryService:
         check_weights(weights)
         pool = max(_MIN_POOL, limit * _POOL_PER_HIT)
         vector = await self._vector_of(query)
+        now_ms, share = self._clock.now_ms(), self._embedder.share
+
+        ranked: list[Ranked] = []
+
+        def best(candidates: Sequence[Candidate]) -> list[str]:
+            ranked[:] = rank(candidates, weights, now_ms, limit, share)
+            return [hit.id for hit in ranked]
+
+        alone = len(agent_ids) == 1
         candidates: list[Candidate] = []
         owners: dict[str, str] = {}
         for agent_id in agent_ids:
             near = await self._near(agent_id, vector, wanted, pool) if vector else {}
-            recalled = await self._memories.recall(agent_id, query, near, wanted, pool)
+            recalled = await self._memories.recall(
+                agent_id, query, near, wanted, pool, best if alone else None
+            )
             owners.update((candidate.id, agent_id) for candidate in recalled)
             candidates += recalled
-        ranked = rank(candidates, weights, self._clock.now_ms(), limit, self._embedder.share)
-        # One that was forgotten in between is left out.
-        found: dict[str, Memory] = {}
-        for agent_id in dict.fromkeys(owners[hit.id] for hit in ranked):
+        if not alone:
+            best(candidates)
+        found = {each.id: each.memory for each in candidates if each.memory is not None}
+        for agent_id in () if alone else dict.fromkeys(owners[hit.id] for hit in ranked):
+            # One that was forgotten in between is left out.
             ids = [hit.id for hit in ranked if owners[hit.id] == agent_id]
             found.update((memory.id, memory) for memory in await self._memories.get(agent_id, ids))
         kept = [found[hit.id] for hit in ranked if hit.id in found]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -157,13 +158,26 @@ class SqliteMemories:
     # --- finding ------------------------------------------------------------------------------
 
     async def recall(
-        self, agent_id: str, query: str, near: Mapping[int, float], wanted: Filter, limit: int
+        self,
+        agent_id: str,
+        query: str,
+        near: Mapping[int, float],
+        wanted: Filter,
+        limit: int,
+        read: Callable[[Sequence[Candidate]], Collection[str]] | None = None,
     ) -> list[Candidate]:
-        return await self._database.read(
-            lambda connection: memory_search.recall(
-                connection, self._postings, agent_id, query, near, wanted, limit
-            )
-        )
+        def work(connection: sqlite3.Connection) -> list[Candidate]:
+            found = memory_search.recall(connection, self._postings, agent_id, query, near, wanted, limit)
+            if read is None:
+                return found
+            rows = connection.execute(_GET, (agent_id, json.dumps(list(read(found)))))
+            memories = {row[0]: memory_of(row) for row in rows}
+            return [
+                dataclasses.replace(each, memory=memories[each.id]) if each.id in memories else each
+                for each in found
+            ]
+
+        return await self._database.read(work)
 
     async def vectors(self, agent_id: str, embedder: str, after: int = 0, limit: int = ALL) -> list[Vector]:
         parameters = (agent_id, embedder, after, limit)

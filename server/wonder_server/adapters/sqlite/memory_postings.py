@@ -99,10 +99,13 @@ class Scored:
 
     def of(self, keys: Sequence[int]) -> list[tuple[float, int]]:
         """The score of each of these memories, 0 where none was found, and its length in words."""
-        places = [self._agent.place(key) for key in keys]
+        if not len(self._agent.keys):
+            return [(0.0, 0)] * len(keys)
+        places = self._agent.places(keys)
+        scores, lengths = self._scores[places].tolist(), self._agent.lengths[places].tolist()
         return [
-            (0.0, 0) if place is None else (float(self._scores[place]), int(self._agent.lengths[place]))
-            for place in places
+            (score, int(length)) if place >= 0 else (0.0, 0)
+            for place, score, length in zip(places.tolist(), scores, lengths, strict=True)
         ]
 
 
@@ -303,18 +306,25 @@ class _Agent:
         whole[places] = parts
         return _Posting(None, whole, holders)
 
-    def place(self, key: int) -> int | None:
-        """Where in the arrays a memory is; None where it is not."""
-        if key in self._late_places:
-            return self._late_places[key]
-        read = self.keys[: self._read]
-        found = int(read.searchsorted(key))
-        return found if found < self._read and read[found] == key else None
+    def places(self, keys: Sequence[int]) -> Any:
+        """Where in the arrays memories are; -1 for one that is not."""
+        numpy, read = self._numpy, self.keys[: self._read]
+        asked = numpy.array(keys, dtype="int64")
+        if self._read:
+            found = numpy.minimum(read.searchsorted(asked), self._read - 1)
+            found[read[found] != asked] = -1
+        else:
+            found = numpy.full(len(asked), -1)
+        if self._late_places:
+            for position, key in enumerate(keys):
+                if key in self._late_places:
+                    found[position] = self._late_places[key]
+        return found
 
     def _drop(self, key: int) -> None:
-        place = self.place(key)
+        [place] = self.places([key]).tolist()
         self._late_places.pop(key, None)
-        if place is not None:
+        if place >= 0:
             self._alive[place] = 0.0
 
     def _append(self, connection: sqlite3.Connection, key: int, speaker: str) -> None:
