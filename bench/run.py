@@ -25,8 +25,8 @@ import grpc
 from measure import FULL, QUICK, Number
 
 NAMES = (
-    *("streaming", "turns", "relay", "long", "models", "runs", "commits", "memory", "shell", "idle"),
-    *("active", "slow", "shards"),
+    *("streaming", "turns", "relay", "long", "models", "runs", "commits", "memory", "memory_writes", "shell"),
+    *("idle", "active", "slow", "shards"),
 )
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
