@@ -130,7 +130,7 @@ def _system() -> Iterator[str]:
     for name in _ETC:
         yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
     base = os.path.realpath(sys.base_prefix)
-    if not PurePosixPath(base).is_relative_to("/usr"):
+    if base != "/" and not PurePosixPath(base).is_relative_to("/usr"):
         yield from ("--ro-bind", base, base)
 
 
