@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 import yaml
 from grpc import aio
@@ -217,3 +218,32 @@ async def test_what_a_tool_remembers_says_which_turn_and_move_it_came_from(clien
     answer = await client.memory.ListMemories(pb.ListMemoriesRequest(agent_id="source-teller"))
     [source] = [memory.source for memory in answer.memories]
     assert (source.conversation_id, source.turn_id, source.move_id) == (room, turn.id, move.id)
+
+
+async def test_an_object_store_that_is_away_is_told_and_nothing_is_half_written(tmp_path: Path) -> None:
+    data, long = tmp_path / "data", "pineapple " * 1000
+
+    def writing(content: str) -> pb.WriteMemoryRequest:
+        memory = memory_pb2.Memory(type="fact", content=content)
+        return pb.WriteMemoryRequest(agent_id="assistant", memory=memory, request_id=content[:20])
+
+    async def unavailable(call: Any) -> None:
+        with pytest.raises(aio.AioRpcError) as problem:
+            await call
+        assert problem.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert "STORAGE_UNAVAILABLE" in str(problem.value.trailing_metadata())
+
+    async with serving(data) as server, server.client() as client:
+        kept = (await client.memory.WriteMemory(writing(long))).memory
+        get = pb.GetMemoryRequest(agent_id="assistant", memory_id=kept.id)
+        (data / "blobs").rename(tmp_path / "away")
+        (data / "blobs").write_text("no folder")
+        await unavailable(client.memory.WriteMemory(writing("plum " * 1000)))
+        await unavailable(client.memory.GetMemory(get))
+        await client.memory.WriteMemory(writing("short"))
+        (data / "blobs").unlink()
+        (tmp_path / "away").rename(data / "blobs")
+        assert (await client.memory.GetMemory(get)).memory == kept
+        assert sorted(await client.memories()) == sorted([long, "short"])
+        await client.memory.WriteMemory(writing("plum " * 1000))
+        assert len(await client.memories()) == 3
