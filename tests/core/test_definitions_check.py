@@ -151,12 +151,6 @@ def test_a_misspelt_name_is_answered_with_the_one_that_was_meant() -> None:
     }
 
 
-@pytest.mark.parametrize("kind", ["shell", "artifact.put", "repo.read"])
-def test_an_action_kind_of_a_later_version_is_said_to_be_not_built_yet(kind: str) -> None:
-    (message,) = faults(Kind.TASK, step(action={"kind": kind})).values()
-    assert message.startswith(f"The action kind '{kind}' is not built yet; there are: context, ")
-
-
 def test_a_broken_transition_is_the_only_fault_that_is_told_of_it() -> None:
     document = graph("ab", "ab")
     document["transitions"][0]["to_node_id"] = "bb"

@@ -93,13 +93,6 @@ def test_a_word_that_is_not_in_its_list_is_refused_with_the_list() -> None:
     assert found == {"steps[0].on_failure": "steps[0].on_failure must be one of: abort, retry, continue."}
 
 
-def test_a_field_whose_turn_has_not_come_is_refused_as_such() -> None:
-    found = faults(
-        Kind.WORKFLOW, {"nodes": [{"id": "a", "task_id": "t"}], "merge_branch_on_completion": True}
-    )
-    assert "does not support it yet" in found["merge_branch_on_completion"]
-
-
 @pytest.mark.parametrize(
     ("value", "place"),
     [

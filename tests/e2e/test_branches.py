@@ -236,6 +236,47 @@ async def test_a_workflow_that_says_so_merges(client: Client, tmp_path: Path) ->
     assert await ours.read(room, "src") == "changed by a workflow\n"
 
 
+async def test_a_workflow_merges_when_it_completes(client: Client, tmp_path: Path) -> None:
+    ours = await team(client, tmp_path)
+    room = await ours.room()
+    await client.apply(
+        "e2e/code",
+        """
+name: both
+workflow:
+  merge_branch_on_completion: true
+  nodes:
+    - {id: begin, task_id: read, input_mapping: {path: "'readme'"}, fan_out: true}
+    - {id: one, task_id: write, input_mapping: {path: "'one'", content: input.content}}
+    - {id: two, task_id: write, input_mapping: {path: "'src'", content: input.content}}
+  transitions: [{from_node_id: begin, to_node_id: one}, {from_node_id: begin, to_node_id: two}]
+  output_mapping: {said: input.content}
+---
+name: around
+workflow:
+  nodes: [{id: inner, workflow_id: both, input_mapping: {content: input.content}}]
+""",
+    )
+
+    async def run(workflow: str, content: str) -> run_pb2.Run:
+        request = runs.StartRunRequest(workflow_id=f"e2e/code/{workflow}", input=struct(content=content))
+        request.context.conversation_id = room
+        return await ended(client, (await client.coordinator.StartRun(request)).run.id)
+
+    done = await run("both", "by both\n")
+    assert done.status == run_pb2.RUN_STATUS_COMPLETED and dict(done.output)["said"] == "by both\n"
+    assert ours.origin.show("one") == ours.origin.show("src") == "by both"
+    assert (await run("around", "from inside\n")).status == run_pb2.RUN_STATUS_COMPLETED
+    assert ours.origin.show("one") == "from inside"
+    ours.origin.change("src", "by a user\n")
+    failed = await run("both", "in conflict\n")
+    assert failed.status == run_pb2.RUN_STATUS_FAILED
+    assert failed.error.reason == errors_pb2.ERROR_REASON_MERGE_CONFLICT, failed.error
+    assert ours.origin.show("one") == "from inside" and ours.origin.show("src") == "by a user"
+    assert await ours.read(room, "one") == "in conflict\n"
+    assert (await ours.merge(room, resolutions=[{"path": "src", "content": b"both\n"}])).merged
+
+
 async def test_what_is_deleted_leaves_no_files(tmp_path: Path) -> None:
     data = tmp_path / "server"
     async with serving(data) as server, server.client() as client:

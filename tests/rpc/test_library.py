@@ -285,15 +285,6 @@ async def test_what_cannot_be_read_hides_nothing_else_that_is_wrong(service: Any
     assert {f"definition.{place}" for place in places} <= set(found)
 
 
-async def test_what_the_server_does_not_carry_out_yet_is_refused(service: Any) -> None:
-    later = {"nodes": [{"id": "n", "agent_id": "bot"}], "merge_branch_on_completion": True}
-    waiting = {"name": "w", "workflow": later}
-    request = pb.PutDefinitionRequest(library_id="wonder/std", definition=definition(waiting))
-    assert (await refused(service.PutDefinition(request)))[1] == [
-        "definition.workflow.merge_branch_on_completion"
-    ]
-
-
 async def test_an_agent_has_a_budget_that_can_be_changed_and_taken_away(service: Any) -> None:
     agent = library_pb2.Agent(name="frugal", persona_id="wonder/std/assistant")
     agent.budget.max_tokens = -1

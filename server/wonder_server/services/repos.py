@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from wonder_server.core.commands import NO_BRANCH, Scope, branch_of
 from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Project, Repository
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import Value
 from wonder_server.core.paths import check_branch, check_path, check_prefix, check_work_branch
 from wonder_server.ports.repositories import (
@@ -274,6 +274,26 @@ class Repos:
                 await self._workspaces.remove(place.work.key, [place.work], whole=False)
         return met[0]
 
+    async def merge_all(self, scope: Scope, author: str, once: Once | None = None) -> str:
+        """Bring the branch's work on every repository of its project into their default branches, if none of
+        it is in conflict; the last merge's commit. MERGE_CONFLICT otherwise, and then nothing was merged,
+        unless somebody else changed one of them between two of its merges."""
+        project = await self._projects.known(scope.project_id or DEFAULT_PROJECT)
+        names = [each.name for each in project.repositories]
+        met: list[str] = []
+        for name in names if len(names) > 1 else ():
+            dry = await self.merge(scope, author, name, dry=True)
+            met += [f"{name}: {conflict.path}" for conflict in dry.conflicts]
+        last = ""
+        for name in () if met else names:
+            own = Once(f"{once.request_id}/{name}", once.fingerprint) if once else None
+            merged = await self.merge(scope, author, name, once=own)
+            met += [conflict.path for conflict in merged.conflicts]
+            last = merged.commit.id if merged.commit is not None else last
+        if met:
+            raise in_conflict(met)
+        return last
+
     # --- what is no more --------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -373,6 +393,15 @@ class _Place:
         self.work = Work(
             key=key_of(project.id, branch), folder=repository.name, name=self.name, branch=branch
         )
+
+
+def in_conflict(paths: Sequence[str]) -> WonderError:
+    """Why work was not merged that had to be."""
+    return error(
+        Reason.MERGE_CONFLICT,
+        f"Nothing was merged: {len(paths)} files conflict: {', '.join(paths[:5])}.",
+        files=", ".join(paths)[:1_000],
+    )
 
 
 def _check_head(expected: str, head: Commit) -> None:

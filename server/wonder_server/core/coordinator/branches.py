@@ -39,6 +39,7 @@ from wonder_server.core.coordinator.values import (
     TokenStatus,
 )
 from wonder_server.core.definitions.specs import (
+    MERGE_NODE,
     FanIn,
     FanInMode,
     FanInTimeout,
@@ -329,7 +330,11 @@ def _all_of(found: list[tuple[Token, Any]], kind: type, word: str, field: str, n
 
 
 def end(draft: Draft, token: Token) -> None:
-    """The token has nowhere to go: it ends well."""
+    """The token has nowhere to go: it ends well. The first one of a run that merges does that before."""
+    if MERGE_NODE in draft.graph.nodes and not token.parent_id and token.node_id != MERGE_NODE:
+        if not isinstance(_output(draft), Fault):  # Else it is not going to complete.
+            go(draft, token, MERGE_NODE)
+            return
     draft.move(token, TokenStatus.COMPLETED)
     if token.parent_id:
         parent = draft.token(token.parent_id)
@@ -384,6 +389,15 @@ def _close_inside(draft: Draft, token: Token) -> None:
 
 def _complete(draft: Draft) -> None:
     """The last token has ended: the run's output."""
+    output = _output(draft)
+    if isinstance(output, Fault):
+        draft.end(RunStatus.FAILED, fault=output)
+    else:
+        draft.end(RunStatus.COMPLETED, output)
+
+
+def _output(draft: Draft) -> dict[str, Any] | Fault:
+    """What the run gives, or why it gives nothing."""
     spec = draft.workflow.spec
     try:
         output = draft.output_values
@@ -396,6 +410,5 @@ def _complete(draft: Draft) -> None:
             message = f"The run's output does not match its schema: {'; '.join(problems[:5])}"
             raise Problem(Fault(reason=Reason.RUN_FAILED, message=message, field="output"))
     except Problem as problem:
-        draft.end(RunStatus.FAILED, fault=problem.fault)
-        return
-    draft.end(RunStatus.COMPLETED, output)
+        return problem.fault
+    return output

@@ -42,8 +42,6 @@ MAX_AGE_MS = 100 * 365 * 24 * 3600 * 1000
 TARGET_TYPES = ("task", "workflow", "agent")
 MAX_DELEGATION_DEPTH = 32
 FORMATS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
-ACTIONS_LATER = re.compile(r"(?:artifact|repo)(?:\..+)?\Z")
-"""What the contract knows and this server does not carry out yet."""
 
 PROVIDERS_WITHOUT_MODEL = ("auto", "offline")
 FORBIDDEN_PARAMETERS = ("api_base", "base_url", "api_key", "stream")
@@ -262,11 +260,8 @@ class _Check(Rules):
         if kind in self._around.actions:
             return True
         there_are = f"there are: {', '.join(sorted(self._around.actions))}."
-        if ACTIONS_LATER.match(kind):
-            self.refuse(path, f"The action kind '{kind}' is not built yet; {there_are}")
-        else:
-            meant = did_you_mean(kind, self._around.actions)
-            self.refuse(path, f"There is no action kind '{kind}'{meant}; {there_are}")
+        meant = did_you_mean(kind, self._around.actions)
+        self.refuse(path, f"There is no action kind '{kind}'{meant}; {there_are}")
         return False
 
     def allowed_action(self, path: str, pattern: str) -> None:

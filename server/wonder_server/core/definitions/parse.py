@@ -45,7 +45,6 @@ R = TypeVar("R")
 _KINDS = {spec_type: kind for kind, spec_type in SPEC_TYPES.items()}
 
 LATER: dict[type[Any], frozenset[str]] = {
-    Workflow: frozenset({"merge_branch_on_completion"}),
 }
 """Fields of the contract that this server does not carry out yet. Taking them in silence would be a lie."""
 

@@ -17,10 +17,13 @@ from wonder_server.core.definitions.references import NO_EXTRACTION
 from wonder_server.core.definitions.resources import STANDARD_LIBRARY, Agent, Definition
 from wonder_server.core.definitions.shelf import Shelf
 from wonder_server.core.definitions.specs import (
+    MERGE_NODE,
     Action,
     Kind,
     ModelProfile,
+    Node,
     Persona,
+    Pin,
     PinnedAgent,
     PinnedProfile,
     PinnedTask,
@@ -71,6 +74,20 @@ MAX_DEPTH = 64
 a change of an inner one does not look at those around it."""
 
 
+_MERGE = Node(id=MERGE_NODE, task_id=MERGE_NODE, description="Merges the branch that the run worked on.")
+_MERGE_TASK = PinnedTask(
+    pin=Pin(definition_id="", library=STANDARD_LIBRARY, name="merge_branch", revision=1),
+    spec=Task(
+        steps=(
+            Step(
+                id="merge",
+                action=Action(kind="repo.merge", config={"every_repository": True}, timeout_ms=600_000),
+            ),
+        )
+    ),
+)
+
+
 def pin_workflow(
     definition: Definition, shelf: Shelf, agents: Mapping[str, str], depth: int = 1
 ) -> PinnedWorkflow:
@@ -86,14 +103,17 @@ def pin_workflow(
     workflow = definition.spec
     assert isinstance(workflow, Workflow)
     library = definition.library
+    merging = workflow.merge_branch_on_completion
+    nodes = (*workflow.nodes, _MERGE) if merging else workflow.nodes
     return PinnedWorkflow(
         pin=definition.pin,
-        spec=replace(workflow, initial_node_id=initial_node(workflow)),
+        spec=replace(workflow, nodes=nodes, initial_node_id=initial_node(workflow)),
         tasks={
             node.task_id: pin_task(find(shelf, node.task_id, library, Kind.TASK), shelf)
             for node in workflow.nodes
             if node.task_id
-        },
+        }
+        | ({_MERGE.task_id: _MERGE_TASK} if merging else {}),
         workflows={
             node.workflow_id: pin_workflow(
                 find(shelf, node.workflow_id, library, Kind.WORKFLOW), shelf, agents, depth + 1

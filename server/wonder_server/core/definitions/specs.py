@@ -316,7 +316,10 @@ class Transition:
 class Workflow:
     """A graph of nodes. A token that finds no transition to take ends there, the run with its last token;
     its output is ``output`` of its context, or what ``output_mapping`` (field -> CEL) makes of it. An empty
-    ``initial_node_id`` means the first node; a pinned workflow always names it."""
+    ``initial_node_id`` means the first node; a pinned workflow always names it.
+
+    With ``merge_branch_on_completion`` a pinned workflow has one more node, `MERGE_NODE`, which no transition
+    leads to: the first token goes there when it has nowhere else to go."""
 
     nodes: tuple[Node, ...]
     transitions: tuple[Transition, ...] = ()
@@ -326,7 +329,11 @@ class Workflow:
     output_mapping: dict[str, str] = field(default_factory=dict)
     timeout_ms: int = 0
     state_schema: dict[str, Any] = field(default_factory=dict)
+    merge_branch_on_completion: bool = False
 
+
+MERGE_NODE = "(merge)"
+"""The node at which a run merges the branch that it worked on. No definition can have one of this name."""
 
 Spec = Persona | Tool | Workflow | Task | Action | ModelProfile
 

@@ -8,6 +8,7 @@ from wonder_server.core.errors import Reason, error
 from wonder_server.services.actions.artifacts import MESSAGE, author_of, once_of
 from wonder_server.services.actions.kind import ActionCall, ActionKind
 from wonder_server.services.actions.repos import REPOSITORY, repos_of
+from wonder_server.services.repos import in_conflict
 
 
 async def _run(call: ActionCall) -> dict[str, Any]:
@@ -18,6 +19,8 @@ async def _run(call: ActionCall) -> dict[str, Any]:
             "Only a step of a workflow merges; people do it with MergeBranch.",
             permission="repo.merge",
         )
+    if given.get("every_repository", False):
+        return {"commit": await repos_of(call).merge_all(call.context, author_of(call), once_of(call))}
     merged = await repos_of(call).merge(
         call.context,
         author_of(call),
@@ -28,12 +31,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
         once=once_of(call),
     )
     if merged.conflicts:
-        paths = [conflict.path for conflict in merged.conflicts]
-        raise error(
-            Reason.MERGE_CONFLICT,
-            f"Nothing was merged: {len(paths)} files conflict: {', '.join(paths[:5])}.",
-            files=", ".join(paths)[:1_000],
-        )
+        raise in_conflict([conflict.path for conflict in merged.conflicts])
     return {"commit": merged.commit.id if merged.commit is not None else ""}
 
 
@@ -47,6 +45,10 @@ REPO_MERGE = ActionKind(
         "type": "object",
         "properties": {
             "repository": REPOSITORY,
+            "every_repository": {
+                "type": "boolean",
+                "description": "Merge the work on each repository of the project, all or none.",
+            },
             "target_branch": {
                 "type": "string",
                 "description": "Where it goes; left out: the default branch.",
