@@ -256,10 +256,15 @@ def turn(message: str, provider: str = "offline", **changes: Any) -> dict[str, A
     }
 
 
+def nothing_known(_: dict[str, Any]) -> dict[str, Any]:
+    return {"memories": []}
+
+
 def facts(agent: PinnedAgent, given: dict[str, Any], answers: list[str] | None = None) -> list[str]:
     assert agent.extraction is not None
     left = list(answers or [])
-    output = run_workflow(agent.extraction, given, {"context": dict, "llm": lambda _: {"text": left.pop(0)}})
+    actions = {"context": dict, "llm": lambda _: {"text": left.pop(0)}, "memory.search": nothing_known}
+    output = run_workflow(agent.extraction, given, actions)
     assert not left
     for operation in output["memory_operations"]:
         assert operation["op"] == "write" and operation["type"] == "fact"
@@ -354,7 +359,8 @@ def test_the_model_is_asked_in_its_own_format(assistant: PinnedAgent, format: st
     given = turn("My colour is teal.", "openai")
     given["model_profile"]["format"] = format
     assert assistant.extraction is not None
-    run_workflow(assistant.extraction, given, {"context": dict, "llm": llm})
+    actions = {"context": dict, "llm": llm, "memory.search": nothing_known}
+    run_workflow(assistant.extraction, given, actions)
     (request,) = [each["request"] for each in asked]
     instructions, said = {
         "openai_chat": lambda: [message["content"] for message in request["messages"]],
@@ -366,8 +372,36 @@ def test_the_model_is_asked_in_its_own_format(assistant: PinnedAgent, format: st
     }[format]()
     assert "long-term memory" in instructions
     exchange = json.loads(said)
-    assert exchange == {"user": "My colour is teal.", "assistant": "I see.", "remembered": []}
+    assert exchange == {"user": "My colour is teal.", "assistant": "I see.", "remembered": [], "known": []}
     assert asked[0]["model_profile"] == given["model_profile"]
+
+
+def test_what_holds_no_more_is_replaced(assistant: PinnedAgent) -> None:
+    asked: list[str] = []
+
+    def llm(given: dict[str, Any]) -> dict[str, Any]:
+        asked.append(given["request"]["messages"][-1]["content"])
+        answers = [{"content": "Ada likes red.", "replaces": "mem_1"}, {"content": "B.", "replaces": "mem_9"}]
+        return {"text": json.dumps(answers)}
+
+    def search(given: dict[str, Any]) -> dict[str, Any]:
+        assert given == {"limit": 8, "types": ["fact"], "query": "My colour is red now."}
+        return {"memories": [{"id": "mem_1", "content": "Ada likes teal.", "type": "fact"}]}
+
+    assert assistant.extraction is not None
+    actions = {"context": dict, "llm": llm, "memory.search": search}
+    output = run_workflow(assistant.extraction, turn("My colour is red now.", "openai"), actions)
+    assert output["memory_operations"] == [
+        {
+            "op": "supersede",
+            "id": "mem_1",
+            "type": "fact",
+            "content": "Ada likes red.",
+            "significance": 0.5,
+        },
+        {"op": "write", "type": "fact", "content": "B.", "significance": 0.5},
+    ]
+    assert json.loads(asked[0])["known"] == [{"id": "mem_1", "content": "Ada likes teal."}]
 
 
 # --- tools ----------------------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ from wonder_server.ports.memories import Request
 
 DEFAULT_TYPE: Final = "fact"
 DEFAULT_SIGNIFICANCE: Final = 0.5
+MAX_CHAIN: Final = 10
+"""How often what is to be replaced may have been replaced already."""
 _OPS: Final = ("write", "update", "supersede", "archive", "delete")
 
 
@@ -32,6 +34,8 @@ class Writes(Protocol):
     """What is needed of the memory service."""
 
     async def write(self, agent_id: str, draft: Draft) -> Memory: ...
+
+    async def get(self, agent_id: str, memory_id: str) -> Memory: ...
 
     async def update(
         self, agent_id: str, memory_id: str, change: Change, *, request: Request | None = None
@@ -64,9 +68,7 @@ class MemoryOperations:
         if not isinstance(memory_id, str) or not memory_id:
             raise _wrong("id", f"The memory operation `{op}` needs the `id` of a memory.")
         if op == "supersede":
-            draft = _draft(operation, scope, known=False)
-            new, _ = await self._memory.supersede(scope.agent_id, memory_id, draft, request=asked)
-            return {"id": new.id}
+            return {"id": await self._supersede(operation, scope, memory_id, asked)}
         if op == "delete":
             try:
                 await self._memory.delete(scope.agent_id, memory_id, request=asked)
@@ -77,6 +79,26 @@ class MemoryOperations:
         change = Change(archived_ms=self._clock.now_ms()) if op == "archive" else _change(operation)
         await self._memory.update(scope.agent_id, memory_id, change, request=asked)
         return {"id": memory_id}
+
+    async def _supersede(
+        self, operation: Mapping[str, Any], scope: Scope, memory_id: str, asked: Request
+    ) -> str:
+        """The new memory's id. What was replaced meanwhile, perhaps by another conversation, is replaced
+        where it stands now; what was forgotten meanwhile needs no replacing."""
+        draft = _draft(operation, scope, known=False)
+        for _ in range(MAX_CHAIN):
+            try:
+                new, _old = await self._memory.supersede(scope.agent_id, memory_id, draft, request=asked)
+            except WonderError as problem:
+                fault = problem.fault
+                if fault.reason is Reason.MEMORY_NOT_FOUND:
+                    break
+                if fault.reason is not Reason.FIELD_INVALID or fault.field != "memory_id":
+                    raise
+                memory_id = (await self._memory.get(scope.agent_id, memory_id)).superseded_by_id or memory_id
+            else:
+                return new.id
+        return (await self._memory.write(scope.agent_id, _draft(operation, scope))).id
 
 
 def _draft(operation: Mapping[str, Any], scope: Scope, *, known: bool = True) -> Draft:
