@@ -16,7 +16,7 @@ from wonder_server.ports.vectors import Vector
 LARGE: Final = 20_000
 """From so many vectors on a search of them all takes longer (3 ms here) than one of the likeliest lists."""
 _LISTS: Final = 256
-_PROBED: Final = 24
+_PROBED: Final = 16
 _SAMPLES_PER_LIST: Final = 40
 _ROUNDS: Final = 6
 _OUTGROWN: Final = 4
