@@ -1,8 +1,8 @@
 """One sandbox that is kept warm: a ``bwrap`` process, and frames to and from its supervisor.
 
 Whatever goes wrong with it, it is ended whole, and the next command gets another: ``bwrap`` dies, and with
-it, by the kernel's hand, every process inside; the same happens when the server dies
-(``--die-with-parent``).
+it, by the kernel's hand, every process inside; when the server dies, its end of the pipe is closed, and the
+same happens.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from wonder_server.core.task.effects import NotBegunError
 from wonder_server.ports.sandbox import Command, Finished, Output, Place, ToldOutput
 
 START_TIMEOUT_S: Final = 10
+END_TIMEOUT_S: Final = 5
 GRACE_S: Final = 5
 """What a supervisor may take beyond a command's own time; it needs milliseconds."""
 PROBLEM_LENGTH: Final = 500
@@ -44,7 +45,7 @@ class Box:
         self._write, self._read = process.stdin, process.stdout
         self._folder = folder
         self._group = group
-        self._broken = False
+        self._ready = self._broken = False
 
     @classmethod
     async def start(cls, program: str, place: Place, limits: view.Limits, host: view.Host) -> Box:
@@ -86,6 +87,7 @@ class Box:
                 kind, _ = await box._frame()
                 if kind != b"+":
                     raise ValueError(kind)
+            box._ready = True
         except BaseException as problem:
             said = await box._last_words()
             if isinstance(problem, EOFError | OSError | ValueError):  # TimeoutError is an OSError
@@ -138,20 +140,29 @@ class Box:
     def kill(self) -> None:
         """End it and everything in it; does not wait for it."""
         self._broken = True
-        if self._process.returncode is None:
+        if not self._write.is_closing():
+            self._write.transport.abort()
+        if self._ready and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
 
     async def end(self) -> None:
-        """End it and everything in it."""
+        """End it and everything in it.
+
+        Before it is ready it is not killed: it ends by itself, since nobody is at the other end of its pipe.
+        ``bwrap`` that is killed while it makes namespaces leaves a process in them that waits forever. For
+        the same reason it is not told to die with the server (``--die-with-parent``).
+        """
         if self._read.at_eof():  # it has ended itself
-            self._broken = True
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    await self._process.wait()
+            self._ready = False
         self.kill()
-        await self._process.wait()
-        self._write.close()
+        try:
+            async with asyncio.timeout(END_TIMEOUT_S):
+                await self._process.wait()
+        except TimeoutError:
+            self._ready = True
+            self.kill()
+            await self._process.wait()
         if self._group is not None:
             await asyncio.to_thread(self._group.remove)
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import sys
 import tempfile
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Final
 
@@ -120,7 +121,6 @@ class BubblewrapSandbox:
         """See the port."""
         self._closed = True
         if self._probing is not None:
-            self._probing.cancel()
             await asyncio.gather(self._probing, return_exceptions=True)
         for seat in self._seats.values():
             if seat.sleep is not None:
@@ -139,7 +139,12 @@ class BubblewrapSandbox:
                 return seat.box
             await seat.box.end()
         self._refuse_if_closed()
-        seat.box = await Box.start(self._program, place, self._limits, self._host)
+        starting = asyncio.create_task(Box.start(self._program, place, self._limits, self._host))
+        try:
+            seat.box = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            self._tidy(_end_unwanted(starting))  # what is half-made cannot be stopped
+            raise
         self._make_room()
         self._refuse_if_closed()
         return seat.box
@@ -170,9 +175,13 @@ class BubblewrapSandbox:
             seat.sleep.cancel()
         if seat.box is not None:
             seat.box.kill()
-            task = asyncio.create_task(seat.box.end())
-            self._ends.add(task)
-            task.add_done_callback(self._ends.discard)
+            self._tidy(seat.box.end())
+
+    def _tidy(self, work: Coroutine[None, None, None]) -> None:
+        """Do it, and see it done before all is closed."""
+        task = asyncio.create_task(work)
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
 
     async def _probe(self) -> WonderError | None:
         place = Place(folder=Path(tempfile.gettempdir()))  # a folder that is there; nothing is left in it
@@ -192,6 +201,11 @@ class BubblewrapSandbox:
             why = problem.fault.message
         _log.warning("shell is refused: there is no sandbox", why=why, do=ADVICE)
         return _unavailable(f"{why} {ADVICE}")
+
+
+async def _end_unwanted(starting: asyncio.Task[Box]) -> None:
+    with contextlib.suppress(WonderError):
+        await (await starting).end()
 
 
 def _unavailable(why: str) -> WonderError:

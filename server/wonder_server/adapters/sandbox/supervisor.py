@@ -16,6 +16,9 @@ hold, a look at everything that runs, every `LOOK_S`: how many tasks there are, 
 together, whether the disk or the machine's memory runs out. ``RLIMIT_NPROC`` does not hold where the server
 is root's; there a control group does (``cgroups.py``), or the look alone.
 
+It ends, and with it all that is in the sandbox, when the host's end of its pipe is closed, which the server's
+death does too, and when ``bwrap`` is killed.
+
 Frames in both directions: length (4 bytes, big-endian, of what follows), kind (1 byte), content.
 
     host    R  length of JSON (4 bytes), JSON {argv, start, env, timeout_ms, max_output, merged}, stdin
@@ -53,7 +56,7 @@ MEMORY_RESERVE = 256 << 20
 NOTICEABLE = 64 << 20
 NICENESS = 10
 CHUNK = 1 << 16
-PR_SET_DUMPABLE = 4
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 
 
 def main() -> None:
@@ -68,7 +71,8 @@ def main() -> None:
     }
     for which, most in limits.items():
         resource.setrlimit(which, (most, most))
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    if prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 or prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "the process cannot be closed to others")
     os.umask(0o022)
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -85,7 +85,7 @@ def arguments(place: Place, limits: Limits, host: Host, files: Mapping[str, int]
         *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
         *(() if place.network else ("--unshare-net",)),
         *("--uid", str(USER_ID), "--gid", str(USER_ID), "--hostname", "sandbox"),
-        *("--disable-userns", "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--as-pid-1"),
+        *("--disable-userns", "--cap-drop", "ALL", "--new-session", "--as-pid-1"),
         "--clearenv",
         *(word for name, text in ENVIRONMENT.items() for word in ("--setenv", name, text)),
         *_system(),
