@@ -472,6 +472,19 @@ async def test_a_killed_server_leaves_no_process(shell: Shell, tmp_path: Path) -
         await asyncio.sleep(0.01)
 
 
+async def test_whoever_gives_up_while_a_sandbox_is_made_leaves_no_process(tmp_path: Path) -> None:
+    await (await bubblewrap()).close()
+    for number in range(12):
+        sandbox = BubblewrapSandbox()
+        shell = Shell(sandbox, tmp_path / str(number))
+        waiting = asyncio.create_task(shell.run("sleep 60"))
+        await asyncio.wait({waiting}, timeout=number * 0.015)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await sandbox.close()
+    assert not sandboxed(str(tmp_path))
+
+
 def sandboxed(*marks: str) -> list[bytes]:
     """Command lines of processes that have one of these words."""
     found = []
