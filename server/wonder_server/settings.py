@@ -304,7 +304,7 @@ class Settings:
 
     s3_endpoint: str = _setting(
         "", "WONDER_S3_ENDPOINT", ENDPOINT,
-        "S3 server that keeps objects, such as https://s3.eu-central-1.amazonaws.com. Empty: the data folder.",
+        "S3 server that keeps objects, such as https://s3.example.com. Empty: the data folder.",
     )  # fmt: skip
     s3_bucket: str = _setting(
         "wonder", "WONDER_S3_BUCKET", BUCKET, "Bucket of the objects; made when missing.",
