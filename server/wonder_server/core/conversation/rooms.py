@@ -310,6 +310,8 @@ def _not_open(room: Conversation) -> Decisions:
 
 def _busy(active: list[Turn]) -> Decisions:
     message = f"{len(active)} turns are active; wait for them or cancel them."
+    if len(active) == 1:
+        message = "A turn is active; wait for it or cancel it."
     fault = Fault(reason=Reason.RESOURCE_IN_USE, message=message, metadata={"turn": active[0].id})
     return (Refuse(fault=fault),)
 
