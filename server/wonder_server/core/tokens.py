@@ -17,7 +17,7 @@ PER_MESSAGE = 4
 
 def text_tokens(text: str) -> int:
     """Tokens of a text."""
-    return -(-_size(text) // BYTES_PER_TOKEN)
+    return -(-byte_size(text) // BYTES_PER_TOKEN)
 
 
 def json_tokens(value: Any) -> int:
@@ -25,7 +25,8 @@ def json_tokens(value: Any) -> int:
     return -(-_written(value) // BYTES_PER_TOKEN)
 
 
-def _size(text: str) -> int:
+def byte_size(text: str) -> int:
+    """Bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
@@ -35,7 +36,7 @@ def _written(value: Any) -> int:
     while rest:
         item = rest.pop()
         if isinstance(item, str):
-            total += _size(item)
+            total += byte_size(item)
         elif isinstance(item, dict):
             total += PER_MESSAGE + sum(len(key) for key in item)
             rest.extend(item.values())

@@ -13,6 +13,7 @@ from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Cut, Move, Role, Turn, TurnStatus
 from wonder_server.core.conversation.window import covered_ordinal, summary_of
 from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.tokens import byte_size
 
 MAX_MEMORY_OPERATIONS = 100
 
@@ -76,10 +77,11 @@ def extraction_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -
 def _recent_turns(state: ConversationState, turn: Turn, limit: int, first: int) -> list[dict[str, Any]]:
     """The last ``limit`` turns before this one, oldest first, as far back as `HISTORY_BYTES` and the
     message with the ordinal ``first`` reach."""
+    after = _forgotten(state)
     earlier = [
         other
         for other in state.turns.values()
-        if _forgotten(state) < other.ordinal < turn.ordinal and state.messages.get(other.id)
+        if after < other.ordinal < turn.ordinal and state.messages.get(other.id)
     ]
     recent: list[dict[str, Any]] = []
     room = HISTORY_BYTES
@@ -87,7 +89,7 @@ def _recent_turns(state: ConversationState, turn: Turn, limit: int, first: int) 
         messages = [message for message in state.messages[other.id] if message.ordinal >= first]
         if not messages:
             continue
-        room -= sum(len(message.content.encode()) for message in messages)
+        room -= sum([byte_size(message.content) for message in messages])
         if room < 0:
             break
         recent.append(
