@@ -134,14 +134,14 @@ async def test_a_lost_catalog_takes_no_memories_along(tmp_path: Path) -> None:
         assert await listed(house, "ada") == 5
 
 
-async def test_after_a_sweep_the_index_has_no_word_left_of_what_was_forgotten(tmp_path: Path) -> None:
+async def test_after_erasing_the_index_has_no_word_left_of_what_was_forgotten(tmp_path: Path) -> None:
     async with memory_house(tmp_path, Clock()) as house:
         secret = await house.service.write("ada", fact("zzyzx is a road"))
         for number in range(30):
             await house.service.write("ada", fact(f"number {number}"))
         await house.service.delete("ada", secret.id)
         keeper = upkeep(house, Catalog("ada"))
-        await keeper.sweep()
+        await keeper.erase()
 
         def blocks(connection: sqlite3.Connection) -> list[bytes]:
             return [row[0] for row in connection.execute("SELECT block FROM memories_text_data")]

@@ -19,6 +19,8 @@ from wonder_server.services.overflow import Overflow
 
 _log = logger("memory")
 
+SOON_S: Final = 30.0
+"""After a start, searches come before tidying up."""
 EVERY_S: Final = 600.0
 """How often objects are looked for that could not be removed before."""
 AT_ONCE: Final = 200
@@ -89,6 +91,9 @@ class Upkeep:
                 await self._upkeep.mark_agent(agent_id, "deleted")
             await self._purge(agent_id)
         await self._overflow.try_collecting()
+
+    async def erase(self) -> None:
+        """Let nothing be left of what was forgotten, step by step."""
         more = await self._traces.erase_some()
         while more:
             await asyncio.sleep(PAUSE_S)
@@ -105,12 +110,15 @@ class Upkeep:
         await self._overflow.try_collecting()
 
     async def _run(self) -> None:
+        pause_s = SOON_S
         while True:
-            try:
-                await self.sweep()
-            except Exception:
-                _log.exception("upkeep of memories failed")
-            await asyncio.sleep(EVERY_S)
+            for work in (self.sweep, self.erase):
+                try:
+                    await work()
+                except Exception:
+                    _log.exception("upkeep of memories failed")
+                await asyncio.sleep(pause_s)
+            pause_s = EVERY_S / 2
 
     def _spawn(self, work: Awaitable[None]) -> None:
         async def guarded() -> None:
