@@ -1,0 +1,227 @@
+"""Expiry and the archive, as clients see them: what has expired goes away, and comes back when asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from google.protobuf.timestamp_pb2 import Timestamp
+from grpc import StatusCode, aio
+
+from tests.e2e.archived import AHEAD, Populated, is_away, objects, populate, shown
+from tests.e2e.client import Client, View
+from tests.e2e.process import Server, serving
+from tests.e2e.test_rooms import add, complete, deletion, get, reopen, reset, user
+from tests.rpc.serving import refused
+from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as pb
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ARCHIVED = {"CLOCK_AHEAD_S": AHEAD}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def populated(tmp_path_factory: pytest.TempPathFactory) -> Populated:
+    return await populate(tmp_path_factory.mktemp("populated") / "data")
+
+
+@asynccontextmanager
+async def archived(populated: Populated, data: Path) -> AsyncIterator[tuple[Client, Server]]:
+    """A server on a copy, for which the conversation has expired and lies in the archive."""
+    await asyncio.to_thread(shutil.copytree, populated.data, data)
+    async with serving(data, environment=ARCHIVED) as server, server.client() as client:
+        await until(lambda: is_away(client, populated.doomed.room))
+        yield client, server
+
+
+async def until(seen: Callable[[], Awaitable[Any]]) -> None:
+    """Until something shows that is told to nobody."""
+    async with asyncio.timeout(20):
+        while True:
+            if await seen():
+                return
+            await asyncio.sleep(0.01)
+
+
+async def listed(client: Client, **asked: Any) -> list[str]:
+    request = pb.ListConversationsRequest(page_size=200, **asked)
+    return [each.id for each in (await client.conversations.ListConversations(request)).conversations]
+
+
+async def test_a_conversation_expires_while_the_server_runs_and_each_turn_moves_that_on(data: Path) -> None:
+    """Nobody does anything but wait; the server looks every second."""
+    environment = {"WONDER_EXPIRE_AFTER_SECONDS": "2", "WONDER_SWEEP_SECONDS": "1"}
+    async with serving(data, environment=environment) as server, server.client() as client:
+        room = await client.open()
+        first = (await get(client, room)).expire_time.ToMilliseconds()
+        await client.turn(room, "say 3 words")
+        later = (await get(client, room)).expire_time.ToMilliseconds()
+        assert first < later
+        async with client.listening(room) as listener:
+            await listener.until(lambda v: "conversation_updated" in v.names)
+        assert time.time() * 1000 >= later
+        await until(lambda: is_away(client, room))
+        assert len(objects(data)) == 1
+        assert (await client.turn(room, "say 4 words"))[0].status == conversation.TURN_STATUS_COMPLETED
+        assert [m.content for m in await client.messages(room)][1] == "word1 word2 word3"
+
+
+async def test_it_is_looked_at_and_listed_without_being_brought_back(
+    populated: Populated, tmp_path: Path
+) -> None:
+    doomed = populated.doomed
+    async with archived(populated, tmp_path / "data") as (client, server):
+        stub = await get(client, doomed.room)
+        assert stub.HasField("archive_time") and stub.turn_count == 1 and stub.external_ref == "doomed"
+        assert stub.status == conversation.CONVERSATION_STATUS_ACTIVE
+        assert doomed.room not in await listed(client)
+        assert doomed.room in await listed(client, include_archived=True)
+        assert await get(client, doomed.room) == stub and len(objects(server.data)) == 2
+
+
+async def read(client: Client, doomed: Any) -> None:
+    assert await shown(client, doomed.room, doomed.turn) == doomed.before
+
+
+async def subscribe(client: Client, doomed: Any) -> None:
+    async with client.listening(doomed.room) as listener:
+        view = await listener.until(lambda v: v.words and v.words[-1].HasField("caught_up"))
+    assert [e for e in view.events if e.turn_id == doomed.turn] == doomed.before[-1]
+
+
+async def send(client: Client, doomed: Any) -> None:
+    turn, _ = await client.turn(doomed.room, "say 2 words")
+    assert turn.status == conversation.TURN_STATUS_COMPLETED and turn.ordinal == 2
+
+
+async def preview(client: Client, doomed: Any) -> None:
+    request = pb.PreviewContextRequest(conversation_id=doomed.room, send=pb.Send(content="And now?"))
+    assert "ask_helper" in str(await client.conversations.PreviewContext(request))
+
+
+async def change(client: Client, doomed: Any) -> None:
+    joined = await add(client, doomed.room, user("zoe"))
+    assert joined.participants[-1].user.user_id == "zoe"
+
+
+async def close(client: Client, doomed: Any) -> None:
+    done = await complete(client, doomed.room)
+    assert done.status == conversation.CONVERSATION_STATUS_COMPLETED
+    await reopen(client, doomed.room)
+    await reset(client, doomed.room, keep_system_message=True)
+
+
+@pytest.mark.parametrize("ask", [read, subscribe, send, preview, change, close])
+async def test_whoever_asks_for_it_brings_it_back(
+    populated: Populated, data: Path, ask: Callable[[Client, Any], Awaitable[None]]
+) -> None:
+    doomed = populated.doomed
+    async with archived(populated, data) as (client, _):
+        await ask(client, doomed)
+        room = await get(client, doomed.room)
+        assert not room.HasField("archive_time") and doomed.room in await listed(client)
+        # It has as long to live as before; what was delegated stays where it is until somebody asks for that.
+        assert room.expire_time.ToSeconds() > time.time() + int(AHEAD)
+        assert len(objects(data)) == 1
+        await read(client, doomed)
+        await read(client, populated.delegated)
+        assert objects(data) == []
+
+
+async def test_many_who_ask_at_once_bring_it_back_once(populated: Populated, tmp_path: Path) -> None:
+    doomed = populated.doomed
+    async with archived(populated, tmp_path / "data") as (client, _):
+        async with asyncio.TaskGroup() as group:
+            for number in range(8):
+                group.create_task(client.say(doomed.room, f"say {number + 1} words", f"r{number}"))
+                group.create_task(subscribe(client, doomed))
+        events = await client.events(doomed.room)
+        assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+        names = [event.name for event in events]
+        assert names.count("conversation_updated") == 2 and names.count("conversation_turn") == 9
+
+
+async def test_a_stream_resumes_by_its_cursor_over_the_archive(populated: Populated, tmp_path: Path) -> None:
+    """A client that was there before sees what it missed, and nothing twice."""
+    doomed = populated.doomed
+    async with archived(populated, tmp_path / "data") as (client, _):
+        old = list(doomed.before[-1])
+        view = View(cursor=old[-1].sequence)
+        async with client.listening(doomed.room, view) as listener:
+            said = await client.say(doomed.room, "say 2 words")
+            await listener.until(lambda v: v.settled(said.turn.id))
+        assert view.names[:2] == ["conversation_updated", "conversation_updated"]
+        assert view.events[0].conversation_updated.HasField("archive_time")
+
+
+async def test_it_is_found_by_its_external_ref(populated: Populated, tmp_path: Path) -> None:
+    doomed = populated.doomed
+    async with archived(populated, tmp_path / "data") as (client, _):
+        request = pb.GetConversationRequest(external_ref="doomed")
+        assert (await client.conversations.GetConversation(request)).conversation.id == doomed.room
+        # The name is taken, archived or not; who wants the one that has it gets it.
+        assert (await refused(client.open(external_ref="doomed")))[0] == "ALREADY_EXISTS"
+        room = conversation.Conversation(external_ref="doomed")
+        again = pb.CreateConversationRequest(conversation=room, return_existing=True)
+        assert (await client.conversations.CreateConversation(again)).conversation.id == doomed.room
+        await send(client, doomed)
+
+
+async def test_it_is_deleted_with_its_objects(populated: Populated, tmp_path: Path) -> None:
+    doomed = populated.doomed
+    async with archived(populated, tmp_path / "data") as (client, server):
+        await client.conversations.DeleteConversation(deletion(doomed.room))
+        await until(lambda: is_gone(client, populated))
+        assert objects(server.data) == []
+        assert (await refused(get(client, doomed.room)))[0] == "CONVERSATION_NOT_FOUND"
+        assert await client.open(external_ref="doomed")
+
+
+async def is_gone(client: Client, populated: Populated) -> bool:
+    turns = (await client.conversations.ListTurns(pb.ListTurnsRequest(page_size=200))).turns
+    return {turn.conversation_id for turn in turns} == {populated.kept}
+
+
+@pytest.mark.parametrize("loss", ["lost", "damaged", "cut"])
+async def test_what_is_lost_or_damaged_is_said_comes_back_and_can_be_deleted(
+    populated: Populated, tmp_path: Path, loss: str
+) -> None:
+    doomed = populated.doomed
+    async with archived(populated, tmp_path / "data") as (client, server):
+        whole = {path: path.read_bytes() for path in objects(server.data)}
+        for path, content in whole.items():
+            if loss == "lost":
+                path.unlink()
+            else:
+                path.write_bytes(content[: len(content) // 2] + (b"" if loss == "cut" else b"?" * 9))
+        for ask in (read, subscribe, send, change):
+            with pytest.raises(aio.AioRpcError) as problem:
+                await ask(client, doomed)
+            assert problem.value.code() is StatusCode.UNAVAILABLE
+            said = str(problem.value.details())
+            assert "in the store of objects" in said if loss == "lost" else "damaged" in said
+        # It can be looked at; and what a backup brings back is there.
+        assert (await get(client, doomed.room)).HasField("archive_time")
+        for path, content in whole.items():
+            path.write_bytes(content)
+        await read(client, doomed)
+        # The other one is still away. Where that is lost for good, the rest can be deleted, and it with it.
+        for path in objects(server.data):
+            path.unlink()
+        await client.conversations.DeleteConversation(deletion(doomed.room))
+        await until(lambda: is_gone(client, populated))
+
+
+async def test_a_time_that_has_passed_is_refused_and_never_is_possible(client: Client) -> None:
+    past = Timestamp(seconds=int(time.time()) - 5)
+    assert await refused(client.open(expire_time=past)) == ("FIELD_INVALID", ["conversation.expire_time"])
+    room = await client.open()
+    assert not (await get(client, room)).HasField("expire_time")
