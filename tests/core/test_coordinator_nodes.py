@@ -97,6 +97,25 @@ def test_a_result_after_a_failed_attempt_counts_only_for_the_attempt_under_way()
     assert driven.step(late) == []
 
 
+def test_a_late_answer_of_an_agent_in_the_room_does_not_count_for_the_next_attempt() -> None:
+    driven = started(alone(retry=PATIENT, **LOOP_IN))
+    (first,) = handed_out(driven)
+    driven.fail("", TRANSIENT)
+    driven.wake()
+    (second,) = handed_out(driven)
+    assert first.parent.child_id != second.parent.child_id
+
+    def answered(command: Any) -> inputs.NodeSucceeded:
+        output = {"by": command.parent.child_id}
+        return inputs.NodeSucceeded(
+            operation_id=command.operation_id, output=output, run_id=command.parent.child_id
+        )
+
+    assert driven.step(answered(first)) == []
+    driven.step(answered(second))
+    assert driven.status is RunStatus.COMPLETED
+
+
 def test_a_task_has_no_result_while_it_waits_for_its_next_attempt() -> None:
     driven = started(alone(retry=PATIENT))
     operation = driven.operation()

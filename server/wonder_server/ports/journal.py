@@ -105,8 +105,8 @@ class Journal(Protocol):
         ...
 
     async def events(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Event]:
-        """Events with a sequence above ``after``, in order: at most ``limit``, fewer where they are large, but
-        one if there is any."""
+        """Events with a sequence above ``after``, in order: at most ``limit``, fewer where they are large,
+        but one if there is any."""
         ...
 
     async def entries(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Entry]:

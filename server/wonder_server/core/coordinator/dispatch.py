@@ -80,7 +80,7 @@ def _handed_out(state: RunState, operation: Operation) -> Command | None:
                 conversation_id=operation.child_id,
                 input=node_input,
                 scope=scope,
-                parent=parent,
+                parent=_told_apart(operation, parent) if node.invocation_mode == "loop_in" else parent,
                 dispatches=operation.dispatches,
             )
         case _:
@@ -89,3 +89,8 @@ def _handed_out(state: RunState, operation: Operation) -> Command | None:
 
 def _answer(run: Run, parent: Parent) -> Answer:
     return Answer(parent=parent, run_id=run.id, output=run.output, fault=run.fault)
+
+
+def _told_apart(operation: Operation, parent: Parent) -> Parent:
+    """The same, with the attempt that waits: a late answer of an earlier one must not count for it."""
+    return replace(parent, child_id=operation.attempt_id)

@@ -153,7 +153,7 @@ def _told(
 
 def _is_current(operation: Operation, child_id: str) -> bool:
     """Whether a result is of the attempt that the node waits for."""
-    return not operation.backing_off and child_id in ("", operation.child_id)
+    return not operation.backing_off and child_id in ("", operation.child_id, operation.attempt_id)
 
 
 def _woken(draft: Draft, operation: Operation) -> None:

@@ -230,6 +230,12 @@ class Operation(Value, frozen=True, kw_only=True):
     created_ms: int = 0
 
     @property
+    def attempt_id(self) -> str:
+        """What the result of this attempt names as what carried it out, where each attempt's would be the same:
+        an agent that is looped in answers all of them in one room."""
+        return f"{self.child_id}#{self.attempt}"
+
+    @property
     def wake_ms(self) -> int:
         """When it wants to be woken; 0 for never."""
         if self.deadline_ms and self.until_ms:
