@@ -231,8 +231,8 @@ class Operation(Value, frozen=True, kw_only=True):
 
     @property
     def attempt_id(self) -> str:
-        """What the result of this attempt names as what carried it out, where each attempt's would be the same:
-        an agent that is looped in answers all of them in one room."""
+        """What the result of this attempt names as what carried it out, where that is the same for each: an
+        agent that is looped in answers all of them in one room."""
         return f"{self.child_id}#{self.attempt}"
 
     @property
