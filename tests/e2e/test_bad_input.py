@@ -131,6 +131,14 @@ class World:
             "GetProject": {"project_id": "default"},
             "UpdateProject": {"project": {"id": f"proj_{NOBODY}"}, "validate_only": True},
             "DeleteProject": {"project_id": f"proj_{NOBODY}"},
+            "DiffBranch": nowhere,
+            "MergeBranch": nowhere,
+            "ReadArtifact": {"project_id": "default", "path": "bad/input"},
+            "WriteArtifact": {"project_id": "default", "path": "bad/output", "content": b"x"},
+            "ListArtifacts": {"project_id": "default"},
+            "SearchArtifacts": {"project_id": "default", "query": "x"},
+            "ListArtifactRevisions": {"project_id": "default", "path": "bad/input"},
+            "MergeArtifacts": {"project_id": "default", "source_branch": "bad", "validate_only": True},
         }.get(method, {})  # fmt: skip
 
 
@@ -154,6 +162,10 @@ async def world(server: Server) -> World:
         written.memory.type, written.memory.content = "fact", "Here is a memory."
         kept = await client.memory.WriteMemory(written)
         await client.library.CreateLibrary(library.CreateLibraryRequest(library={"name": "e2e/bad"}))
+        for branch in ("main", "bad"):
+            document = library.WriteArtifactRequest(project_id="default", path="bad/input", branch=branch)
+            document.content = b"x"
+            await client.library.WriteArtifact(document)
         return World(room, turn.id, kept.memory.id, turn.context_assembly_run_id)
 
 
@@ -326,6 +338,7 @@ ABSENT = {
     "AddParticipant": "CONVERSATION_NOT_FOUND", "RemoveParticipant": "CONVERSATION_NOT_FOUND",
     "CompleteConversation": "CONVERSATION_NOT_FOUND", "ReopenConversation": "CONVERSATION_NOT_FOUND",
     "ResetConversation": "CONVERSATION_NOT_FOUND", "DeleteConversation": "CONVERSATION_NOT_FOUND",
+    "DiffBranch": "CONVERSATION_NOT_FOUND", "MergeBranch": "CONVERSATION_NOT_FOUND",
 }  # fmt: skip
 """What the requests of the table meet before anything is made wrong; every other one is served."""
 

@@ -225,6 +225,11 @@ BAD: list[tuple[str, Any, str]] = [
         pb.ReadArtifactRequest(project_id="default", path="a", revision_id="HEAD~1"),
         "ARTIFACT_NOT_FOUND",
     ),
+    (
+        "ReadArtifact",
+        pb.ReadArtifactRequest(project_id="default", path="a", revision_id="\0"),
+        "ARTIFACT_NOT_FOUND",
+    ),
     ("WriteArtifact", pb.WriteArtifactRequest(project_id="default", path="a"), "FIELD_INVALID"),
     ("WriteArtifact", pb.WriteArtifactRequest(project_id="default", path="a", delete=False), "FIELD_INVALID"),
     (

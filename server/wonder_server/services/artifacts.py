@@ -7,6 +7,7 @@ One repository for each project, which only this server writes. The RPCs of the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
@@ -34,6 +35,7 @@ MAX_WORDS: Final = 20
 DEFAULT_MATCHES: Final = 50
 MAX_MATCHES: Final = 500
 _STEP: Final = 50
+_ID: Final = re.compile(r"[0-9a-f]{40}\Z")
 
 
 class Artifact(Value, frozen=True, kw_only=True):
@@ -272,8 +274,8 @@ async def _branch(repository: Repository, branch: str, field: str = "branch") ->
 async def _commit_at(repository: Repository, revision_id: str, branch: str) -> Commit | None:
     if not revision_id:
         return await _branch(repository, branch)
-    found = await repository.commit(revision_id)
-    if found is None or found.id != revision_id:
+    found = await repository.commit(revision_id) if _ID.match(revision_id) else None
+    if found is None:
         raise error(
             Reason.ARTIFACT_NOT_FOUND,
             "There is no such revision; give the whole id, as the list of revisions shows it.",
