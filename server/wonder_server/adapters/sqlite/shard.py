@@ -20,6 +20,8 @@ from wonder_server.ports.journal import Answered, Commit, Entry, Event, Loaded
 from wonder_server.ports.records import EventQuery, Head, Query, Snapshot
 
 _STORED_LIMIT: Final = 20_000
+_MOST_PARENTS: Final = 500
+"""As many rows are named in one statement."""
 
 MAX_EVENTS_BYTES: Final = 256 * 1024
 """About as many bytes of events are read at once; a reader that is slow holds them."""
@@ -266,8 +268,10 @@ def _working_set(
         add(table, "1 ORDER BY ordinal DESC LIMIT ?", count)
     for table, parent in reload.children:
         column = "id" if (table, parent) == ("turns", "works") else "parent"
-        for _, row_id in list(found.get(parent, {})):
-            add(table, f"{column} = ?", row_id)
+        parents = [row_id for _, row_id in found.get(parent, {})]
+        for start in range(0, len(parents), _MOST_PARENTS):
+            some = parents[start : start + _MOST_PARENTS]
+            add(table, f"{column} IN ({', '.join('?' * len(some))})", *some)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from wonder_server.adapters.sqlite.shard_schema import COLUMNS, OPEN
+from wonder_server.adapters.sqlite.shard_schema import COLUMNS, FEW, OPEN
 from wonder_server.core.planner import Planner
 from wonder_server.ports.records import EventQuery, Query
 
@@ -55,6 +55,9 @@ def rows_sql(query: Query) -> tuple[str, list[Any]]:
     if query.end_ms:
         where.add("created_ms < ?", query.end_ms)
     order = "ordinal" if query.by_ordinal else "created_ms"
+    if query.actor and query.statuses and set(query.statuses) <= set(FEW.get(query.table, ())):
+        # With a plus, so that they are found by status: by their order all others would be looked at.
+        order = f"+{order}"
     if query.after is not None:
         where.add(f"({order}, id) {'<' if query.newest_first else '>'} (?, ?)", *query.after)
     way = "DESC" if query.newest_first else "ASC"

@@ -52,6 +52,9 @@ when the row is first written, and never change."""
 OPEN: Final[dict[str, tuple[str, ...]]] = {"runs": ("running", "waiting"), "gates": ("pending",)}
 """Of tables where few rows of many are still open: the statuses of those. They have an index of their own."""
 
+FEW: Final[dict[str, tuple[str, ...]]] = {"turns": ("active",)}
+"""Of tables where an actor has few rows of many with them: the statuses by which those are found."""
+
 _ROWS = """
 CREATE TABLE {table} (
     actor      TEXT    NOT NULL,
