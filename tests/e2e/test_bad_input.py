@@ -108,6 +108,9 @@ class World:
             "BatchWriteMemories": {**agent, "memories": [{"type": "fact", "content": "x"}]},
             "GetMemory": {**agent, "memory_id": self.memory_id},
             "UpdateMemory": {**agent, "memory": {"id": f"mem_{NOBODY}", "content": "x"}},
+            "SupersedeMemory": {
+                **agent, "memory_id": f"mem_{NOBODY}", "memory": {"type": "fact", "content": "x"},
+            },
             "DeleteMemory": {**agent, "memory_id": f"mem_{NOBODY}"},
             "ListMemories": agent,
             "SearchMemories": {**agent, "query": "tea"},
@@ -338,7 +341,8 @@ ABSENT = {
     "AddParticipant": "CONVERSATION_NOT_FOUND", "RemoveParticipant": "CONVERSATION_NOT_FOUND",
     "CompleteConversation": "CONVERSATION_NOT_FOUND", "ReopenConversation": "CONVERSATION_NOT_FOUND",
     "ResetConversation": "CONVERSATION_NOT_FOUND", "DeleteConversation": "CONVERSATION_NOT_FOUND",
-    "DiffBranch": "CONVERSATION_NOT_FOUND", "MergeBranch": "CONVERSATION_NOT_FOUND",
+    "SupersedeMemory": "MEMORY_NOT_FOUND", "DiffBranch": "CONVERSATION_NOT_FOUND",
+    "MergeBranch": "CONVERSATION_NOT_FOUND",
 }  # fmt: skip
 """What the requests of the table meet before anything is made wrong; every other one is served."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-import threading
 import time
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -27,7 +26,6 @@ class Glances:
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[tuple[int, ...], str]] = {}
-        self.lock = threading.Lock()
 
     def id_of(self, found: folders.Found) -> str:
         """The hash of the file's content, if it looks as it did; else empty."""

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,9 @@ from wonder_server.ports.workspaces import Work
 
 T = TypeVar("T")
 
+REMEMBERED: Final = 32
+"""Folders whose files' looks are kept in memory: some 300 bytes a file."""
+
 UNCOMMITTED: Final = Signed(author="wonder", message="Work that nobody has committed")
 
 
@@ -39,6 +43,7 @@ class GitWorkspaces:
         self._folder = folder
         self._locks: dict[str, asyncio.Lock] = {}
         self._glances: dict[tuple[str, str], Glances] = {}
+        self._glancing = threading.Lock()
 
     async def begin(self, work: Work | None, key: str, begin: str = "") -> Path:
         root = self._folder / key
@@ -130,10 +135,20 @@ class GitWorkspaces:
         if not files.is_dir() or files.is_symlink():
             return bare, head, ""
         self._follow(work, bare, head)
-        glances = self._glances.setdefault((work.key, work.folder), Glances())
+        glances = self._glances_at(work)
         tree = checkouts.snapshot(bare, files, head, glances)
         same = bare.commits([head])[0].tree if head else EMPTY_TREE
         return bare, head, "" if tree == same else tree
+
+    def _glances_at(self, work: Work) -> Glances:
+        """Kept for the folders that were looked at last; what is forgotten is read again."""
+        place = (work.key, work.folder)
+        with self._glancing:
+            found = self._glances.pop(place, None) or Glances()
+            while len(self._glances) >= REMEMBERED:
+                del self._glances[next(iter(self._glances))]
+            self._glances[place] = found
+        return found
 
     def _now(self, work: Work) -> Commit | None:
         if not self._bare(work).exists():
