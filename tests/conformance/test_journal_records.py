@@ -362,6 +362,8 @@ async def test_a_snapshot_is_of_one_actor(shards: Shards) -> None:
         ({"table": "gates", "statuses": ("approved",)}, "gates_by_time"),
         ({"table": "gates", "id": "gate_1"}, "gates_by_id"),
         ({"table": "conversations", "alias": "ref"}, "conversations_by_reference"),
+        ({"table": "turns", "actor": "c", "by_ordinal": True, "statuses": ("active",)}, "turns_by_status"),
+        ({"table": "turns", "actor": "c", "by_ordinal": True, "statuses": ("failed",)}, "turns_by_order"),
     ],
 )
 @pytest.mark.parametrize("after", [None, (5, "x")])
