@@ -160,12 +160,12 @@ async def test_a_local_model_without_its_package_says_what_to_install(environmen
 
 
 @pytest.mark.skipif(
-    importlib.util.find_spec("sentence_transformers") is None or "WONDER_TEST_LOCAL_MODEL" not in os.environ,
-    reason="needs the package sentence-transformers, and WONDER_TEST_LOCAL_MODEL=/a/folder with a model",
+    importlib.util.find_spec("sentence_transformers") is None or "LOCAL_MODEL" not in os.environ,
+    reason="needs the package sentence-transformers, and LOCAL_MODEL=/a/folder with a model",
 )
 async def test_a_local_model_knows_meaning(environment: dict[str, str]) -> None:
-    folder = os.environ["WONDER_TEST_LOCAL_MODEL"]
-    dimensions = int(os.environ.get("WONDER_TEST_LOCAL_DIMENSIONS", "384"))
+    folder = os.environ["LOCAL_MODEL"]
+    dimensions = int(os.environ.get("LOCAL_DIMENSIONS", "384"))
     embedder = HelperEmbedder("local", folder, dimensions, environment=environment)
     car, automobile, tea = (
         array("f", v) for v in await embedder.embed(["a car", "an automobile", "green tea"])
