@@ -239,3 +239,6 @@ async def test_bad_questions_are_refused_by_field(service: MemoryService) -> Non
         Weights(relevance=0, significance=0, recency=0),
     ):
         assert await refusal(service.search("ada", "x", weights=weights)) == (invalid, "weights")
+    for share in (-0.1, 1.1, float("nan")):
+        work = service.search("ada", "x", weights=Weights(vector=share))
+        assert await refusal(work) == (invalid, "weights.vector")

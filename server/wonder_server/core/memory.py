@@ -196,7 +196,7 @@ def rank(
     share = share if weights.vector is None else weights.vector
     best_text = max((c.text for c in candidates), default=0.0)
     best_vector = max((c.vector for c in candidates), default=0.0)
-    if best_text <= 0 or best_vector <= 0:
+    if 0 < share < 1 and (best_text <= 0 or best_vector <= 0):
         share = float(best_text <= 0)
     total = weights.relevance + weights.significance + weights.recency
     per_text = 1 / best_text if best_text > 0 else 0.0

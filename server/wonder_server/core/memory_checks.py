@@ -114,6 +114,8 @@ def check_weights(weights: Weights) -> None:
         raise error(
             Reason.FIELD_INVALID, "Weights are numbers from 0 up, and not all are 0.", field="weights"
         )
+    if weights.vector is not None and not 0.0 <= weights.vector <= 1.0:  # Also refuses NaN.
+        raise error(Reason.FIELD_INVALID, "It lies between 0 and 1.", field="weights.vector")
 
 
 def _check_json(value: Any, path: str, levels: int) -> None:

@@ -156,14 +156,16 @@ class SearchMemoriesRequest(_message.Message):
     def __init__(self, agent_id: _Optional[str] = ..., query: _Optional[str] = ..., limit: _Optional[int] = ..., filter: _Optional[_Union[MemoryFilter, _Mapping]] = ..., weights: _Optional[_Union[SearchWeights, _Mapping]] = ..., across_agents: _Optional[bool] = ..., project_id: _Optional[str] = ..., min_score: _Optional[float] = ...) -> None: ...
 
 class SearchWeights(_message.Message):
-    __slots__ = ("relevance", "significance", "recency")
+    __slots__ = ("relevance", "significance", "recency", "vector")
     RELEVANCE_FIELD_NUMBER: _ClassVar[int]
     SIGNIFICANCE_FIELD_NUMBER: _ClassVar[int]
     RECENCY_FIELD_NUMBER: _ClassVar[int]
+    VECTOR_FIELD_NUMBER: _ClassVar[int]
     relevance: float
     significance: float
     recency: float
-    def __init__(self, relevance: _Optional[float] = ..., significance: _Optional[float] = ..., recency: _Optional[float] = ...) -> None: ...
+    vector: float
+    def __init__(self, relevance: _Optional[float] = ..., significance: _Optional[float] = ..., recency: _Optional[float] = ..., vector: _Optional[float] = ...) -> None: ...
 
 class SearchMemoriesResponse(_message.Message):
     __slots__ = ("hits",)

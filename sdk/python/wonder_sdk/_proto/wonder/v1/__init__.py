@@ -8954,6 +8954,12 @@ class SearchWeights(betterproto2.Message):
     Recency. Default 0.1.
     """
 
+    vector: "float | None" = betterproto2.field(4, betterproto2.TYPE_DOUBLE, optional=True)
+    """
+    Which part of the fit vectors decide, from 0 (words alone) to 1 (vectors alone). Default: as much as the embedder is
+    worth, 0.15 for the built-in one; less for short memories, whichever it is.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "SearchWeights", SearchWeights)
 
