@@ -19,7 +19,8 @@ from google.protobuf.json_format import MessageToDict
 from grpc import aio
 
 from tests.e2e.client import PATIENCE_S, Client, struct
-from tests.e2e.process import ROOT, Server, serving
+from tests.e2e.launch import ROOT
+from tests.e2e.process import Server, serving
 from wonder.v1 import coordinator_service_pb2 as runs
 from wonder.v1 import errors_pb2, run_pb2, task_pb2
 from wonder.v1 import executor_service_pb2 as pb
