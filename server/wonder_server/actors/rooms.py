@@ -23,13 +23,14 @@ from wonder_server.core.conversation.room_inputs import (
     Demolish,
     Join,
     Leave,
+    NoteMerge,
     Reopen,
     Reset,
     Revise,
     RoomInput,
     Vacate,
 )
-from wonder_server.core.conversation.values import Conversation, KeptPrompt, Participant
+from wonder_server.core.conversation.values import BranchMerge, Conversation, KeptPrompt, Participant
 from wonder_server.core.coordinator.inputs import CancelRun
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
@@ -115,6 +116,13 @@ class Rooms:
                     id=taken.id,
                 )
             return await self._change(conversation_id, change, request_id, **told)
+
+    async def note_merge(self, conversation_id: str, merge: BranchMerge) -> None:
+        """Its work was merged; once for each merge, however often it is told. Errors:
+        CONVERSATION_NOT_FOUND."""
+        await self._conversations.open(conversation_id)
+        told = f"merged/{merge.repository[:32]}/{merge.commit}"
+        await self._change(conversation_id, NoteMerge(merge=merge), told, merge=merge.commit)
 
     async def complete(
         self, conversation_id: str, *, cancel_turns: bool, version: int, request_id: str

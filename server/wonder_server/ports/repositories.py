@@ -76,7 +76,7 @@ class Signed(Value, frozen=True, kw_only=True):
 
 class Merged(Value, frozen=True, kw_only=True):
     """How a merge ended: at ``commit``, unless there are ``conflicts``; then nothing was changed. ``tree`` is
-    what the merge gives, or would."""
+    what the merge gives, or would; empty where there was nothing to merge."""
 
     commit: Commit | None = None
     tree: str = ""

@@ -6,13 +6,19 @@ from typing import Any
 
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.conversations import Conversations
+from wonder_server.actors.rooms import Rooms
 from wonder_server.core.commands import Scope
-from wonder_server.ports.repositories import FileDiff
+from wonder_server.core.conversation.values import BranchMerge
+from wonder_server.core.errors import WonderError
+from wonder_server.logs import logger
+from wonder_server.ports.repositories import Commit, FileDiff
 from wonder_server.rpc.artifacts import conflict_to_proto, resolutions_from_proto
 from wonder_server.rpc.auth import caller
 from wonder_server.rpc.fields import bounded, renamed, required
 from wonder_server.rpc.once import once_of
 from wonder_server.services.repos import Repos
+
+_log = logger("rpc")
 
 CHANGES = {
     "added": pb.FILE_CHANGE_ADDED,
@@ -28,6 +34,7 @@ class BranchMethods:
 
     _repos: Repos
     _conversations: Conversations
+    _rooms: Rooms
 
     async def diff_branch(self, request: pb.DiffBranchRequest, _context: Any) -> pb.DiffBranchResponse:
         scope = await self._scope(request)
@@ -61,11 +68,28 @@ class BranchMethods:
                 remove=request.remove_branch,
                 once=once_of(request),
             )
+        if merged.commit is not None and merged.tree and not request.validate_only:
+            await self._note(scope, request, merged.commit)
         return pb.MergeBranchResponse(
             merged=not merged.conflicts,
             commit=merged.commit.id if merged.commit is not None else "",
             conflicts=map(conflict_to_proto, merged.conflicts),
         )
+
+    async def _note(self, scope: Scope, request: pb.MergeBranchRequest, commit: Commit) -> None:
+        """Tell those who watch the conversation. What is merged is merged, whether or not that works."""
+        place = await self._repos.named(scope, request.repository, request.target_branch)
+        merge = BranchMerge(
+            repository=place.repository,
+            branch=place.branch,
+            target_branch=place.target,
+            commit=commit.id,
+            user_id=request.user_id or caller.get(),
+        )
+        try:
+            await self._rooms.note_merge(scope.conversation_id, merge)
+        except WonderError as problem:
+            _log.warning("merge not noted", conversation=scope.conversation_id, reason=problem.fault.reason)
 
     async def _scope(self, request: Any) -> Scope:
         """Where the conversation works. CONVERSATION_NOT_FOUND."""

@@ -12,6 +12,7 @@ from wonder_server.core.budget import Account, Budget
 from wonder_server.core.conversation.spending import known_cost
 from wonder_server.core.conversation.values import (
     AgentCall,
+    BranchMerge,
     Caller,
     Conversation,
     HistoryReset,
@@ -359,6 +360,16 @@ def _room(value: Conversation) -> conversation_pb2.Conversation:
     return conversation(value, 0)
 
 
+def _merge(value: BranchMerge) -> event_pb2.BranchMerged:
+    return event_pb2.BranchMerged(
+        repository=value.repository,
+        branch=value.branch,
+        target_branch=value.target_branch,
+        commit=value.commit,
+        user_id=value.user_id,
+    )
+
+
 def _reset(value: HistoryReset) -> event_pb2.ConversationReset:
     return event_pb2.ConversationReset(
         keep_system_message=value.keep_system_message, last_turn_ordinal=value.last_turn_ordinal
@@ -436,6 +447,7 @@ _PAYLOADS: dict[str, Callable[[Any], Any]] = {
     "conversation_updated": _room,
     "conversation_ended": _room,
     "conversation_reset": _reset,
+    "branch_merged": _merge,
     "participant_joined": participant,
     "participant_left": participant,
     "turn_started": turn,

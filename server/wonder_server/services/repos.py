@@ -57,6 +57,14 @@ class Changed(Value, frozen=True, kw_only=True):
     diff: Diff
 
 
+class Named(Value, frozen=True, kw_only=True):
+    """The repository, branch and target of a merge."""
+
+    repository: str
+    branch: str
+    target: str
+
+
 class Listed(Value, frozen=True, kw_only=True):
     """Files by path; ``truncated`` if there are more."""
 
@@ -269,7 +277,7 @@ class Repos:
             await act()
         else:
             before = await self._asked.once(known, signed, act)
-            met = met or [Merged(commit=before)]
+            met = met or [Merged(commit=before, tree=before.tree if before is not None else "")]
             if remove and not met[0].conflicts:
                 await self._workspaces.remove(place.work.key, [place.work], whole=False)
         return met[0]
@@ -293,6 +301,12 @@ class Repos:
         if met:
             raise in_conflict(met)
         return last
+
+    async def named(self, scope: Scope, repository: str = "", target: str = "") -> Named:
+        """What a merge is about, by name: what was left out is what the project and the repository say."""
+        place = await self._place(scope, repository)
+        default = target or await self._origins.fetch(place.origin)
+        return Named(repository=place.repository.name, branch=place.branch, target=default)
 
     # --- what is no more --------------------------------------------------------------------------
 

@@ -87,6 +87,7 @@ from wonder_server.core.conversation.room_inputs import (
     Expire,
     Join,
     Leave,
+    NoteMerge,
     PutAway,
     Reopen,
     Reset,
@@ -156,7 +157,7 @@ def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
         case Restarted():
             operation = state.operations.get(event.operation_id)
             return () if operation is None else _restarted(state, operation, now_ms)
-        case Join() | Leave() | Revise() | Complete() | Reopen() | Reset():
+        case Join() | Leave() | Revise() | NoteMerge() | Complete() | Reopen() | Reset():
             return plan_room(state, event, now_ms)
         case Vacate() | Demolish() | Expire() | PutAway() | Rouse() | Discard():
             return plan_room(state, event, now_ms)

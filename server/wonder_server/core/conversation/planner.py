@@ -109,6 +109,7 @@ CONVERSATION = Planner(
         "conversation_updated": values.Conversation,
         "conversation_ended": values.Conversation,
         "conversation_reset": values.HistoryReset,
+        "branch_merged": values.BranchMerge,
         "participant_joined": values.Participant,
         "participant_left": values.Participant,
         "turn_started": values.Turn,

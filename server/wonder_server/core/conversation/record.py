@@ -49,6 +49,7 @@ from wonder_server.core.conversation.room_decisions import (
     CloseRoom,
     EndConversation,
     NoteSpent,
+    RecordMerge,
     RemoveParticipant,
     RemoveRecord,
     ResetConversation,
@@ -88,7 +89,7 @@ def _record(state: ConversationState, decision: Decision) -> Iterator[Change]:
             yield Emit("conversation_started", "conversation_started", decision.conversation)
         case AddParticipant() | RemoveParticipant() | UpdateConversation() | EndConversation():
             yield from record_room(decision)
-        case ResetConversation() | CloseRoom() | NoteSpent() | RemoveRecord():
+        case RecordMerge() | ResetConversation() | CloseRoom() | NoteSpent() | RemoveRecord():
             yield from record_room(decision)
         case StartTurn():
             yield from _conversation(state)

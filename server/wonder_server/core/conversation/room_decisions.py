@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wonder_server.core.conversation.values import Conversation, HistoryReset, Participant
+from wonder_server.core.conversation.values import BranchMerge, Conversation, HistoryReset, Participant
 from wonder_server.core.frozen import Value
 
 
@@ -22,6 +22,13 @@ class UpdateConversation(Value, frozen=True, kw_only=True):
     """What it is called or keeps has changed, or when it expires, or that it is open or archived."""
 
     conversation: Conversation
+
+
+class RecordMerge(Value, frozen=True, kw_only=True):
+    """Its work was merged."""
+
+    conversation: Conversation
+    merge: BranchMerge
 
 
 class EndConversation(Value, frozen=True, kw_only=True):
@@ -59,6 +66,7 @@ RoomDecision = (
     AddParticipant
     | RemoveParticipant
     | UpdateConversation
+    | RecordMerge
     | EndConversation
     | ResetConversation
     | CloseRoom

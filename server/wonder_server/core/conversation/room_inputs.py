@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from wonder_server.core.budget import Budget
-from wonder_server.core.conversation.values import KeptPrompt, Participant
+from wonder_server.core.conversation.values import BranchMerge, KeptPrompt, Participant
 from wonder_server.core.frozen import Value, field
 
 
@@ -36,6 +36,12 @@ class Revise(Value, frozen=True, kw_only=True):
     expire_ms: int | None = None
     version: int = 0
     budget: Budget | None = None
+
+
+class NoteMerge(Value, frozen=True, kw_only=True):
+    """Somebody has merged its work."""
+
+    merge: BranchMerge
 
 
 class Complete(Value, frozen=True, kw_only=True):
@@ -99,5 +105,17 @@ class Discard(Value, frozen=True, kw_only=True):
 
 
 RoomInput = (
-    Join | Leave | Revise | Complete | Reopen | Reset | Vacate | Demolish | Expire | PutAway | Rouse | Discard
+    Join
+    | Leave
+    | Revise
+    | NoteMerge
+    | Complete
+    | Reopen
+    | Reset
+    | Vacate
+    | Demolish
+    | Expire
+    | PutAway
+    | Rouse
+    | Discard
 )

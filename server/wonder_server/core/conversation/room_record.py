@@ -10,6 +10,7 @@ from wonder_server.core.conversation.room_decisions import (
     CloseRoom,
     EndConversation,
     NoteSpent,
+    RecordMerge,
     RemoveParticipant,
     RemoveRecord,
     ResetConversation,
@@ -35,6 +36,9 @@ def record_room(decision: RoomDecision) -> Iterator[Change]:
         case UpdateConversation():
             yield put_room(decision.conversation)
             yield Emit("conversation_updated", "conversation_updated", decision.conversation)
+        case RecordMerge():
+            yield put_room(decision.conversation)
+            yield Emit("branch.merged", "branch_merged", decision.merge)
         case EndConversation():
             yield put_room(decision.conversation)
             yield Emit("conversation_ended", "conversation_ended", decision.conversation)

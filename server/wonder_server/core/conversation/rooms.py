@@ -36,6 +36,7 @@ from wonder_server.core.conversation.room_decisions import (
     CloseRoom,
     EndConversation,
     NoteSpent,
+    RecordMerge,
     RemoveParticipant,
     RemoveRecord,
     ResetConversation,
@@ -48,6 +49,7 @@ from wonder_server.core.conversation.room_inputs import (
     Expire,
     Join,
     Leave,
+    NoteMerge,
     PutAway,
     Reopen,
     Reset,
@@ -98,7 +100,7 @@ def plan_room(state: ConversationState, event: RoomInput, now: int) -> Decisions
             return (RemoveRecord(conversation=replace(room, archive=event.archive), runs=event.runs),)
         case Discard():
             return () if room.spent != event.spent else (NoteSpent(conversation=replace(room, spent="")),)
-        case Join() | Leave() | Revise() | Complete() | Reopen() | Reset() | Rouse():
+        case Join() | Leave() | Revise() | NoteMerge() | Complete() | Reopen() | Reset() | Rouse():
             woken, room = rouse(room, now, event.spent if isinstance(event, Rouse) else "")
             decided = _change(state, room, event, now)
             refused = any(isinstance(decision, Refuse) for decision in decided)
@@ -143,7 +145,7 @@ def rouse(room: Conversation, now: int, spent: str = "") -> tuple[Decisions, Con
 def _change(
     state: ConversationState,
     room: Conversation,
-    event: Join | Leave | Revise | Complete | Reopen | Reset | Rouse,
+    event: Join | Leave | Revise | NoteMerge | Complete | Reopen | Reset | Rouse,
     now: int,
 ) -> Decisions:
     changed = replace(room, version=room.version + 1, updated_ms=max(now, room.updated_ms))
@@ -154,6 +156,8 @@ def _change(
             return _leave(state, room, changed, event, now)
         case Revise():
             return _revise(state, room, changed, event, now)
+        case NoteMerge():
+            return (RecordMerge(conversation=changed, merge=event.merge),)
         case Complete():
             return _complete(state, room, changed, event, now)
         case Reopen():

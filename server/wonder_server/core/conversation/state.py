@@ -52,6 +52,7 @@ from wonder_server.core.conversation.room_decisions import (
     CloseRoom,
     EndConversation,
     NoteSpent,
+    RecordMerge,
     RemoveParticipant,
     RemoveRecord,
     ResetConversation,
@@ -122,7 +123,13 @@ class ConversationState:
 
     def _apply(self, decision: Decision) -> None:
         match decision:
-            case StartConversation() | AddParticipant() | RemoveParticipant() | UpdateConversation():
+            case (
+                StartConversation()
+                | AddParticipant()
+                | RemoveParticipant()
+                | UpdateConversation()
+                | RecordMerge()
+            ):
                 self.conversation = decision.conversation
             case EndConversation() | ResetConversation() | CloseRoom() | NoteSpent():
                 self.conversation = decision.conversation

@@ -137,6 +137,16 @@ class HistoryReset(Value, frozen=True, kw_only=True):
     last_turn_ordinal: int
 
 
+class BranchMerge(Value, frozen=True, kw_only=True):
+    """What was done on ``branch`` of ``repository`` is in ``target_branch`` now, as ``commit``."""
+
+    repository: str
+    branch: str
+    target_branch: str
+    commit: str
+    user_id: str = ""
+
+
 class Caller(Value, frozen=True, kw_only=True):
     """Who started a turn. ``type`` is ``user``, ``workflow`` or ``agent`` and says which ids are set."""
 
