@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.services.test_executor import CONTEXT, Pauses, executor, step, task
 from wonder_server.core.definitions.specs import OnFailure, PinnedTask, Retry, Step
+from wonder_server.core.frozen import replace
 from wonder_server.services.executor import TaskOutcome
 
 NAMES = st.sampled_from(["a", "b"])
@@ -57,7 +58,7 @@ def test_a_task_ends_as_its_definition_says_whoever_drives_it(one: PinnedTask, n
 
     at_once = executor().at_once(one, {"n": n}, CONTEXT)
     # It leaves a task that starts over to the loop, and one for which this machine is too slow.
-    assert at_once is None or (at_once == outcome and not pauses)
+    assert at_once is None or (at_once == replace(outcome, steps=()) and not pauses)
 
     attempts = [
         (attempt, list(traces)) for attempt, traces in groupby(outcome.steps, key=lambda each: each.attempt)
