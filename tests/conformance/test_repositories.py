@@ -320,6 +320,7 @@ async def test_what_a_crash_left_locked_is_unlocked(tmp_path: Path) -> None:
     made = await first.of("one").write("main", [text("a", "1")], ADA)
     for name in ("refs/heads/main.lock", "HEAD.lock", "config.lock", "packed-refs.lock"):
         (tmp_path / "one.git" / name).touch()
+    (tmp_path / "one.git" / "wonder-index-x").mkdir()
     (tmp_path / ".new-x").mkdir()
     (tmp_path / ".old-x").mkdir()
     again = GitRepositories(git, pool, tmp_path)
@@ -328,5 +329,6 @@ async def test_what_a_crash_left_locked_is_unlocked(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["one.git"]
     second = await again.of("one").write("main", [text("a", "2")], ADA)
     assert second.parents == (made.id,)
+    assert not any(name.startswith("wonder-") for name in names_in(tmp_path / "one.git"))
     git.run(tmp_path / "one.git", "fsck", "--strict")
     await pool.close()

@@ -26,6 +26,7 @@ NOTHING: Final = "0" * 40
 EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _ID: Final = re.compile(r"[0-9a-f]{40}\Z")
 _SIGNATURE: Final = re.compile(rb"(.*) <(.*)> (-?\d+) [-+]\d{4}\Z", re.DOTALL)
+_INDEX: Final = "wonder-index-"
 _OURS: Final = "@wonder"
 
 
@@ -75,11 +76,13 @@ class Bare:
             self._opened = False
 
     def _unlock(self) -> None:
-        """A git that was killed leaves its locks; the data folder belongs to this server alone."""
+        """A git that was killed leaves its locks, and we what we were at; the data folder belongs to this server alone."""
         for name in ("HEAD.lock", "config.lock", "packed-refs.lock", "shallow.lock"):
             (self.folder / name).unlink(missing_ok=True)
         for lock in (self.folder / "refs").rglob("*.lock"):
             lock.unlink(missing_ok=True)
+        for index in self.folder.glob(f"{_INDEX}*"):
+            shutil.rmtree(index, ignore_errors=True)
 
     # --- references -------------------------------------------------------------------------------
 
@@ -144,7 +147,7 @@ class Bare:
         lines = [
             f"{mode} {blob}\t{path}\0" if blob else f"0 {NOTHING}\t{path}\0" for mode, blob, path in entries
         ]
-        with tempfile.TemporaryDirectory(prefix="wonder-index-") as folder:
+        with tempfile.TemporaryDirectory(prefix=_INDEX, dir=self.folder) as folder:
             index = {"GIT_INDEX_FILE": f"{folder}/index"}
             self.git.run(self.folder, "read-tree", base or "--empty", also=index)
             listing = "".join(lines).encode("utf-8", "surrogateescape")
