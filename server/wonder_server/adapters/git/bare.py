@@ -76,7 +76,8 @@ class Bare:
             self._opened = False
 
     def _unlock(self) -> None:
-        """A git that was killed leaves its locks, and we what we were at; the data folder belongs to this server alone."""
+        """A git that was killed leaves its locks, and a server that was killed its indexes; the data folder
+        belongs to this server alone."""
         for name in ("HEAD.lock", "config.lock", "packed-refs.lock", "shallow.lock"):
             (self.folder / name).unlink(missing_ok=True)
         for lock in (self.folder / "refs").rglob("*.lock"):
