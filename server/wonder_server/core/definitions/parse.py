@@ -44,8 +44,7 @@ R = TypeVar("R")
 
 _KINDS = {spec_type: kind for kind, spec_type in SPEC_TYPES.items()}
 
-LATER: dict[type[Any], frozenset[str]] = {
-}
+LATER: dict[type[Any], frozenset[str]] = {}
 """Fields of the contract that this server does not carry out yet. Taking them in silence would be a lie."""
 
 MAX_PAYLOAD_DEPTH = 30
