@@ -71,6 +71,18 @@ def test_a_pinned_definition_is_stored_for_each_root(connection: sqlite3.Connect
     assert {root for root, _ in writes.carry_out(connection, set())} == {ROOM, "conv_other"}
 
 
+async def test_runs_share_what_their_definitions_are_made_of(shard: SqliteShard) -> None:
+    one, other, below = "run_1", "run_2", "run_3"
+    await shard.commit([commit(each, entries=(sent(1),)) for each in (one, other)])
+    await shard.commit([commit(ROOM), commit(below, entries=(sent(1),), root=ROOM)])
+    roots = "SELECT DISTINCT root FROM parts"
+    owners = await shard.database.read(lambda connection: connection.execute(roots).fetchall())
+    assert sorted(owners) == [("",), (ROOM,)], "a room keeps its own, so that it can be put away whole"
+    for run in (one, other, below):
+        (entry,) = await shard.entries(run, CONVERSATION, 0, 10)
+        assert entry.input.agent == AGENT
+
+
 async def test_what_a_failed_write_would_have_stored_is_stored_by_the_next(shard: SqliteShard) -> None:
     twice = commit(ROOM, entries=(sent(1),))
     twice.requests = [(Request(ROOM, "r", "f"), {}), (Request(ROOM, "r", "f"), {})]

@@ -90,7 +90,8 @@ class Folding:
     """One folding: values in, text out, and the parts they refer to.
 
     ``parts`` are by their hash. Those of pinned definitions, of which every turn and run has many, are
-    apart in ``pins``, under the hash of the definition as a whole: who has stored that has stored all.
+    apart in ``pins``, under the hash of the definition as a whole, or of its parts if it is no part itself:
+    who has stored that has stored all.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -228,8 +229,8 @@ class Folding:
         body = pin.folded[0]
         if isinstance(body, dict) and len(body) == 1 and "$" in body:
             self.pins[body["$"]] = pin.parts
-        else:  # Too small to be a part itself.
-            self.parts.update(pin.parts)
+        elif pin.parts:  # Too small to be a part itself, but not all that is in it.
+            self.pins[",".join(pin.parts)] = pin.parts
         return pin.folded
 
     def _part(self, body: Any, size: int) -> tuple[Any, int]:

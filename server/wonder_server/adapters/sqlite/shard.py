@@ -12,7 +12,7 @@ from typing import Any, Final
 from wonder_server.adapters.sqlite.codec import Folder, build, decode, names, unfold
 from wonder_server.adapters.sqlite.database import Database
 from wonder_server.adapters.sqlite.shard_queries import EVENT_COLUMNS, events_sql, heads_sql, rows_sql
-from wonder_server.adapters.sqlite.shard_schema import FOLDED_TABLES, MIGRATIONS
+from wonder_server.adapters.sqlite.shard_schema import FOLDED_TABLES, MIGRATIONS, SHARED
 from wonder_server.adapters.sqlite.shard_writes import Pin, Writes
 from wonder_server.core.planner import Planner, Reload
 from wonder_server.core.records import Emit
@@ -225,8 +225,9 @@ class _Parts:
     def __call__(self, digest: str) -> Any:
         if digest not in self._known:
             row = self._connection.execute(
-                "SELECT data FROM parts WHERE root = (SELECT root FROM actors WHERE id = ?) AND hash = ?",
-                (self._actor_id, digest),
+                "SELECT data FROM parts"
+                " WHERE root IN ((SELECT root FROM actors WHERE id = ?), ?) AND hash = ? LIMIT 1",
+                (self._actor_id, SHARED, digest),
             ).fetchone()
             self._known[digest] = decode(row[0])
             self.size += len(row[0])

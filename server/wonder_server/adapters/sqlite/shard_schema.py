@@ -36,6 +36,10 @@ FOLDED_TABLES: Final = frozenset(
 
 _SUMS: Final = ("input_tokens", "output_tokens", "cost_micros", "model_calls", "unpriced_calls", "busy_ms")
 
+SHARED: Final = ""
+"""The root of parts that every root may refer to: what pinned definitions of runs are made of. Runs are many,
+and each is its own root; conversations keep theirs, so that they can be put away whole."""
+
 COLUMNS: Final[dict[str, dict[str, str]]] = {
     "runs": {
         "scope.project_id": "project_id",

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from wonder_server.adapters.sqlite.codec import Folder, Folding, encode
 from wonder_server.adapters.sqlite.erasing import erase_record, erase_root
-from wonder_server.adapters.sqlite.shard_schema import COLUMNS, FOLDED_TABLES, ROW_TABLES
+from wonder_server.adapters.sqlite.shard_schema import COLUMNS, FOLDED_TABLES, ROW_TABLES, SHARED
 from wonder_server.core.records import Change, Delete, Erase, Put, field_at
 from wonder_server.ports.journal import Commit
 
@@ -165,10 +165,11 @@ class Writes:
             for digest, data in folding.parts.items():
                 if (root, digest) not in stored:
                     found[root, digest] = data
+            owner = SHARED if root.startswith("run_") else root
             for digest, parts in folding.pins.items():
-                if (root, digest) not in stored:
-                    pins.append((root, digest))
-                    found.update(((root, part), data) for part, data in parts.items())
+                if (owner, digest) not in stored:
+                    pins.append((owner, digest))
+                    found.update(((owner, part), data) for part, data in parts.items())
         return [text for pin, data in found.items() for text in (*pin, data.decode())], [*pins, *found]
 
 
