@@ -270,10 +270,10 @@ def telling(story: Story) -> Callable[[Path, str], Awaitable[int]]:
     return tell
 
 
-async def test_a_server_that_dies_at_every_third_commit_still_gets_there(data: Path, prepared: Path) -> None:
-    """At every second it would not: run and conversation each write that they hand out their work again."""
+async def test_a_server_that_dies_at_every_fifth_commit_still_gets_there(data: Path, prepared: Path) -> None:
+    """More often it might not: run, turn and hook may each write that they hand out their work again."""
     shutil.copytree(prepared, data)
-    assert await through_deaths(data, ask_once, View(), "after-commit:3") > 2
+    assert await through_deaths(data, ask_once, View(), "after-commit:5") >= 1
 
 
 async def exists(client: Client, conversation_id: str) -> bool:
