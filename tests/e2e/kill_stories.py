@@ -185,8 +185,8 @@ CASES = {
         10, loose=True,
     ),
     "hooks": Case(("tea",), 7, agent="thorough", names=("memory_extraction.completed",)),
-    "summary": Case((LONG, LONG, "say 3 words"), 10, agent="forgetful", names=("context.reduced",)),
-    "window": Case((LONG, LONG, "say 3 words"), 9, agent="sliding", names=("context.reduced",)),
+    "summary": Case((LONG, LONG, "say 3 words"), 8, agent="forgetful", names=("context.reduced",)),
+    "window": Case((LONG, LONG, "say 3 words"), 8, agent="sliding", names=("context.reduced",)),
 }  # fmt: skip
 
 
