@@ -116,7 +116,7 @@ def record(state: RunState, decision: Decision) -> tuple[Change, ...]:
         case StartRun():
             return (
                 _run(decision.run),
-                Put("works", decision.run.id, decision.pinned, live=True),
+                Put("works", decision.run.id, decision.pinned, live=True, fresh=True),
                 Emit("workflow_started", "run_started", decision.run),
             )
         case SetRun():
