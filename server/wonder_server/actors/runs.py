@@ -89,15 +89,7 @@ class Runs:
 
         Errors: DEFINITION_NOT_FOUND, INPUT_INVALID, REQUEST_ID_REUSED.
         """
-        more = {"metadata": starting.metadata, "timeout": starting.timeout_ms}
-        asked = request(
-            "runs",
-            request_id,
-            workflow=starting.workflow,
-            input=starting.input,
-            context=repr(starting.scope),
-            **{name: value for name, value in more.items() if value},
-        )
+        asked = _asked(starting, request_id) if request_id else None
 
         async def build(run_id: str) -> Start:
             return await self._input(run_id, starting)
@@ -184,3 +176,15 @@ class Runs:
         if attachment is None:
             raise not_found(run_id)
         return attachment
+
+
+def _asked(starting: Starting, request_id: str) -> Request | None:
+    more = {"metadata": starting.metadata, "timeout": starting.timeout_ms}
+    return request(
+        "runs",
+        request_id,
+        workflow=starting.workflow,
+        input=starting.input,
+        context=repr(starting.scope),
+        **{name: value for name, value in more.items() if value},
+    )

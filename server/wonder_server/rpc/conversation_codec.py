@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from google.protobuf.struct_pb2 import Struct
@@ -42,6 +43,7 @@ MAX_TITLE, MAX_REFERENCE, MAX_USER = 500, 256, 128
 """Bytes of a title, of an external_ref, of a user's id; of a user's name as of a reference."""
 
 
+@cache
 def enum(enum_type: Any, prefix: str, word: str) -> Any:
     """The number of an enum's value, from the core's word for it."""
     return enum_type.Value(f"{prefix}_{word.upper()}")

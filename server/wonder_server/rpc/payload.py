@@ -50,7 +50,8 @@ def dict_to_struct(values: Mapping[str, Any], field: str = "") -> Struct:
     Raises PAYLOAD_TOO_DEEP, NUMBER_OUT_OF_RANGE, or FIELD_INVALID for what JSON cannot say.
     """
     struct = Struct()
-    _fill_struct(struct, values, field, field, 1)
+    if values:
+        _fill_struct(struct, values, field, field, 1)
     return struct
 
 
