@@ -7,9 +7,10 @@ One repository for each project, which only this server writes. The RPCs of the 
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import Value
@@ -17,6 +18,7 @@ from wonder_server.core.paths import check_branch, check_path, check_prefix
 from wonder_server.ports.repositories import (
     Change,
     Commit,
+    File,
     Found,
     Merged,
     Repositories,
@@ -24,7 +26,10 @@ from wonder_server.ports.repositories import (
 )
 from wonder_server.services.catalog_writes import Once
 from wonder_server.services.commits import Asked, signed_by
+from wonder_server.services.outlines import MAX_FILES, Outline, Outlines
 from wonder_server.services.paging import Page, PageRequest, page
+
+T = TypeVar("T")
 
 MAIN: Final = "main"
 ABSENT: Final = "none"
@@ -59,6 +64,7 @@ class Artifacts:
         self._repositories = repositories
         self._project_id = project_id
         self._asked = Asked()
+        self._outlines = Outlines()
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -108,6 +114,15 @@ class Artifacts:
             for file in files
         ]
         return page(found, limit, scope, lambda artifact: artifact.path)
+
+    async def index(self, project: str) -> Outline:
+        """What documents there are on ``main``, kept until something is written."""
+        project_id, repository = await self._open(project)
+
+        async def files() -> Sequence[File]:
+            return await repository.files(MAIN, limit=MAX_FILES + 1)
+
+        return await self._outlines.get(project_id, "", files) or Outline()
 
     async def search(
         self, project: str, query: str, *, branch: str = "", prefix: str = "", limit: int = 0
@@ -182,7 +197,7 @@ class Artifacts:
             change = Change(path=path, content=content)
             return await repository.write(branch, [change], signed, begin=MAIN, expected=expected)
 
-        made = await self._asked.once(repository, signed, act)
+        made = await self._changing(project_id, self._asked.once(repository, signed, act))
         found = await repository.read(made.id, path, MAX_CONTENT_BYTES) if content is not None else None
         newest = await _newest(repository, made.id, [path]) if path not in made.paths else {}
         return Artifact(
@@ -213,7 +228,7 @@ class Artifacts:
         check_branch(source, "source_branch")
         target = check_branch(target or MAIN, "target_branch")
         signed = signed_by(author, message or f"Merge {source} into {target}", once)
-        _, repository = await self._open(project)
+        project_id, repository = await self._open(project)
         if await repository.commit(source) is None:
             raise _no_branch(source, "source_branch")
         await _branch(repository, target, "target_branch")
@@ -226,12 +241,21 @@ class Artifacts:
             conflicts.append(merged)
             return merged.commit
 
-        made = await self._asked.once(repository, signed, act)
+        made = await self._changing(project_id, self._asked.once(repository, signed, act))
         return conflicts[0] if conflicts else Merged(commit=made)
 
     async def forget(self, project_id: str) -> None:
         """Remove all artifacts of a project, with their history."""
-        await self._repositories.remove(project_id)
+        await self._changing(project_id, self._repositories.remove(project_id))
+
+    async def _changing(self, project_id: str, work: Coroutine[Any, Any, T]) -> T:
+        """Carry it out to its end, whoever still waits: what was kept of the project is old only then."""
+
+        async def whole() -> T:
+            with self._outlines.changing(project_id):
+                return await work
+
+        return await asyncio.shield(asyncio.ensure_future(whole()))
 
     async def _open(self, project: str) -> tuple[str, Repository]:
         project_id = await self._project_id(project)

@@ -8,9 +8,11 @@ run; until then, what is read is the repository's default branch. The RPCs of th
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from wonder_server.core.commands import NO_BRANCH, Scope, branch_of
@@ -32,10 +34,18 @@ from wonder_server.ports.worktrees import Worktree
 from wonder_server.services.artifacts import ABSENT, MAX_MATCHES, check_resolutions, search_words
 from wonder_server.services.catalog_writes import Once
 from wonder_server.services.commits import Asked, signed_by
+from wonder_server.services.outlines import MAX_FILES, MAX_LINES, Outline, Outlines
 
 MAX_FILE_BYTES: Final = 4 << 20
 MAX_PATCH_BYTES: Final = 1 << 20
 MAX_LISTED: Final = 5_000
+MAX_INDEXED: Final = 10
+"""Repositories of a project that its index tells of."""
+
+INDEX_PATIENCE_S: Final = 2.0
+INDEX_AGE_S: Final = 300.0
+"""Of what is known of a repository on which nothing was done: others may change it, and do not tell."""
+
 _CONVERSATION: Final = re.compile(r"wonder/conv-([0-9A-Za-z]{1,64})\Z")
 
 
@@ -113,6 +123,7 @@ class Repos:
         self._projects = projects
         self._release = release
         self._asked = Asked()
+        self._outlines = Outlines()
         self._there: set[str] = set()
 
     async def open(self, scope: Scope) -> Worktree:
@@ -123,6 +134,7 @@ class Repos:
         self._there.add(key)
         for repository in project.repositories:
             await self._begun(_Place(project, repository, branch))
+        self._outlines.changed(key)
         only = project.repositories[0].name if len(project.repositories) == 1 else ""
         return Worktree(key=key, folder=folder, start=only)
 
@@ -137,6 +149,40 @@ class Repos:
         place = await self._place(scope, repository)
         found = await self._repositories.of(place.name).files(await self._at(place), prefix, after, limit + 1)
         return Listed(files=tuple(found[:limit]), truncated=len(found) > limit)
+
+    async def index(self, scope: Scope) -> Mapping[str, Outline | None]:
+        """What files there are, by repository; of the first ten. None where that cannot be said within two
+        seconds."""
+        branch, project = work_branch(scope), await self._projects.known(scope.project_id or DEFAULT_PROJECT)
+        indexed = project.repositories[:MAX_INDEXED]
+        most = MAX_LINES // max(len(indexed), 1)
+
+        async def told(repository: Repository) -> Outline | None:
+            place = _Place(project, repository, branch)
+            # Before anything is done on the branch, its files are those of all others like it.
+            begun = place.work.key in self._there
+            return await self._outlines.get(
+                place.work.key if begun else place.name,
+                repository.name,
+                partial(self._indexed, place),
+                most=most,
+                seconds=float("inf") if begun else INDEX_AGE_S,
+            )
+
+        found = await asyncio.gather(*[told(repository) for repository in indexed])
+        return {repository.name: outline for repository, outline in zip(indexed, found, strict=True)}
+
+    async def _indexed(self, place: _Place) -> Sequence[File] | None:
+        try:
+            async with asyncio.timeout(INDEX_PATIENCE_S):
+                at = await self._at(place)
+            return await self._repositories.of(place.name).files(at, limit=MAX_FILES + 1)
+        except (TimeoutError, WonderError):  # It is for those who read it to hear why.
+            return None
+
+    def touched(self, key: str) -> None:
+        """A command has run among the files of this worktree."""
+        self._outlines.changed(key)
 
     async def read(self, scope: Scope, path: str, repository: str = "") -> File:
         """One file with its content. ARTIFACT_NOT_FOUND, PAYLOAD_TOO_LARGE."""
@@ -198,7 +244,8 @@ class Repos:
             )
         work = await self._begun(await self._place(scope, repository))
         expected = ("" if etag == ABSENT else etag) if etag else None
-        return await self._workspaces.put(work, path, content, expected) or ABSENT
+        with self._outlines.changing(work.key):
+            return await self._workspaces.put(work, path, content, expected) or ABSENT
 
     async def commit(self, scope: Scope, author: str, message: str, repository: str = "") -> Commit | None:
         """Commit what was changed; the branch's newest commit, None of a branch without any."""
@@ -206,7 +253,8 @@ class Repos:
         place = await self._place(scope, repository)
         if await self._workspaces.now(place.work) is None:
             return None
-        return await self._workspaces.commit(place.work, signed)
+        with self._outlines.changing(place.work.key):
+            return await self._workspaces.commit(place.work, signed)
 
     async def update(
         self,
@@ -229,7 +277,8 @@ class Repos:
             )
         work = await self._begun(place)
         signed = signed_by(author, f"Merge {source} into {place.branch}")
-        return await self._workspaces.update(work, f"origin/{source}", signed, resolutions)
+        with self._outlines.changing(work.key):
+            return await self._workspaces.update(work, f"origin/{source}", signed, resolutions)
 
     async def merge(
         self,
@@ -276,10 +325,11 @@ class Repos:
         if dry:
             await act()
         else:
-            before = await self._asked.once(known, signed, act)
-            met = met or [Merged(commit=before, tree=before.tree if before is not None else "")]
-            if remove and not met[0].conflicts:
-                await self._workspaces.remove(place.work.key, [place.work], whole=False)
+            with self._outlines.changing(place.name, place.work.key):
+                before = await self._asked.once(known, signed, act)
+                met = met or [Merged(commit=before, tree=before.tree if before is not None else "")]
+                if remove and not met[0].conflicts:
+                    await self._workspaces.remove(place.work.key, [place.work], whole=False)
         return met[0]
 
     async def merge_all(self, scope: Scope, author: str, once: Once | None = None) -> str:
@@ -349,6 +399,7 @@ class Repos:
         ]
         await self._workspaces.remove(key, works)
         self._there.discard(key)
+        self._outlines.changed(key)
 
     # --- pieces -----------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ WRITING_KINDS: Final = frozenset(
 TRACELESS_KINDS: Final = frozenset(
     {
         "artifact.history",
+        "artifact.index",
         "artifact.list",
         "artifact.read",
         "artifact.search",
@@ -46,6 +47,7 @@ TRACELESS_KINDS: Final = frozenset(
         "memory.read",
         "memory.search",
         "repo.diff",
+        "repo.index",
         "repo.read",
         "repo.search",
         "repo.tree",

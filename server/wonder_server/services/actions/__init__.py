@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wonder_server.services.actions.artifact_history import ARTIFACT_HISTORY
+from wonder_server.services.actions.artifact_index import ARTIFACT_INDEX
 from wonder_server.services.actions.artifact_list import ARTIFACT_LIST
 from wonder_server.services.actions.artifact_merge import ARTIFACT_MERGE
 from wonder_server.services.actions.artifact_read import ARTIFACT_READ
@@ -30,6 +31,7 @@ from wonder_server.services.actions.memory_update import MEMORY_UPDATE
 from wonder_server.services.actions.memory_write import MEMORY_WRITE
 from wonder_server.services.actions.repo_commit import REPO_COMMIT
 from wonder_server.services.actions.repo_diff import REPO_DIFF
+from wonder_server.services.actions.repo_index import REPO_INDEX
 from wonder_server.services.actions.repo_merge import REPO_MERGE
 from wonder_server.services.actions.repo_read import REPO_READ
 from wonder_server.services.actions.repo_search import REPO_SEARCH
@@ -46,6 +48,7 @@ ACTIONS: dict[str, ActionKind] = {
     kind.name: kind
     for kind in (
         ARTIFACT_HISTORY,
+        ARTIFACT_INDEX,
         ARTIFACT_LIST,
         ARTIFACT_MERGE,
         ARTIFACT_READ,
@@ -66,6 +69,7 @@ ACTIONS: dict[str, ActionKind] = {
         MEMORY_WRITE,
         REPO_COMMIT,
         REPO_DIFF,
+        REPO_INDEX,
         REPO_MERGE,
         REPO_READ,
         REPO_SEARCH,

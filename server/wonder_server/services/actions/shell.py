@@ -74,6 +74,8 @@ async def _run(call: ActionCall) -> dict[str, Any]:
         )
     finally:
         telling.end()
+        if services.repos is not None:
+            services.repos.touched(worktree.key)
     return _result(finished, limit_ms, fails=given.get("fail_on_exit", False))
 
 
