@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core.conversation_kit import ASSEMBLED, BUSINESS, Driven, kinds, said, send
+from tests.core.conversation_kit import ASSEMBLED, BUSINESS, Driven, agent, kinds, said, send, tool
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.decisions import AppendMessage
 from wonder_server.core.conversation.hooks import EXCERPT, HISTORY_BYTES, assembly_input
@@ -38,6 +38,21 @@ def test_another_active_turn_is_shown_by_an_excerpt() -> None:
     active = given(driven)["active_turns"]
     assert isinstance(active, list)
     assert [len(turn["input"]) for turn in active] == [EXCERPT]
+
+
+def test_an_agent_is_pointed_to_what_its_tools_fetch() -> None:
+    tools = (
+        tool("keep", action="memory.write"),
+        tool("recall", action="memory.search"),
+        tool("open", action="artifact.read"),
+        tool("look", action="artifact.list"),
+        tool("cat", action="repo.read"),
+    )
+    every = {"memory": ["recall"], "artifact": ["open", "look"], "repository": ["cat"]}
+    assert given(Driven(agent=agent(tools=tools)))["indices"] == every
+    allowed = agent(tools=tools, allowed_actions=("artifact.read",))
+    assert given(Driven(agent=allowed))["indices"] == {"artifact": ["open"]}
+    assert given(Driven())["indices"] == {}
 
 
 def test_what_a_failing_model_had_said_stands_as_a_partial_message() -> None:

@@ -240,6 +240,85 @@ def test_a_format_that_nobody_writes_fails_with_a_sentence(assistant: PinnedAgen
         assemble(assistant, conversation("morse"))
 
 
+def indexed(agent: PinnedAgent, given: dict[str, Any], **actions: Any) -> tuple[list[str], Any]:
+    """The system prompt's lines after its first, and the sources."""
+    output = run_workflow(agent.assembly, given, {"context": dict, **actions})
+    return output["request"]["messages"][0]["content"].splitlines()[1:], output["sources"]
+
+
+def remembering(count: int) -> dict[str, Any]:
+    return {"memories": [{"id": f"mem_{n}", "content": f"Fact {n}."} for n in range(count)]}
+
+
+def test_the_model_is_pointed_to_what_its_tools_fetch(assistant: PinnedAgent) -> None:
+    documents = [{"path": "designs/", "files": 3, "text": "designs/ (3 files)"}]
+    code = {"path": "main.py", "files": 0, "text": "main.py", "repository": "code"}
+    repositories = [{"name": "code", "known": True, "files": 1}, {"name": "far", "known": False}]
+    indices = {
+        "memory": ["recall"],
+        "artifact": ["read_document", "find_documents"],
+        "repository": ["read_file"],
+    }
+    lines, sources = indexed(
+        assistant,
+        conversation(indices=indices, explain=True),
+        **{
+            "memory.search": lambda _: remembering(6),
+            "memory.list": lambda asked: {"memories": remembering(9)["memories"][-asked["limit"] :]},
+            "artifact.index": lambda _: {"files": 3, "lines": documents},
+            "repo.index": lambda _: {"repositories": repositories, "lines": [code]},
+        },
+    )
+    assert lines[8:] == [
+        "",
+        "More that you remember, the newest first (tools: recall):",
+        "- Fact 6.",
+        "- Fact 7.",
+        "- Fact 8.",
+        "",
+        "Documents of the project, 3 in all (tools: read_document, find_documents):",
+        "- designs/ (3 files)",
+        "",
+        "Files of the code, 1 in code (tools: read_file):",
+        "- main.py",
+    ]
+    assert {"source": "artifact", "source_id": "designs/", "text": "- designs/ (3 files)"} in sources
+    assert {"source": "repository", "source_id": "code", "text": "- main.py"} in sources
+    assert {"source": "memory", "source_id": "mem_8", "text": "- Fact 8."} in sources
+
+
+def test_where_there_is_nothing_to_point_to_nothing_is_said(assistant: PinnedAgent) -> None:
+    indices = {"memory": ["recall"], "artifact": ["read_document"], "repository": ["read_file"]}
+    lines, _ = indexed(
+        assistant,
+        conversation(indices=indices),
+        **{
+            "memory.search": lambda _: remembering(0),
+            "artifact.index": lambda _: {"files": 0, "lines": []},
+            "repo.index": lambda _: {"repositories": [], "lines": []},
+        },
+    )
+    assert lines == []
+
+
+def test_what_cannot_be_looked_up_does_not_keep_a_turn_from_going_on(assistant: PinnedAgent) -> None:
+    def fails(_: dict[str, Any]) -> dict[str, Any]:
+        raise error(Reason.STORAGE_UNAVAILABLE, "Not now.", transient=True)
+
+    indices = {"memory": ["recall"], "artifact": ["read_document"], "repository": ["read_file"]}
+    lines, _ = indexed(
+        assistant,
+        conversation(indices=indices),
+        **{
+            "memory.search": lambda _: remembering(6),
+            "memory.list": fails,
+            "artifact.index": fails,
+            "repo.index": fails,
+        },
+    )
+    assert lines == ["", "Memories:", *(f"- Fact {n}." for n in range(6))]
+
+
 # --- memory extraction ------------------------------------------------------------------------------
 
 

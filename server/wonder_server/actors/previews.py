@@ -10,6 +10,7 @@ from wonder_server.actors.rehearsal import Rehearsals
 from wonder_server.core.commands import Scope
 from wonder_server.core.conversation.answering import first_request
 from wonder_server.core.conversation.decisions import Refuse, StartTurn
+from wonder_server.core.conversation.dispatch import place_of
 from wonder_server.core.conversation.hooks import assembly_input
 from wonder_server.core.conversation.pieces import HOOK_TIMEOUT_MS
 from wonder_server.core.conversation.provenance import Block, blocks
@@ -59,10 +60,12 @@ class Previews:
         agent = event.agent
         reduced = cut(state, turn, agent)
         given = {**assembly_input(state, turn, agent, reduced), "explain": True}
+        project_id, branch = place_of(state, agent)
         scope = Scope(
-            project_id=agent.project_ids[0] if agent.project_ids else "",
+            project_id=project_id,
             agent_id=agent.agent_id,
             conversation_id=conversation_id,
+            branch=branch,
         )
         try:
             output = await self._rehearsals.run(agent.assembly, given, scope, HOOK_TIMEOUT_MS)

@@ -172,14 +172,7 @@ def _tool(agent: PinnedAgent, operation: Operation) -> PinnedTool:
 
 
 def _scope(state: ConversationState, operation: Operation, turn: Turn, agent: PinnedAgent) -> Scope:
-    conversation = state.conversation
-    project_id, branch = agent.project_ids[0] if agent.project_ids else "", ""
-    if conversation is not None and conversation.called_by:
-        # A delegated turn works in its caller's project and on its branch.
-        project_id, branch = conversation.project_id, conversation.branch or NO_BRANCH
-    elif conversation is not None and conversation.project_id in agent.project_ids:
-        # Any other in the conversation's, where the agent belongs to it; else in the agent's own.
-        project_id = conversation.project_id
+    project_id, branch = place_of(state, agent)
     return Scope(
         project_id=project_id,
         agent_id=agent.agent_id,
@@ -195,6 +188,18 @@ def _scope(state: ConversationState, operation: Operation, turn: Turn, agent: Pi
         branch=branch,
         trace_id=turn.trace_id,
     )
+
+
+def place_of(state: ConversationState, agent: PinnedAgent) -> tuple[str, str]:
+    """The project and the branch that the agent works on in this conversation."""
+    conversation = state.conversation
+    if conversation is not None and conversation.called_by:
+        # A delegated turn works in its caller's project and on its branch.
+        return conversation.project_id, conversation.branch or NO_BRANCH
+    if conversation is not None and conversation.project_id in agent.project_ids:
+        # Any other in the conversation's, where the agent belongs to it; else in the agent's own.
+        return conversation.project_id, ""
+    return agent.project_ids[0] if agent.project_ids else "", ""
 
 
 def _move_id(state: ConversationState, operation: Operation) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from wonder_server.core.conversation.agent_tools import offered_schema
+from wonder_server.core.conversation.permissions import forbidden_action, kinds_of
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Cut, Move, Role, Turn, TurnStatus
 from wonder_server.core.conversation.window import covered_ordinal, summary_of
@@ -22,6 +23,13 @@ HISTORY_BYTES = 1 << 20
 
 EXCERPT = 2000
 """Characters that are shown of another active turn's input."""
+
+_FETCHING = {
+    **dict.fromkeys(("memory.list", "memory.read", "memory.search"), "memory"),
+    **dict.fromkeys(("artifact.list", "artifact.read", "artifact.search"), "artifact"),
+    **dict.fromkeys(("repo.read", "repo.search", "repo.tree"), "repository"),
+}
+"""Kinds of action that fetch, and what they fetch."""
 
 
 def assembly_input(
@@ -56,6 +64,7 @@ def assembly_input(
             }
             for tool in agent.tools
         ],
+        "indices": _indices(agent),
         "active_turns": _active_turns(state, turn),
     }
 
@@ -125,6 +134,18 @@ def _reply_to(state: ConversationState, turn: Turn) -> str | None:
             if message.id == turn.reply_to_message_id:
                 return message.content
     return None
+
+
+def _indices(agent: PinnedAgent) -> dict[str, list[str]]:
+    """Of what kinds the agent can fetch the details of what it is pointed to, with the names of the tools
+    that fetch them (feature D7)."""
+    found: dict[str, list[str]] = {}
+    for tool in agent.tools:
+        indexed = dict.fromkeys(_FETCHING[kind] for kind in kinds_of(tool) if kind in _FETCHING)
+        if indexed and not forbidden_action(tool, agent.persona.constraints.allowed_actions):
+            for name in indexed:
+                found.setdefault(name, []).append(tool.spec.name)
+    return found
 
 
 def _active_turns(state: ConversationState, turn: Turn) -> list[dict[str, Any]]:

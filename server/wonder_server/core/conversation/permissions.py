@@ -16,7 +16,7 @@ def forbidden_action(tool: PinnedTool, allowed: Sequence[str]) -> str:
     """
     if not allowed:
         return ""
-    kinds = dict.fromkeys(_kinds(tool))
+    kinds = dict.fromkeys(kinds_of(tool))
     return next((kind for kind in kinds if not any(_fits(kind, pattern) for pattern in allowed)), "")
 
 
@@ -32,7 +32,8 @@ def uncallable(turn: Turn, agent_id: str) -> str:
     return ""
 
 
-def _kinds(tool: PinnedTool) -> Iterator[str]:
+def kinds_of(tool: PinnedTool) -> Iterator[str]:
+    """The kinds of action that ``tool`` uses, as often as it does."""
     if tool.task is not None:
         yield from _task_kinds(tool.task)
     if tool.workflow is not None:
