@@ -50,9 +50,7 @@ class Library:
         ``after_agent_delete``: told when it is."""
         writes = CatalogWrites(catalog, clock)
         self.definitions = Definitions(catalog, writes, actions)
-        self.agents = agents.Agents(
-            catalog, writes, actions, before_agent_delete, after_agent_delete
-        )
+        self.agents = agents.Agents(catalog, writes, actions, before_agent_delete, after_agent_delete)
         self.projects = projects.Projects(catalog, writes, before_project_delete)
         self.pins = Pins(catalog, writes, settle, inform)
 
