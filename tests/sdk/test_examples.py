@@ -229,6 +229,31 @@ async def test_the_guide_to_workflows_runs_as_it_stands(
         assert await run.result() == {"released": "Bugs fixed.", "said": "looks good"}
 
 
+def test_the_guide_to_workers_runs_as_it_stands(
+    address: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    guide = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
+    (definitions,) = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    (run,) = re.findall(r"^(wonder run .*)$", guide, re.MULTILINE)
+    folder = tmp_path / "my-library"
+    folder.mkdir()
+    (folder / "pages.yaml").write_text(definitions, encoding="utf-8")
+    (folder / "library.yaml").write_text("name: acme/pages\n", encoding="utf-8")
+    (tmp_path / "ocr.py").write_text(code, encoding="utf-8")
+    assert wonder(address, "apply", "-f", str(folder))[0] == 0
+    command = [sys.executable, str(tmp_path / "ocr.py")]
+    with subprocess.Popen(command, env={**environment, "WONDER_SERVER": address}) as process:
+        try:
+            status, out, err = wonder(address, *shlex.split(run)[1:])
+            assert (status, json.loads(out)) == (
+                0,
+                {"text": "What stands on https://example.com/scan.png."},
+            ), err
+        finally:
+            process.terminate()
+
+
 async def _run_block(block: str, client: Client) -> None:
     names: dict[str, Any] = {"Client": Client, "client": client}
     exec(f"async def run():\n{textwrap.indent(block, '    ')}", names)
