@@ -676,16 +676,18 @@ class ContextBlock(_message.Message):
     def __init__(self, path: _Optional[str] = ..., source: _Optional[_Union[ContextSource, str]] = ..., source_id: _Optional[str] = ..., excerpt: _Optional[str] = ..., tokens: _Optional[int] = ...) -> None: ...
 
 class DiffBranchRequest(_message.Message):
-    __slots__ = ("conversation_id", "repository", "base_branch", "paths")
+    __slots__ = ("conversation_id", "repository", "base_branch", "paths", "run_id")
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     REPOSITORY_FIELD_NUMBER: _ClassVar[int]
     BASE_BRANCH_FIELD_NUMBER: _ClassVar[int]
     PATHS_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
     conversation_id: str
     repository: str
     base_branch: str
     paths: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, conversation_id: _Optional[str] = ..., repository: _Optional[str] = ..., base_branch: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ...) -> None: ...
+    run_id: str
+    def __init__(self, conversation_id: _Optional[str] = ..., repository: _Optional[str] = ..., base_branch: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., run_id: _Optional[str] = ...) -> None: ...
 
 class DiffBranchResponse(_message.Message):
     __slots__ = ("branch", "head_commit", "base_branch", "base_commit", "files", "truncated")
@@ -720,7 +722,7 @@ class FileDiff(_message.Message):
     def __init__(self, path: _Optional[str] = ..., old_path: _Optional[str] = ..., change: _Optional[_Union[FileChange, str]] = ..., additions: _Optional[int] = ..., deletions: _Optional[int] = ..., patch: _Optional[str] = ...) -> None: ...
 
 class MergeBranchRequest(_message.Message):
-    __slots__ = ("conversation_id", "repository", "target_branch", "message", "expected_head_commit", "user_id", "validate_only", "request_id", "resolutions", "remove_branch")
+    __slots__ = ("conversation_id", "repository", "target_branch", "message", "expected_head_commit", "user_id", "validate_only", "request_id", "resolutions", "remove_branch", "run_id")
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     REPOSITORY_FIELD_NUMBER: _ClassVar[int]
     TARGET_BRANCH_FIELD_NUMBER: _ClassVar[int]
@@ -731,6 +733,7 @@ class MergeBranchRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     RESOLUTIONS_FIELD_NUMBER: _ClassVar[int]
     REMOVE_BRANCH_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
     conversation_id: str
     repository: str
     target_branch: str
@@ -741,14 +744,17 @@ class MergeBranchRequest(_message.Message):
     request_id: str
     resolutions: _containers.RepeatedCompositeFieldContainer[_common_pb2.MergeResolution]
     remove_branch: bool
-    def __init__(self, conversation_id: _Optional[str] = ..., repository: _Optional[str] = ..., target_branch: _Optional[str] = ..., message: _Optional[str] = ..., expected_head_commit: _Optional[str] = ..., user_id: _Optional[str] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[str] = ..., resolutions: _Optional[_Iterable[_Union[_common_pb2.MergeResolution, _Mapping]]] = ..., remove_branch: _Optional[bool] = ...) -> None: ...
+    run_id: str
+    def __init__(self, conversation_id: _Optional[str] = ..., repository: _Optional[str] = ..., target_branch: _Optional[str] = ..., message: _Optional[str] = ..., expected_head_commit: _Optional[str] = ..., user_id: _Optional[str] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[str] = ..., resolutions: _Optional[_Iterable[_Union[_common_pb2.MergeResolution, _Mapping]]] = ..., remove_branch: _Optional[bool] = ..., run_id: _Optional[str] = ...) -> None: ...
 
 class MergeBranchResponse(_message.Message):
-    __slots__ = ("merged", "commit", "conflicts")
+    __slots__ = ("merged", "commit", "conflicts", "nothing_to_merge")
     MERGED_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     CONFLICTS_FIELD_NUMBER: _ClassVar[int]
+    NOTHING_TO_MERGE_FIELD_NUMBER: _ClassVar[int]
     merged: bool
     commit: str
     conflicts: _containers.RepeatedCompositeFieldContainer[_common_pb2.MergeConflict]
-    def __init__(self, merged: _Optional[bool] = ..., commit: _Optional[str] = ..., conflicts: _Optional[_Iterable[_Union[_common_pb2.MergeConflict, _Mapping]]] = ...) -> None: ...
+    nothing_to_merge: bool
+    def __init__(self, merged: _Optional[bool] = ..., commit: _Optional[str] = ..., conflicts: _Optional[_Iterable[_Union[_common_pb2.MergeConflict, _Mapping]]] = ..., nothing_to_merge: _Optional[bool] = ...) -> None: ...

@@ -524,11 +524,13 @@ class MergeArtifactsRequest(_message.Message):
     def __init__(self, project_id: _Optional[str] = ..., source_branch: _Optional[str] = ..., target_branch: _Optional[str] = ..., author: _Optional[str] = ..., message: _Optional[str] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[str] = ..., resolutions: _Optional[_Iterable[_Union[_common_pb2.MergeResolution, _Mapping]]] = ...) -> None: ...
 
 class MergeArtifactsResponse(_message.Message):
-    __slots__ = ("merged", "revision", "conflicts")
+    __slots__ = ("merged", "revision", "conflicts", "nothing_to_merge")
     MERGED_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     CONFLICTS_FIELD_NUMBER: _ClassVar[int]
+    NOTHING_TO_MERGE_FIELD_NUMBER: _ClassVar[int]
     merged: bool
     revision: _artifact_pb2.ArtifactRevision
     conflicts: _containers.RepeatedCompositeFieldContainer[_common_pb2.MergeConflict]
-    def __init__(self, merged: _Optional[bool] = ..., revision: _Optional[_Union[_artifact_pb2.ArtifactRevision, _Mapping]] = ..., conflicts: _Optional[_Iterable[_Union[_common_pb2.MergeConflict, _Mapping]]] = ...) -> None: ...
+    nothing_to_merge: bool
+    def __init__(self, merged: _Optional[bool] = ..., revision: _Optional[_Union[_artifact_pb2.ArtifactRevision, _Mapping]] = ..., conflicts: _Optional[_Iterable[_Union[_common_pb2.MergeConflict, _Mapping]]] = ..., nothing_to_merge: _Optional[bool] = ...) -> None: ...

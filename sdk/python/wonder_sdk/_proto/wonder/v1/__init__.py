@@ -3591,7 +3591,8 @@ class Conversation(betterproto2.Message):
 
     project_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Project it belongs to. When created: id or name, empty for `default`; afterwards the id.
+    Project it belongs to. When created: id or name, empty for the first project of its first agent (`default` without
+    one); afterwards the id.
     """
 
     title: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -4472,7 +4473,7 @@ class DiffBranchRequest(betterproto2.Message):
 
     conversation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id of the conversation. Required.
+    Id of the conversation. Required, unless `run_id` is given.
     """
 
     repository: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -4488,6 +4489,11 @@ class DiffBranchRequest(betterproto2.Message):
     paths: "list[str]" = betterproto2.field(4, betterproto2.TYPE_STRING, repeated=True)
     """
     Only these paths and what is below them. Empty: all.
+    """
+
+    run_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+    """
+    Id of a run, instead of a conversation: the branch that it works on.
     """
 
 
@@ -5416,7 +5422,7 @@ class GetConversationRequest(betterproto2.Message):
 
     project_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Id or name of the project, for `external_ref`. Empty: `default`.
+    Id or name of the project, for `external_ref`. Empty: `default`, or else the only one that knows it.
     """
 
 
@@ -6978,6 +6984,11 @@ class MergeArtifactsResponse(betterproto2.Message):
     What is in the way; empty if merged.
     """
 
+    nothing_to_merge: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    Whether there was nothing to merge: the target has all of it.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "MergeArtifactsResponse", MergeArtifactsResponse)
 
@@ -6990,7 +7001,7 @@ class MergeBranchRequest(betterproto2.Message):
 
     conversation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id of the conversation. Required.
+    Id of the conversation. Required, unless `run_id` is given.
     """
 
     repository: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -7010,7 +7021,7 @@ class MergeBranchRequest(betterproto2.Message):
 
     expected_head_commit: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    What DiffBranch says is its `head_commit`, if it must still be that.
+    What DiffBranch says is its `head_commit`, if it must still be that: the id, or its first 7 digits or more.
     """
 
     user_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
@@ -7039,6 +7050,11 @@ class MergeBranchRequest(betterproto2.Message):
     where the repository's default branch is then.
     """
 
+    run_id: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
+    """
+    Id of a run, instead of a conversation: the branch that it works on.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "MergeBranchRequest", MergeBranchRequest)
 
@@ -7062,6 +7078,11 @@ class MergeBranchResponse(betterproto2.Message):
     conflicts: "list[MergeConflict]" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, repeated=True)
     """
     What is in the way; empty if merged.
+    """
+
+    nothing_to_merge: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    Whether there was nothing to merge: the target has all of it, or there is no such work.
     """
 
 
