@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -105,7 +106,11 @@ def test_a_request_that_is_too_long_from_the_start_is_asked_without_tools() -> N
     driven = Driven(begin=False)
     driven.step(send(agent=limited(max_tokens_per_turn=100)))
     long = {"request": {"messages": [{"role": "user", "content": "x" * 4000}]}}
-    assert limits(driven.succeed(ASSEMBLY, long)) == [("tokens", False)]
+    decided = driven.succeed(ASSEMBLY, long)
+    assert limits(decided) == [("tokens", False)]
+    (fault,) = (each.limit.fault for each in decided if isinstance(each, LimitReached))
+    told = r"The turn used 0 of 100 tokens; the next call may take about 1,\d{3} of the 100 left, so .*"
+    assert re.fullmatch(told, fault.message)
 
 
 def test_a_price_that_is_not_known_counts_as_free() -> None:
@@ -122,6 +127,7 @@ def test_no_turn_starts_where_the_conversation_has_spent_everything() -> None:
     fault = CONVERSATION.refusal((refused,))
     assert fault is not None and fault.reason is Reason.BUDGET_EXHAUSTED
     assert fault.metadata == {"budget": "tokens", "limit": "1000", "used": "1000", "of": "conversation"}
+    assert "(UpdateConversation)" in fault.message
 
 
 # --- time -------------------------------------------------------------------------------------------

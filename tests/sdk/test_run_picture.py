@@ -13,7 +13,7 @@ import pytest
 from tests.sdk.fake_runs import BEGIN_MS, RUN, Script, a_run
 from wonder.v1 import run_pb2 as run
 from wonder_sdk import v1
-from wonder_sdk.cli.run_lines import clock
+from wonder_sdk.cli.run_lines import RunLines, clock
 from wonder_sdk.cli.run_picture import Picture, duration, label
 from wonder_sdk.cli.run_table import RunTable, _cut
 from wonder_sdk.cli.terminal import Terminal
@@ -201,6 +201,24 @@ def test_progress_stands_in_its_row_until_the_node_ends(monkeypatch: pytest.Monk
     assert drawn([*events, said, client_side(script.events)[-1]], monkeypatch)[0][1].endswith(
         "build                        4 ms"
     )
+
+
+@pytest.mark.parametrize("details", [False, True])
+def test_lines_always_say_that_a_node_waits_for_a_worker(details: bool) -> None:
+    script = Script()
+    script.start()
+    script.token(0, "t", "build")
+    script.begin(1, "build")
+    why = "waits for a worker of 'ocr': no worker for 'ocr' is connected"
+    waits = v1.NodeProgress(node_id="build", node_execution_id="op_1", progress=v1.Progress(message=why))
+    said = v1.NodeProgress(node_id="build", node_execution_id="op_1", progress=v1.Progress(message="linking"))
+    out, picture = io.StringIO(), Picture()
+    lines = RunLines(Terminal(out), picture, details=details)
+    for item in [*client_side(script.events), waits, said] + ([] if details else [waits]):
+        picture.take(item)
+        lines.show(item)
+    assert out.getvalue().count(why) == 1
+    assert ("linking" in out.getvalue()) is details
 
 
 def test_a_picture_of_get_run_is_the_picture_of_its_events() -> None:

@@ -64,8 +64,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     budget = verbs.add_parser(
         "budget",
         help="limit what an agent spends",
-        description="What an agent may spend in its life, over all its conversations. What is not given "
-        "is not limited. It counts for turns that start from then on.",
+        description="What an agent may spend in its life, over all its conversations; what it has spent "
+        "already counts. What is not given is not limited. A new budget holds for turns that start from then "
+        "on. It is looked at before each call of a model: the last that fits, by an estimate, is asked to "
+        "answer without tools, and its answer may still go beyond the budget. Then no turn of the agent "
+        "begins (BUDGET_EXHAUSTED) until the budget is raised.",
     )
     budget.add_argument("name", help="its name, or its id")
     budget.add_argument("--tokens", type=_amount(1), default=0, metavar="N", help="most tokens")

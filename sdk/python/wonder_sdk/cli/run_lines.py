@@ -10,12 +10,17 @@ from wonder_sdk.cli.terminal import Terminal
 from wonder_sdk.values import from_struct, from_value
 from wonder_sdk.watch import RunItem
 
+_WAITS = "waits for a worker"
+"""How the server begins to say that nobody has taken a node's work yet."""
+
 
 class RunLines:
-    """Prints what happens. With ``details`` also inputs, outputs and the steps inside of tasks."""
+    """Prints what happens. With ``details`` also inputs, outputs and the steps inside of tasks; that a node
+    waits for a worker is said in any case, once for each reason."""
 
     def __init__(self, terminal: Terminal, picture: Picture, *, details: bool = False) -> None:
         self._terminal, self._picture, self._details = terminal, picture, details
+        self._waits: set[tuple[str, str]] = set()
 
     def tick(self) -> None:
         """Time has passed; lines do not change by that."""
@@ -32,12 +37,21 @@ class RunLines:
         if isinstance(item, v1.NodeProgress):
             if self._details:
                 self._progress(item)
+            else:
+                self._wait(item)
             return
         said = happening(self._picture, item, details=self._details)
         if said is not None:
             text, style = said
             at = seconds(self._picture.run.create_time, item.create_time)
             self._terminal.line(f"{clock(at):>9}  {text}", style)
+
+    def _wait(self, progress: v1.NodeProgress) -> None:
+        why = progress.progress.message if progress.progress is not None else ""
+        told = progress.node_execution_id, why
+        if why.startswith(_WAITS) and told not in self._waits:
+            self._waits.add(told)
+            self._terminal.line(f"{'':>9}  ⋯ {progress.node_id}  {flat(why)}", "yellow")
 
     def _progress(self, progress: v1.NodeProgress) -> None:
         what = ""

@@ -82,14 +82,12 @@ def near(
                 continue
             # After this call, another of the same size would no longer fit.
             if budget.max_tokens and total_tokens(spender) + 2 * tokens > budget.max_tokens:
-                fault = budget_fault(
-                    whose, "tokens", budget.max_tokens, total_tokens(spender), enforced=False
-                )
+                used = total_tokens(spender)
+                fault = budget_fault(whose, "tokens", budget.max_tokens, used, tokens, enforced=False)
                 return Near(wrap_up_note(fault), fault)
             if budget.max_cost_micros and spender.cost_micros + 2 * cost >= budget.max_cost_micros:
-                fault = budget_fault(
-                    whose, "cost", budget.max_cost_micros, spender.cost_micros, enforced=False
-                )
+                used = spender.cost_micros
+                fault = budget_fault(whose, "cost", budget.max_cost_micros, used, cost, enforced=False)
                 return Near(wrap_up_note(fault), fault)
     limit, started = _time(conversation, turn, agent)
     if limit and now >= started + int(limit * WRAP_UP_SHARE):
@@ -279,10 +277,24 @@ def wrap_up_note(fault: Fault) -> str:
 _WORDS = {"tokens": "tokens", "cost": "millionths of a dollar", "time": "milliseconds"}
 
 
-def budget_fault(whose: str, kind: str, limit: int, used: int, *, enforced: bool) -> Fault:
+_RAISE = {
+    "turn": "raise its limit (in the persona's constraints, or the caller's budget) to let turns take more",
+    "conversation": "raise the conversation's budget (UpdateConversation) to go on",
+    "agent": "raise the agent's budget (`wonder agent budget`, or UpdateAgent) to go on",
+}
+
+
+def budget_fault(whose: str, kind: str, limit: int, used: int, more: int = 0, *, enforced: bool) -> Fault:
     """That a budget of ``tokens``, ``cost`` or ``time`` is used up, or nearly; ``whose`` is ``turn``,
-    ``conversation`` or ``agent``."""
-    message = f"The {whose} used {used:,} of {limit:,} {_WORDS[kind]}"
-    message += "." if enforced else "; the model is asked to answer without tools."
+    ``conversation`` or ``agent``, ``more`` what the next call is likely to take of it."""
+    unit = _WORDS[kind]
+    message = f"The {whose} used {used:,} of {limit:,} {unit}"
+    if enforced:
+        message += f": {_RAISE[whose]}."
+    elif more:
+        message += f"; the next call may take about {more:,} of the {max(0, limit - used):,} left, so "
+        message += "the model is asked to answer without tools."
+    else:
+        message += "; the model is asked to answer without tools."
     metadata = {"budget": kind, "limit": str(limit), "used": str(used), "of": whose}
     return Fault(reason=Reason.BUDGET_EXHAUSTED, message=message, metadata=metadata)

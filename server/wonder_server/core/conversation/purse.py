@@ -48,5 +48,6 @@ def judged(
             return Limit(fault=budget_fault("agent", kind, limit, used, enforced=True), enforced=True)
         # After this call, another of the same size would no longer fit.
         if limit and not is_last and used + more + 2 * next_one > limit:
-            return Limit(fault=budget_fault("agent", kind, limit, used, enforced=False), enforced=False)
+            fault = budget_fault("agent", kind, limit, used, next_one, enforced=False)
+            return Limit(fault=fault, enforced=False)
     return None
