@@ -442,7 +442,7 @@ class Wonder:
         self._servicers.update(
             {
                 "wonder.v1.ConversationService": ConversationServicer(
-                    conversations, rooms, calls, library, previews, repos
+                    conversations, rooms, calls, library, previews, repos, runs.lookup
                 ),
                 "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library),
                 "wonder.v1.ExecutorService": self._executions,

@@ -170,7 +170,13 @@ async def test_what_cannot_be_is_refused(client: Client, tmp_path: Path) -> None
     await ours.write(room, "src", "x\n")
     assert (await refused(ours.merge(room, target_branch="none"))) == ("FIELD_INVALID", ["target_branch"])
     assert (await refused(ours.merge(room, user_id="u" * 600))) == ("FIELD_INVALID", ["user_id"])
-    assert (await refused(ours.merge(room, expected_head_commit="x")))[0] == "ETAG_MISMATCH"
+    assert (await refused(ours.merge(room, expected_head_commit="abcdef"))) == (
+        "FIELD_INVALID", ["expected_head_commit"],
+    )  # fmt: skip
+    assert (await refused(ours.merge(room, expected_head_commit="0" * 12)))[0] == "ETAG_MISMATCH"
+    both = pb.DiffBranchRequest(conversation_id=room, run_id="run_0")
+    assert (await refused(stub.DiffBranch(both))) == ("FIELD_INVALID", ["run_id"])
+    assert (await refused(stub.DiffBranch(pb.DiffBranchRequest(run_id="run_0"))))[0] == "RUN_NOT_FOUND"
     half = pb.MergeBranchRequest(conversation_id=room)
     half.resolutions.add(path="src")
     assert (await refused(stub.MergeBranch(half))) == ("FIELD_INVALID", ["resolutions[0].content"])
@@ -183,6 +189,66 @@ async def test_what_cannot_be_is_refused(client: Client, tmp_path: Path) -> None
         project.repositories.add(name="code", url=url)
         creating = client.library.CreateProject(library.CreateProjectRequest(project=project))
         assert (await refused(creating)) == ("FIELD_INVALID", ["project.repositories[0].url"])
+
+
+async def test_a_conversation_is_where_its_agent_is_at_home(
+    client: Client, provider: Provider, tmp_path: Path
+) -> None:
+    ours = await team(client, tmp_path)
+    writes = Call(name="write_file", arguments=json.dumps({"path": "made", "content": "by the agent\n"}))
+    scripts = [Script(calls=(writes,)), Script(text="Done.")]
+    agent = await Scripted(client, provider, "openai").agent(
+        *scripts, *scripts, tools=("e2e/code/write_file",)
+    )
+    found = (await client.library.GetAgent(library.GetAgentRequest(agent_id=agent))).agent
+    home = library_pb2.Agent(id=found.id, project_ids=[ours.project], etag=found.etag)
+    changing = library.UpdateAgentRequest(agent=home)
+    changing.update_mask.paths.append("project_ids")
+    await client.library.UpdateAgent(changing)
+
+    # One that names no project; and one in a project that the agent does not belong to, as there may be.
+    room = await client.open(agent, external_ref=f"ticket of {agent}")
+    default = (await client.library.GetProject(library.GetProjectRequest(project_id="default"))).project.id
+    other = await client.open(agent, project_id=default)
+    assert (await room_of(client, room)).project_id == ours.project
+    assert (await room_of(client, other)).project_id == default
+    named = pb.GetConversationRequest(external_ref=f"ticket of {agent}")
+    assert (await client.conversations.GetConversation(named)).conversation.id == room
+    for each in (room, other):
+        await client.turn(each, "Make it.")
+        shown = await ours.diff(each)
+        assert [file.path for file in shown.files] == ["made"]
+        assert (await ours.merge(each, validate_only=True)).merged
+    merged = await ours.merge(other, expected_head_commit=shown.head_commit[:12], remove_branch=True)
+    assert merged.merged and not merged.nothing_to_merge
+    assert ours.origin.show("made") == "by the agent"
+    assert (await ours.merge(other)).nothing_to_merge
+
+
+async def test_what_a_run_made_is_looked_at_and_merged_by_its_id(client: Client, tmp_path: Path) -> None:
+    ours = await team(client, tmp_path)
+    await client.apply(
+        "e2e/code",
+        """
+name: just_write
+workflow:
+  nodes: [{id: write, task_id: write, input_mapping: {path: "'made'", content: "'by a run'"}}]
+""",
+    )
+    request = runs.StartRunRequest(workflow_id="e2e/code/just_write")
+    request.context.project_id = ours.project
+    run = await ended(client, (await client.coordinator.StartRun(request)).run.id)
+    assert run.status == run_pb2.RUN_STATUS_COMPLETED
+    shown = await client.conversations.DiffBranch(pb.DiffBranchRequest(run_id=run.id))
+    assert shown.branch == f"wonder/run-{run.id.removeprefix('run_')}"
+    assert [file.path for file in shown.files] == ["made"]
+    merging = pb.MergeBranchRequest(run_id=run.id, expected_head_commit=shown.head_commit, request_id="r")
+    first = await client.conversations.MergeBranch(merging)
+    assert first.merged and not first.nothing_to_merge
+    assert await client.conversations.MergeBranch(merging) == first
+    assert ours.origin.show("made") == "by a run"
+    merging.ClearField("request_id")
+    assert (await client.conversations.MergeBranch(merging)).nothing_to_merge
 
 
 async def test_an_agent_called_by_a_workflow_works_on_the_conversations_branch(

@@ -213,10 +213,9 @@ def delegation(
     """The room of one delegated turn: the agent is alone in it. No project: the agent's first. No branch: it
     does not touch repositories."""
     member = Participant(type="agent", id=agent.agent_id, name=agent.name, joined_ms=now)
-    own = agent.project_ids[0] if agent.project_ids else ""
     conversation = Conversation(
         id=conversation_id,
-        project_id=project_id or own,
+        project_id=project_id or agent.home(),
         participants=(member,),
         created_ms=now,
         updated_ms=now,

@@ -115,20 +115,21 @@ class Conversations:
     # --- the room -------------------------------------------------------------------------------
 
     async def create(
-        self, draft: Conversation, request_id: str, *, return_existing: bool = False
+        self, draft: Conversation, request_id: str, *, return_existing: bool = False, at_home: bool = False
     ) -> tuple[Conversation, bool]:
         """A new conversation, and whether it existed before. Its participants' agents must exist.
+        ``at_home``: see `settled`.
 
         Errors: AGENT_NOT_FOUND, FIELD_INVALID, ALREADY_EXISTS (``external_ref``), REQUEST_ID_REUSED.
         """
-        participants = await self._participants(draft.participants)
+        named, draft = draft.project_id, await self.settled(draft, at_home=at_home)
         asked = request(
             "conversations",
             request_id,
-            project=draft.project_id,
+            project=named,
             title=draft.title,
             reference=draft.external_ref,
-            participants=[(p.type, p.id, p.name) for p in participants],
+            participants=[(p.type, p.id, p.name) for p in draft.participants],
             metadata=draft.metadata,
             **({"budget": repr(draft.budget)} if draft.budget != NO_BUDGET else {}),
             **({"expire_ms": draft.expire_ms} if draft.expire_ms else {}),
@@ -145,6 +146,9 @@ class Conversations:
                     # As the first answer said: then it was new.
                     return before, False
             existing = await self.by_reference(draft.project_id, draft.external_ref)
+            if existing is None and at_home:
+                # Clients that name no project know it without one.
+                existing = await self.by_reference(named, draft.external_ref)
             if existing is not None and return_existing:
                 return existing, True
             if existing is not None:
@@ -163,7 +167,7 @@ class Conversations:
             conversation = replace(
                 draft,
                 id=ids.actor_id("conv", now, shard),
-                participants=tuple(replace(p, joined_ms=now) for p in participants),
+                participants=tuple(replace(p, joined_ms=now) for p in draft.participants),
                 expire_ms=now + after_ms if after_ms else 0,
                 expire_after_ms=after_ms,
                 created_ms=now,
@@ -220,15 +224,20 @@ class Conversations:
         """The conversation that a client calls ``external_ref``."""
         if not external_ref:
             return None
+        found = await self.references(external_ref, project_id)
+        return found[0] if found else None
+
+    async def references(self, external_ref: str, project_id: str | None) -> list[Conversation]:
+        """Conversations that clients call ``external_ref``, two at most; None: of all projects."""
         query = Query(
             table="conversations",
             # Not as the parent: an empty one would not filter.
-            fields=(("project_id", project_id),),
+            fields=() if project_id is None else (("project_id", project_id),),
             alias=external_ref,
-            limit=1,
+            limit=2,
         )
         found: list[Conversation] = await self.records.find(query)
-        return found[0] if found else None
+        return found
 
     async def active_turns(self, conversation_id: str) -> list[str]:
         """Ids of the turns that are active now."""
@@ -375,9 +384,12 @@ class Conversations:
 
     # --- pieces ---------------------------------------------------------------------------------
 
-    async def _participants(self, given: tuple[Participant, ...]) -> list[Participant]:
+    async def settled(self, draft: Conversation, *, at_home: bool = False) -> Conversation:
+        """The draft with its participants' ids and names. ``at_home``: nobody named its project, and it
+        belongs where its first agent does; the draft's is for one without agents. AGENT_NOT_FOUND."""
         participants: list[Participant] = []
-        for index, person in enumerate(given):
+        home = ""
+        for index, person in enumerate(draft.participants):
             if person.type == "agent":
                 asked = person.id or person.name
                 try:
@@ -389,13 +401,14 @@ class Conversations:
                         raise
                     raise error(
                         Reason.AGENT_NOT_FOUND,
-                        f"There is no agent `{asked[:64]}`.",
+                        problem.fault.message,  # with what was probably meant
                         field=f"conversation.participants[{index}].agent",
                     ) from None
                 person = replace(person, id=agent.agent_id, name=agent.name)
+                home = home or (agent.home() if at_home else "")
             if all((p.type, p.id) != (person.type, person.id) for p in participants):
                 participants.append(person)
-        return participants
+        return replace(draft, participants=tuple(participants), project_id=home or draft.project_id)
 
     async def _repeated(self, asked: Request) -> Conversation | None:
         """The conversation that the same request created before. Errors: REQUEST_ID_REUSED."""

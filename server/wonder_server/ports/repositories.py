@@ -82,6 +82,11 @@ class Merged(Value, frozen=True, kw_only=True):
     tree: str = ""
     conflicts: tuple[Conflict, ...] = ()
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there was nothing to merge."""
+        return not self.tree and not self.conflicts
+
 
 class FileDiff(Value, frozen=True, kw_only=True):
     """What changed in a file: ``added``, ``modified``, ``deleted`` or ``renamed``. ``patch`` is empty for

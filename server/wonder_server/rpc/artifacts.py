@@ -112,6 +112,7 @@ class ArtifactMethods:
             merged=not merged.conflicts,
             revision=_revision_to_proto(merged.commit) if merged.commit is not None else None,
             conflicts=map(conflict_to_proto, merged.conflicts),
+            nothing_to_merge=merged.is_nothing,
         )
 
 

@@ -7,9 +7,10 @@ from typing import Any
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.conversations import Conversations
 from wonder_server.actors.rooms import Rooms
+from wonder_server.actors.run_lookup import RunLookup
 from wonder_server.core.commands import Scope
 from wonder_server.core.conversation.values import BranchMerge
-from wonder_server.core.errors import WonderError
+from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
 from wonder_server.ports.repositories import Commit, FileDiff
 from wonder_server.rpc.artifacts import conflict_to_proto, resolutions_from_proto
@@ -35,6 +36,7 @@ class BranchMethods:
     _repos: Repos
     _conversations: Conversations
     _rooms: Rooms
+    _runs: RunLookup
 
     async def diff_branch(self, request: pb.DiffBranchRequest, _context: Any) -> pb.DiffBranchResponse:
         scope = await self._scope(request)
@@ -68,12 +70,13 @@ class BranchMethods:
                 remove=request.remove_branch,
                 once=once_of(request),
             )
-        if merged.commit is not None and merged.tree and not request.validate_only:
+        if merged.commit is not None and merged.tree and not request.validate_only and scope.conversation_id:
             await self._note(scope, request, merged.commit)
         return pb.MergeBranchResponse(
             merged=not merged.conflicts,
             commit=merged.commit.id if merged.commit is not None else "",
             conflicts=map(conflict_to_proto, merged.conflicts),
+            nothing_to_merge=merged.is_nothing,
         )
 
     async def _note(self, scope: Scope, request: pb.MergeBranchRequest, commit: Commit) -> None:
@@ -92,9 +95,15 @@ class BranchMethods:
             _log.warning("merge not noted", conversation=scope.conversation_id, reason=problem.fault.reason)
 
     async def _scope(self, request: Any) -> Scope:
-        """Where the conversation works. CONVERSATION_NOT_FOUND."""
-        found = await self._conversations.get(required(request.conversation_id, "conversation_id"))
-        return Scope(project_id=found.project_id, conversation_id=found.id, branch=found.branch)
+        """Where the conversation, or the run, works. CONVERSATION_NOT_FOUND, RUN_NOT_FOUND."""
+        if request.run_id:
+            if request.conversation_id:
+                raise error(Reason.FIELD_INVALID, "Name a conversation or a run, not both.", field="run_id")
+            scope = (await self._runs.run(bounded(request.run_id, "run_id"))).scope
+        else:
+            found = await self._conversations.get(required(request.conversation_id, "conversation_id"))
+            scope = Scope(project_id=found.project_id, conversation_id=found.id, branch=found.branch)
+        return await self._repos.sought(scope, request.repository)
 
 
 def _file_to_proto(file: FileDiff) -> pb.FileDiff:

@@ -13,6 +13,7 @@ from wonder_server.actors.attachment import Attachment
 from wonder_server.actors.conversations import Conversations, Saying
 from wonder_server.actors.previews import Previews
 from wonder_server.actors.rooms import Rooms
+from wonder_server.actors.run_lookup import RunLookup
 from wonder_server.actors.service_calls import ServiceCalls
 from wonder_server.actors.streams import Reply
 from wonder_server.core.commands import Scope, branch_of
@@ -50,9 +51,11 @@ class ConversationServicer(RoomMethods, BranchMethods):
         names: Names,
         previews: Previews,
         repos: Repos,
+        runs: RunLookup,
     ) -> None:
         super().__init__(rooms)
         self._repos = repos
+        self._runs = runs
         self._conversations = conversations
         self._calls = calls
         self._previews = previews
@@ -66,10 +69,12 @@ class ConversationServicer(RoomMethods, BranchMethods):
     ) -> pb.CreateConversationResponse:
         project_id = await self._names.project_id(request.conversation.project_id)
         draft = codec.draft(request.conversation, project_id)
+        at_home = not request.conversation.project_id
         if request.validate_only:
+            draft = await self._conversations.settled(draft, at_home=at_home)
             return pb.CreateConversationResponse(conversation=codec.conversation(draft, 0))
         created, existed = await self._conversations.create(
-            draft, request.request_id, return_existing=request.return_existing
+            draft, request.request_id, return_existing=request.return_existing, at_home=at_home
         )
         return pb.CreateConversationResponse(conversation=await self._encode(created), existed=existed)
 
@@ -85,6 +90,8 @@ class ConversationServicer(RoomMethods, BranchMethods):
         if request.HasField("external_ref"):
             project_id = await self._names.project_id(request.project_id)
             found = await self._conversations.by_reference(project_id, request.external_ref)
+            if found is None and not request.project_id:
+                found = await self._only(request.external_ref)
             if found is None:
                 raise error(
                     Reason.CONVERSATION_NOT_FOUND,
@@ -94,6 +101,17 @@ class ConversationServicer(RoomMethods, BranchMethods):
         else:
             found = await self._conversations.get(request.conversation_id)
         return pb.GetConversationResponse(conversation=await self._encode(found))
+
+    async def _only(self, external_ref: str) -> Conversation | None:
+        """The conversation of this name, whose project was not named. FIELD_INVALID if there are several."""
+        found = await self._conversations.references(external_ref, None) if external_ref else []
+        if len(found) > 1:
+            raise error(
+                Reason.FIELD_INVALID,
+                "Several projects have a conversation with this external_ref: name the project.",
+                field="project_id",
+            )
+        return found[0] if found else None
 
     async def list_conversations(
         self, request: pb.ListConversationsRequest, _context: Any

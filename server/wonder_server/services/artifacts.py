@@ -242,7 +242,7 @@ class Artifacts:
             return merged.commit
 
         made = await self._changing(project_id, self._asked.once(repository, signed, act))
-        return conflicts[0] if conflicts else Merged(commit=made)
+        return conflicts[0] if conflicts else Merged(commit=made, tree=made.tree if made is not None else "")
 
     async def forget(self, project_id: str) -> None:
         """Remove all artifacts of a project, with their history."""

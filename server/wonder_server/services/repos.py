@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from wonder_server.core.commands import NO_BRANCH, Scope, branch_of
 from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Project, Repository
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.frozen import Value
+from wonder_server.core.frozen import Value, replace
 from wonder_server.core.paths import check_branch, check_path, check_prefix, check_work_branch
 from wonder_server.ports.repositories import (
     Change,
@@ -47,6 +47,9 @@ INDEX_AGE_S: Final = 300.0
 """Of what is known of a repository on which nothing was done: others may change it, and do not tell."""
 
 _CONVERSATION: Final = re.compile(r"wonder/conv-([0-9A-Za-z]{1,64})\Z")
+
+
+_HEAD: Final = re.compile(r"[0-9a-f]{7,40}\Z")
 
 
 class Projects(Protocol):
@@ -314,7 +317,8 @@ class Repos:
             else:
                 _check_head(expected, head)
                 if not dry:
-                    head = await self._workspaces.commit(place.work, None, expected) or head
+                    same = head.id if expected else ""
+                    head = await self._workspaces.commit(place.work, None, same) or head
                 met.append(
                     await self._origins.publish(
                         place.origin, target, head.id, signed, resolutions=resolutions, dry=dry
@@ -367,6 +371,20 @@ class Repos:
     def has_begun(self, scope: Scope) -> bool:
         """Whether there are files of this work."""
         return bool(scope.project_id) and key_of(scope.project_id, branch_of(scope)) in self._there
+
+    async def sought(self, scope: Scope, repository: str = "") -> Scope:
+        """``scope`` in the project that has its work: agents that do not belong to the project of their
+        conversation work in their own. Its own comes first; ``repository`` is what is wanted of it."""
+        end = key_of("", branch_of(scope))
+        there = sorted(key.removesuffix(end) for key in self._there if key.endswith(end))
+        for project_id in sorted(there, key=lambda each: each != scope.project_id):
+            try:
+                project = await self._projects.known(project_id)
+            except WonderError:  # It is no more.
+                continue
+            if any(repository in ("", each.name) for each in project.repositories):
+                return replace(scope, project_id=project_id)
+        return scope
 
     def conversations(self) -> dict[str, str]:
         """The conversations that there are files of, by the key of their worktree."""
@@ -470,7 +488,14 @@ def in_conflict(paths: Sequence[str]) -> WonderError:
 
 
 def _check_head(expected: str, head: Commit) -> None:
-    if expected and expected != head.id:
+    """``expected``: an id or the beginning of one, at least seven digits, as people read and copy it."""
+    if expected and not _HEAD.match(expected):
+        raise error(
+            Reason.FIELD_INVALID,
+            "This is no commit: give the id that the diff shows, at least its first 7 digits.",
+            field="expected_head_commit",
+        )
+    if not head.id.startswith(expected):
         raise error(
             Reason.ETAG_MISMATCH,
             "The conversation's work has changed since; look at it again.",

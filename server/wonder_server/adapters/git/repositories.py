@@ -232,8 +232,7 @@ def merge(
     """See the port. `Moved` if somebody was faster."""
     ours, theirs = bare.head(target), bare.resolve(source)
     if not theirs or (ours and merging.is_behind(bare, theirs, ours)):
-        newest = reading.with_paths(bare, bare.commits([ours]))[0] if ours else None
-        return Merged(commit=newest, tree=newest.tree if newest else "")
+        return Merged(commit=reading.with_paths(bare, bare.commits([ours]))[0] if ours else None)
     tree, conflicts = merging.merged(bare, ours, theirs, resolutions)
     if conflicts or dry:
         return Merged(tree=tree, conflicts=conflicts)

@@ -196,10 +196,8 @@ def place_of(state: ConversationState, agent: PinnedAgent) -> tuple[str, str]:
     if conversation is not None and conversation.called_by:
         # A delegated turn works in its caller's project and on its branch.
         return conversation.project_id, conversation.branch or NO_BRANCH
-    if conversation is not None and conversation.project_id in agent.project_ids:
-        # Any other in the conversation's, where the agent belongs to it; else in the agent's own.
-        return conversation.project_id, ""
-    return agent.project_ids[0] if agent.project_ids else "", ""
+    # Any other in the conversation's, where the agent belongs to it; else in the agent's own.
+    return agent.home(conversation.project_id if conversation is not None else ""), ""
 
 
 def _move_id(state: ConversationState, operation: Operation) -> str:

@@ -411,3 +411,9 @@ class PinnedAgent:
     """Only of an agent that sums up."""
     budget: Budget | None = None
     """What the agent may spend in its life, None for as much as it likes."""
+
+    def home(self, project_id: str = "") -> str:
+        """The project that it works in: this one if it belongs to it, else its first; "" if it has none."""
+        if project_id in self.project_ids:
+            return project_id
+        return self.project_ids[0] if self.project_ids else ""
