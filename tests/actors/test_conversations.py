@@ -30,7 +30,7 @@ class Agents:
                 return replace(agent(extraction=False), agent_id=f"agt_{number}", name=name)
         if agent_ref == "asker":
             raise error(Reason.AGENT_NOT_FOUND, "There is no agent 'x', which the tool 'y' calls.", agent="x")
-        raise error(Reason.AGENT_NOT_FOUND, "No agent has this id or name.")
+        raise error(Reason.AGENT_NOT_FOUND, f"There is no agent '{agent_ref}'.")
 
 
 class House:
@@ -81,7 +81,7 @@ async def test_a_participant_who_is_missing_is_told_apart_from_an_agent_that_a_t
     house = House()
     with pytest.raises(WonderError) as own:
         await house.room("eve")
-    assert own.value.fault.message == "There is no agent `eve`."
+    assert own.value.fault.message == "There is no agent 'eve'."
     with pytest.raises(WonderError) as other:
         await house.room("asker")
     assert other.value.fault.message == "There is no agent 'x', which the tool 'y' calls."

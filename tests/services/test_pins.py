@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -89,6 +91,8 @@ async def test_a_reference_with_a_revision_stays_with_it(library: Library) -> No
         ("flow", "There is no workflow 'flow' (did you mean 'team/flow'?)."),
         ("team/flow@3", "There is no workflow 'team/flow@3': it only has revisions 1 to 2."),
         ("team/t", "'team/t' is a task, not a workflow."),
+        ("taem/wlow", "There is no workflow 'taem/wlow' (did you mean 'team/flow'?)."),
+        ("team/nosuch", "There is no workflow 'team/nosuch'."),
         ("elsewhere/quite", "There is no workflow 'elsewhere/quite'."),
     ],
 )
@@ -100,6 +104,29 @@ async def test_what_is_not_there_is_answered_with_what_was_meant(
     with pytest.raises(WonderError) as refusal:
         await library.pin_workflow(text)
     assert (refusal.value.fault.reason, refusal.value.fault.message) == (Reason.DEFINITION_NOT_FOUND, said)
+
+
+async def test_agents_projects_and_personas_that_are_not_there_are_answered_likewise(
+    standard: Library,
+) -> None:
+    await standard.definitions.apply("team", [persona("thirsty")])
+    bot = Agent(id="", name="bot", project_ids=(), persona_id="team/thirsty")
+
+    async def said(work: Awaitable[Any]) -> str:
+        with pytest.raises(WonderError) as refusal:
+            await work
+        return refusal.value.fault.message
+
+    meant = "There is no agent 'assitant' (did you mean 'assistant'?)."
+    assert await said(standard.agents.agent("assitant")) == meant
+    assert await said(standard.pin_agent("assitant")) == meant
+    assert await said(standard.agents.agent("nobody")) == "There is no agent 'nobody'."
+    meant = "There is no project 'defalt' (did you mean 'default'?)."
+    assert await said(standard.projects.project("defalt")) == meant
+    assert await said(standard.agents.create(replace(bot, project_ids=("defalt",)))) == meant
+    assert await said(standard.projects.project("nosuch")) == "There is no project 'nosuch'."
+    missing = standard.agents.create(replace(bot, persona_id="team/thirfty"))
+    assert await said(missing) == "There is no persona 'team/thirfty' (did you mean 'team/thirsty'?)."
 
 
 async def test_a_step_that_names_an_action_has_it_inline_when_pinned(library: Library) -> None:

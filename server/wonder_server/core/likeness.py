@@ -10,9 +10,19 @@ _LIKE = 0.7
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`` (did you mean 'x'?)`` for what looks most like ``name``, or begins with it as ``from_node_id`` does
-    with ``from``; empty if nothing does."""
+    """`` (did you mean 'x'?)`` for `closest`; empty if nothing is like ``name``."""
+    return meant(closest(name, known))
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """What looks most like ``name``, or begins with it as ``from_node_id`` does with ``from``; empty if
+    nothing does."""
     names = sorted(known)
     close = difflib.get_close_matches(name[:_LONGEST], names, n=1, cutoff=_LIKE)
     close = close or [each for each in names if name and each.startswith(f"{name}_")]
-    return f" (did you mean '{close[0]}'?)" if close else ""
+    return close[0] if close else ""
+
+
+def meant(name: str) -> str:
+    """`` (did you mean 'x'?)``; empty for no name."""
+    return f" (did you mean '{name}'?)" if name else ""

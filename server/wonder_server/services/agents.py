@@ -25,6 +25,7 @@ from wonder_server.core.ids import random_id
 from wonder_server.ports.catalog import Catalog, Drop, Put
 from wonder_server.services.catalog_writes import CatalogWrites, Done, Once, Planned, check_etag
 from wonder_server.services.closures import complete, refuse_if_called
+from wonder_server.services.not_there import no_agent, no_project, not_there
 from wonder_server.services.paging import Page, PageRequest, page
 
 MAX_METADATA_BYTES: Final = 65_536
@@ -94,7 +95,7 @@ class Agents:
         """AGENT_NOT_FOUND if there is none."""
         found = await self._catalog.agent(key) if key else None
         if found is None:
-            raise error(Reason.AGENT_NOT_FOUND, f"There is no agent '{key}'.", field=field)
+            raise await no_agent(self._catalog, key, field=field)
         return found
 
     async def agents(self, request: PageRequest, *, project: str = "") -> Page[Agent]:
@@ -190,7 +191,7 @@ class Agents:
     async def _project_id(self, key: str, field: str) -> str:
         project = await self._catalog.project(key) if key else None
         if project is None:
-            raise error(Reason.PROJECT_NOT_FOUND, f"There is no project '{key}'.", field=field)
+            raise await no_project(self._catalog, key, field=field)
         return project.id
 
     async def _check_reference(self, text: str) -> None:
@@ -203,9 +204,8 @@ class Agents:
             )
         found = await self._catalog.definition(reference)
         if found is None or found.kind is not Kind.PERSONA:
-            raise error(
-                Reason.DEFINITION_NOT_FOUND, f"There is no persona '{text}'.", field="agent.persona_id"
-            )
+            kind, field = Kind.PERSONA, "agent.persona_id"
+            raise await not_there(self._catalog, text, reference, kind=kind, found=found, field=field)
 
     async def _check_inline(self, persona: Persona) -> None:
         shelf = Shelf()

@@ -1,18 +1,21 @@
-"""What to say of a definition that is not there: what was probably meant."""
+"""What to say of a definition, an agent or a project that is not there: what was probably meant."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from wonder_server.core.definitions.references import Reference
 from wonder_server.core.definitions.resources import Definition
 from wonder_server.core.definitions.specs import Kind
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.likeness import did_you_mean
+from wonder_server.core.likeness import closest, did_you_mean, meant
 from wonder_server.ports.catalog import Catalog, DefinitionQuery
 
 MAX_NAMES = 1_000
 """So many names are compared with what was said."""
+MAX_SAID = 100
+"""So many characters of a key are said again."""
 
 
 async def not_there(
@@ -40,10 +43,36 @@ async def not_there(
             return refusal(f"There is no {wanted} '{text}': it only has {has}.")
     query = DefinitionQuery(kinds=(kind,) if kind else (), limit=MAX_NAMES)
     names = [f"{each.library}/{each.name}" for each in await catalog.definitions(query)]
-    base = text.partition("@")[0]
-    same = sorted(name for name in names if name.rpartition("/")[2] == base.rpartition("/")[2])
-    meant = f" (did you mean '{same[0]}'?)" if same else did_you_mean(base, names)
-    return refusal(f"There is no {wanted} '{text}'{meant}.")
+    like = _like(text.partition("@")[0], names)
+    return refusal(f"There is no {wanted} '{text}'{meant(like)}.")
+
+
+async def no_agent(catalog: Catalog, key: str, *, field: str = "") -> WonderError:
+    """AGENT_NOT_FOUND for an id or a name."""
+    names = [each.name for each in await catalog.agents("", "", MAX_NAMES)] if key else []
+    message = f"There is no agent '{key[:MAX_SAID]}'{did_you_mean(key, names)}."
+    return error(Reason.AGENT_NOT_FOUND, message, field=field)
+
+
+async def no_project(catalog: Catalog, key: str, *, field: str = "") -> WonderError:
+    """PROJECT_NOT_FOUND for an id or a name."""
+    names = [each.name for each in await catalog.projects("", MAX_NAMES)] if key else []
+    message = f"There is no project '{key[:MAX_SAID]}'{did_you_mean(key, names)}."
+    return error(Reason.PROJECT_NOT_FOUND, message, field=field)
+
+
+def _like(text: str, names: Sequence[str]) -> str:
+    """Which of ``library/name`` was meant by ``text``. Names are compared within the library that was meant:
+    two in one library are not alike for that."""
+    library, _, name = text.rpartition("/")
+    same = sorted(each for each in names if each.rpartition("/")[2] == name)
+    if same:
+        return same[0]
+    if library:
+        library = closest(library, {each.rpartition("/")[0] for each in names})
+        names = [each for each in names if each.rpartition("/")[0] == library]
+    full = {each.rpartition("/")[2]: each for each in sorted(names, reverse=True)}
+    return full.get(closest(name, full), "")
 
 
 def _words(kind: Kind) -> str:

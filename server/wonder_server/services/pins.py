@@ -19,11 +19,10 @@ from wonder_server.core.definitions.specs import (
     PinnedWorkflow,
     WindowStrategy,
 )
-from wonder_server.core.errors import Reason, error
 from wonder_server.ports.catalog import Catalog, Change, Put
 from wonder_server.services.catalog_writes import CatalogWrites
 from wonder_server.services.closures import complete
-from wonder_server.services.not_there import not_there
+from wonder_server.services.not_there import no_agent, not_there
 
 MAX_REMEMBERED = 10_000
 
@@ -115,7 +114,7 @@ class Pins:
     async def _resolve_agent(self, key: str) -> PinnedAgent:
         agent = await self._catalog.agent(key) if key else None
         if agent is None:
-            raise error(Reason.AGENT_NOT_FOUND, f"There is no agent '{key}'.")
+            raise await no_agent(self._catalog, key)
         persona, library, reference = await self._persona(agent)
         shelf = Shelf()
         called = await self._agents(await complete(shelf, self._catalog, [(persona, library)]))

@@ -16,6 +16,7 @@ from wonder_server.core.paths import check_branch, check_repository_url
 from wonder_server.ports.catalog import Catalog, Change, Drop, Put
 from wonder_server.services.agents import check_metadata
 from wonder_server.services.catalog_writes import CatalogWrites, Done, Once, Planned, check_etag
+from wonder_server.services.not_there import no_project
 from wonder_server.services.paging import Page, PageRequest, page
 
 MAX_REPOSITORIES: Final = 100
@@ -56,7 +57,7 @@ class Projects:
         """PROJECT_NOT_FOUND if there is none."""
         found = await self._catalog.project(key) if key else None
         if found is None:
-            raise error(Reason.PROJECT_NOT_FOUND, f"There is no project '{key}'.", field=field)
+            raise await no_project(self._catalog, key, field=field)
         return found
 
     async def find(self, key: str) -> Project | None:

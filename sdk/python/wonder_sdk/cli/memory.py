@@ -16,7 +16,7 @@ _EXAMPLES = """\
 examples:
   wonder memory list
       what the agent `assistant` remembers, newest first
-  wonder memory search "which database?" --agent developer
+  wonder memory search "which database?" --agent assistant
       what fits best, with its score
   wonder memory show mem_01…
       one memory whole: where it came from, what it replaced, what says the contrary
