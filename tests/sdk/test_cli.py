@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from tests.sdk.fake_server import CONVERSATION, FakeConversation, event, serving
 from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as conversations
 from wonder.v1 import definition_pb2 as definition
 from wonder.v1 import errors_pb2 as errors
 from wonder.v1 import library_pb2 as library
@@ -34,6 +36,7 @@ NOTES = """\
   → recall query: the cat
   ← recall Mia
   turn 1 · 2 moves
+  go on with: wonder chat -c conv_1
 """
 REPLY = """\
 assistant> Let me look …
@@ -149,6 +152,37 @@ async def test_of_one_message_programs_read_only_the_answer(capsys: pytest.Captu
     assert without_trailing_spaces(captured.out) == ANSWER
     assert without_trailing_spaces(captured.err) == NOTES
     assert code == 0
+
+
+async def test_a_conversation_is_begun_in_a_project_and_listed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Listing(FakeConversation):
+        async def ListConversations(
+            self, request: Any, context: Any
+        ) -> conversations.ListConversationsResponse:
+            self.requests.append(request)
+            listed = conversation.Conversation(id=f"{CONVERSATION}{request.page_token}", turn_count=1)
+            listed.participants.add().user.user_id = "ada"
+            listed.participants.add().agent.name = "developer"
+            token = "" if request.page_token else "0"
+            return conversations.ListConversationsResponse(conversations=[listed], next_page_token=token)
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Hello\n"))
+    fake = Listing()
+    async with serving(fake) as address:
+        assert await wonder("chat", "--project", "shop", "--server", address) == 0
+        captured = capsys.readouterr()
+        assert fake.requests[0].conversation.project_id == "shop"
+        assert captured.err == f"  go on with: wonder chat -c {CONVERSATION}\n"
+        assert await wonder("chat", "-c", CONVERSATION, "--project", "shop", "--server", address) == 2
+        listing = ["conversations", "-a", "developer", "--project", "shop", "--server", address]
+        assert await wonder(*listing) == 0
+        assert await wonder(*listing, "-n", "1", "--json") == 0
+    first, second, whole = capsys.readouterr().out.splitlines()
+    assert first.split("\t") == [CONVERSATION, "", "1 turn", "ada, developer"]
+    assert second.startswith(f"{CONVERSATION}0\t") and json.loads(whole)["id"] == CONVERSATION
+    assert (fake.requests[-1].agent_id, fake.requests[-1].project_id) == ("developer", "shop")
 
 
 async def test_each_line_of_the_input_is_a_message(

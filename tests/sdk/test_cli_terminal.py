@@ -101,7 +101,7 @@ async def test_ctrl_c_cancels_the_turn_and_not_the_program(tmp_path: Path) -> No
 
     assert code == 0
     assert "\x1b[" in person.screen
-    assert f"wonder chat --conversation {CONVERSATION}" in person.screen
+    assert f"wonder chat -c {CONVERSATION}" in person.screen
     intents = [each.WhichOneof("intent") for each in fake.requests[1:]]
     assert intents == ["attach", "send", "cancel", "detach"]
     assert (tmp_path / ".wonder_history").read_text() == "Hello\n"

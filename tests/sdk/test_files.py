@@ -50,6 +50,8 @@ class FakeConversations(rpc.ConversationServiceServicer):
 
     async def merge_branch(self, request: Any, context: Any) -> conversations.MergeBranchResponse:
         self.asked.append(request)
+        if request.target_branch == "old":
+            return conversations.MergeBranchResponse(merged=True, commit="cd" * 20, nothing_to_merge=True)
         if request.resolutions or request.target_branch == "free":
             return conversations.MergeBranchResponse(merged=True, commit="cd" * 20)
         kind = common_pb2.MERGE_CONFLICT_KIND_CONTENT
@@ -139,7 +141,18 @@ async def test_documents_with_the_command(
     assert conflict == [
         "nothing was merged: 1 in conflict with main",
         "  a/b.md: both changed the same lines",
+        "see both sides: wonder artifact merge drafts --show",
+        "say what becomes of all of them: wonder artifact merge drafts --resolve a/b.md=FILE",
     ]
+    texts = await said(capsys, "artifact", "merge", "drafts", "--check", "--show", code=1)
+    assert texts[0] == "cannot be merged: 1 in conflict with main"
+    assert "  --- a/b.md, drafts" in texts and "from stdin" in texts
+    resolved = ["artifact", "merge", "drafts", "--resolve", f"a/b.md={tmp_path / 'file'}"]
+    assert await said(capsys, *resolved) == ["drafts merged into main"]
+    assert await said(capsys, "artifact", "read", "a/b.md") == ["one", "two"]
+    for flags in ([], ["--check"]):
+        again = await said(capsys, "artifact", "merge", "drafts", *flags)
+        assert again == ["nothing to merge: main has all of drafts"]
     await said(capsys, "artifact", "write", "c", "-f", str(tmp_path / "file"), "--branch", "more")
     assert await said(capsys, "artifact", "merge", "more", "--check") == ["more can be merged into main"]
     assert await said(capsys, "artifact", "merge", "more") == ["more merged into main"]
@@ -147,14 +160,41 @@ async def test_documents_with_the_command(
     await said(capsys, "artifact", "read", "c", code=1)
 
 
-async def test_branches_with_the_command(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_branches_with_the_command(
+    address: str, fake: FakeConversations, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine"
+    file.write_text("both")
     shown = await said(capsys, "branch", "diff", "conv_1")
     assert shown[:4] == ["wonder/conv-1 (abababababab) beside main", "M src  +1 -0", "@@ -1 +1,2 @@", " one"]
-    assert f"--head {'ab' * 20}" in shown[-1]
+    assert shown[-1].endswith(f"wonder branch merge conv_1 --head {'ab' * 6}")
     assert len(await said(capsys, "branch", "diff", "conv_1", "--stat")) == 3
     met = await said(capsys, "branch", "merge", "conv_1", code=1)
-    assert met[1] == "  src: both changed the same lines"
+    assert met == [
+        "nothing was merged: 1 in conflict with the default branch",
+        "  src: both changed the same lines",
+        "see both sides: wonder branch merge conv_1 --show",
+        "say what becomes of all of them: wonder branch merge conv_1 --resolve src=FILE",
+    ]
     assert await said(capsys, "branch", "merge", "conv_1", "--into", "free") == ["merged (cdcdcdcdcdcd)"]
+    old = await said(capsys, "branch", "merge", "conv_1", "--into", "old")
+    assert old == ["nothing to merge: old has all of it"]
+    checked = await said(capsys, "branch", "merge", "conv_1", "--check", "--show", code=1)
+    assert checked[0] == "cannot be merged: 1 in conflict with the default branch"
+    assert checked[2:7] == [
+        "  --- src, where they parted: nothing",
+        "  --- src, the default branch", "1", "  --- src, conv_1", "2",
+    ]  # fmt: skip
+    await said(capsys, "branch", "merge", "run_1", "--resolve", f"src={file}", "--resolve", "gone=")
+    asked = fake.asked[-1]
+    assert (asked.run_id, asked.conversation_id) == ("run_1", "")
+    assert [(each.path, each.content, each.delete) for each in asked.resolutions] == [
+        ("src", b"both", False),
+        ("gone", b"", True),
+    ]
+    with pytest.raises(SystemExit):
+        await said(capsys, "branch", "merge", "conv_1", "--resolve", "src")
+    await said(capsys, "branch", "merge", "conv_1", "--resolve", "src=/not/there", code=1)
 
 
 async def test_repositories_of_a_project_with_the_command(

@@ -152,10 +152,11 @@ class Files:
     async def diff_branch(
         self, conversation_id: str, *, repository: str = "", base: str = "", paths: Sequence[str] = ()
     ) -> v1.DiffBranchResponse:
-        """What a conversation has changed in a repository, what nobody has committed included."""
+        """What a conversation has changed in a repository, what nobody has committed included. The id of a
+        run, instead of a conversation's, shows what that has changed."""
         return await self.conversations.diff_branch(
             v1.DiffBranchRequest(
-                conversation_id=conversation_id,
+                **_work(conversation_id),
                 repository=repository,
                 base_branch=base,
                 paths=list(paths),
@@ -176,14 +177,14 @@ class Files:
         validate_only: bool = False,
         request_id: str = "",
     ) -> v1.MergeBranchResponse:
-        """Merge what a conversation has changed. Conflicts are no error: see ``conflicts``; then nothing was
-        merged, unless ``resolutions`` say what all of them become.
+        """Merge what a conversation, or a run, has changed. Conflicts are no error: see ``conflicts``; then
+        nothing was merged, unless ``resolutions`` say what all of them become.
 
-        ``expected_head`` is the ``head_commit`` of the diff that was looked at: AbortedError if the work has
-        changed since."""
+        ``expected_head`` is the ``head_commit`` of the diff that was looked at, or how it begins:
+        AbortedError if the work has changed since."""
         return await self.conversations.merge_branch(
             v1.MergeBranchRequest(
-                conversation_id=conversation_id,
+                **_work(conversation_id),
                 repository=repository,
                 target_branch=target,
                 message=message,
@@ -195,6 +196,10 @@ class Files:
                 request_id=request_id,
             )
         )
+
+
+def _work(work_id: str) -> dict[str, str]:
+    return {"run_id" if work_id.startswith("run_") else "conversation_id": work_id}
 
 
 def _bytes(content: bytes | str) -> bytes:

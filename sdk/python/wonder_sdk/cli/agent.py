@@ -123,7 +123,7 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
-    _show(_get(client, arguments.name))
+    _show(client, _get(client, arguments.name))
     return 0
 
 
@@ -141,7 +141,7 @@ def run_budget(arguments: argparse.Namespace, client: sync.Client) -> int:
     )
     agent = v1.Agent(id=_get(client, arguments.name).id, budget=budget if limited else None)
     request = v1.UpdateAgentRequest(agent=agent, update_mask=protobuf.FieldMask(paths=["budget"]))
-    _show(client.library.update_agent(request).agent)
+    _show(client, client.library.update_agent(request).agent)
     return 0
 
 
@@ -152,8 +152,19 @@ def _get(client: sync.Client, key: str) -> v1.Agent:
     return agent
 
 
-def _show(agent: v1.Agent) -> None:
-    """The agent, what it has spent, and what it may."""
+def _project(client: sync.Client, project_id: str) -> str:
+    """The project's name; its id if it is no more."""
+    from wonder_sdk import NotFoundError, v1
+
+    try:
+        found = client.library.get_project(v1.GetProjectRequest(project_id=project_id)).project
+    except NotFoundError:
+        return project_id
+    return str(found.name)
+
+
+def _show(client: sync.Client, agent: v1.Agent) -> None:
+    """The agent, where it works, what it has spent, and what it may."""
     terminal, usage, budget = Terminal(), agent.usage, agent.budget
     terminal.line(f"agent {agent.name} ({agent.id})")
     terminal.line(f"persona: {agent.persona_id or 'a persona of its own'}")
@@ -171,3 +182,5 @@ def _show(agent: v1.Agent) -> None:
     if budget is not None and budget.max_duration_ms:
         limits.append(f"{budget.max_duration_ms / 1_000:g} s")
     terminal.line(f"may spend: {', '.join(limits) or 'as much as it likes'}")
+    names = [_project(client, each) for each in agent.project_ids]
+    terminal.line(f"{'project' if len(names) == 1 else 'projects'}: {', '.join(names)}")

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli import connection, listing
-from wonder_sdk.cli.merges import show_conflicts
+from wonder_sdk.cli import connection, listing, merges
 from wonder_sdk.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -27,7 +26,11 @@ examples:
   wonder artifact history designs/auth.md
       who changed it, when and why
   wonder artifact merge drafts/auth
-      bring a branch into main; conflicts are shown, and then nothing is merged
+      bring a branch into main; conflicts are named, and then nothing is merged
+  wonder artifact merge drafts/auth --show
+      show what both sides say where they are in conflict
+  wonder artifact merge drafts/auth --resolve designs/auth.md=agreed.md
+      merge, and make this of the file in conflict; once for each
 """
 
 
@@ -58,7 +61,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     history.add_argument("-n", type=connection.count, default=20, metavar="N", help="how many (default 20)")
     merge = _verb(verbs, "merge", "bring one branch into another", run_merge)
     merge.add_argument("source", metavar="BRANCH", help="whose work is merged")
-    merge.add_argument("--check", action="store_true", help="only show what would be in the way")
+    merges.add_flags(merge)
     for parser in (write, delete, merge):
         parser.add_argument("-m", "--message", default="", metavar="TEXT", help="why")
         parser.add_argument("--author", default="", metavar="NAME", help="who (default: the caller)")
@@ -134,11 +137,20 @@ def run_merge(arguments: argparse.Namespace, client: sync.Client) -> int:
         project=arguments.project,
         author=arguments.author,
         message=arguments.message,
+        resolutions=merges.resolutions(arguments),
         validate_only=arguments.check,
     )
     terminal, where = Terminal(), target or "main"
     if not merged.merged:
-        return show_conflicts(terminal, merged.conflicts, where)
+        again = ["wonder", "artifact", "merge", arguments.source]
+        again += ["--project", arguments.project] if arguments.project != "default" else []
+        again += ["--branch", target] if target else []
+        return merges.show_conflicts(
+            terminal, arguments, merged.conflicts, source=arguments.source, target=where, again=again
+        )
+    if merged.nothing_to_merge:
+        terminal.line(f"nothing to merge: {where} has all of {arguments.source}")
+        return 0
     done = "can be merged" if arguments.check else "merged"
     terminal.line(f"{arguments.source} {done} into {where}")
     return 0

@@ -1,12 +1,12 @@
-"""``wonder branch``: what a conversation has changed in a repository, and merging it."""
+"""``wonder branch``: what a conversation or a run has changed in a repository, and merging it."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli import connection
-from wonder_sdk.cli.merges import show_conflicts
+from wonder_sdk.cli import connection, merges
 from wonder_sdk.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -18,8 +18,14 @@ examples:
       what the conversation has changed, what nobody has committed included
   wonder branch merge conv_01J9... --head 3f2a...
       merge it, if it is still what the diff showed
+  wonder branch merge conv_01J9... --show
+      should there be conflicts, show what both sides say; then, for each file:
+  wonder branch merge conv_01J9... --resolve src/cart.py=my_cart.py
+      merge it with these contents
   wonder branch merge conv_01J9... --remove
       merge it, and remove the branch and its files
+  wonder branch diff run_01J9...
+      the work of a run that belongs to no conversation is seen and merged in the same way
 """
 _MARKS = {"ADDED": "A", "MODIFIED": "M", "DELETED": "D", "RENAMED": "R"}
 
@@ -28,7 +34,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = subparsers.add_parser(
         "branch",
         help="see and merge what a conversation has changed",
-        description="The work of a conversation on the code of its project.",
+        description="The work of a conversation, or of a run, on the code of its project.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -43,12 +49,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     merge.add_argument("--head", default="", metavar="COMMIT", help="only if it is still this; see `diff`")
     merge.add_argument("-m", "--message", default="", metavar="TEXT", help="why")
     merge.add_argument("--remove", action="store_true", help="remove branch and files once merged")
-    merge.add_argument("--check", action="store_true", help="only show what would be in the way")
+    merges.add_flags(merge)
 
 
 def run_diff(arguments: argparse.Namespace, client: sync.Client) -> int:
     """A diff as git shows it."""
-    found = client.diff_branch(arguments.conversation, repository=arguments.repository, base=arguments.base)
+    found = client.diff_branch(arguments.work, repository=arguments.repository, base=arguments.base)
     terminal = Terminal()
     head = found.head_commit[:12] or "nothing yet"
     terminal.line(f"{found.branch} ({head}) beside {found.base_branch}", "bold")
@@ -57,9 +63,7 @@ def run_diff(arguments: argparse.Namespace, client: sync.Client) -> int:
     if found.truncated:
         terminal.line("not every patch is shown: they are over 1 MiB", "dim")
     if found.head_commit:
-        terminal.line(
-            f"merge it: wonder branch merge {arguments.conversation} --head {found.head_commit}", "dim"
-        )
+        terminal.line(f"merge it: {shlex.join(_again(arguments))} --head {found.head_commit[:12]}", "dim")
     return 0
 
 
@@ -74,19 +78,32 @@ def _show(terminal: Terminal, file: v1.FileDiff, *, patch: bool) -> None:
 def run_merge(arguments: argparse.Namespace, client: sync.Client) -> int:
     """1, and nothing is merged, if there are conflicts."""
     merged = client.merge_branch(
-        arguments.conversation,
+        arguments.work,
         repository=arguments.repository,
         target=arguments.into,
         message=arguments.message,
         expected_head=arguments.head,
+        resolutions=merges.resolutions(arguments),
         remove_branch=arguments.remove,
         validate_only=arguments.check,
     )
-    terminal = Terminal()
+    terminal, target = Terminal(), arguments.into or "the default branch"
     if not merged.merged:
-        return show_conflicts(terminal, merged.conflicts, arguments.into or "the default branch")
-    terminal.line("can be merged" if arguments.check else f"merged ({merged.commit[:12] or 'nothing to do'})")
+        again = [*_again(arguments), *(["--into", arguments.into] if arguments.into else [])]
+        return merges.show_conflicts(
+            terminal, arguments, merged.conflicts, source=arguments.work, target=target, again=again
+        )
+    if merged.nothing_to_merge:
+        terminal.line(f"nothing to merge: {target} has all of it")
+    else:
+        terminal.line("can be merged" if arguments.check else f"merged ({merged.commit[:12]})")
     return 0
+
+
+def _again(arguments: argparse.Namespace) -> list[str]:
+    """The command that merges this."""
+    where = ["--repository", arguments.repository] if arguments.repository else []
+    return ["wonder", "branch", "merge", arguments.work, *where]
 
 
 def _verb(
@@ -96,7 +113,7 @@ def _verb(
     command: connection.Command,
 ) -> argparse.ArgumentParser:
     verb = verbs.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
-    verb.add_argument("conversation", metavar="CONVERSATION", help="id of the conversation")
+    verb.add_argument("work", metavar="CONVERSATION", help="id of the conversation, or of a run")
     verb.add_argument("--repository", default="", metavar="NAME", help="where the project has several")
     connection.add_flags(verb)
     verb.set_defaults(run=connection.connected(command))

@@ -54,6 +54,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("-a", "--agent", help="agent, by name or id (default: assistant)")
     parser.add_argument("-m", "--message", metavar="TEXT", help="say this, show the answer, and leave")
     parser.add_argument("-c", "--conversation", metavar="ID", help="go on with this conversation")
+    parser.add_argument(
+        "--project", metavar="NAME", help="project of the new conversation (default: the agent's first)"
+    )
     parser.add_argument("--user", default="user", help="who speaks (default: %(default)s)")
     parser.add_argument(
         "stdin", nargs="?", choices=["-"], metavar="-", help="append what is piped in to --message"
@@ -64,8 +67,17 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:
     """One message, or as many as come."""
+    if arguments.project and arguments.conversation:
+        print("wonder: a conversation stays in its project: leave out --project", file=sys.stderr)
+        return 2
     terminal = Terminal()
-    talk = Talk(client, terminal, agent=arguments.agent or "", user=arguments.user)
+    talk = Talk(
+        client,
+        terminal,
+        agent=arguments.agent or "",
+        user=arguments.user,
+        project=arguments.project or "",
+    )
     if arguments.message is None:
         return talk.go_on(arguments.conversation or "")
     message = arguments.message
@@ -77,9 +89,11 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
 class Talk:
     """A person at a terminal, or a script at a pipe, in conversation with an agent."""
 
-    def __init__(self, client: sync.Client, terminal: Terminal, *, agent: str, user: str) -> None:
+    def __init__(
+        self, client: sync.Client, terminal: Terminal, *, agent: str, user: str, project: str = ""
+    ) -> None:
         self._client, self._terminal = client, terminal
-        self._agent, self._user = agent, user
+        self._agent, self._user, self._project = agent, user, project
         # Where what is not the answer goes.
         self._notes = terminal
         self._is_person = terminal.is_interactive and sys.stdin.isatty()
@@ -88,8 +102,11 @@ class Talk:
         """Say one thing. Returns 0, or 1 if the turn did not complete, or 130 if it was cancelled here."""
         if not self._terminal.is_interactive:
             self._notes = Terminal(sys.stderr)
-        with self._attach(conversation_id or self._create()) as chat:
-            return self._say(chat, message)
+        with self._attach(opened := conversation_id or self._create()) as chat:
+            code = self._say(chat, message)
+        if not conversation_id:
+            _tell_how_to_go_on(Terminal(sys.stderr), opened)
+        return code
 
     def go_on(self, conversation_id: str, *, is_kept: bool = True) -> int:
         """Converse until the person leaves or the input ends. Returns the exit code of the last turn,
@@ -120,12 +137,14 @@ class Talk:
             if not wants_new:
                 break
             conversation_id = ""
-        if self._is_person and is_kept:
-            self._terminal.line(f"  go on with: wonder chat --conversation {opened}", "dim")
+        if is_kept and (self._is_person or not conversation_id):
+            _tell_how_to_go_on(self._terminal if self._is_person else Terminal(sys.stderr), opened)
         return 0 if self._is_person else code
 
     def _create(self) -> str:
-        return self._client.create_conversation(agent=self._agent or "assistant", user=self._user)
+        return self._client.create_conversation(
+            agent=self._agent or "assistant", user=self._user, project=self._project
+        )
 
     def _attach(self, conversation_id: str) -> sync.Chat:
         return self._client.converse(conversation_id, tail_only=True)
@@ -209,6 +228,10 @@ class Talk:
                     return
                 warned = True
                 self._terminal.note("Ctrl-C again, Ctrl-D or /quit leaves")
+
+
+def _tell_how_to_go_on(terminal: Terminal, conversation_id: str) -> None:
+    terminal.line(f"  go on with: wonder chat -c {conversation_id}", "dim")
 
 
 def _prompt(terminal: Terminal) -> str:
