@@ -37,7 +37,7 @@ from wonder_server.adapters.git.run import GIT_ENVIRONMENT, Git, Pool
 from wonder_server.adapters.git.workspaces import GitWorkspaces
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.adapters.mcp.servers import McpServers, Server
-from wonder_server.adapters.models.defaults import default_profile, endpoints, settled
+from wonder_server.adapters.models.defaults import default_profile, endpoints, missing_key, settled
 from wonder_server.adapters.models.litellm import PASSED_ENVIRONMENT, LiteLLMModel
 from wonder_server.adapters.models.native.model import NativeModel
 from wonder_server.adapters.models.native.orders import ROUTES
@@ -126,6 +126,8 @@ class Wonder:
         self._streams = Streams(settings.max_stream_backlog_events, settings.max_stream_backlog_bytes)
         provider_environment = settings.provider_environment()
         self._profile = default_profile(provider_environment)
+        if problem := missing_key(self._profile.provider, endpoints(provider_environment)):
+            _log.warning("the chosen model cannot be asked", model=settings.model_choice, why=problem)
         self._prices = LiteLLMPrices()
         self._workers = Workers(self._clock, lease_ms=settings.worker_lease_seconds * 1_000, reserved=ACTIONS)
         self._model = _model(settings, provider_environment)

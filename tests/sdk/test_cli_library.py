@@ -129,6 +129,21 @@ async def test_kinds_of_action_are_listed_and_shown(address: str, capsys: pytest
     assert json.loads(out(capsys))["worker_count"] == 2
 
 
+async def test_agents_and_projects_can_be_deleted(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await wonder("project", "create", "shop") == 0
+    assert (
+        await wonder("agent", "create", "bot", "--persona", "wonder/std/assistant", "--project", "shop") == 0
+    )
+    capsys.readouterr()
+    assert await wonder("project", "delete", "shop", "--yes") == 1
+    assert "RESOURCE_IN_USE" in capsys.readouterr().err
+    assert await wonder("agent", "delete", "bot") == 0
+    assert await wonder("project", "delete", "shop", "--yes") == 0
+    assert out(capsys) == "agent bot deleted\nproject shop deleted\n"
+    assert await wonder("agent", "delete", "bot") == 1
+    assert "AGENT_NOT_FOUND" in capsys.readouterr().err
+
+
 async def test_what_an_agent_spends_is_shown_and_limited(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -88,6 +88,16 @@ async def test_a_run_is_told_in_lines_and_its_output_is_all_of_stdout(
     assert (request.timeout_ms, request.request_id) == (90_000, "r-1")
 
 
+async def test_text_that_is_compared_with_a_number_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    def fake() -> FakeCoordinator:
+        return ended("FAILED", "'<' cannot compare string with int")
+
+    assert await wonder(fake(), "run", "a/b/c", "--set", "wanted=abc") == 1
+    assert capsys.readouterr().err.endswith("`--set wanted=…` gives text; for a number write wanted:=…\n")
+    assert await wonder(fake(), "run", "a/b/c", "--set", "wanted:=[]") == 1
+    assert "gives text" not in capsys.readouterr().err
+
+
 async def test_details_are_for_those_who_ask(capsys: pytest.CaptureFixture[str]) -> None:
     assert await wonder(FakeCoordinator(), "run", "acme/flows/release", "-v") == 0
     lines = capsys.readouterr().err.splitlines()

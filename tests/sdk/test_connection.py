@@ -108,3 +108,23 @@ async def test_nobody_there_is_nobody_there() -> None:
             await client.get_run("run_1")
     assert problem.value.nobody_there and not problem.value.timed_out
     assert problem.value.status is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_who_hangs_up_at_once_may_speak_tls(capsys: pytest.CaptureFixture[str]) -> None:
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        assert await asyncio.to_thread(cli.main, ["health", "--server", address]) == 1
+    assert capsys.readouterr().err.startswith(
+        f"wonder: {address} hangs up at once: if it runs with TLS, set "
+    )
+
+
+def test_a_flag_that_is_not_there_shows_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["memory", "forget", "mem_1", "--yes"])
+    told = capsys.readouterr().err
+    assert left.value.code == 2 and told.startswith("usage: wonder memory forget [-h]")
+    assert told.endswith("wonder memory forget: error: unrecognized arguments: --yes\n")

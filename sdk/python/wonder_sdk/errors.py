@@ -43,6 +43,7 @@ _DETAILS = "grpc-status-details-bin"
 _DOMAIN = "wonder.v1"
 # How gRPC begins to say that there is no connection; what follows is for those who build gRPC.
 _TOO_LATE = ("imeout", "timed out", "FD Shutdown", "FD shutdown", "DEADLINE_EXCEEDED")
+_HUNG_UP = ("Socket closed", "onnection reset", "handshake failed", "SSL")
 _NOBODY_THERE = ("failed to connect to all addresses", "DNS resolution failed")
 
 
@@ -142,11 +143,13 @@ class DeadlineExceededError(WonderError):
 
 class UnavailableError(WonderError):
     """``nobody_there``: no connection was made, so the call has surely had no effect. ``timed_out``: not
-    because one was refused, but because nothing was answered in time."""
+    because one was refused, but because nothing was answered in time. ``hung_up``: somebody is there, and
+    broke off at once, as happens when one side encrypts and the other does not."""
 
     status = grpc.StatusCode.UNAVAILABLE
     nobody_there = False
     timed_out = False
+    hung_up = False
 
 
 class UnimplementedError(WonderError):
@@ -227,13 +230,17 @@ def from_rpc(problem: grpc.aio.AioRpcError, target: str = "") -> WonderError:
     message = problem.details() or f"The call failed: {problem.code().name}."
     if kind is UnavailableError and message.startswith(_NOBODY_THERE):
         timed_out = any(word in message for word in _TOO_LATE)
-        what = (
-            f"{target} did not answer within {CONNECT_SECONDS:g} s; it may be very busy, or be no server"
-            if timed_out
-            else f"no server answers at {target}; start one with: wonder serve"
-        )
+        hung_up = not timed_out and any(word in message for word in _HUNG_UP)
+        what = f"no server answers at {target}; start one with: wonder serve"
+        if timed_out:
+            what = (
+                f"{target} did not answer within {CONNECT_SECONDS:g} s; it may be very busy, or be no server"
+            )
+        elif hung_up:
+            what = f"{target} hangs up at once; one side may encrypt while the other does not"
         nobody = UnavailableError(what, **facts)
         nobody.nobody_there, nobody.timed_out = True, timed_out
+        nobody.hung_up = hung_up
         return nobody
     return kind(message, **facts)
 

@@ -121,10 +121,12 @@ class Forks:
 
     async def _rewind(self, wanted: Forking) -> _Rewound:
         """The record up to the point."""
-        head, rewound = (await self._lookup.now(wanted.run_id)).head, _Rewound()
+        view, rewound = await self._lookup.now(wanted.run_id), _Rewound()
+        head = view.head
         last = head.executions if wanted.before_execution else head.sequence
         if max(wanted.before_execution, wanted.after_sequence) > last:
-            raise _out_of_range(wanted, f"The run's record has no such point yet; its last is {last}.")
+            yet = "" if view.run.status in ENDED else " yet"
+            raise _out_of_range(wanted, f"The run's record has no such point{yet}; its last is {last}.")
         async for page in self._lookup.journal(wanted.run_id):
             for entry in page:
                 rewound.step(entry)

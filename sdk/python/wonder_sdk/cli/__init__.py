@@ -61,7 +61,10 @@ exit codes: 0 it worked, 1 it did not, 2 the command line makes no sense, 130 in
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     parser = build_parser()
-    arguments = parser.parse_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        _command_of(parser, argv).error(f"unrecognized arguments: {' '.join(unknown)}")
     if not hasattr(arguments, "run"):
         parser.print_help()
         return 2
@@ -74,6 +77,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has left, as `head` does. Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _command_of(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the command that was called, whose usage helps more than that of all."""
+    for word in argv:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction) and word in action.choices:
+                parser = action.choices[word]
+                break
+    return parser
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -54,6 +54,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     connection.add_flags(create)
     create.set_defaults(run=connection.connected(run_create))
+    delete = verbs.add_parser(
+        "delete", help="delete an agent", description="Delete an agent and all that it remembers."
+    )
+    delete.add_argument("name", help="its name, or its id")
+    delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    connection.add_flags(delete)
+    delete.set_defaults(run=connection.connected(run_delete))
     lists = verbs.add_parser("list", help="list the agents", description="List the agents of the server.")
     connection.add_flags(lists)
     lists.set_defaults(run=connection.connected(run_list))
@@ -119,6 +126,18 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
         if not token:
             break
     listing.show(terminal, rows)
+    return 0
+
+
+def run_delete(arguments: argparse.Namespace, client: sync.Client) -> int:
+    """1, and nothing is deleted, if who was asked says no."""
+    from wonder_sdk import v1
+
+    agent, terminal = _get(client, arguments.name), Terminal()
+    if not arguments.yes and not terminal.agreed(f"Delete {agent.name} and all that it remembers?"):
+        return 1
+    client.library.delete_agent(v1.DeleteAgentRequest(agent_id=agent.id))
+    terminal.line(f"agent {agent.name} deleted")
     return 0
 
 

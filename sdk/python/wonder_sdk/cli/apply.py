@@ -144,7 +144,7 @@ def _apply(arguments: argparse.Namespace, client: sync.Client, folder: Folder, l
     if arguments.dry_run:
         terminal.line(f"library {library}: {_summary(planned)}; nothing was saved")
         return 0
-    if not arguments.yes and not _agreed(terminal, f"Save this to {library}?"):
+    if not arguments.yes and not terminal.agreed(f"Save this to {library}?"):
         terminal.line("nothing was saved")
         return 1
     _ensure_library(client, library, folder.description)
@@ -169,16 +169,6 @@ def _show(terminal: Terminal, change: v1.DefinitionChange, *, is_whole: bool) ->
     is_whole = is_whole or change.action is v1.DefinitionChangeAction.UPDATED
     for line in change.diff if is_whole else ():
         terminal.line(f"    {line}", {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim"))
-
-
-def _agreed(terminal: Terminal, question: str) -> bool:
-    """Ask whoever is there; a script has said what it wants by calling."""
-    if not (terminal.is_interactive and sys.stdin.isatty()):
-        return True
-    try:
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
 
 
 def _ensure_library(client: sync.Client, name: str, description: str) -> None:

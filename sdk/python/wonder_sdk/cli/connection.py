@@ -115,6 +115,8 @@ def explain(problem: WonderError, server: str) -> str:
 
     if isinstance(problem, UnavailableError) and not problem.reason and not problem.nobody_there:
         return f"the connection to {server} was lost or refused: {problem.message}\n{_TLS}"
+    if isinstance(problem, UnavailableError) and problem.hung_up:
+        return f"{server} hangs up at once: {_TLS}"
     if isinstance(problem, UnavailableError) and problem.timed_out:
         return f"{problem.message}\n{_TLS}"
     if isinstance(problem, UnavailableError) and not problem.reason:

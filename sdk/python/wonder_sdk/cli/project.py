@@ -48,6 +48,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     create.add_argument("name", help="its name, unique on the server")
     create.add_argument("--description", default="", metavar="TEXT", help="what it is for")
     _named(_verb(verbs, "show", "show a project and what its work may reach", run_show))
+    delete = _named(_verb(verbs, "delete", "delete a project and its artifacts", run_delete))
+    delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
     for verb, what in (("allow", "let its work reach more"), ("disallow", "take that back")):
         parser = _named(_verb(verbs, verb, what, run_allow if verb == "allow" else run_disallow))
         parser.add_argument("entries", nargs="+", metavar="HOST[:PORT]", help="a host, an address or a range")
@@ -99,6 +101,18 @@ def run_create(arguments: argparse.Namespace, client: sync.Client) -> int:
     project = v1.Project(name=arguments.name, description=arguments.description)
     made = client.library.create_project(v1.CreateProjectRequest(project=project)).project
     Terminal().line(f"project {made.name} created ({made.id})")
+    return 0
+
+
+def run_delete(arguments: argparse.Namespace, client: sync.Client) -> int:
+    """1, and nothing is deleted, if who was asked says no."""
+    from wonder_sdk import v1
+
+    project, terminal = _get(client, arguments.project), Terminal()
+    if not arguments.yes and not terminal.agreed(f"Delete {project.name} and its artifacts?"):
+        return 1
+    client.library.delete_project(v1.DeleteProjectRequest(project_id=project.id))
+    terminal.line(f"project {project.name} deleted")
     return 0
 
 

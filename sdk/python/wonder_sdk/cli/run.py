@@ -62,7 +62,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="one field of its input: key=text or key:=json; repeatable",
+        help="one field of its input: key=text or key:=json (a number, true, a list); repeatable",
     )
     parser.add_argument("--project", default="", metavar="NAME", help="project (default: default)")
     parser.add_argument("--agent", default="", metavar="NAME", help="agent whose memories it may use")
@@ -267,6 +267,11 @@ class _Watching:
             if self._view is None and not self._arguments.json:
                 text, style = ending(run, self._picture.executions)
                 self._notes.line(f"wonder: {self._run_id} {text}", style)
+            why = run.error.message if run.error is not None else ""
+            texts = [each for each in self._arguments.set if not each.partition("=")[0].endswith(":")]
+            if texts and "cannot compare" in why:
+                key = texts[0].partition("=")[0]
+                self._notes.line(f"`--set {key}=…` gives text; for a number write {key}:=…", "dim")
             return code or 1
         if not self._arguments.json:
             indent = 2 if sys.stdout.isatty() else None

@@ -58,6 +58,15 @@ class Terminal:
             self.out.write("\n")
             self._at_line_start = True
 
+    def agreed(self, question: str) -> bool:
+        """Ask whoever is there; a script has said what it wants by calling."""
+        if not (self.is_interactive and sys.stdin.isatty()):
+            return True
+        try:
+            return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+        except EOFError:
+            return False
+
     def note(self, text: str) -> None:
         """A dim line, cut off where the terminal ends."""
         flat = " ".join(printable(text).split())
