@@ -344,7 +344,7 @@ async def test_the_example(here: Shop) -> None:
         request.input.CopyFrom(struct(text=" "))
         result = (await here.client.executor.ExecuteTask(request, timeout=60)).result
         assert result.error.message == "There is no text to count words in."
-        # Where whoever runs the tests ignores SIGINT, as shells have jobs in the background do, so does the worker.
+        # A job in the background of a shell ignores SIGINT, and so do those that it starts.
         deaf = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         process.send_signal(signal.SIGTERM if deaf else signal.SIGINT)
         assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
