@@ -7,10 +7,10 @@ import contextlib
 import gc
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from wonder_server.actors.attic import Attic
 from wonder_server.actors.bills import Bills
@@ -71,6 +71,7 @@ from wonder_server.rpc.rights import Rights
 from wonder_server.services.actions import ACTIONS, Services
 from wonder_server.services.artifacts import Artifacts
 from wonder_server.services.executor import Executor
+from wonder_server.services.leftovers import forget_work_of_nobody
 from wonder_server.services.library import Library
 from wonder_server.services.memory import MemoryService
 from wonder_server.services.memory_operations import MemoryOperations
@@ -234,7 +235,7 @@ class Wonder:
         bills.attach(loop)
         self._handlers, self._loop = handlers, loop
         self._serve(library, artifacts, repos, memory, executor, loop, shards, attic)
-        self._keeping.append(asyncio.create_task(_forget_work_of_nobody(repos, shards)))
+        self._keep("leftovers", forget_work_of_nobody(repos, shards))
         await self._resume(loop, handlers, shards)
         upkeep.start()
         await self._start_sweeping()
@@ -315,6 +316,10 @@ class Wonder:
         problem = await asyncio.shield(self._sandbox.probe())
         return {"shell": problem.fault.message} if problem is not None else {}
 
+    def _keep(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+        """Do it in the background, until the server ends."""
+        self._keeping.append(asyncio.create_task(_told(what, work)))
+
     def _settle(self, profile: ModelProfile) -> ModelProfile:
         return settled(profile, self._profile)
 
@@ -324,14 +329,14 @@ class Wonder:
             _log.warning("no artifacts and repositories", why=problem)
         repositories = GitRepositories(self._git, self._git_pool, self._settings.data / "artifacts")
         await repositories.tidy()
-        self._keeping.append(asyncio.create_task(_packed(repositories)))
+        self._keep("packing", _packed(repositories))
         return Artifacts(repositories, library.project_id)
 
     async def _repos(self, library: Library) -> Repos:
         data = self._settings.data
         repositories = GitRepositories(self._git, self._git_pool, data / "repositories")
         await repositories.tidy()
-        self._keeping.append(asyncio.create_task(_packed(repositories)))
+        self._keep("packing", _packed(repositories))
         workspaces = GitWorkspaces(repositories, self._git_pool, data / "worktrees")
         await workspaces.tidy()
         repos = Repos(
@@ -544,12 +549,12 @@ async def _packed(repositories: GitRepositories) -> None:
         await asyncio.sleep(DAY_S)
 
 
-async def _forget_work_of_nobody(repos: Repos, records: SqliteShards) -> None:
-    """After a start: remove the files of conversations that were deleted just before the server ended."""
-    for conversation_id in set(repos.conversations().values()):
-        if await records.get("conversations", conversation_id, conversation_id) is None:
-            _log.info("work of a deleted conversation is removed", conversation=conversation_id)
-            await repos.forget_conversation(conversation_id)
+async def _told(what: str, work: Coroutine[Any, Any, None]) -> None:
+    """Work in the background of which nobody awaits the end: that it failed is logged."""
+    try:
+        await work
+    except Exception:
+        _log.exception("work in the background failed", work=what)
 
 
 def build(settings: Settings) -> Wonder:

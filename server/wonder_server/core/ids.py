@@ -62,7 +62,8 @@ def actor_id(prefix: str, now_ms: int, shard: int) -> str:
 
 
 def shard_of(identifier: str) -> int:
-    """The shard that a conversation's or run's id names."""
+    """The shard that a conversation's or run's id names. Raises ValueError or IndexError for what is no
+    id."""
     return _ALPHABET.index(identifier[-1])
 
 

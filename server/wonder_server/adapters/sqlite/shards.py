@@ -67,7 +67,10 @@ class SqliteShards:
 
     def holds(self, actor_id: str) -> bool:
         """Whether an id can be of this folder at all."""
-        return ids.shard_of(actor_id) < len(self._shards)
+        try:
+            return ids.shard_of(actor_id) < len(self._shards)
+        except (ValueError, IndexError):
+            return False
 
     async def unfinished(self) -> list[str]:
         """Actors of all shards that have operations in their outbox."""

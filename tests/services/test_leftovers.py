@@ -1,0 +1,46 @@
+"""Files of conversations that are no more go at the next start, whatever else lies beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from structlog.testing import capture_logs
+
+from tests.conformance.journal_subjects import commit, conversation, opened, put_conversation, room_id
+from wonder_server.core.errors import Reason, error
+from wonder_server.services.leftovers import forget_work_of_nobody
+
+
+class HeldWork:
+    """Worktrees by name; some cannot be removed."""
+
+    def __init__(self, *conversations: str, stuck: str = "") -> None:
+        self.there = list(conversations)
+        self.stuck = stuck
+
+    def conversations(self) -> dict[str, str]:
+        return {f"proj_1-{name}": name for name in self.there}
+
+    async def forget_conversation(self, conversation_id: str) -> None:
+        if conversation_id == self.stuck:
+            raise error(Reason.STORAGE_UNAVAILABLE, "The disk is full.")
+        self.there.remove(conversation_id)
+
+
+async def test_work_of_nobody_goes_past_an_odd_name_and_one_that_cannot_be_removed(tmp_path: Path) -> None:
+    kept, stuck, gone = room_id(0), room_id(1), room_id(2)
+    async with opened("sqlite", tmp_path) as records:
+        await records.of(kept).commit([commit(kept, put_conversation(conversation(0)))])
+        works = HeldWork("conv_", "conv_0zz", "conv_zzz", kept, stuck, gone, stuck=stuck)
+        with capture_logs() as lines:
+            await forget_work_of_nobody(works, records)
+    assert works.there == ["conv_", "conv_0zz", "conv_zzz", kept, stuck]
+    assert [(line["log_level"], line["conversation"]) for line in lines] == [("error", stuck), ("info", gone)]
+
+
+async def test_what_is_no_id_is_in_no_shard(tmp_path: Path) -> None:
+    async with opened("sqlite", tmp_path) as records:
+        for odd in ("conv_zzz", "conv_é", "", "z"):
+            assert not records.holds(odd)
+            assert await records.head(odd) is None and await records.heads([odd]) == {}
+            assert await records.get("conversations", odd, odd or "z") is None
