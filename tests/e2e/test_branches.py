@@ -184,7 +184,8 @@ async def test_what_cannot_be_is_refused(client: Client, tmp_path: Path) -> None
     assert (await refused(ours.diff(elsewhere)))[0] == "FIELD_INVALID"
     assert (await ours.task("ship", room)).error.reason == errors_pb2.ERROR_REASON_PERMISSION_DENIED
     assert (await ours.task("read", path="src")).error.reason == errors_pb2.ERROR_REASON_FIELD_INVALID
-    for url in ("relative", "--upload-pack=x", "ext::sh -c x"):
+    gone = tmp_path / "gone"
+    for url in ("relative", "--upload-pack=x", "ext::sh -c x", str(gone), f"file://{gone}", str(tmp_path)):
         project = library_pb2.Project(name=f"bad{next(_numbers)}")
         project.repositories.add(name="code", url=url)
         creating = client.library.CreateProject(library.CreateProjectRequest(project=project))

@@ -36,6 +36,11 @@ class Work(Value, frozen=True, kw_only=True):
 class Origins(Protocol):
     """Repositories elsewhere: a folder of this machine, or a URL."""
 
+    async def look(self, url: str) -> None:
+        """See that a repository is there, if it is a folder of this machine: FIELD_INVALID otherwise. What is
+        farther away may be away for a while, and is not asked."""
+        ...
+
     async def fetch(self, origin: Origin, *, afresh: bool = False) -> str:
         """See that our copy is there, with the origin's branches as ``origin/<branch>``; ``afresh``: as they
         are now. Its default branch. A copy is made in the background: STORAGE_UNAVAILABLE (transient) while

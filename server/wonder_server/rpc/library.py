@@ -231,8 +231,11 @@ class LibraryServicer(ArtifactMethods):
         self, request: pb.CreateProjectRequest, _context: Any
     ) -> pb.CreateProjectResponse:
         required(request.project.name, "project.name")
+        wanted = codec.project_from_proto(request.project)
+        if self._repos is not None:
+            await self._repos.look((), wanted.repositories)
         project = await self._projects.create(
-            codec.project_from_proto(request.project),
+            wanted,
             once=_once(request),
             validate_only=request.validate_only,
         )
@@ -251,9 +254,14 @@ class LibraryServicer(ArtifactMethods):
     async def update_project(
         self, request: pb.UpdateProjectRequest, _context: Any
     ) -> pb.UpdateProjectResponse:
+        key = required(request.project.id, "project.id")
+        edit = codec.project_edit(request.project, request.update_mask)
+        known = await self._projects.find(key)
+        if known is not None and self._repos is not None:
+            await self._repos.look(known.repositories, edit(known).repositories)
         project = await self._projects.update(
-            required(request.project.id, "project.id"),
-            codec.project_edit(request.project, request.update_mask),
+            key,
+            edit,
             etag=request.project.etag,
             once=_once(request),
             validate_only=request.validate_only,

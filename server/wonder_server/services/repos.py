@@ -9,6 +9,7 @@ run; until then, what is read is the repository's default branch. The RPCs of th
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,7 +20,13 @@ from wonder_server.core.commands import NO_BRANCH, Scope, branch_of
 from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Project, Repository
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import Value, replace
-from wonder_server.core.paths import check_branch, check_path, check_prefix, check_work_branch
+from wonder_server.core.paths import (
+    check_branch,
+    check_path,
+    check_prefix,
+    check_repository_url,
+    check_work_branch,
+)
 from wonder_server.ports.repositories import (
     Change,
     Commit,
@@ -35,6 +42,7 @@ from wonder_server.services.artifacts import ABSENT, MAX_MATCHES, check_resoluti
 from wonder_server.services.catalog_writes import Once
 from wonder_server.services.commits import Asked, signed_by
 from wonder_server.services.outlines import MAX_FILES, MAX_LINES, Outline, Outlines
+from wonder_server.services.projects import MAX_REPOSITORIES
 
 MAX_FILE_BYTES: Final = 4 << 20
 MAX_PATCH_BYTES: Final = 1 << 20
@@ -140,6 +148,19 @@ class Repos:
         self._outlines.changed(key)
         only = project.repositories[0].name if len(project.repositories) == 1 else ""
         return Worktree(key=key, folder=folder, start=only)
+
+    async def look(self, known: Sequence[Repository], wanted: Sequence[Repository]) -> None:
+        """See that those ``wanted`` that are not ``known`` can be used, as far as that can be said at once.
+        FIELD_INVALID."""
+        before = {each.url for each in known}
+        for index, each in enumerate(wanted[:MAX_REPOSITORIES]):
+            if each.url not in before:
+                field = f"project.repositories[{index}].url"
+                check_repository_url(each.url, field)
+                try:
+                    await self._origins.look(each.url)
+                except WonderError as problem:
+                    raise WonderError(dataclasses.replace(problem.fault, field=field)) from None
 
     # --- reading ----------------------------------------------------------------------------------
 

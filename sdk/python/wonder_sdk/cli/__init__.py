@@ -101,6 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in (
         chat,
+        conversations,
         run,
         runs,
         gates,
@@ -114,7 +115,6 @@ def build_parser() -> argparse.ArgumentParser:
         apply,
         export,
         events,
-        conversations,
         preview,
         health,
         version,

@@ -187,6 +187,8 @@ def _show(client: sync.Client, agent: v1.Agent) -> None:
     terminal, usage, budget = Terminal(), agent.usage, agent.budget
     terminal.line(f"agent {agent.name} ({agent.id})")
     terminal.line(f"persona: {agent.persona_id or 'a persona of its own'}")
+    names = [_project(client, each) for each in agent.project_ids]
+    terminal.line(f"{'project' if len(names) == 1 else 'projects'}: {', '.join(names)}")
     if agent.description:
         terminal.line(agent.description)
     if usage is not None:
@@ -201,5 +203,3 @@ def _show(client: sync.Client, agent: v1.Agent) -> None:
     if budget is not None and budget.max_duration_ms:
         limits.append(f"{budget.max_duration_ms / 1_000:g} s")
     terminal.line(f"may spend: {', '.join(limits) or 'as much as it likes'}")
-    names = [_project(client, each) for each in agent.project_ids]
-    terminal.line(f"{'project' if len(names) == 1 else 'projects'}: {', '.join(names)}")

@@ -56,6 +56,12 @@ class GitOrigins:
         self._locks: dict[str, asyncio.Lock] = {}
         self._fresh: dict[str, tuple[float, str]] = {}
 
+    async def look(self, url: str) -> None:
+        origin = Origin(name="new", url=url)
+        self._check(origin)
+        if _is_local(origin):
+            await self._pool.do(partial(self._look, origin))
+
     async def fetch(self, origin: Origin, *, afresh: bool = False) -> str:
         self._check(origin)
         known = self._fresh.get(origin.name)
@@ -128,6 +134,17 @@ class GitOrigins:
             raise error(
                 Reason.FIELD_INVALID, "The server's own folder is no project's repository.", field="url"
             )
+
+    def _look(self, origin: Origin) -> None:
+        try:
+            self._repositories.git.reach(
+                self._forbidden, "ls-remote", "--heads", "--", origin.url, seconds=PATIENCE_S
+            )
+        except GitError as problem:
+            why = _why(problem.text)
+            raise error(
+                Reason.FIELD_INVALID, f"'{origin.url}' cannot be used as a repository: {why}.", field="url"
+            ) from None
 
     def _copy(self, bare: Bare, origin: Origin) -> str:
         bare.make()
@@ -205,10 +222,14 @@ def _is_local(origin: Origin) -> bool:
 def _unreachable(origin: Origin, problem: GitError | WonderError) -> WonderError:
     text = problem.text if isinstance(problem, GitError) else problem.fault.message
     _log.warning("repository cannot be reached", repository=origin.name, said=text[-500:])
-    if "dubious ownership" in text:
-        why = "it belongs to another user of this machine; git wants it named in safe.directory"
-    elif "not appear to be a git repository" in text or "does not exist" in text or "not found" in text:
-        why = "there is no repository there"
-    else:
-        why = "the server's log says what git said"
+    why = _why(text)
     return error(Reason.STORAGE_UNAVAILABLE, f"The repository cannot be reached: {why}.", transient=True)
+
+
+def _why(text: str) -> str:
+    """What people can do something about in what git said."""
+    if "dubious ownership" in text:
+        return "it belongs to another user of this machine; git wants it named in safe.directory"
+    if "not appear to be a git repository" in text or "does not exist" in text or "not found" in text:
+        return "there is no repository there"
+    return "the server's log says what git said"
