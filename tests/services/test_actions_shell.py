@@ -214,14 +214,16 @@ async def test_without_a_sandbox_it_is_refused(house: House) -> None:
     assert (await fault(house(None), command="x")).reason is Reason.SANDBOX_UNAVAILABLE
 
 
-async def test_the_example_of_the_guide_can_be_saved() -> None:
+async def test_the_examples_of_the_guide_can_be_saved() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "shell.md").read_text()
     drafts = [
-        parse_draft(yaml.safe_load(text)) for text in re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+        parse_draft(each)
+        for text in re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+        for each in yaml.safe_load_all(text)
     ]
     library = make(MemoryCatalog())
     await library.definitions.apply("guide", drafts)
-    assert [draft.name for draft in drafts] == ["run_tests"]
+    assert [draft.name for draft in drafts] == ["run_tests", "shell_command", "shell"]
 
 
 # --- as a step of a task ------------------------------------------------------------------------

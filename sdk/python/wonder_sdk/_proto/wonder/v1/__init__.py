@@ -9289,7 +9289,8 @@ class Step(betterproto2.Message):
         map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING),
     )
     """
-    What of `result` is kept: `state.x` or `output.x`, as expressions that also see `result`.
+    What of `result` is kept: `state.x` or `output.x`, as expressions that also see `result`. Empty: nothing is, and a
+    task of such steps puts out an empty object.
     """
 
     on_failure: "OnFailure" = betterproto2.field(
