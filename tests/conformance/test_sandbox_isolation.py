@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -520,6 +521,25 @@ async def test_without_a_sandbox_commands_are_refused(
         assert ("namespace" if broken else "not found") in fault.message
         assert "Install bubblewrap" in fault.message and "docs/shell.md" in fault.message
     await sandbox.close()
+
+
+async def test_asyncio_alone_learns_how_a_cancelled_command_ended(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever else asks the system for it takes it away, and asyncio warns of an unknown process."""
+    asked: list[int] = []
+    monkeypatch.setattr(subprocess.Popen, "poll", lambda process: asked.append(process.pid))
+    heard = asyncio.Event()
+    command = Command(argv=("sh", "-c", "echo begun; sleep 60"), timeout_ms=60_000, merged=True)
+    running = asyncio.create_task(shell.sandbox.run("k", shell.place, command, lambda _: heard.set()))
+    async with asyncio.timeout(20):
+        await heard.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await shell.sandbox.release("k")
+    assert await shell.says("echo on") == "on\n"
+    assert asked == []
 
 
 async def test_what_was_missing_may_be_installed_later(

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import struct
 from pathlib import Path
 from typing import Final
@@ -143,8 +144,10 @@ class Box:
         if not self._write.is_closing():
             self._write.transport.abort()
         if self._ready and self._process.returncode is None:
+            # Not ``process.kill()``: that looks whether it has ended, and takes its end away from asyncio,
+            # which then warns of an unknown process.
             with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+                os.kill(self._process.pid, signal.SIGKILL)
 
     async def end(self) -> None:
         """End it and everything in it.
