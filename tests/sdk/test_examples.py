@@ -250,6 +250,19 @@ def test_the_guide_to_workers_runs_as_it_stands(
                 0,
                 {"text": "What stands on https://example.com/scan.png."},
             ), err
+            task = ["run", "acme/pages/read_page", "--set", "page=p"]
+            status, out, err = wonder(address, *task)
+            assert (status, json.loads(out)) == (0, {"text": "What stands on p."}), err
+            assert err.splitlines()[0] == "→ read  worker" and err.splitlines()[-1].startswith("✓ read  ")
+            assert wonder(address, *task, "--quiet")[1:] == (out, "")
+            assert wonder(address, *task, "--detach")[0] == 2
+            status, out, err = wonder(address, "run", "acme/pages/read_page", "--set", "page=")
+            assert (status, out) == (1, "") and "There is no page to read. (TASK_FAILED)" in err
+            status, out, err = wonder(address, "run", "acme/pages/read_page", "--set", "url=p")
+            assert (status, out) == (1, "") and "INPUT_INVALID" in err
+            assert (
+                "There is no workflow 'acme/pages/nosuch'." in wonder(address, "run", "acme/pages/nosuch")[2]
+            )
         finally:
             process.terminate()
 

@@ -29,6 +29,8 @@ examples:
       input from a file (or `-`: piped in); stdout has the output and nothing else
   wonder run acme/flows/release@3 --project shop --agent assistant --timeout 600
       that revision, in a project, with an agent's memory, for ten minutes at most
+  wonder run acme/tools/fetch --set url=https://example.com
+      a task by itself: its steps, and its output; nothing of it is kept, and Ctrl-C cancels it
   wonder run acme/flows/release --detach
       start it, print its id, and leave
   wonder run --watch run_01J9...
@@ -52,7 +54,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "workflow", nargs="?", metavar="WORKFLOW", help="library/name, maybe @REVISION; or id"
+        "workflow", nargs="?", metavar="WORKFLOW", help="library/name, maybe @REVISION; or id; or a task"
     )
     parser.add_argument(
         "-i", "--input", metavar="JSON", help="its input: JSON, @FILE, or - for what is piped in"
@@ -134,14 +136,22 @@ def _texts(settings: list[str]) -> str:
 def _start(arguments: argparse.Namespace, client: sync.Client, given: dict[str, Any] | None) -> int:
     if arguments.watch:
         return _Watching(arguments, client, arguments.watch).to_the_end()
-    run = client.start_run(
-        arguments.workflow,
-        given,
-        project=arguments.project,
-        agent=arguments.agent,
-        timeout=arguments.timeout,
-        request_id=arguments.request_id,
-    )
+    from wonder_sdk import NotFoundError
+    from wonder_sdk.cli.run_task import is_task, run_task
+
+    try:
+        run = client.start_run(
+            arguments.workflow,
+            given,
+            project=arguments.project,
+            agent=arguments.agent,
+            timeout=arguments.timeout,
+            request_id=arguments.request_id,
+        )
+    except NotFoundError:
+        if is_task(client, arguments.workflow):
+            return run_task(arguments, client, given)
+        raise
     if arguments.detach:
         print(run.id)
         return 0

@@ -10,7 +10,7 @@ from wonder_sdk.cli.terminal import Terminal
 from wonder_sdk.values import from_struct, from_value
 from wonder_sdk.watch import RunItem
 
-_WAITS = "waits for a worker"
+WAITS_FOR_WORKER = "waits for a worker"
 """How the server begins to say that nobody has taken a node's work yet."""
 
 
@@ -49,7 +49,7 @@ class RunLines:
     def _wait(self, progress: v1.NodeProgress) -> None:
         why = progress.progress.message if progress.progress is not None else ""
         told = progress.node_execution_id, why
-        if why.startswith(_WAITS) and told not in self._waits:
+        if why.startswith(WAITS_FOR_WORKER) and told not in self._waits:
             self._waits.add(told)
             self._terminal.line(f"{'':>9}  ⋯ {progress.node_id}  {flat(why)}", "yellow")
 
