@@ -103,9 +103,28 @@ async def test_a_conflict_can_be_resolved_as_it_is_merged(repos: Repos, origin: 
     await repos.write(ONE, "src", b"mine\n")
     origin.change("src", "theirs\n")
     assert (await repos.merge(ONE, "ada")).conflicts
-    resolutions = [Change(path="src", content=b"ours\n"), Change(path="readme", content=b"not in conflict")]
-    assert not (await repos.merge(ONE, "ada", resolutions=resolutions)).conflicts
+    assert not (await repos.merge(ONE, "ada", resolutions=[Change(path="src", content=b"ours\n")])).conflicts
     assert origin.show("src") == "ours" and origin.show("readme") == "hello"
+
+
+async def test_what_is_not_in_conflict_or_named_twice_cannot_be_resolved(
+    repos: Repos, origin: UsersRepository
+) -> None:
+    await repos.write(ONE, "src", b"mine\n")
+    await repos.write(ONE, "new", b"new\n")
+    free = [Change(path="new", content=b"ours\n")]
+    assert (await refusal(repos.merge(ONE, "ada", resolutions=free))).field == "resolutions[0].path"
+    origin.change("src", "theirs\n")
+    decided = Change(path="src", content=b"ours\n")
+    for odd in (free[0], Change(path="readme", content=None), Change(path="nowhere", content=b""), decided):
+        for dry in (True, False):
+            fault = await refusal(repos.merge(ONE, "ada", resolutions=[decided, odd], dry=dry))
+            assert (fault.reason, fault.field) == (Reason.FIELD_INVALID, "resolutions[1].path")
+        fault = await refusal(repos.update(ONE, "ada", resolutions=[decided, odd]))
+        assert (fault.reason, fault.field) == (Reason.FIELD_INVALID, "resolutions[1].path")
+    assert origin.show("src") == "theirs" and await content(repos, ONE, "src") == "mine\n"
+    assert not (await repos.merge(ONE, "ada", resolutions=[decided])).conflicts
+    assert origin.show("src") == "ours" and origin.show("new") == "new"
 
 
 async def test_a_merge_takes_what_nobody_has_committed(repos: Repos, origin: UsersRepository) -> None:

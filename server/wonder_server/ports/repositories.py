@@ -172,7 +172,7 @@ class Writer(Protocol):
     ) -> Merged:
         """Bring what is new on ``source`` to the branch ``target``. Where there is nothing new the answer is
         the target's newest commit. ``resolutions`` say what files in conflict become; they count if they
-        name all of them. ``dry``: only look."""
+        name all of them, FIELD_INVALID if they name another. ``dry``: only look."""
         ...
 
     async def done(self, key: str) -> tuple[Commit, str] | None:

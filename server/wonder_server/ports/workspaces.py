@@ -63,10 +63,15 @@ class Origins(Protocol):
 
 
 class Standing(Protocol):
-    """What there is."""
+    """What there is, and its end."""
 
     async def keys(self) -> list[str]:
         """The worktrees that are there."""
+        ...
+
+    async def remove(self, key: str, works: Sequence[Work]) -> None:
+        """Remove the worktree ``key`` with all its files, and the branches of ``works``, which are in it. What
+        is not there is no error."""
         ...
 
 
@@ -97,10 +102,10 @@ class Workspaces(Standing, Protocol):
         self, work: Work, source: str, signed: Signed, resolutions: Sequence[Change] = ()
     ) -> Merged:
         """Commit what has been changed, then merge the branch or commit ``source`` into the branch and its
-        files. With conflicts only the first happens."""
+        files. With conflicts only the first happens. FIELD_INVALID for resolutions of other files."""
         ...
 
-    async def remove(self, key: str, works: Sequence[Work], *, whole: bool = True) -> None:
-        """Remove the branches and the files of ``works``, which are in the worktree ``key``; all of that, if
-        ``whole``. What is not there is no error."""
+    async def retire(self, work: Work, merged: str) -> bool:
+        """Remove the branch and the files of ``work``, if `now` says no more than the commit ``merged``
+        (empty: that there is none); otherwise nothing is removed. Whether it was."""
         ...

@@ -263,9 +263,17 @@ class Artifacts:
 
 
 def check_resolutions(resolutions: Sequence[Change]) -> None:
-    """FIELD_INVALID, PAYLOAD_TOO_LARGE for what a file in conflict cannot become."""
+    """FIELD_INVALID, PAYLOAD_TOO_LARGE for what a file in conflict cannot become, or becomes twice."""
+    named: set[str] = set()
     for number, each in enumerate(resolutions):
         check_path(each.path, f"resolutions[{number}].path")
+        if each.path in named:
+            raise error(
+                Reason.FIELD_INVALID,
+                f"'{each.path}' is resolved twice: say once what becomes of it.",
+                field=f"resolutions[{number}].path",
+            )
+        named.add(each.path)
         if each.content is not None and len(each.content) > MAX_CONTENT_BYTES:
             raise error(
                 Reason.PAYLOAD_TOO_LARGE,

@@ -7,6 +7,7 @@ from typing import Final
 
 from wonder_server.adapters.git import reading
 from wonder_server.adapters.git.bare import Bare
+from wonder_server.core.errors import Reason, error
 from wonder_server.core.frozen import replace
 from wonder_server.ports.repositories import Change, Conflict
 
@@ -45,17 +46,26 @@ def merged(
     bare: Bare, ours: str, theirs: str, resolutions: Sequence[Change]
 ) -> tuple[str, tuple[Conflict, ...]]:
     """The same, ``ours`` being nothing yet perhaps, with what ``resolutions`` say of files in conflict, if
-    they say it of all of them."""
-    if not ours:
-        return bare.commits([theirs])[0].tree, ()
-    tree, conflicts = merge_trees(bare, ours, theirs)
+    they say it of all of them. FIELD_INVALID if they say it of another."""
+    if ours:
+        tree, conflicts = merge_trees(bare, ours, theirs)
+    else:
+        tree, conflicts = bare.commits([theirs])[0].tree, ()
     paths = {conflict.path for conflict in conflicts}
-    if not conflicts or not paths <= {each.path for each in resolutions}:
+    for number, each in enumerate(resolutions):
+        if each.path not in paths:
+            raise error(
+                Reason.FIELD_INVALID,
+                f"'{each.path}' is not in conflict: resolve what the newest answer names, and nothing else.",
+                field=f"resolutions[{number}].path",
+            )
+    if not conflicts or len(paths) > len(resolutions):
         return tree, conflicts
-    chosen = [each for each in resolutions if each.path in paths]
     modes = {entry.path: entry.mode for entry in reading.entries(bare, tree, sorted(paths))}
-    contents = [bare.put(each.content) if each.content is not None else "" for each in chosen]
-    entries = [(modes.get(e.path, e.mode), blob, e.path) for e, blob in zip(chosen, contents, strict=True)]
+    contents = [bare.put(each.content) if each.content is not None else "" for each in resolutions]
+    entries = [
+        (modes.get(e.path, e.mode), blob, e.path) for e, blob in zip(resolutions, contents, strict=True)
+    ]
     return bare.tree_with(tree, entries), ()
 
 
