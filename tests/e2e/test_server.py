@@ -169,6 +169,13 @@ async def test_a_second_server_on_folder_or_port_is_refused(server: Server, tmp_
         assert await client.open()
 
 
+async def test_a_model_whose_key_is_missing_is_warned_of_at_the_start(tmp_path: Path) -> None:
+    environment = {"WONDER_MODEL": "openai/gpt-4o", "OPENAI_API_KEY": ""}
+    async with serving(tmp_path / "data", environment=environment) as server:
+        (line,) = (each for each in server.log if each["event"] == "the chosen model cannot be asked")
+    assert line["level"] == "warning" and "set OPENAI_API_KEY" in line["why"]
+
+
 async def test_it_does_not_listen_beyond_this_machine_unprotected(tmp_path: Path) -> None:
     said = await refusal("--listen", "0.0.0.0:0", data=tmp_path)
     assert "can be reached from other machines" in said and "--insecure" in said
