@@ -2711,7 +2711,8 @@ class Artifact(betterproto2.Message):
 
     content: "bytes" = betterproto2.field(6, betterproto2.TYPE_BYTES)
     """
-    Content; empty in lists. At most 4 MiB.
+    Content; empty in lists. At most 4 MiB. A request as a whole has at most the server's `max_request_bytes`, which is
+    4 MiB too unless it was set otherwise: content of the full size needs a larger one.
     """
 
     etag: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
@@ -3661,7 +3662,11 @@ class Conversation(betterproto2.Message):
         14, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was archived; unset if it was not. A message brings it back. Set by the server.
+    When it was archived; unset if it was not. Whatever needs its record brings it back: a message or another change,
+    Subscribe and Converse, GetTurn, PreviewContext, and lists of its turns, messages, moves and events. It is then
+    listed again, and expires again after as long as before; being archived and being brought back are each one event
+    `conversation_updated`. GetConversation, ListConversations and lists of all conversations leave it where it is. Set
+    by the server.
     """
 
     branch: "str" = betterproto2.field(15, betterproto2.TYPE_STRING)
@@ -3686,7 +3691,7 @@ class Conversation(betterproto2.Message):
 
     etag: "str" = betterproto2.field(18, betterproto2.TYPE_STRING)
     """
-    Changes with every update, but not with every event. Set by the server.
+    Changes with every update, but not with every event, nor when it is archived or brought back. Set by the server.
     """
 
 
@@ -6951,12 +6956,14 @@ class MergeArtifactsRequest(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Makes the call idempotent: the merge commit remembers it. Where nothing was merged, for there was nothing to merge
+    or something was in conflict, nothing is remembered: the same request is a new attempt.
     """
 
     resolutions: "list[MergeResolution]" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    What becomes of files in conflict, if all of them are named; others are merged as always.
+    What becomes of files in conflict, if all of them are named, each once; others are merged as always. FIELD_INVALID
+    for a file that is not in conflict.
     """
 
 
@@ -7036,12 +7043,14 @@ class MergeBranchRequest(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Makes the call idempotent: the merge commit remembers it. Where nothing was merged, for there was nothing to merge
+    or something was in conflict, nothing is remembered: the same request is a new attempt.
     """
 
     resolutions: "list[MergeResolution]" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    What becomes of files in conflict, if all of them are named; others are merged as always.
+    What becomes of files in conflict, if all of them are named, each once; others are merged as always. FIELD_INVALID
+    for a file that is not in conflict.
     """
 
     remove_branch: "bool" = betterproto2.field(10, betterproto2.TYPE_BOOL)
@@ -7149,7 +7158,7 @@ class MergeResolution(betterproto2.Message):
         2, betterproto2.TYPE_BYTES, optional=True, group="resolution"
     )
     """
-    The new content, at most 4 MiB.
+    The new content, at most 4 MiB. All resolutions together must fit into the request (`max_request_bytes`).
     """
 
     delete: "bool | None" = betterproto2.field(3, betterproto2.TYPE_BOOL, optional=True, group="resolution")
@@ -10880,7 +10889,8 @@ class WriteArtifactRequest(betterproto2.Message):
 
     content: "bytes | None" = betterproto2.field(4, betterproto2.TYPE_BYTES, optional=True, group="change")
     """
-    The new content, at most 4 MiB.
+    The new content, at most 4 MiB, and the whole request at most the server's `max_request_bytes`: 4 MiB too,
+    unless it was set otherwise.
     """
 
     delete: "bool | None" = betterproto2.field(5, betterproto2.TYPE_BOOL, optional=True, group="change")
