@@ -70,8 +70,8 @@ class Standing(Protocol):
         ...
 
     async def remove(self, key: str, works: Sequence[Work]) -> None:
-        """Remove the worktree ``key`` with all its files, and the branches of ``works``, which are in it. What
-        is not there is no error."""
+        """Remove the worktree ``key`` with all its files, and the branches of ``works``, which are in it.
+        What is not there is no error."""
         ...
 
 

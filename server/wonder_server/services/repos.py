@@ -12,8 +12,10 @@ import asyncio
 import dataclasses
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Final, Protocol
 
 from wonder_server.core.commands import NO_BRANCH, Scope, branch_of
@@ -41,6 +43,7 @@ from wonder_server.ports.worktrees import Worktree
 from wonder_server.services.artifacts import ABSENT, MAX_MATCHES, check_resolutions, search_words
 from wonder_server.services.catalog_writes import Once
 from wonder_server.services.commits import Asked, signed_by
+from wonder_server.services.holds import Holds
 from wonder_server.services.outlines import MAX_FILES, MAX_LINES, Outline, Outlines
 from wonder_server.services.projects import MAX_REPOSITORIES
 
@@ -76,6 +79,13 @@ class Changed(Value, frozen=True, kw_only=True):
     base_branch: str
     head: Commit | None
     diff: Diff
+
+
+class Brought(Merged, frozen=True, kw_only=True):
+    """How a merge of work ended. ``is_kept``: branch and files are still there, though they were to be
+    removed: something was written since they were merged, or a command is running among them."""
+
+    is_kept: bool = False
 
 
 class Named(Value, frozen=True, kw_only=True):
@@ -136,15 +146,22 @@ class Repos:
         self._asked = Asked()
         self._outlines = Outlines()
         self._there: set[str] = set()
+        self._holds = Holds()
 
     async def open(self, scope: Scope) -> Worktree:
-        """See the port ``Worktrees``."""
+        """See the port ``Worktrees``. Until `touched` is said, a merge removes none of it."""
         branch, project = work_branch(scope), await self._projects.known(scope.project_id or DEFAULT_PROJECT)
         key = key_of(project.id, branch)
-        folder = await self._workspaces.begin(None, key)
-        self._there.add(key)
-        for repository in project.repositories:
-            await self._begun(_Place(project, repository, branch))
+        self._holds.enter(key)
+        try:
+            async with self._holds.alone(key):
+                folder = await self._begin(None, key)
+            for repository in project.repositories:
+                async with self._begun(_Place(project, repository, branch)):
+                    pass
+        except BaseException:
+            self._holds.leave(key)
+            raise
         self._outlines.changed(key)
         only = project.repositories[0].name if len(project.repositories) == 1 else ""
         return Worktree(key=key, folder=folder, start=only)
@@ -205,7 +222,8 @@ class Repos:
             return None
 
     def touched(self, key: str) -> None:
-        """A command has run among the files of this worktree."""
+        """A command has run among the files of this worktree, for which it was opened."""
+        self._holds.leave(key)
         self._outlines.changed(key)
 
     async def read(self, scope: Scope, path: str, repository: str = "") -> File:
@@ -266,10 +284,10 @@ class Repos:
                 field="content",
                 limit=str(MAX_FILE_BYTES),
             )
-        work = await self._begun(await self._place(scope, repository))
         expected = ("" if etag == ABSENT else etag) if etag else None
-        with self._outlines.changing(work.key):
-            return await self._workspaces.put(work, path, content, expected) or ABSENT
+        async with self._begun(await self._place(scope, repository)) as work:
+            with self._outlines.changing(work.key):
+                return await self._workspaces.put(work, path, content, expected) or ABSENT
 
     async def commit(self, scope: Scope, author: str, message: str, repository: str = "") -> Commit | None:
         """Commit what was changed; the branch's newest commit, None of a branch without any."""
@@ -299,10 +317,10 @@ class Repos:
             raise error(
                 Reason.FIELD_INVALID, f"The repository has no branch '{source}'.", field="source_branch"
             )
-        work = await self._begun(place)
         signed = signed_by(author, f"Merge {source} into {place.branch}")
-        with self._outlines.changing(work.key):
-            return await self._workspaces.update(work, f"origin/{source}", signed, resolutions)
+        async with self._begun(place) as work:
+            with self._outlines.changing(work.key):
+                return await self._workspaces.update(work, f"origin/{source}", signed, resolutions)
 
     async def merge(
         self,
@@ -317,12 +335,14 @@ class Repos:
         dry: bool = False,
         remove: bool = False,
         once: Once | None = None,
-    ) -> Merged:
+    ) -> Brought:
         """Bring the branch's work, with what nobody has committed, into the repository's branch ``target``
         (empty: its default). Conflicts are in the answer, and then nothing was merged.
 
         ``expected``: what `diff` must say is the head: ETAG_MISMATCH otherwise. ``remove``: branch and files
-        are removed once they are merged. RESOURCE_IN_USE if the repository does not take it."""
+        are removed once they are merged, unless something was written since, or a command is running there:
+        then the answer says that they were kept. RESOURCE_IN_USE if the repository does not take it. A
+        request that comes again is answered with its merge, and nothing is done."""
         check_resolutions(resolutions)
         place = await self._place(scope, repository)
         default = await self._origins.fetch(place.origin)
@@ -345,6 +365,8 @@ class Repos:
                         place.origin, target, head.id, signed, resolutions=resolutions, dry=dry
                     )
                 )
+            if remove and not dry and not met[0].conflicts:
+                await self._retire(place.work, head.id if head is not None else "")
             return met[0].commit
 
         if dry:
@@ -353,9 +375,16 @@ class Repos:
             with self._outlines.changing(place.name, place.work.key):
                 before = await self._asked.once(known, signed, act)
                 met = met or [Merged(commit=before, tree=before.tree if before is not None else "")]
-                if remove and not met[0].conflicts:
-                    await self._workspaces.remove(place.work.key, [place.work], whole=False)
-        return met[0]
+        found, is_kept = met[0], False
+        if remove and not dry and not found.conflicts:
+            is_kept = await known.commit(place.branch) is not None
+        return Brought(commit=found.commit, tree=found.tree, conflicts=found.conflicts, is_kept=is_kept)
+
+    async def _retire(self, work: Work, merged: str) -> None:
+        """Remove branch and files if they are no more than what was merged, and nobody is at work there."""
+        async with self._holds.alone(work.key):
+            if not self._holds.is_entered(work.key):
+                await self._workspaces.retire(work, merged)
 
     async def merge_all(self, scope: Scope, author: str, once: Once | None = None) -> str:
         """Bring the branch's work on every repository of its project into their default branches, if none of
@@ -414,14 +443,16 @@ class Repos:
 
     async def forget_conversation(self, conversation_id: str) -> None:
         """Remove the branches and the files of a conversation that is no more. What is not there is no
-        error."""
+        error. What is still under way for it makes nothing again: CONVERSATION_NOT_FOUND."""
+        self._holds.forget(conversation_id)
         branch = branch_of(Scope(conversation_id=conversation_id))
         for key, name in list(self.conversations().items()):
             if name == conversation_id:
                 await self._remove(key, key.rpartition("-")[0], branch)
 
     async def forget_project(self, project_id: str) -> None:
-        """Remove our copies of its repositories, and all work on them."""
+        """Remove our copies of its repositories, and all work on them, which is made no more."""
+        self._holds.forget(project_id)
         for key in [key for key in self._there if key.startswith(f"{project_id}-")]:
             await self._remove(key, "", "")
         for name in await self._repositories.names():
@@ -429,15 +460,22 @@ class Repos:
                 await self._repositories.remove(name)
 
     async def _remove(self, key: str, project_id: str, branch: str) -> None:
-        await self._release(key)
+        """Whoever asks may go away: what was begun is done."""
+        await asyncio.shield(asyncio.ensure_future(self._removed(key, project_id, branch)))
+
+    async def _removed(self, key: str, project_id: str, branch: str) -> None:
         names = await self._repositories.names() if project_id else []
         works = [
             Work(key=key, folder=name.removeprefix(f"{project_id}."), name=name, branch=branch)
             for name in names
             if name.startswith(f"{project_id}.")
         ]
-        await self._workspaces.remove(key, works)
-        self._there.discard(key)
+        async with self._holds.alone(key):
+            await self._release(key)
+            await self._workspaces.remove(key, works)
+            self._there.discard(key)
+        if self._holds.is_entered(key):
+            await self._release(key)  # Of a command that began just before the folder was gone.
         self._outlines.changed(key)
 
     # --- pieces -----------------------------------------------------------------------------------
@@ -460,23 +498,43 @@ class Repos:
             )
         return _Place(project, project.repositories[names.index(repository) if repository else 0], branch)
 
-    async def _begun(self, place: _Place) -> Work:
-        """See that branch and files are there."""
+    @asynccontextmanager
+    async def _begun(self, place: _Place) -> AsyncIterator[Work]:
+        """See that branch and files are there, and stay."""
+        known, work = self._repositories.of(place.name), place.work
+        start: str | None = None
+        while True:
+            async with self._holds.alone(work.key):
+                if start is not None or await known.commit(work.branch) is not None:
+                    await self._begin(work, work.key, start or "")
+                    yield work
+                    return
+            start = await self._start(place)  # Which may take long.
+
+    async def _begin(self, work: Work | None, key: str, start: str = "") -> Path:
+        """Make it, under the lock."""
+        self._holds.refuse_forgotten(key)
+        is_new = key not in self._there
+        self._there.add(key)  # First, for who removes it then: it is made even if nobody waits any more.
+        try:
+            return await self._workspaces.begin(work, key, start)
+        except WonderError:
+            if is_new:
+                self._there.discard(key)
+            raise
+
+    async def _start(self, place: _Place) -> str:
+        """The commit at which the branch begins; empty where the repository is."""
         known = self._repositories.of(place.name)
-        begin = ""
-        if await known.commit(place.branch) is None:
-            default = await self._origins.fetch(place.origin, afresh=True)
-            start = await known.commit(f"origin/{place.branch}") or await known.commit(f"origin/{default}")
-            if start is None and place.repository.default_branch:
-                raise error(
-                    Reason.FIELD_INVALID,
-                    f"The repository '{place.repository.name}' has no branch '{default}'.",
-                    field="repository",
-                )
-            begin = start.id if start is not None else ""
-        await self._workspaces.begin(place.work, place.work.key, begin)
-        self._there.add(place.work.key)
-        return place.work
+        default = await self._origins.fetch(place.origin, afresh=True)
+        start = await known.commit(f"origin/{place.branch}") or await known.commit(f"origin/{default}")
+        if start is None and place.repository.default_branch:
+            raise error(
+                Reason.FIELD_INVALID,
+                f"The repository '{place.repository.name}' has no branch '{default}'.",
+                field="repository",
+            )
+        return start.id if start is not None else ""
 
     async def _at(self, place: _Place) -> str:
         """The commit that has what the work sees."""

@@ -22,7 +22,7 @@ from wonder_server.adapters.git.bare import EMPTY_TREE, Bare, Moved
 from wonder_server.adapters.git.checkouts import Glances
 from wonder_server.adapters.git.repositories import GitRepositories, again
 from wonder_server.adapters.git.run import Pool
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.ports.repositories import Change, Commit, Merged, Signed
 from wonder_server.ports.workspaces import Work
 
@@ -48,30 +48,30 @@ class GitWorkspaces:
     async def begin(self, work: Work | None, key: str, begin: str = "") -> Path:
         root = self._folder / key
         if work is None:
-            await self._pool.do(partial(root.mkdir, parents=True, exist_ok=True))
+            await self._do(key, partial(root.mkdir, parents=True, exist_ok=True))
         else:
-            await self._do(work, partial(self._begin, work, begin))
+            await self._do(key, partial(self._begin, work, begin))
         return root
 
     async def now(self, work: Work) -> Commit | None:
-        return await self._do(work, partial(self._now, work))
+        return await self._do(work.key, partial(self._now, work))
 
     async def put(self, work: Work, path: str, content: bytes | None, expected: str | None = None) -> str:
-        return await self._do(work, partial(self._put, work, path, content, expected))
+        return await self._do(work.key, partial(self._put, work, path, content, expected))
 
     async def commit(self, work: Work, signed: Signed | None, expected: str = "") -> Commit | None:
-        return await self._do(work, partial(self._commit, work, signed, expected))
+        return await self._do(work.key, partial(self._commit, work, signed, expected))
 
     async def update(
         self, work: Work, source: str, signed: Signed, resolutions: Sequence[Change] = ()
     ) -> Merged:
-        return await self._do(work, partial(self._update, work, source, signed, resolutions))
+        return await self._do(work.key, partial(self._update, work, source, signed, resolutions))
 
-    async def remove(self, key: str, works: Sequence[Work], *, whole: bool = True) -> None:
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            await self._pool.do(partial(self._remove, key, works, whole))
-        for work in works:
-            self._glances.pop((key, work.folder), None)
+    async def retire(self, work: Work, merged: str) -> bool:
+        return await self._do(work.key, partial(self._retire, work, merged))
+
+    async def remove(self, key: str, works: Sequence[Work]) -> None:
+        await self._do(key, partial(self._remove, key, works))
 
     async def keys(self) -> list[str]:
         """The worktrees that are there."""
@@ -81,11 +81,11 @@ class GitWorkspaces:
         """At a start: clear away what a crash left half made or half removed."""
         await self._pool.do(self._tidy)
 
-    async def _do(self, work: Work, act: Callable[[], T]) -> T:
+    async def _do(self, key: str, act: Callable[[], T]) -> T:
         """In a thread, one at a time in one worktree, to its end whoever still waits."""
 
         async def alone() -> T:
-            async with self._locks.setdefault(work.key, asyncio.Lock()):
+            async with self._locks.setdefault(key, asyncio.Lock()):
                 return await self._pool.do(partial(again, act))
 
         return await asyncio.shield(asyncio.ensure_future(alone()))
@@ -238,17 +238,41 @@ class GitWorkspaces:
             checkouts.apply(bare, self._files(work), noted["old"], noted["new"])
         self._state(work).unlink(missing_ok=True)
 
-    def _remove(self, key: str, works: Sequence[Work], whole: bool) -> None:
-        for path in [self._folder / key] if whole else [self._files(work) for work in works]:
-            if path.exists() or path.is_symlink():
-                # Out of the way with one step: a crash leaves no half of it.
-                (self._folder / ".new").mkdir(exist_ok=True)
-                gone = Path(tempfile.mkdtemp(dir=self._folder / ".new"))
-                path.rename(gone / "gone")
-                folders.remove(gone)
+    # --- what is no more --------------------------------------------------------------------------
+
+    def _retire(self, work: Work, merged: str) -> bool:
+        try:
+            _, head, tree = self._snapshot(work)
+        except WonderError:  # What was written meanwhile cannot be read whole: it is no part of the merge.
+            return False
+        if tree or head != merged:
+            return False
+        # The files first: after a crash between the two, they are there again as they were merged.
+        self._clear(self._files(work))
+        self._end(work)
+        return True
+
+    def _remove(self, key: str, works: Sequence[Work]) -> None:
+        # The branches first: after a crash between the two, the folder tells whose they were.
         for work in works:
-            self._state(work).unlink(missing_ok=True)
-            self._bare(work).drop(work.branch)
+            self._end(work)
+        self._clear(self._folder / key)
+
+    def _end(self, work: Work) -> None:
+        self._state(work).unlink(missing_ok=True)
+        self._bare(work).drop(work.branch)
+        with self._glancing:
+            self._glances.pop((work.key, work.folder), None)
+
+    def _clear(self, path: Path) -> None:
+        if not path.exists() and not path.is_symlink():
+            return
+        # Out of the way with one step: a crash leaves no half of it.
+        (self._folder / ".new").mkdir(exist_ok=True)
+        gone = Path(tempfile.mkdtemp(dir=self._folder / ".new"))
+        path.rename(gone / "gone")
+        with contextlib.suppress(OSError):  # A command may put more there until it is ended: see `_tidy`.
+            folders.remove(gone)
 
     def _tidy(self) -> None:
         with contextlib.suppress(FileNotFoundError):
