@@ -198,6 +198,27 @@ async def test_a_file_in_the_way_of_a_folder_is_a_conflict(repository: Repositor
     assert merged.commit is None and merged.conflicts
 
 
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize(("target", "source"), [("main", "work"), ("work", "main")])
+async def test_a_file_that_gave_way_to_a_folder_has_its_own_name(
+    repository: Repository, known: bool, target: str, source: str
+) -> None:
+    """git keeps it beside the folder as ``d/p~main``; nobody has called it so."""
+    await repository.write("main", [text("a", "1"), *([text("d/p", "0\n")] if known else [])], ADA)
+    gone = [Change(path="d/p", content=None)] if known else []
+    await repository.write("work", gone, ADA, begin="main")
+    await repository.write("work", [text("d/p/q", "2\n")], ADA)
+    await repository.write("main", [text("d/p", "3\n")], ADA)
+    (conflict,) = (await repository.merge(target, source, ADA)).conflicts
+    assert (conflict.path, conflict.kind) == ("d/p", "deleted" if known else "both_added")
+    assert (conflict.ours or conflict.theirs) == "3\n" and conflict.base == ("0\n" if known else "")
+    refused = await refusal(repository.merge(target, source, ADA, resolutions=[text("d/p", "4\n")]))
+    assert (refused.fault.reason, refused.fault.field) == (Reason.FIELD_INVALID, "resolutions[0].content")
+    chosen = [Change(path="d/p", content=None)]
+    assert not (await repository.merge(target, source, ADA, resolutions=chosen)).conflicts
+    assert [file.path for file in await repository.files(target)] == ["a", "d/p/q"]
+
+
 async def test_texts_of_conflicts_are_bounded(repository: Repository) -> None:
     await repository.write("main", [text("a", "1\n")], ADA)
     await repository.write("work", [text("a", "2\n" * 400_000)], ADA, begin="main")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from wonder_server.adapters.git import reading
@@ -18,16 +18,16 @@ MAX_TEXTS: Final = 2 << 20
 """Bytes of all texts of one merge's conflicts."""
 
 
-def merge_trees(bare: Bare, ours: str, theirs: str) -> tuple[str, tuple[Conflict, ...]]:
+def merge_trees(bare: Bare, ours: str, theirs: str) -> tuple[str, tuple[Conflict, ...], Mapping[str, str]]:
     """The tree that two commits make together, and the files in which they are in each other's way; then the
-    tree has the conflicts in it."""
+    tree has the conflicts in it. At last, by path, where in that tree files are that gave way to a folder."""
     said = bare.git.run(
         bare.folder, "-c", "merge.conflictStyle=merge", "merge-tree", "--write-tree", "-z",
         "--allow-unrelated-histories", "--messages", ours, theirs, fine=(0, 1),
     )  # fmt: skip
     tree, _, rest = said.out.partition(b"\0")
     if said.code == 0:
-        return tree.decode().strip(), ()
+        return tree.decode().strip(), (), {}
     listing, _, messages = rest.partition(b"\0\0")
     stages: dict[str, dict[int, str]] = {}
     for line in listing.split(b"\0"):
@@ -35,11 +35,14 @@ def merge_trees(bare: Bare, ours: str, theirs: str) -> tuple[str, tuple[Conflict
         if tab:
             _, blob, stage = head.split(b" ")
             stages.setdefault(path.decode("utf-8", "replace"), {})[int(stage)] = blob.decode()
+    moved = {true: made_up for true, made_up in _moved(messages) if made_up in stages and true not in stages}
+    for true, made_up in moved.items():
+        stages[true] = stages.pop(made_up)
     found = [_conflict(bare, path, found) for path, found in sorted(stages.items())]
     if not found:
         # Such as a file in the way of a folder: git names it only in words.
         found = [Conflict(path=path, kind="content") for path in _named(messages)]
-    return tree.decode().strip(), _bounded(found)
+    return tree.decode().strip(), _bounded(found), moved
 
 
 def merged(
@@ -47,8 +50,9 @@ def merged(
 ) -> tuple[str, tuple[Conflict, ...]]:
     """The same, ``ours`` being nothing yet perhaps, with what ``resolutions`` say of files in conflict, if
     they say it of all of them. FIELD_INVALID if they say it of another."""
+    moved: Mapping[str, str] = {}
     if ours:
-        tree, conflicts = merge_trees(bare, ours, theirs)
+        tree, conflicts, moved = merge_trees(bare, ours, theirs)
     else:
         tree, conflicts = bare.commits([theirs])[0].tree, ()
     paths = {conflict.path for conflict in conflicts}
@@ -59,12 +63,20 @@ def merged(
                 f"'{each.path}' is not in conflict: resolve what the newest answer names, and nothing else.",
                 field=f"resolutions[{number}].path",
             )
+        if each.path in moved and each.content is not None:
+            raise error(
+                Reason.FIELD_INVALID,
+                f"'{each.path}' is a file on the one side and a folder on the other: delete the file, and "
+                "keep its content under another path.",
+                field=f"resolutions[{number}].content",
+            )
     if not conflicts or len(paths) > len(resolutions):
         return tree, conflicts
     modes = {entry.path: entry.mode for entry in reading.entries(bare, tree, sorted(paths))}
     contents = [bare.put(each.content) if each.content is not None else "" for each in resolutions]
     entries = [
-        (modes.get(e.path, e.mode), blob, e.path) for e, blob in zip(resolutions, contents, strict=True)
+        (modes.get(e.path, e.mode), blob, moved.get(e.path, e.path))
+        for e, blob in zip(resolutions, contents, strict=True)
     ]
     return bare.tree_with(tree, entries), ()
 
@@ -80,18 +92,28 @@ def parting(bare: Bare, one: str, other: str) -> str:
     return said.text.split()[0] if said.text else ""
 
 
-def _named(messages: bytes) -> list[str]:
-    """Paths in ``count\\0path\\0…kind\\0text\\0`` messages."""
+def _told(messages: bytes) -> Iterator[tuple[str, list[str]]]:
+    """Kind and paths of each of the ``count\\0path\\0…kind\\0text\\0`` messages."""
     parts = iter(messages.lstrip(b"\0").split(b"\0"))
-    named: dict[str, None] = {}
     for count in parts:
         if not count.isdigit():
             break
-        paths = [next(parts, b"") for _ in range(int(count))]
+        paths = [next(parts, b"").decode("utf-8", "replace") for _ in range(int(count))]
         kind, _ = next(parts, b""), next(parts, b"")
-        if kind.startswith(b"CONFLICT"):
-            named.update(dict.fromkeys(path.decode("utf-8", "replace") for path in paths))
-    return sorted(named)
+        yield kind.decode("utf-8", "replace"), paths
+
+
+def _named(messages: bytes) -> list[str]:
+    """Paths that are in conflict."""
+    return sorted({path for kind, paths in _told(messages) if kind.startswith("CONFLICT") for path in paths})
+
+
+def _moved(messages: bytes) -> Iterator[tuple[str, str]]:
+    """Files where the other side has a folder, and the name by which git keeps them in the tree:
+    ``(path, path~side)``."""
+    for kind, paths in _told(messages):
+        if kind == "CONFLICT (file/directory)" and len(paths) == 2 and paths[0].startswith(f"{paths[1]}~"):
+            yield paths[1], paths[0]
 
 
 def _conflict(bare: Bare, path: str, stages: Mapping[int, str]) -> Conflict:
