@@ -544,8 +544,10 @@ def _tell_what_is_missing(data: Path) -> None:
 async def _packed(repositories: GitRepositories) -> None:
     """Once a day: keep repositories small."""
     while True:
-        with contextlib.suppress(WonderError):
+        try:
             await repositories.pack()
+        except WonderError as problem:
+            _log.warning("repositories were not packed", problem=str(problem))
         await asyncio.sleep(DAY_S)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from tests.conformance.journal_subjects import commit, conversation, opened, put_conversation, room_id
+from wonder_server import compose
 from wonder_server.core.errors import Reason, error
 from wonder_server.services.leftovers import forget_work_of_nobody
 
@@ -44,3 +45,12 @@ async def test_what_is_no_id_is_in_no_shard(tmp_path: Path) -> None:
             assert not records.holds(odd)
             assert await records.head(odd) is None and await records.heads([odd]) == {}
             assert await records.get("conversations", odd, odd or "z") is None
+
+
+async def test_work_in_the_background_that_fails_is_logged() -> None:
+    async def fails() -> None:
+        raise ValueError("not thought of")
+
+    with capture_logs() as lines:
+        await compose._told("leftovers", fails())
+    assert [(line["log_level"], line["work"]) for line in lines] == [("error", "leftovers")]
