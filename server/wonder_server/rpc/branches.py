@@ -77,6 +77,7 @@ class BranchMethods:
             commit=merged.commit.id if merged.commit is not None else "",
             conflicts=map(conflict_to_proto, merged.conflicts),
             nothing_to_merge=merged.is_nothing,
+            branch_kept=merged.is_kept,
         )
 
     async def _note(self, scope: Scope, request: pb.MergeBranchRequest, commit: Commit) -> None:

@@ -748,13 +748,15 @@ class MergeBranchRequest(_message.Message):
     def __init__(self, conversation_id: _Optional[str] = ..., repository: _Optional[str] = ..., target_branch: _Optional[str] = ..., message: _Optional[str] = ..., expected_head_commit: _Optional[str] = ..., user_id: _Optional[str] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[str] = ..., resolutions: _Optional[_Iterable[_Union[_common_pb2.MergeResolution, _Mapping]]] = ..., remove_branch: _Optional[bool] = ..., run_id: _Optional[str] = ...) -> None: ...
 
 class MergeBranchResponse(_message.Message):
-    __slots__ = ("merged", "commit", "conflicts", "nothing_to_merge")
+    __slots__ = ("merged", "commit", "conflicts", "nothing_to_merge", "branch_kept")
     MERGED_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     CONFLICTS_FIELD_NUMBER: _ClassVar[int]
     NOTHING_TO_MERGE_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_KEPT_FIELD_NUMBER: _ClassVar[int]
     merged: bool
     commit: str
     conflicts: _containers.RepeatedCompositeFieldContainer[_common_pb2.MergeConflict]
     nothing_to_merge: bool
-    def __init__(self, merged: _Optional[bool] = ..., commit: _Optional[str] = ..., conflicts: _Optional[_Iterable[_Union[_common_pb2.MergeConflict, _Mapping]]] = ..., nothing_to_merge: _Optional[bool] = ...) -> None: ...
+    branch_kept: bool
+    def __init__(self, merged: _Optional[bool] = ..., commit: _Optional[str] = ..., conflicts: _Optional[_Iterable[_Union[_common_pb2.MergeConflict, _Mapping]]] = ..., nothing_to_merge: _Optional[bool] = ..., branch_kept: _Optional[bool] = ...) -> None: ...

@@ -7094,6 +7094,12 @@ class MergeBranchResponse(betterproto2.Message):
     Whether there was nothing to merge: the target has all of it, or there is no such work.
     """
 
+    branch_kept: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
+    """
+    Whether the branch and its files were kept although `remove_branch` was set: something was written after
+    what was merged, or a command is running among them. They can be merged and removed again.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "MergeBranchResponse", MergeBranchResponse)
 
