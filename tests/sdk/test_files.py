@@ -53,7 +53,8 @@ class FakeConversations(rpc.ConversationServiceServicer):
         if request.target_branch == "old":
             return conversations.MergeBranchResponse(merged=True, commit="cd" * 20, nothing_to_merge=True)
         if request.resolutions or request.target_branch == "free":
-            return conversations.MergeBranchResponse(merged=True, commit="cd" * 20)
+            kept = request.remove_branch  # Something is always written meanwhile.
+            return conversations.MergeBranchResponse(merged=True, commit="cd" * 20, branch_kept=kept)
         kind = common_pb2.MERGE_CONFLICT_KIND_CONTENT
         conflict = common_pb2.MergeConflict(path="src", kind=kind, ours="1", theirs="2")
         return conversations.MergeBranchResponse(conflicts=[conflict])
@@ -177,6 +178,8 @@ async def test_branches_with_the_command(
         "say what becomes of all of them: wonder branch merge conv_1 --resolve src=FILE",
     ]
     assert await said(capsys, "branch", "merge", "conv_1", "--into", "free") == ["merged (cdcdcdcdcdcd)"]
+    kept = await said(capsys, "branch", "merge", "conv_1", "--into", "free", "--remove")
+    assert kept[1] == "the branch is kept: more was written, or a command runs there; merge again"
     old = await said(capsys, "branch", "merge", "conv_1", "--into", "old")
     assert old == ["nothing to merge: old has all of it"]
     checked = await said(capsys, "branch", "merge", "conv_1", "--check", "--show", code=1)

@@ -97,6 +97,8 @@ def run_merge(arguments: argparse.Namespace, client: sync.Client) -> int:
         terminal.line(f"nothing to merge: {target} has all of it")
     else:
         terminal.line("can be merged" if arguments.check else f"merged ({merged.commit[:12]})")
+    if merged.branch_kept:
+        terminal.line("the branch is kept: more was written, or a command runs there; merge again")
     return 0
 
 
