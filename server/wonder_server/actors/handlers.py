@@ -53,6 +53,8 @@ stopped before it began leaves nothing behind."""
 LONGEST_STRETCH_S = 0.005
 """Tasks are answered on the spot for as long as this, before others have a turn."""
 
+_BROKEN_OFF = Fault(reason=Reason.MODEL_UNAVAILABLE, message="The model's answer broke off.", transient=True)
+
 
 class TaskOutcome(Protocol):
     """How a task ended: exactly one of the two is set."""
@@ -235,11 +237,8 @@ class Handlers:
         streams, message_id = self._streams, command.message_id
         streams.begin(actor_id, command.turn_id, message_id, command.dispatches)
         chunks = self._model.stream(command.profile, command.request)
-        result, said = None, list[str]()
+        result, said, fault = None, list[str](), _BROKEN_OFF
         self._said[command.operation_id] = said
-        fault = Fault(
-            reason=Reason.MODEL_UNAVAILABLE, message="The model's answer broke off.", transient=True
-        )
         try:
             async for chunk in chunks:
                 if isinstance(chunk, TextDelta):

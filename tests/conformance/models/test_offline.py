@@ -160,4 +160,17 @@ async def test_the_pause_between_tokens_changes_nothing_else() -> None:
     slow = replace(quick, parameters={"token_delay_ms": 0.1})
     request = ask("openai_chat", "say 3 words")
 
-    assert await collect(OfflineModel(), quick, request) == await collect(OfflineModel(), slow, request)
+    said_at_once, result = await collect(OfflineModel(), quick, request)
+    said_slowly, same = await collect(OfflineModel(), slow, request)
+
+    assert result == same
+    assert (said_at_once, said_slowly) == (["word1 word2 word3"], ["word1 ", "word2 ", "word3"])
+
+
+async def test_a_long_answer_without_pauses_leaves_others_their_turn() -> None:
+    texts, result = await collect(
+        OfflineModel(), ModelProfile(provider="offline"), ask("openai_chat", "say 150 words")
+    )
+
+    assert [len(text.split()) for text in texts] == [64, 64, 22]
+    assert "".join(texts) == result.text

@@ -43,7 +43,8 @@ from wonder_server.core.model import ModelResult, ToolCall, Usage
 from wonder_server.ports.model import Chunk, Finished, TextDelta
 
 _TOKENS = re.compile(r"\S+\s*|\s+")
-_TOKENS_BETWEEN_YIELDS = 64
+_TOKENS_AT_ONCE = 64
+"""Without a pause between them as many come as one piece; between pieces others have their turn."""
 _MOST_WORDS = 100_000
 
 INTRODUCTION = (
@@ -67,12 +68,10 @@ class OfflineModel:
         if cut:
             tokens, calls = tokens[: reading.max_tokens], ()
         delay = float(profile.parameters.get("token_delay_ms", 0)) / 1000
-        for position, token in enumerate(tokens):
-            if delay and position:
-                await asyncio.sleep(delay)
-            elif not position % _TOKENS_BETWEEN_YIELDS:
-                await asyncio.sleep(0)
-            yield TextDelta(token)
+        at_once = 1 if delay else _TOKENS_AT_ONCE
+        for position in range(0, len(tokens), at_once):
+            await asyncio.sleep(delay if position else 0)
+            yield TextDelta("".join(tokens[position : position + at_once]))
         yield Finished(_result("".join(tokens), calls, cut, reading, len(tokens)))
 
     async def close(self) -> None:

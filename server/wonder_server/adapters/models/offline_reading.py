@@ -54,11 +54,13 @@ def read(request: dict[str, Any], format_name: str) -> Reading:
     anthropic = format_name == ANTHROPIC_MESSAGES
     request = as_chat(request, format_name)
     messages = [message for message in request.get("messages") or () if isinstance(message, dict)]
-    system = [_text(message.get("content")) for message in messages if message.get("role") in _SYSTEM_ROLES]
+    texts = [_text(message.get("content")) for message in messages]
+    system = [
+        text for text, message in zip(texts, messages, strict=True) if message.get("role") in _SYSTEM_ROLES
+    ]
     if anthropic:
         system.insert(0, _text(request.get("system")))
     said, results = _last_exchange(messages)
-    texts = [_text(message.get("content")) for message in messages]
     limit = request.get("max_tokens") or request.get("max_completion_tokens")
     return Reading(
         format=format_name,
@@ -90,16 +92,24 @@ def _text(content: Any) -> str:
 
 def _last_exchange(messages: list[dict[str, Any]]) -> tuple[str, list[Result]]:
     """The last thing a user said, and the tool results that followed it."""
+    after = len(messages)
+    while after and not _is_said(messages[after - 1]):
+        after -= 1
+    said = _text(messages[after - 1].get("content")) if after else ""
+    if after == len(messages):
+        return said, []
     names: dict[str, str] = {}
-    said, results = "", []
-    for message in messages:
+    results: list[Result] = []
+    for position, message in enumerate(messages):
         names.update(_call_names(message))
-        found = [Result(names.get(call_id, "tool"), text) for call_id, text in _tool_results(message)]
-        if found:
-            results += found
-        elif message.get("role") == "user":
-            said, results = _text(message.get("content")), []
+        if position >= after:
+            results += [Result(names.get(call_id, "tool"), text) for call_id, text in _tool_results(message)]
     return said, results
+
+
+def _is_said(message: dict[str, Any]) -> bool:
+    """Whether a user said it; formats have tool results among the user's messages too."""
+    return message.get("role") == "user" and next(_tool_results(message), None) is None
 
 
 def _call_names(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
