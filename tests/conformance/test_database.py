@@ -8,6 +8,7 @@ import resource
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,31 @@ async def test_of_writes_that_went_together_only_those_fail_that_cannot_go_alone
     assert await database.read(texts) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("kinds", [*product(("alone", "together"), repeat=3)])
+async def test_whichever_of_some_writes_raise_the_others_are_kept(
+    database: Database, kinds: tuple[str, ...]
+) -> None:
+    """The first of a transaction is undone in another way than those after it."""
+    together, expected = Together(), list[str]()
+
+    def alone(text: str) -> Callable[[sqlite3.Connection], int]:
+        return lambda connection: together(connection, [text])
+
+    for broken in product((False, True), repeat=3):
+        names = ["broken" if bad else f"{broken} {at}" for at, bad in enumerate(broken)]
+        release = hold(database)
+        await asyncio.sleep(0)  # Lets it be queued.
+        writes = [
+            database.submit(alone(name)) if kind == "alone" else database.submit_with(together, [name])
+            for kind, name in zip(kinds, names, strict=True)
+        ]
+        release()
+        results = await asyncio.gather(*writes, return_exceptions=True)
+        assert [isinstance(result, LookupError) for result in results] == list(broken)
+        expected += [name for name in names if name != "broken"]
+        assert await database.read(texts) == expected
+
+
 async def test_a_read_sees_every_write_submitted_before_it(database: Database) -> None:
     release = hold(database)
     early = asyncio.ensure_future(database.read(texts))
@@ -203,6 +229,32 @@ async def test_a_full_disk_is_storage_unavailable_and_passes(
     assert "notes.db" not in caught.value.fault.message
     await database.write(note("after"))
     assert await database.read(texts) == ["before", "after"]
+
+
+async def test_a_full_disk_ends_the_transaction_and_what_comes_first_in_it_takes_none_along(
+    database: Database,
+) -> None:
+    """SQLite undoes the transaction by itself when there is no room for a page."""
+
+    def pages(most: int) -> Callable[[sqlite3.Connection], object]:
+        return lambda connection: connection.execute(f"PRAGMA max_page_count = {most}").fetchone()
+
+    async def written(*names: str) -> list[bool]:
+        release = hold(database)
+        await asyncio.sleep(0)  # Lets it be queued.
+        writes = [database.submit(note(name)) for name in names]
+        release()
+        return [
+            isinstance(result, WonderError)
+            for result in await asyncio.gather(*writes, return_exceptions=True)
+        ]
+
+    await database.read(pages(20))
+    assert await written("x" * 100_000, "a", "b") == [True, False, False]
+    assert await written("c", "x" * 100_000, "d") == [True, True, False]
+    await database.read(pages(1000))
+    assert await written("e", "x" * 100_000) == [False, False]
+    assert [text[0] for text in await database.read(texts)] == ["a", "b", "d", "e", "x"]
 
 
 async def test_a_read_that_writes_is_a_bug_and_says_so(database: Database) -> None:

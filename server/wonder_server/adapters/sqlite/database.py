@@ -3,15 +3,16 @@
 ``synchronous=FULL`` makes an fsync of every commit, and the fsync is what a write costs. So writes
 that arrive while one commit runs wait in a queue and go together into the next (*group commit*)::
 
-    submit(fn) ──▶ queue ──▶ writer thread:  BEGIN IMMEDIATE
-    submit(fn) ──▶                             SAVEPOINT, fn, RELEASE     for each
+    submit(fn) ──▶ queue ──▶ writer thread:  BEGIN IMMEDIATE, fn          the first
+    submit(fn) ──▶                             SAVEPOINT, fn, RELEASE     for each of the others
                                              COMMIT                       one fsync for all
                    event loop ◀── all results, in one call
 
 Writes of one kind that lie next to each other in the queue can be carried out by one call (`submit_with`):
-what they bring goes to SQLite in few statements. A write that raises is undone to its savepoint and only its
-caller hears of it; if many were carried out together, each is tried again alone. No result is delivered
-before the commit that makes it durable has returned.
+what they bring goes to SQLite in few statements. A write that raises is undone and only its caller hears of
+it; if many were carried out together, each is tried again alone. The first, before which there is nothing to
+keep, is undone with its transaction, since inside a savepoint SQLite copies every page that it changes;
+mostly there is no other. No result is delivered before the commit that makes it durable has returned.
 
 The file is held exclusively: SQLite up to 3.51.2 can damage a WAL when two connections write or
 checkpoint at once, so a second one, in this process or another, is refused.
@@ -222,20 +223,23 @@ class Database:
         return count
 
     def _commit(self, connection: sqlite3.Connection, batch: list[_Job]) -> int:
-        """Writes of ``batch``, from its beginning, in one transaction, each in its own savepoint, or with its
-        like in one. Returns how many jobs that covers, with the reads that follow the last of them."""
+        """Writes of ``batch``, from its beginning, in one transaction, each to be undone alone, or with its
+        like. Returns how many jobs that covers, with the reads that follow the last of them."""
         jobs = [job for job in batch if job.writes]
         if not jobs:
             return len(batch)
         execute, done, until = connection.execute, 0, monotonic() + _COMMIT_AFTER_S
         try:
             execute("BEGIN IMMEDIATE")
+            holds = False
             for alike in self._alike(jobs):
                 done += len(alike)
-                if not self._carry_out(connection, alike) and len(alike) > 1:
+                if self._carry_out(connection, alike, holds):
+                    holds = True
+                elif len(alike) > 1:
                     for job in alike:
                         job.error = None
-                        self._carry_out(connection, [job])
+                        holds |= self._carry_out(connection, [job], holds)
                 if monotonic() > until:
                     break
             execute("COMMIT")
@@ -263,10 +267,12 @@ class Database:
             if some:
                 yield some
 
-    def _carry_out(self, connection: sqlite3.Connection, jobs: list[_Job]) -> bool:
-        """One savepoint, one call; False if it raised, and nothing of it was kept."""
+    def _carry_out(self, connection: sqlite3.Connection, jobs: list[_Job], holds: bool) -> bool:
+        """One call; False if it raised, and nothing of it was kept. ``holds``: before it, the transaction holds
+        what must not be undone with it."""
         execute, first, began = connection.execute, jobs[0], thread_time()
-        execute("SAVEPOINT job")
+        if holds:
+            execute("SAVEPOINT job")
         try:
             if first.items is None:
                 value = first.fn(connection)
@@ -277,11 +283,10 @@ class Database:
         except BaseException as failure:
             for job in jobs:
                 job.error = storage_fault(failure)
-            # A full disk may have ended the whole transaction; then this raises as well.
-            execute("ROLLBACK TO job")
-            execute("RELEASE job")
+            _undo(connection, holds)
             return False
-        execute("RELEASE job")
+        if holds:
+            execute("RELEASE job")
         for job in jobs:
             job.value = value
         return True
@@ -298,6 +303,18 @@ class Database:
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
             self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _undo(connection: sqlite3.Connection, holds: bool) -> None:
+    """Undo what was done last, and with it the transaction if that ``holds`` nothing else."""
+    if holds:
+        # A full disk may have ended the whole transaction; then this raises.
+        connection.execute("ROLLBACK TO job")
+        connection.execute("RELEASE job")
+    else:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        connection.execute("BEGIN IMMEDIATE")
 
 
 def _deliver(batch: list[_Job]) -> None:
