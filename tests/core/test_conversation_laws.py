@@ -35,9 +35,10 @@ from wonder_server.core.conversation.decisions import (
     FailTurn,
     RefuseCall,
 )
+from wonder_server.core.conversation.hooks import assembly_input
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.state import RECENT_TURNS, ConversationState
-from wonder_server.core.conversation.values import OperationKind, TurnStatus
+from wonder_server.core.conversation.values import Cut, OperationKind, TurnStatus
 from wonder_server.core.model import ToolCall, Usage
 from wonder_server.core.records import Emit
 from wonder_server.ports.journal import Commit, Entry, Event
@@ -171,6 +172,21 @@ class Walk:
         restored = self.restored()
         assert restored == self.state
         assert list(restored.turns) == list(self.state.turns)
+        active = [turn for turn in restored.turns.values() if turn.status is TurnStatus.ACTIVE]
+        assert active == self.state.active_turns()
+        said = [message for messages in self.state.messages.values() for message in messages]
+        assert self.state.heard == len(said)
+        assert self.state.letters == sum(len(message.content) for message in said)
+        self.check_what_is_told(restored)
+
+    def check_what_is_told(self, restored: ConversationState) -> None:
+        """What is kept of earlier turns for the next assembly is what one finds that knows nothing."""
+        for turn in self.state.active_turns():
+            for cut in (None, Cut(first=3), Cut(first=turn.ordinal)):
+                restored.told = {}
+                assert assembly_input(
+                    self.state, turn, self.state.works[turn.id].agent, cut
+                ) == assembly_input(restored, turn, self.state.works[turn.id].agent, cut)
 
     def restored(self) -> ConversationState:
         loaded = at_once(self.journal.load(ROOM, CONVERSATION))

@@ -15,7 +15,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from wonder_server.core.conversation.hooks import profile_of
+from wonder_server.core.conversation.facts import profile_of
 from wonder_server.core.definitions.references import parse_reference
 from wonder_server.core.definitions.specs import PinnedAgent, RetentionAction, RetentionRule
 from wonder_server.core.errors import Reason, WonderError

@@ -13,6 +13,9 @@ from wonder_server.core.conversation.state import RECENT_TURNS, ConversationStat
 from wonder_server.core.errors import Fault
 from wonder_server.core.planner import Planner, Reload, Rows
 
+TOLD_BYTES = 1280
+"""About what is kept of a turn that assemblies are told of: some dictionaries for each message."""
+
 
 def restore(rows: Rows) -> ConversationState:
     """The working set of a conversation, from its rows."""
@@ -22,7 +25,7 @@ def restore(rows: Rows) -> ConversationState:
     for turn in rows["turns"]:
         state.turns[turn.id] = turn
     for message in rows["messages"]:
-        state.messages.setdefault(message.turn_id, []).append(message)
+        state.hear(message)
     for work in rows["works"]:
         state.works[work.turn_id] = work
         state.moves[work.turn_id] = []
@@ -37,14 +40,15 @@ def restore(rows: Rows) -> ConversationState:
 
 def weight(state: ConversationState) -> int:
     """Bytes of text in the messages at hand, each character taken for two, and something for each message
-    and turn besides; a turn holds its input once more."""
-    said = [message for messages in state.messages.values() for message in messages]
-    return 2048 + sum(2 * len(message.content) + 512 for message in said) + 1024 * len(state.turns)
+    and turn besides; a turn holds its input once more, and there is what assemblies are told of it."""
+    return (
+        2048 + 2 * state.letters + 512 * state.heard + 1024 * len(state.turns) + TOLD_BYTES * len(state.told)
+    )
 
 
 def refusal(decided: Sequence[decisions.Decision]) -> Fault | None:
     for decision in decided:
-        if isinstance(decision, decisions.Refuse):
+        if type(decision) is decisions.Refuse:
             return decision.fault
     return None
 
@@ -53,17 +57,13 @@ def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:
     """The ids that a repeated send or create is answered with again."""
     said: dict[str, str] = {}
     for decision in decided:
-        match decision:
-            case decisions.StartConversation():
-                said["conversation_id"] = decision.conversation.id
-            case decisions.StartTurn():
-                said["turn_id"] = decision.turn.id
-            case decisions.AppendMessage():
-                said.setdefault("message_id", decision.message.id)
-            case decisions.EndTurnByCancel():
-                said["turn_id"] = decision.turn.id
-            case _:
-                pass
+        # No match: it would ask for all of these classes of all that a turn decides.
+        if type(decision) is decisions.AppendMessage:
+            said.setdefault("message_id", decision.message.id)
+        elif type(decision) is decisions.StartTurn or type(decision) is decisions.EndTurnByCancel:
+            said["turn_id"] = decision.turn.id
+        elif type(decision) is decisions.StartConversation:
+            said["conversation_id"] = decision.conversation.id
     return said
 
 

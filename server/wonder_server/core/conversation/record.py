@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import assert_never
+from collections.abc import Callable, Sequence
+from typing import Any, assert_never
 
 from wonder_server.core.budget import CHARGES
+from wonder_server.core.conversation.by_class import suited
 from wonder_server.core.conversation.decisions import (
     AdoptTurn,
     AgentCallEnded,
@@ -53,6 +54,7 @@ from wonder_server.core.conversation.room_decisions import (
     RemoveParticipant,
     RemoveRecord,
     ResetConversation,
+    RoomDecision,
     UpdateConversation,
 )
 from wonder_server.core.conversation.room_record import put_room, record_room
@@ -71,102 +73,179 @@ from wonder_server.core.conversation.values import (
 )
 from wonder_server.core.records import Change, Delete, Emit, Put
 
+Changes = Sequence[Change]
+Way = Callable[[ConversationState, Any], Changes]
 
-def record(state: ConversationState, decision: Decision) -> Iterator[Change]:
+
+def record(state: ConversationState, decision: Decision) -> Changes:
     """The changes that ``decision`` makes, ``state`` being the working set after it was applied."""
-    if state.has_turned:
-        yield from _conversation(state)
-    charge = state.charge
+    way = _ways.get(type(decision))
+    if way is None:
+        way = _ways[type(decision)] = _way(decision)
+    changes, charge = way(state, decision), state.charge
     if charge is not None:
-        yield Put(CHARGES, charge.id, charge.amount, parent=charge.agent_id)
-    yield from _record(state, decision)
+        changes = (Put(CHARGES, charge.id, charge.amount, parent=charge.agent_id), *changes)
+    return (*_conversation(state), *changes) if state.has_turned else changes
 
 
-def _record(state: ConversationState, decision: Decision) -> Iterator[Change]:
+_ways: dict[type, Way] = {}
+"""What records decisions of a class; see `suited`."""
+
+
+def _way(decision: Decision) -> Way:
     match decision:
         case StartConversation():
-            yield from _conversation(state)
-            yield Emit("conversation_started", "conversation_started", decision.conversation)
+            return suited(decision, _started)
         case AddParticipant() | RemoveParticipant() | UpdateConversation() | EndConversation():
-            yield from record_room(decision)
+            return suited(decision, _of_room)
         case RecordMerge() | ResetConversation() | CloseRoom() | NoteSpent() | RemoveRecord():
-            yield from record_room(decision)
+            return suited(decision, _of_room)
         case StartTurn():
-            yield from _conversation(state)
-            yield _turn(decision.turn)
-            yield Put("works", decision.work.turn_id, decision.work, live=True)
-            yield Emit("conversation_turn", "turn_started", decision.turn, decision.turn.id)
+            return suited(decision, _turn_started)
         case AppendMessage():
-            message = decision.message
-            yield from _conversation(state)
-            yield _message(message)
-            yield Emit("message.appended", "message_appended", message, message.turn_id, message.id)
+            return suited(decision, _appended)
         case DispatchWorkflow() | DispatchTask() | DispatchAgent() | WriteMemory():
-            yield _operation(decision.operation)
-            yield from _dispatched(decision.operation)
+            return suited(decision, _dispatched)
         case DispatchModel():
-            yield _operation(decision.operation)
-            yield Put("requests", decision.request.turn_id, decision.request, live=True)
+            return suited(decision, _asked)
         case Redispatch() | RetryOperation():
-            yield _operation(decision.operation)
+            return suited(decision, lambda _, it: (_operation(it.operation),))
         case ContextAssembled():
-            if not state.same_turn:
-                yield _turn(decision.turn)
-            yield Delete("operations", decision.operation_id)
-            yield _hook("context_assembly", decision.outcome, decision.turn.id)
+            return suited(decision, _assembled)
         case AssemblyFailed():
-            yield Delete("operations", decision.operation_id)
-            yield _hook("context_assembly", decision.outcome, decision.turn_id)
+            return suited(decision, _not_assembled)
         case RecordMove():
-            yield from _conversation(state)
-            yield _turn(decision.turn)
-            yield _move(decision.move)
-            yield Delete("operations", decision.operation_id)
-            move = decision.move
-            yield Emit("move.recorded", "move_recorded", move, move.turn_id, move.message_id)
+            return suited(decision, _moved)
         case ChargeTurn():
-            yield from _conversation(state)
-            yield _turn(decision.turn)
+            return suited(decision, lambda state, it: (*_conversation(state), _turn(it.turn)))
         case AgentCallEnded() | WorkflowBegan() | WorkflowEnded():
-            yield _child(decision)
+            return suited(decision, lambda _, it: (_child(it),))
         case AdoptTurn():
-            yield _turn(decision.turn)
+            return suited(decision, lambda _, it: (_turn(it.turn),))
         case ResumeFromTool() | AsyncOperationCompleted():
-            yield from _resumed(decision)
+            return suited(decision, _resumed)
         case CancelOperation():
-            yield Delete("operations", decision.operation.id)
+            return suited(decision, lambda _, it: (Delete("operations", it.operation.id),))
         case HistorySummarized():
-            yield from _conversation(state)
-            yield Delete("operations", decision.operation_id)
+            return suited(
+                decision, lambda state, it: (*_conversation(state), Delete("operations", it.operation_id))
+            )
         case ReduceContext():
-            yield Emit("context.reduced", "context_reduced", decision.reduction, decision.turn_id)
+            return suited(decision, _reduced)
         case LimitReached():
-            yield Emit("limit.reached", "limit_reached", decision.limit, decision.turn_id)
+            return suited(decision, _limited)
         case CompleteTurn() | FailTurn() | EndTurnByCancel():
-            yield from _ended(decision.turn)
-            if _changes_its_room(state, decision):
-                yield from _conversation(state)
+            return suited(decision, _ended)
         case MemoryWritten():
-            yield Delete("operations", decision.operation_id)
+            return suited(decision, lambda _, it: (Delete("operations", it.operation_id),))
         case ExtractionEnded():
-            if not state.same_turn:
-                yield _turn(decision.turn)
-            yield Delete("operations", decision.operation_id)
-            turn, outcome = decision.turn, decision.outcome
-            if outcome.fault is not None or not turn.memory_extraction_failed:
-                yield _hook("memory_extraction", outcome, turn.id)
+            return suited(decision, _extracted)
         case ReleaseWork():
-            yield Delete("works", decision.turn_id)
-            yield Delete("requests", decision.turn_id)
+            return suited(decision, _released)
         case MarkWaiting() | TrackAsyncOperation() | AnswerCallAgain() | RefuseCall() | Refuse():
-            return
+            return _nothing
         case _:
             assert_never(decision)
 
 
-def _conversation(state: ConversationState) -> Iterator[Change]:
-    if state.conversation is not None:
-        yield put_room(state.conversation)
+def _nothing(state: ConversationState, decision: Decision) -> Changes:
+    return ()
+
+
+def _started(state: ConversationState, decision: StartConversation) -> Changes:
+    opened = Emit("conversation_started", "conversation_started", decision.conversation)
+    return (*_conversation(state), opened)
+
+
+def _of_room(state: ConversationState, decision: RoomDecision) -> Changes:
+    return tuple(record_room(decision))
+
+
+def _turn_started(state: ConversationState, decision: StartTurn) -> Changes:
+    turn, work = decision.turn, decision.work
+    return (
+        *_conversation(state),
+        _turn(turn),
+        Put("works", work.turn_id, work, live=True),
+        Emit("conversation_turn", "turn_started", turn, turn.id),
+    )
+
+
+def _appended(state: ConversationState, decision: AppendMessage) -> Changes:
+    message = decision.message
+    return (
+        *_conversation(state),
+        _message(message),
+        Emit("message.appended", "message_appended", message, message.turn_id, message.id),
+    )
+
+
+def _dispatched(
+    state: ConversationState, decision: DispatchWorkflow | DispatchTask | DispatchAgent | WriteMemory
+) -> Changes:
+    operation = decision.operation
+    written = _operation(operation)
+    if operation.kind not in TOOL_KINDS:
+        return (written,)
+    dispatched = Emit("tool.dispatched", "tool_dispatched", operation, operation.turn_id)
+    if operation.kind is not OperationKind.AGENT:
+        return (written, dispatched)
+    call = AgentCall(agent_id=operation.target, mode=operation.mode, operation_id=operation.id)
+    called = Emit("agent_call_started", "agent_call_started", call, operation.turn_id)
+    return (written, dispatched, called)
+
+
+def _asked(state: ConversationState, decision: DispatchModel) -> Changes:
+    request = decision.request
+    return (_operation(decision.operation), Put("requests", request.turn_id, request, live=True))
+
+
+def _assembled(state: ConversationState, decision: ContextAssembled) -> Changes:
+    turn = decision.turn
+    closed = Delete("operations", decision.operation_id)
+    said = _hook("context_assembly", decision.outcome, turn.id)
+    return (closed, said) if state.same_turn else (_turn(turn), closed, said)
+
+
+def _not_assembled(state: ConversationState, decision: AssemblyFailed) -> Changes:
+    said = _hook("context_assembly", decision.outcome, decision.turn_id)
+    return (Delete("operations", decision.operation_id), said)
+
+
+def _moved(state: ConversationState, decision: RecordMove) -> Changes:
+    move = decision.move
+    return (
+        *_conversation(state),
+        _turn(decision.turn),
+        _move(move),
+        Delete("operations", decision.operation_id),
+        Emit("move.recorded", "move_recorded", move, move.turn_id, move.message_id),
+    )
+
+
+def _reduced(state: ConversationState, decision: ReduceContext) -> Changes:
+    return (Emit("context.reduced", "context_reduced", decision.reduction, decision.turn_id),)
+
+
+def _limited(state: ConversationState, decision: LimitReached) -> Changes:
+    return (Emit("limit.reached", "limit_reached", decision.limit, decision.turn_id),)
+
+
+def _extracted(state: ConversationState, decision: ExtractionEnded) -> Changes:
+    turn, outcome = decision.turn, decision.outcome
+    closed = Delete("operations", decision.operation_id)
+    changes: Changes = (closed,) if state.same_turn else (_turn(turn), closed)
+    if outcome.fault is None and turn.memory_extraction_failed:
+        return changes
+    return (*changes, _hook("memory_extraction", outcome, turn.id))
+
+
+def _released(state: ConversationState, decision: ReleaseWork) -> Changes:
+    return (Delete("works", decision.turn_id), Delete("requests", decision.turn_id))
+
+
+def _conversation(state: ConversationState) -> Changes:
+    return () if state.conversation is None else (put_room(state.conversation),)
 
 
 def _hook(name: str, outcome: HookOutcome, turn_id: str) -> Emit:
@@ -224,14 +303,6 @@ def _operation(operation: Operation) -> Put:
     )
 
 
-def _dispatched(operation: Operation) -> Iterator[Change]:
-    if operation.kind in TOOL_KINDS:
-        yield Emit("tool.dispatched", "tool_dispatched", operation, operation.turn_id)
-    if operation.kind is OperationKind.AGENT:
-        call = AgentCall(agent_id=operation.target, mode=operation.mode, operation_id=operation.id)
-        yield Emit("agent_call_started", "agent_call_started", call, operation.turn_id)
-
-
 def _child(decision: AgentCallEnded | WorkflowBegan | WorkflowEnded) -> Emit:
     if isinstance(decision, AgentCallEnded):
         return Emit("agent_call_completed", "agent_call_completed", decision.call, decision.turn_id)
@@ -241,17 +312,17 @@ def _child(decision: AgentCallEnded | WorkflowBegan | WorkflowEnded) -> Emit:
     return Emit(name, name, decision.run, decision.turn_id)
 
 
-def _resumed(decision: ResumeFromTool | AsyncOperationCompleted) -> Iterator[Change]:
-    yield _turn(decision.turn)
-    yield _move(decision.move)
+def _resumed(state: ConversationState, decision: ResumeFromTool | AsyncOperationCompleted) -> Changes:
+    turn, move, result = decision.turn, decision.move, decision.invocation.result
+    changes: list[Change] = [_turn(turn), _move(move)]
     if decision.operation_id:
-        yield Delete("operations", decision.operation_id)
-    result = decision.invocation.result
+        changes.append(Delete("operations", decision.operation_id))
     end = "completed" if result is not None and result.success else "failed"
-    yield Emit(f"tool.{end}", f"tool_{end}", decision.invocation, decision.turn.id)
-    if decision.move.completed_ms and isinstance(decision, ResumeFromTool):
+    changes.append(Emit(f"tool.{end}", f"tool_{end}", decision.invocation, turn.id))
+    if move.completed_ms and isinstance(decision, ResumeFromTool):
         # The same move again, whole now.
-        yield Emit("move.recorded", "move_recorded", decision.move, decision.turn.id)
+        changes.append(Emit("move.recorded", "move_recorded", move, turn.id))
+    return changes
 
 
 _ENDS = {
@@ -261,13 +332,14 @@ _ENDS = {
 }
 
 
+def _ended(state: ConversationState, decision: CompleteTurn | FailTurn | EndTurnByCancel) -> Changes:
+    turn = decision.turn
+    name, kind = _ENDS[turn.status]
+    changes = (_turn(turn), Emit(name, kind, turn, turn.id))
+    return (*changes, *_conversation(state)) if _changes_its_room(state, decision) else changes
+
+
 def _changes_its_room(state: ConversationState, end: CompleteTurn | FailTurn | EndTurnByCancel) -> bool:
     """Time is counted where it is limited, and calls that got no answer are charged with the end."""
     timed = state.conversation is not None and state.conversation.budget.max_duration_ms > 0
     return timed or not isinstance(end, CompleteTurn)
-
-
-def _ended(turn: Turn) -> Iterator[Change]:
-    yield _turn(turn)
-    name, kind = _ENDS[turn.status]
-    yield Emit(name, kind, turn, turn.id)

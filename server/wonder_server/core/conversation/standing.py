@@ -15,9 +15,7 @@ from wonder_server.core.conversation.values import (
 
 OPEN = (ConversationStatus.ACTIVE, ConversationStatus.WAITING)
 
-_OWN_WORK = frozenset(
-    (OperationKind.ASSEMBLY, OperationKind.MODEL, OperationKind.EXTRACTION, OperationKind.MEMORY)
-)
+_OWN_WORK = (OperationKind.ASSEMBLY, OperationKind.MODEL, OperationKind.EXTRACTION, OperationKind.MEMORY)
 """What a turn does itself. Whatever else is pending, it waits for."""
 
 

@@ -6,9 +6,11 @@ else is in the store. `ConversationState.apply` is the only place that changes i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Any, assert_never
 
+from wonder_server.core.conversation.by_class import suited
 from wonder_server.core.conversation.decisions import (
     AdoptTurn,
     AgentCallEnded,
@@ -66,6 +68,7 @@ from wonder_server.core.conversation.spending import (
     difference,
 )
 from wonder_server.core.conversation.standing import standing
+from wonder_server.core.conversation.told import Told
 from wonder_server.core.conversation.values import (
     Conversation,
     Message,
@@ -95,6 +98,12 @@ class ConversationState:
     works: dict[str, Work] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
     operations: dict[str, Operation] = field(default_factory=dict)
+    heard: int = field(default=0, repr=False)
+    """How many messages there are at hand."""
+    letters: int = field(default=0, repr=False)
+    """The characters of the messages at hand."""
+    told: dict[str, Told] = field(default_factory=dict, compare=False, repr=False)
+    """What the last assembly was told of earlier turns, by turn id."""
     has_turned: bool = field(default=False, compare=False, repr=False)
     """Whether the last decision made the room wait, or wait no longer."""
     same_turn: bool = field(default=False, compare=False, repr=False)
@@ -108,103 +117,96 @@ class ConversationState:
         return [op for _, op in sorted(self.operations.items()) if op.turn_id == turn_id]
 
     def active_turns(self) -> list[Turn]:
-        return [turn for turn in self.turns.values() if turn.status is TurnStatus.ACTIVE]
+        """Those that go on, in their order: each of them has work."""
+        unfinished = [self.turns[turn_id] for turn_id in self.works]
+        active = [turn for turn in unfinished if turn.status is TurnStatus.ACTIVE]
+        return sorted(active, key=lambda turn: turn.ordinal) if len(active) > 1 else active
 
     def apply(self, decision: Decision) -> None:
         """Change the working set as ``decision`` says, and the room's status as follows from that."""
-        self.charge = None
-        self._apply(decision)
+        self.charge, self.has_turned = None, False
+        way = _ways.get(type(decision))
+        if way is None:
+            way = _ways[type(decision)] = _way(decision)
+        way(self, decision)
         room = self.conversation
-        self.has_turned = False
         if room is not None:
             status = standing(room, self.turns.values(), self.operations.values())
             if status is not room.status:
                 self.conversation, self.has_turned = replace(room, status=status), True
 
-    def _apply(self, decision: Decision) -> None:
-        match decision:
-            case (
-                StartConversation()
-                | AddParticipant()
-                | RemoveParticipant()
-                | UpdateConversation()
-                | RecordMerge()
-            ):
-                self.conversation = decision.conversation
-            case EndConversation() | ResetConversation() | CloseRoom() | NoteSpent():
-                self.conversation = decision.conversation
-            case RemoveRecord():
-                self._forget_all()
-                self.conversation = decision.conversation
-            case StartTurn():
-                self._put_turn(decision.turn)
-                self.works[decision.turn.id] = decision.work
-                self.messages.setdefault(decision.turn.id, [])
-                self.moves[decision.turn.id] = []
-                self._count(decision.turn.created_ms, turns=1)
-                self._keep_time(decision.turn)
-                self._forget_old_turns()
-            case AppendMessage():
-                self.messages.setdefault(decision.message.turn_id, []).append(decision.message)
-                self._count(decision.message.created_ms, messages=1)
-            case DispatchWorkflow() | DispatchTask() | DispatchAgent() | WriteMemory():
-                self.operations[decision.operation.id] = decision.operation
-            case Redispatch() | RetryOperation():
-                self.operations[decision.operation.id] = decision.operation
-            case DispatchModel():
-                self.operations[decision.operation.id] = decision.operation
-                self.requests[decision.request.turn_id] = decision.request
-            case ContextAssembled():
-                self._put_turn(decision.turn)
-                self._close(decision.operation_id)
-            case RecordMove():
-                self._put_turn(decision.turn)
-                self.moves[decision.turn.id].append(decision.move)
-                self._count(decision.move.created_ms)
-                self._close(decision.operation_id)
-            case ResumeFromTool() | AsyncOperationCompleted():
-                self._put_turn(decision.turn)
-                self._put_move(decision.move)
-                self._close(decision.operation_id)
-            case CancelOperation():
-                self._close(decision.operation.id)
-            case AssemblyFailed():
-                self._close(decision.operation_id)
-            case CompleteTurn() | FailTurn() | EndTurnByCancel():
-                self._put_turn(decision.turn)
-                self._keep_time(decision.turn)
-            case ChargeTurn() | AdoptTurn():
-                self._put_turn(decision.turn)
-            case MemoryWritten():
-                self._close(decision.operation_id)
-            case ExtractionEnded():
-                self._put_turn(decision.turn)
-                self._close(decision.operation_id)
-            case ReleaseWork():
-                self.works.pop(decision.turn_id, None)
-                self.requests.pop(decision.turn_id, None)
-                self.moves.pop(decision.turn_id, None)
-                self._forget_old_turns()
-            case HistorySummarized():
-                self._close(decision.operation_id)
-                if self.conversation is not None:
-                    self.conversation = replace(self.conversation, summary=decision.summary)
-            case MarkWaiting() | TrackAsyncOperation() | AgentCallEnded() | LimitReached() | ReduceContext():
-                pass
-            case WorkflowBegan() | WorkflowEnded() | AnswerCallAgain() | RefuseCall() | Refuse():
-                pass
-            case _:
-                assert_never(decision)
+    def hear(self, message: Message) -> None:
+        """A message of a turn at hand."""
+        self.messages.setdefault(message.turn_id, []).append(message)
+        self.heard += 1
+        self.letters += len(message.content)
+
+    def _start(self, decision: StartTurn) -> None:
+        turn = decision.turn
+        self._put_turn(turn)
+        self.works[turn.id] = decision.work
+        self.messages.setdefault(turn.id, [])
+        self.moves[turn.id] = []
+        self._count(turn.created_ms, turns=1)
+        self._keep_time(turn)
+        self._forget_old_turns()
+
+    def _append(self, decision: AppendMessage) -> None:
+        self.hear(decision.message)
+        self._count(decision.message.created_ms, messages=1)
+
+    def _ask(self, decision: DispatchModel) -> None:
+        self._put_operation(decision.operation)
+        self.requests[decision.request.turn_id] = decision.request
+
+    def _record_move(self, decision: RecordMove) -> None:
+        self._put_turn(decision.turn)
+        self.moves[decision.turn.id].append(decision.move)
+        self._count(decision.move.created_ms)
+        self._close(decision.operation_id)
+
+    def _resume(self, decision: ResumeFromTool | AsyncOperationCompleted) -> None:
+        self._put_turn(decision.turn)
+        self._put_move(decision.move)
+        self._close(decision.operation_id)
+
+    def _end_hook(self, decision: ContextAssembled | ExtractionEnded) -> None:
+        self._put_turn(decision.turn)
+        self._close(decision.operation_id)
+
+    def _end_turn(self, turn: Turn) -> None:
+        self._put_turn(turn)
+        self._keep_time(turn)
+
+    def _summarize(self, decision: HistorySummarized) -> None:
+        self._close(decision.operation_id)
+        if self.conversation is not None:
+            self.conversation = replace(self.conversation, summary=decision.summary)
+
+    def _release(self, turn_id: str) -> None:
+        self.works.pop(turn_id, None)
+        self.requests.pop(turn_id, None)
+        self.moves.pop(turn_id, None)
+        self._forget_old_turns()
+
+    def _put_room(self, conversation: Conversation | None) -> None:
+        self.conversation = conversation
+
+    def _remove_record(self, decision: RemoveRecord) -> None:
+        self._forget_all()
+        self.conversation = decision.conversation
 
     def _forget_all(self) -> None:
         for held in (self.turns, self.messages, self.moves, self.works, self.requests, self.operations):
             held.clear()
+        self.heard = self.letters = 0
+        self.told.clear()
 
     def _put_turn(self, turn: Turn) -> None:
         before = self.turns.get(turn.id)
-        self.same_turn = before == turn
+        self.same_turn = before is turn or before == turn
         self.turns[turn.id] = turn
-        spent = difference(before, turn) if before is not None else None
+        spent = difference(before, turn) if before is not None and not self.same_turn else None
         if spent is not None and self.conversation is not None:
             self.conversation = charged(self.conversation, spent)
             self.charge = charge(turn, spent)
@@ -227,6 +229,8 @@ class ConversationState:
     def _count(self, at_ms: int, *, turns: int = 0, messages: int = 0) -> None:
         conversation = self.conversation
         assert conversation is not None, "a conversation is created before anything else"
+        if at_ms <= conversation.updated_ms and not (turns or messages):
+            return
         self.conversation = replace(
             conversation,
             updated_ms=max(conversation.updated_ms, at_ms),
@@ -239,18 +243,77 @@ class ConversationState:
         moves = self.moves[move.turn_id]
         moves[move.sequence - 1] = move
 
+    def _put_operation(self, operation: Operation) -> None:
+        self.operations[operation.id] = operation
+
     def _close(self, operation_id: str) -> None:
         self.operations.pop(operation_id, None)
 
     def _forget_old_turns(self) -> None:
         """Keep what would be loaded: the newest turns, and those with unfinished work."""
-        for turn_id in list(self.turns)[:-RECENT_TURNS]:
+        for turn_id in list(self.turns)[:-RECENT_TURNS] if len(self.turns) > RECENT_TURNS else ():
             if turn_id not in self.works:
                 del self.turns[turn_id]
-                self.messages.pop(turn_id, None)
+                gone = self.messages.pop(turn_id, ())
+                self.heard -= len(gone)
+                self.letters -= sum([len(message.content) for message in gone])
 
 
 def _moved_on(conversation: Conversation, at_ms: int) -> int:
     """When it expires now that there is a turn."""
     after_ms = conversation.expire_after_ms
     return at_ms + after_ms if after_ms else conversation.expire_ms
+
+
+Way = Callable[[ConversationState, Any], None]
+
+_ways: dict[type, Way] = {}
+"""How decisions of a class are applied; see `suited`."""
+
+
+def _way(decision: Decision) -> Way:
+    match decision:
+        case StartConversation() | AddParticipant() | RemoveParticipant() | UpdateConversation():
+            return suited(decision, lambda state, it: state._put_room(it.conversation))
+        case RecordMerge() | EndConversation() | ResetConversation() | CloseRoom() | NoteSpent():
+            return suited(decision, lambda state, it: state._put_room(it.conversation))
+        case RemoveRecord():
+            return suited(decision, ConversationState._remove_record)
+        case StartTurn():
+            return suited(decision, ConversationState._start)
+        case AppendMessage():
+            return suited(decision, ConversationState._append)
+        case DispatchWorkflow() | DispatchTask() | DispatchAgent() | WriteMemory():
+            return suited(decision, lambda state, it: state._put_operation(it.operation))
+        case Redispatch() | RetryOperation():
+            return suited(decision, lambda state, it: state._put_operation(it.operation))
+        case DispatchModel():
+            return suited(decision, ConversationState._ask)
+        case ContextAssembled() | ExtractionEnded():
+            return suited(decision, ConversationState._end_hook)
+        case RecordMove():
+            return suited(decision, ConversationState._record_move)
+        case ResumeFromTool() | AsyncOperationCompleted():
+            return suited(decision, ConversationState._resume)
+        case CancelOperation():
+            return suited(decision, lambda state, it: state._close(it.operation.id))
+        case AssemblyFailed() | MemoryWritten():
+            return suited(decision, lambda state, it: state._close(it.operation_id))
+        case CompleteTurn() | FailTurn() | EndTurnByCancel():
+            return suited(decision, lambda state, it: state._end_turn(it.turn))
+        case ChargeTurn() | AdoptTurn():
+            return suited(decision, lambda state, it: state._put_turn(it.turn))
+        case ReleaseWork():
+            return suited(decision, lambda state, it: state._release(it.turn_id))
+        case HistorySummarized():
+            return suited(decision, ConversationState._summarize)
+        case MarkWaiting() | TrackAsyncOperation() | AgentCallEnded() | LimitReached() | ReduceContext():
+            return _leave
+        case WorkflowBegan() | WorkflowEnded() | AnswerCallAgain() | RefuseCall() | Refuse():
+            return _leave
+        case _:
+            assert_never(decision)
+
+
+def _leave(state: ConversationState, decision: Decision) -> None:
+    """It changes nothing here."""

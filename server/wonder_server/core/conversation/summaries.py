@@ -22,7 +22,7 @@ from wonder_server.core.conversation.decisions import (
     HistorySummarized,
     MarkWaiting,
 )
-from wonder_server.core.conversation.hooks import profile_of
+from wonder_server.core.conversation.facts import facts_of
 from wonder_server.core.conversation.pieces import Decisions, hook, hook_paid
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
@@ -90,7 +90,7 @@ def summary_input(
             {"role": message.role.value, "author": message.author, "content": message.content}
             for message in _within_room(_asked_for(state, turn, agent, operation), room_of(agent))
         ],
-        "model_profile": profile_of(agent),
+        "model_profile": facts_of(agent).profile,
     }
 
 

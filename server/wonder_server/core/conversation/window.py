@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from wonder_server.core.conversation.facts import facts_of
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Cut, Message, Summary, Turn
 from wonder_server.core.definitions.specs import PinnedAgent, WindowStrategy
@@ -30,9 +31,6 @@ AFTER_REFUSAL = 0.6
 HARD_SHARE = 0.95
 """Up to this part of the model's limit the newest messages stay even beyond the threshold."""
 
-LEAST_SHARE = 0.25
-"""What a request may have of the model's limit at least, however long the answer may get."""
-
 NOTICE = "[Note: {} older messages are left out, so that the conversation fits the model.]"
 
 Request = dict[str, Any]
@@ -42,14 +40,7 @@ encode = msgspec.json.Encoder().encode
 
 def room_of(agent: PinnedAgent) -> int:
     """Tokens that a request of the agent may have; 0 where the model's limit is not known."""
-    profile = agent.profile.spec
-    limit = profile.context_window_tokens
-    if not limit:
-        return 0
-    answer = profile.parameters.get("max_tokens")
-    longest = answer if isinstance(answer, int) and not isinstance(answer, bool) and answer > 0 else 0
-    share = agent.persona.context_window.threshold
-    return max(1, int(limit * LEAST_SHARE), min(int(limit * share), limit - longest))
+    return facts_of(agent).room
 
 
 def earlier_messages(state: ConversationState, turn: Turn, agent: PinnedAgent) -> list[Message]:
@@ -89,10 +80,9 @@ def cut(state: ConversationState, turn: Turn, agent: PinnedAgent) -> Cut | None:
     room = room_of(agent)
     if not room:
         return None
-    persona = agent.persona
     used = around(state, turn, agent)
     # No text has more tokens than letters: that nearly everything fits is seen without counting.
-    if used + sum([len(m.content) + PER_MESSAGE for said in state.messages.values() for m in said]) <= room:
+    if used + state.letters + PER_MESSAGE * state.heard <= room:
         return None
     messages = earlier_messages(state, turn, agent)
     sizes = [text_tokens(message.content) + PER_MESSAGE for message in messages]
@@ -101,7 +91,7 @@ def cut(state: ConversationState, turn: Turn, agent: PinnedAgent) -> Cut | None:
     hard = max(room, int(agent.profile.spec.context_window_tokens * HARD_SHARE))
     kept = 0
     for size in reversed(sizes):
-        within = room if kept >= persona.context_window.keep_recent_messages else hard
+        within = room if kept >= agent.persona.context_window.keep_recent_messages else hard
         if used + size > within:
             break
         used += size
@@ -121,14 +111,9 @@ def turn_first(state: ConversationState, turn: Turn) -> int:
 def around(state: ConversationState, turn: Turn, agent: PinnedAgent) -> int:
     """Tokens of what a request has besides the history: who the agent is, its tools, the summary, what is
     said now."""
-    persona = agent.persona
     summary = summary_of(state, agent)
     return (
-        text_tokens(persona.system_prompt)
-        + sum(text_tokens(line) for line in persona.instructions)
-        + sum(
-            text_tokens(tool.spec.description) + json_tokens(tool.spec.input_schema) for tool in agent.tools
-        )
+        facts_of(agent).around
         + (text_tokens(summary.text) if summary is not None else 0)
         + text_tokens(turn.input)
         + 10 * PER_MESSAGE

@@ -1,0 +1,132 @@
+"""What follows from a pinned agent alone, found out once for all its turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from wonder_server.core.budget import Budget
+from wonder_server.core.conversation.agent_tools import offered_schema
+from wonder_server.core.conversation.permissions import forbidden_action, kinds_of
+from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.tokens import json_tokens, text_tokens
+
+REMEMBERED = 1024
+"""Agents whose facts are kept at hand; each is kept alive by that."""
+
+LEAST_SHARE = 0.25
+"""What a request may have of the model's limit at least, however long the answer may get."""
+
+_FETCHING = {
+    **dict.fromkeys(("memory.list", "memory.read", "memory.search"), "memory"),
+    **dict.fromkeys(("artifact.list", "artifact.read", "artifact.search"), "artifact"),
+    **dict.fromkeys(("repo.read", "repo.search", "repo.tree"), "repository"),
+}
+"""Kinds of action that fetch, and what they fetch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Of one pinned agent. ``agent``, ``persona``, ``profile``, ``tools`` and ``indices`` are parts of what
+    hooks are given, the same objects each time.
+
+    ``room``: tokens that a request may have; 0 where the model's limit is not known. ``around``: tokens of
+    what a request has besides what is said, a summary too. ``limits``: what a turn may spend by its persona.
+    """
+
+    agent: dict[str, Any]
+    persona: dict[str, Any]
+    profile: dict[str, Any]
+    tools: list[dict[str, Any]]
+    indices: dict[str, list[str]]
+    room: int
+    around: int
+    limits: Budget
+
+
+def facts_of(agent: PinnedAgent) -> Facts:
+    """Cheap to ask for again: kept by the agent's identity, since whether two are equal would be costly to
+    find out."""
+    known = _known.get(id(agent))
+    if known is None or known[0] is not agent:
+        while len(_known) >= REMEMBERED:
+            del _known[next(iter(_known))]
+        known = _known[id(agent)] = agent, _facts(agent)
+    return known[1]
+
+
+_known: dict[int, tuple[PinnedAgent, Facts]] = {}
+
+
+def _facts(agent: PinnedAgent) -> Facts:
+    persona, limits = agent.persona, agent.persona.constraints
+    return Facts(
+        agent={"id": agent.agent_id, "name": agent.name},
+        persona={"system_prompt": persona.system_prompt, "instructions": list(persona.instructions)},
+        profile=profile_of(agent),
+        tools=[
+            {
+                "id": tool.pin.definition_id,
+                "name": tool.spec.name,
+                "description": tool.spec.description,
+                "input_schema": offered_schema(tool),
+                "target_type": tool.spec.target_type,
+                "async": tool.spec.is_async,
+            }
+            for tool in agent.tools
+        ],
+        indices=_indices(agent),
+        room=_room(agent),
+        around=_around(agent),
+        limits=Budget(
+            max_tokens=limits.max_tokens_per_turn,
+            max_cost_micros=limits.max_cost_micros_per_turn,
+            max_duration_ms=limits.max_turn_ms,
+        ),
+    )
+
+
+def profile_of(agent: PinnedAgent) -> dict[str, Any]:
+    """What a hook is told of the model."""
+    profile = agent.profile.spec
+    return {
+        "provider": profile.provider,
+        "model": profile.model,
+        "format": profile.format,
+        "parameters": profile.parameters,
+        "context_window_tokens": profile.context_window_tokens,
+    }
+
+
+def _indices(agent: PinnedAgent) -> dict[str, list[str]]:
+    """Of what kinds the agent can fetch the details of what it is pointed to, with the names of the tools
+    that fetch them (feature D7)."""
+    found: dict[str, list[str]] = {}
+    for tool in agent.tools:
+        indexed = dict.fromkeys(_FETCHING[kind] for kind in kinds_of(tool) if kind in _FETCHING)
+        if indexed and not forbidden_action(tool, agent.persona.constraints.allowed_actions):
+            for name in indexed:
+                found.setdefault(name, []).append(tool.spec.name)
+    return found
+
+
+def _room(agent: PinnedAgent) -> int:
+    profile = agent.profile.spec
+    limit = profile.context_window_tokens
+    if not limit:
+        return 0
+    answer = profile.parameters.get("max_tokens")
+    longest = answer if isinstance(answer, int) and not isinstance(answer, bool) and answer > 0 else 0
+    share = agent.persona.context_window.threshold
+    return max(1, int(limit * LEAST_SHARE), min(int(limit * share), limit - longest))
+
+
+def _around(agent: PinnedAgent) -> int:
+    persona = agent.persona
+    return (
+        text_tokens(persona.system_prompt)
+        + sum(text_tokens(line) for line in persona.instructions)
+        + sum(
+            text_tokens(tool.spec.description) + json_tokens(tool.spec.input_schema) for tool in agent.tools
+        )
+    )
