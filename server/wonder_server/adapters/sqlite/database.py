@@ -268,8 +268,8 @@ class Database:
                 yield some
 
     def _carry_out(self, connection: sqlite3.Connection, jobs: list[_Job], holds: bool) -> bool:
-        """One call; False if it raised, and nothing of it was kept. ``holds``: before it, the transaction holds
-        what must not be undone with it."""
+        """One call; False if it raised, and nothing of it was kept. ``holds``: the transaction has brought
+        something before, which must not be undone with it."""
         execute, first, began = connection.execute, jobs[0], thread_time()
         if holds:
             execute("SAVEPOINT job")
