@@ -89,6 +89,50 @@ async def test_an_agent_sees_nothing_of_anothers(store: SqliteMemories, writer: 
         await store.replace(dataclasses.replace(theirs.memory, agent_id="ada"), 1, None, EMBEDDER)
 
 
+async def test_that_an_agent_has_none_is_known_from_a_look_until_the_first_is_written(
+    store: SqliteMemories, writer: Writer
+) -> None:
+    assert not store.has_none("ada"), "nobody has looked"
+    await writer.add("bob", "tea")
+    assert await found(store, "ada", "tea") == []
+    assert await found(store, "bob", "coffee") == [], "there is something else"
+    assert (store.has_none("ada"), store.has_none("bob")) == (True, False)
+    [[stored], known] = await asyncio.gather(writer.add("ada", "tea"), has_none_soon(store, "ada"))
+    assert not known, "one is being written"
+    assert not store.has_none("ada")
+    assert await found(store, "ada", "tea") == ["tea"]
+    await store.remove("ada", stored.memory.id, None, 2000)
+    assert await found(store, "ada", "tea") == []
+    assert store.has_none("ada")
+
+
+async def has_none_soon(store: SqliteMemories, agent: str) -> bool:
+    return store.has_none(agent)
+
+
+@pytest.mark.parametrize("first", ["look", "write"])
+async def test_a_look_that_a_write_overtakes_does_not_know_that_there_are_none(
+    store: SqliteMemories, writer: Writer, first: str
+) -> None:
+    for number in range(20):
+        agent = f"agent {number}"
+        look = store.recall(agent, "tea", {}, Filter(), 10)
+        both = [look, writer.add(agent, "tea")]
+        await asyncio.gather(*(both if first == "look" else reversed(both)))
+        assert not store.has_none(agent)
+        assert await found(store, agent, "tea") == ["tea"]
+
+
+async def test_a_write_that_fails_is_none(store: SqliteMemories, writer: Writer) -> None:
+    wrong = Draft(type="fact", content="tea", contradicts_ids=("mem_unknown",))
+    write = asyncio.create_task(writer.add("ada", wrong))
+    looks = [await found(store, "ada", "tea") for _ in range(3)]
+    with pytest.raises(WonderError):
+        await write
+    assert looks == [[], [], []] and await found(store, "ada", "tea") == []
+    assert store.has_none("ada")
+
+
 async def test_the_same_key_answers_the_first_record_for_each_agent(
     store: SqliteMemories, writer: Writer
 ) -> None:

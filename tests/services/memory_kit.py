@@ -59,10 +59,15 @@ class MemoryHouse:
 
 @contextlib.asynccontextmanager
 async def memory_house(
-    folder: Path, clock: Clock, *, blobs: FailingBlobs | None = None, faiss: bool = False
+    folder: Path,
+    clock: Clock,
+    *,
+    blobs: FailingBlobs | None = None,
+    faiss: bool = False,
+    embedder: HashingEmbedder | None = None,
 ) -> AsyncIterator[MemoryHouse]:
     """A house over ``folder``/memory.db; opened again it is there again."""
-    store, embedder = await SqliteMemories.open(folder / "memory.db"), HashingEmbedder()
+    store, embedder = await SqliteMemories.open(folder / "memory.db"), embedder or HashingEmbedder()
     vectors: Any = (
         FaissVectors(store, embedder.name, embedder.dimensions)
         if faiss

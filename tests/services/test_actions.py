@@ -17,6 +17,7 @@ from wonder_server.core.task.repeatable import REPEATABLE_KINDS
 from wonder_server.ports.memories import Request
 from wonder_server.ports.model import Chunk, Finished, TextDelta
 from wonder_server.services.actions import ACTIONS, ActionCall, ActionKind, ExecutionContext, Services
+from wonder_server.services.actions.kind import MustWaitError
 from wonder_server.services.paging import Page, PageRequest
 
 CONTEXT = ExecutionContext(
@@ -42,6 +43,7 @@ class RememberedCalls:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
+        self.is_bare = False
         self.memory = Memory(
             id="mem_1",
             agent_id="agt_1",
@@ -88,6 +90,12 @@ class RememberedCalls:
         self.asked.append((agent_id, query, limit, wanted))
         return [Hit(memory=self.memory, score=0.9, relevance=1, significance=0.5, recency=1)]
 
+    def search_at_once(
+        self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
+    ) -> list[Hit] | None:
+        self.asked.append((agent_id, query, limit, wanted))
+        return [] if self.is_bare else None
+
 
 class ScriptedModel:
     """Says what it is told to, and notes what it was asked and whether it was closed."""
@@ -124,6 +132,24 @@ async def run(
     memory: RememberedCalls | None = None,
     context: ExecutionContext = CONTEXT,
 ) -> Any:
+    result = await ACTIONS[kind].run(called(kind, input, model, memory, context))
+    assert validate(ACTIONS[kind].output_schema, result) == []
+    return result
+
+
+def at_once(kind: str, input: dict[str, Any], *, memory: RememberedCalls | None = None) -> Any:
+    quick = ACTIONS[kind].quick
+    assert quick is not None
+    return quick(called(kind, input, None, memory, CONTEXT))
+
+
+def called(
+    kind: str,
+    input: dict[str, Any],
+    model: ScriptedModel | None,
+    memory: RememberedCalls | None,
+    context: ExecutionContext,
+) -> ActionCall:
     assert validate(ACTIONS[kind].input_schema, input) == []
     services = Services(
         model=model or ScriptedModel(),
@@ -134,9 +160,7 @@ async def run(
         mcp=Nothing(),
         policies=Nothing(),
     )
-    result = await ACTIONS[kind].run(ActionCall(input=input, context=context, services=services))
-    assert validate(ACTIONS[kind].output_schema, result) == []
-    return result
+    return ActionCall(input=input, context=context, services=services)
 
 
 @pytest.mark.parametrize("kind", ACTIONS.values(), ids=lambda kind: kind.name)
@@ -223,6 +247,17 @@ async def test_memory_search_answers_with_memories_and_scores() -> None:
 
 async def test_memory_search_for_nothing_finds_nothing() -> None:
     assert await run("memory.search", {"query": "  "}) == {"memories": []}
+    assert at_once("memory.search", {"query": "  "}) == {"memories": []}
+
+
+def test_memory_search_waits_for_nothing_where_nothing_can_be_found() -> None:
+    memory = RememberedCalls()
+    with pytest.raises(MustWaitError):
+        at_once("memory.search", {"query": "tea"}, memory=memory)
+    memory.is_bare = True
+    found = at_once("memory.search", {"query": "tea", "limit": 3.0, "types": ["fact"]}, memory=memory)
+    assert found == {"memories": []}
+    assert memory.asked[1:] == [("agt_1", "tea", 3, Filter(types=("fact",)))]
 
 
 async def test_memory_read_answers_with_one_memory() -> None:

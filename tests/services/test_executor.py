@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from wonder_server.core import frozen
 from wonder_server.core.definitions.specs import (
     Action,
     ModelProfile,
@@ -23,7 +24,8 @@ from wonder_server.core.definitions.specs import (
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.task.effects import NotBegunError
 from wonder_server.services.actions import ACTIONS, ActionCall, ActionKind, ExecutionContext, Services
-from wonder_server.services.executor import Executor, StepProgress, StepTrace
+from wonder_server.services.actions.kind import MustWaitError
+from wonder_server.services.executor import Executor, StepProgress, StepTrace, TaskOutcome
 
 CONTEXT = ExecutionContext(agent_id="agt_1", key="op_1/node")
 
@@ -414,6 +416,36 @@ def test_a_task_with_an_action_that_may_wait_is_not_done_at_once_not_even_begun(
     one = executor(kind(hang, name="counted", quick=count), kind(hang))
     assert one.at_once(waits, {}, CONTEXT) is None
     assert counted == []
+
+
+def unless_asked_to_wait(call: ActionCall) -> dict[str, Any]:
+    if call.input.get("wait"):
+        raise MustWaitError
+    return {"by": "quick"}
+
+
+async def waiting(call: ActionCall) -> dict[str, Any]:
+    await asyncio.sleep(0)
+    return {"by": call.context.key}
+
+
+@pytest.mark.parametrize("wait", [False, True])
+async def test_an_action_that_is_quick_at_times_is_waited_for_at_others(wait: bool) -> None:
+    at_times = step(input_mapping={"wait": "input.wait"}, output_mapping={"output.by": "result.by"})
+    one = executor(kind(waiting, quick=unless_asked_to_wait))
+    at_once = one.at_once(task(at_times), {"wait": wait}, CONTEXT)
+    outcome = await one.execute(task(at_times), {"wait": wait}, CONTEXT)
+    assert outcome.output == {"by": "op_1/node/one" if wait else "quick"}
+    assert at_once == (None if wait else frozen.replace(outcome, steps=()))
+    assert [(each.status, each.tries) for each in outcome.steps] == [("completed", 1)]
+
+
+async def test_a_task_is_done_at_once_if_it_passes_by_the_actions_that_wait() -> None:
+    first = step("a", "context", output_mapping={"output.n": "input.n"})
+    one, either = executor(kind(waiting)), task(first, step("b", condition="input.n > 1"))
+    assert one.at_once(either, {"n": 1}, CONTEXT) == TaskOutcome(output={"n": 1})
+    assert one.at_once(either, {"n": 2}, CONTEXT) is None
+    assert (await one.execute(either, {"n": 2}, CONTEXT)).output == {"n": 2}
 
 
 def test_a_task_that_takes_too_long_at_once_is_given_up() -> None:

@@ -9,7 +9,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.services.test_executor import CONTEXT, Pauses, executor, step, task
+from tests.services.test_executor import (
+    CONTEXT,
+    Pauses,
+    executor,
+    kind,
+    step,
+    task,
+    unless_asked_to_wait,
+    waiting,
+)
 from wonder_server.core.definitions.specs import OnFailure, PinnedTask, Retry, Step
 from wonder_server.core.frozen import replace
 from wonder_server.services.executor import TaskOutcome
@@ -17,12 +26,16 @@ from wonder_server.services.executor import TaskOutcome
 NAMES = st.sampled_from(["a", "b"])
 VALUES = st.sampled_from(["1", "input.n", "state.a", "state.b + 1", "[state.a]", "output.a", "1 / input.n"])
 CONDITIONS = st.sampled_from(["", "", "true", "false", "has(state.a)", "state.a > 1", "input.n"])
+AT_TIMES = kind(waiting, quick=unless_asked_to_wait)
 CHECKS = st.sampled_from(["true", "false", "has(state.a)", "input.n > 1"])
 
 
 @st.composite
 def steps(draw: st.DrawFn, number: int) -> Step:
     on_failure, condition = draw(st.sampled_from(OnFailure)), draw(CONDITIONS)
+    if draw(st.integers(0, 5)) == 0:
+        mapping = {"wait": draw(CHECKS)}
+        return step(f"s{number}", condition=condition, on_failure=on_failure, input_mapping=mapping)
     if draw(st.booleans()):
         mapping = {"condition": draw(CHECKS)}
         return step(f"s{number}", "assert", condition=condition, on_failure=on_failure, input_mapping=mapping)
@@ -47,7 +60,8 @@ def tasks(draw: st.DrawFn) -> PinnedTask:
 
 def executed(one: PinnedTask, input: dict[str, Any]) -> tuple[TaskOutcome, list[int]]:
     pauses = Pauses()
-    return asyncio.run(executor(pauses=pauses).execute(one, input, CONTEXT)), pauses.taken
+    run = executor(AT_TIMES, pauses=pauses).execute(one, input, CONTEXT)
+    return asyncio.run(run), pauses.taken
 
 
 @given(tasks(), st.integers(0, 2))
@@ -56,8 +70,8 @@ def test_a_task_ends_as_its_definition_says_whoever_drives_it(one: PinnedTask, n
     assert (outcome.output is None) != (outcome.fault is None)
     assert executed(one, {"n": n}) == (outcome, pauses), "the same again"
 
-    at_once = executor().at_once(one, {"n": n}, CONTEXT)
-    # It leaves a task that starts over to the loop, and one for which this machine is too slow.
+    at_once = executor(AT_TIMES).at_once(one, {"n": n}, CONTEXT)
+    # It leaves a task that starts over or has to wait to the loop, and one for which this machine is slow.
     assert at_once is None or (at_once == replace(outcome, steps=()) and not pauses)
 
     attempts = [

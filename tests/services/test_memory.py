@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.services.memory_kit import memory_house
+from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.memory import Change, Draft, Filter, Weights
 from wonder_server.services.memory import MemoryService
@@ -47,6 +48,51 @@ async def refusal(work: Awaitable[object]) -> tuple[Reason, str]:
     with pytest.raises(WonderError) as caught:
         await work
     return caught.value.fault.reason, caught.value.fault.field
+
+
+class Unasked(HashingEmbedder):
+    """An embedder that counts what it is asked."""
+
+    asked = 0
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        self.asked += 1
+        return await super().embed(texts)
+
+
+async def test_an_agent_without_memories_is_searched_at_once_until_it_has_one(
+    tmp_path: Path, clock: StoppedClock
+) -> None:
+    embedder = Unasked()
+    async with memory_house(tmp_path, clock, embedder=embedder) as house:
+        service = house.service
+        assert service.search_at_once("ada", "tea") is None, "nobody knows yet"
+        assert await service.search("ada", "tea") == []
+        assert service.search_at_once("ada", "tea", wanted=Filter(types=("fact",))) == []
+        assert await service.search("ada", "tea") == await service.search_all(["ada"], "tea") == []
+        assert embedder.asked == 1
+        tea = await service.write("ada", fact("tea"))
+        assert service.search_at_once("ada", "tea") is None
+        assert [hit.memory for hit in await service.search_all(["ada", "bob"], "tea")] == [tea]
+        await service.delete("ada", tea.id)
+        assert await service.search("ada", "tea") == []
+        assert service.search_at_once("ada", "tea") == []
+
+
+async def test_searching_nothing_refuses_what_searching_does(service: MemoryService) -> None:
+    await service.search("ada", "tea")
+    wrong: list[dict[str, Any]] = [
+        {"query": " "},
+        {"query": "\ud800"},
+        {"query": "tea", "limit": 101},
+        {"query": "tea", "wanted": Filter(types=("",))},
+        {"query": "tea", "agent_id": ""},
+    ]
+    for given in wrong:
+        given = {"agent_id": "ada", **given}
+        with pytest.raises(WonderError) as caught:
+            service.search_at_once(**given)
+        assert (caught.value.fault.reason, caught.value.fault.field) == await refusal(service.search(**given))
 
 
 async def test_a_fact_is_written_and_found_again(service: MemoryService) -> None:

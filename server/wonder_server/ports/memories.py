@@ -94,6 +94,11 @@ class Memories(Protocol):
         wherever the store works."""
         ...
 
+    def has_none(self, agent_id: str) -> bool:
+        """Whether it is known, without a look, that the agent has no memories at all, nor any that are being
+        written. False where it is not known; a `recall` that finds none finds it out."""
+        ...
+
     async def replace(
         self,
         memory: Memory,

@@ -8,7 +8,8 @@ the definitions give:
     task     its ``retry.timeout_ms`` for everything together, its own retries included
 
 A task is carried out by one of two drivers. `Executor.execute` waits for its actions; `Executor.at_once` is a
-plain function for tasks whose actions never wait, and costs no event loop.
+plain function for tasks whose actions need not wait this time, and costs no event loop. Nobody watches it, so
+it keeps no trace.
 
 Stateless: all that it knows of a task is in the call. Cancelling the call stops the action that runs.
 """
@@ -16,6 +17,7 @@ Stateless: all that it knows of a task is in the call. Cancelling the call stops
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -23,24 +25,23 @@ from typing import Any, Final
 
 import structlog
 
-from wonder_server.core import schemas
+from wonder_server.core import frozen, schemas
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.core.recurring import once_each
 from wonder_server.core.task import plan
 from wonder_server.core.task.effects import NotBegunError, outcome_unknown
 from wonder_server.core.task.repeatable import may_repeat
 from wonder_server.services.actions import ACTIONS, ActionCall, ActionKind, ExecutionContext, Services
+from wonder_server.services.actions.kind import MustWaitError
 from wonder_server.services.task_run import (
-    Act,
     Ending,
     OnEvent,
-    Pause,
     Progress,
     StepProgress,
     StepTrace,
     TaskOutcome,
     TaskRun,
-    Tried,
 )
 
 __all__ = ["Executor", "OnEvent", "Progress", "StepProgress", "StepTrace", "TaskOutcome"]
@@ -51,6 +52,9 @@ LONGEST_STRETCH_S: Final = 0.005
 """A task whose steps never wait gives way to others after this long."""
 
 Sleep = Callable[[float], Awaitable[None]]
+
+Tried = tuple[plan.Outcome, int]
+"""An action's outcome, and how often it ran."""
 
 
 class Executor:
@@ -66,6 +70,7 @@ class Executor:
         self._services = services
         self._kinds = kinds
         self._sleep = sleep
+        self._may_end_at_once = once_each(self._never_surely_waits)
 
     async def execute(
         self,
@@ -92,55 +97,69 @@ class Executor:
     def at_once(
         self, task: PinnedTask, input: Mapping[str, Any], context: ExecutionContext
     ) -> TaskOutcome | None:
-        """Run a task here and now, if all its actions are quick; None if it has to be executed instead.
+        """Run a task here and now, if no action on its way has to wait; None if it is to be executed instead.
 
         None too if it takes longer than `LONGEST_STRETCH_S` or wants to pause. Nothing has happened then:
         quick actions have no effect. Its steps are not traced.
         """
-        for step in task.spec.steps:
-            if step.action is not None and not self._is_quick(step.action.kind):
-                return None
-        run = TaskRun(task, context, self._services.clock, traced=False)
-        needs, answer = run.needs(input), None
+        if not self._may_end_at_once(task):
+            return None
+        state = plan.begin(task, input)
+        if isinstance(state, plan.Failed):
+            return TaskOutcome(fault=state.fault)
         latest = time.perf_counter() + min(LONGEST_STRETCH_S, task.spec.retry.timeout_ms / 1000)
-        try:
-            while True:
-                need = needs.send(answer)
-                if isinstance(need, Pause) or time.perf_counter() > latest:
+        while True:
+            decision = plan.decide(task, state)
+            if isinstance(decision, plan.Run):
+                try:
+                    outcome = self._act_at_once(decision, context)
+                except MustWaitError:
                     return None
-                answer = None if need is None else self._act_at_once(run, need)
-        except StopIteration as end:
-            return run.ended(end.value)
+                decision = plan.record(task, state, outcome)
+            if isinstance(decision, plan.Done):
+                return TaskOutcome(output=decision.output)
+            if isinstance(decision, plan.Failed):
+                return TaskOutcome(fault=decision.fault)
+            if isinstance(decision, plan.RetryTask) or time.perf_counter() > latest:
+                return None
+            state = decision.state
 
     # --- drivers --------------------------------------------------------------------------------
 
     async def _drive(self, run: TaskRun, input: Mapping[str, Any], ends_at: float) -> Ending:
-        """Do what the task needs until it has ended; ``ends_at`` is when it will be stopped."""
-        needs, answer = run.needs(input), None
+        """Go through the task until it has ended; ``ends_at`` is when it will be stopped."""
+        task, state = run.task, plan.begin(run.task, input)
+        if isinstance(state, plan.Failed):
+            return state.fault
         began = time.perf_counter()
         while True:
-            try:
-                need = needs.send(answer)
-            except StopIteration as end:
-                ending: Ending = end.value
-                return ending
-            answer = None
-            if isinstance(need, Act):
-                answer = await self._act(run, need, ends_at)
-            elif need is not None:
-                await self._sleep(need.delay_ms / 1000)
+            decision = plan.decide(task, state)
+            if isinstance(decision, plan.Done):
+                return decision.output
+            started_ms, tries = self._services.clock.now_ms(), 0
+            if isinstance(decision, plan.Run):
+                run.began_step(decision, state, started_ms)
+                outcome, tries = await self._act(run, decision, ends_at)
+                decision = plan.record(task, state, outcome)
+            run.ended_step(state, decision, tries, started_ms)
+            if isinstance(decision, plan.Failed):
+                return decision.fault
+            if isinstance(decision, plan.RetryTask):
+                await self._sleep(decision.delay_ms / 1000)
             if time.perf_counter() - began > LONGEST_STRETCH_S:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
+            state = decision.state
 
-    async def _act(self, run: TaskRun, need: Act, ends_at: float) -> Tried:
-        """Carry out one action, infrastructure retries included: its outcome, and how often it ran."""
-        prepared = self._prepared(run, need)
-        if isinstance(prepared, Fault):
-            return prepared, 0
-        kind, call = prepared
+    async def _act(self, run: TaskRun, need: plan.Run, ends_at: float) -> Tried:
+        """Carry out one action, infrastructure retries included."""
+        kind = self._fitting_kind(need)
+        if isinstance(kind, Fault):
+            return kind, 0
         if kind.quick is not None:
-            return _quickly(kind.quick, kind, call), 1
+            with contextlib.suppress(MustWaitError):
+                return self._quickly(kind, need, run.context), 1
+        call = self._call(kind, need, run)
         delay_ms = max(need.action.backoff_ms, kind.least_backoff_ms)
         tries = 1
         while True:
@@ -156,49 +175,64 @@ class Executor:
             delay_ms *= 2
             tries += 1
 
-    def _act_at_once(self, run: TaskRun, need: Act) -> Tried:
-        """The same for a quick action."""
-        prepared = self._prepared(run, need)
-        if isinstance(prepared, Fault):
-            return prepared, 0
-        kind, call = prepared
-        assert kind.quick is not None, "at_once looks before"
-        return _quickly(kind.quick, kind, call), 1
+    def _act_at_once(self, need: plan.Run, context: ExecutionContext) -> plan.Outcome:
+        """The same without waiting. Raises `MustWaitError`."""
+        kind = self._fitting_kind(need)
+        return kind if isinstance(kind, Fault) else self._quickly(kind, need, context)
+
+    def _quickly(self, kind: ActionKind, need: plan.Run, context: ExecutionContext) -> plan.Outcome:
+        """What a quick action comes to; `MustWaitError` if it is none, or not this time."""
+        if kind.quick is None:
+            raise MustWaitError
+        try:
+            call = ActionCall(input=need.input, context=context, services=self._services)
+            return plan.Succeeded(result=kind.quick(call))
+        except MustWaitError:
+            raise
+        except Exception as problem:
+            return _fault_of(kind, problem)
 
     # --- pieces ---------------------------------------------------------------------------------
 
-    def _is_quick(self, name: str) -> bool:
+    def _never_surely_waits(self, task: PinnedTask) -> bool:
+        """Whether all actions that the task cannot pass by may be quick: then it is worth a try."""
+        return all(
+            step.condition or step.action is None or self._may_be_quick(step.action.kind)
+            for step in task.spec.steps
+        )
+
+    def _may_be_quick(self, name: str) -> bool:
         kind = self._kinds.get(name)
         return kind is None or kind.quick is not None
 
-    def _prepared(self, run: TaskRun, need: Act) -> tuple[ActionKind, ActionCall] | Fault:
-        """The call of an action, its input checked."""
-        action = need.action
-        kind = self._kinds.get(action.kind)
+    def _fitting_kind(self, need: plan.Run) -> ActionKind | Fault:
+        """The kind of an action, if its input fits it; else why not."""
+        kind = self._kinds.get(need.action.kind)
         if kind is None:
-            message = f"There is no action kind '{action.kind}' on this server."
+            message = f"There is no action kind '{need.action.kind}' on this server."
             return Fault(reason=Reason.NOT_IMPLEMENTED, message=message)
         problems = schemas.validate(kind.input_schema, need.input, name="input")
         if problems:
             message = f"The input does not fit the action '{kind.name}': {'; '.join(problems[:5])}"
             return Fault(reason=Reason.INPUT_INVALID, message=message)
-        if kind.quick is not None:
-            call = ActionCall(input=need.input, context=need.context, services=self._services)
-            return kind, call
-        call = ActionCall(
+        return kind
+
+    def _call(self, kind: ActionKind, need: plan.Run, run: TaskRun) -> ActionCall:
+        """The call of an action that may take its time."""
+        context = frozen.replace(run.context, key=f"{run.context.key}/{need.step.id}")
+        return ActionCall(
             input=need.input,
-            context=need.context,
+            context=context,
             services=self._services,
-            timeout_ms=action.timeout_ms,
+            timeout_ms=need.action.timeout_ms,
             repeatable=_may_repeat(kind, need),
-            idempotent=action.idempotent,
+            idempotent=need.action.idempotent,
             progress=partial(run.tell, need.step),
-            emit=partial(run.emit, need.step, need.context),
+            emit=partial(run.emit, need.step, context),
         )
-        return kind, call
 
 
-def _may_repeat(kind: ActionKind, need: Act) -> bool:
+def _may_repeat(kind: ActionKind, need: plan.Run) -> bool:
     """What the definition says; kinds that the core does not know, such as a test's, say it themselves."""
     if need.action.idempotent is not None:
         return need.action.idempotent
@@ -220,13 +254,6 @@ async def _attempt(kind: ActionKind, call: ActionCall) -> plan.Outcome:
         if not fault.transient or call.repeatable or isinstance(problem, NotBegunError):
             return fault
         return outcome_unknown(fault)
-
-
-def _quickly(quick: Callable[[ActionCall], Any], kind: ActionKind, call: ActionCall) -> plan.Outcome:
-    try:
-        return plan.Succeeded(result=quick(call))
-    except Exception as problem:
-        return _fault_of(kind, problem)
 
 
 def _fault_of(kind: ActionKind, problem: Exception) -> Fault:

@@ -202,6 +202,15 @@ class MemoryService:
         check_name(agent_id, "agent_id")
         return await self.search_all([agent_id], query, limit=limit, wanted=wanted, weights=weights)
 
+    def search_at_once(
+        self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
+    ) -> list[Hit] | None:
+        """`search` of an agent that is known to have no memories, so that there is nothing to look for; None
+        for others."""
+        check_name(agent_id, "agent_id")
+        _check_search(query, limit, wanted or Filter())
+        return [] if self._memories.has_none(agent_id) else None
+
     async def search_all(
         self,
         agent_ids: Sequence[str],
@@ -212,13 +221,12 @@ class MemoryService:
         weights: Weights | None = None,
     ) -> list[Hit]:
         """`search` among the memories of several agents, for callers who have the right to."""
-        check_content(query, "query")
         wanted, weights = wanted or Filter(), weights or Weights()
-        check_filter(wanted)
-        if not 0 <= limit <= MAX_HITS:
-            raise error(Reason.FIELD_INVALID, f"A limit lies between 1 and {MAX_HITS}.", field="limit")
-        limit = limit or DEFAULT_HITS
+        _check_search(query, limit, wanted)
         check_weights(weights)
+        if all(map(self._memories.has_none, agent_ids)):
+            return []
+        limit = limit or DEFAULT_HITS
         pool = max(_MIN_POOL, limit * _POOL_PER_HIT)
         vector = await self._vector_of(query)
         now_ms, share = self._clock.now_ms(), self._embedder.share
@@ -387,6 +395,13 @@ class MemoryService:
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
         return await asyncio.shield(task)
+
+
+def _check_search(query: str, limit: int, wanted: Filter) -> None:
+    check_content(query, "query")
+    check_filter(wanted)
+    if not 0 <= limit <= MAX_HITS:
+        raise error(Reason.FIELD_INVALID, f"A limit lies between 1 and {MAX_HITS}.", field="limit")
 
 
 def _version(etag: str) -> int | None:

@@ -1,27 +1,17 @@
-"""One execution of one task: what it needs done, one thing after another, and the trace of its steps.
+"""One execution of one task, as others see it: the trace of its steps, and what is told while it runs.
 
-`TaskRun.needs` is a generator that drives the interpreter (``core/task/plan.py``) and yields what somebody
-has to do for it. Who does it is the executor's matter: it waits for actions, or carries them out at once.
-
-======  ==========================================  ==========================
-need    means                                       what to send back
-======  ==========================================  ==========================
-`Act`   carry out an action                         its outcome, and how often it was tried
-`Pause` let time pass: the task starts over         None
-None    a step was skipped: others may have a turn  None
-======  ==========================================  ==========================
+Whoever drives a task (``services/executor.py``) says here what becomes of each step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from wonder_server.core import frozen
-from wonder_server.core.definitions.specs import Action, PinnedTask, Step
+from wonder_server.core.definitions.specs import PinnedTask, Step
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import Value
 from wonder_server.core.task import plan
@@ -75,30 +65,12 @@ OnEvent = Callable[[str, str, Mapping[str, Any]], None]
 """Takes the key, name and payload of an event that a step emits, at once. The key is the same in every try
 and attempt, so that whoever records events can keep each once."""
 
-
-class Act(Value, frozen=True, kw_only=True):
-    """Carry out ``action`` for ``step``, with ``input``; ``context`` has the step's own key."""
-
-    step: Step
-    action: Action
-    input: dict[str, Any]
-    context: ExecutionContext
-
-
-class Pause(Value, frozen=True, kw_only=True):
-    """Wait this long."""
-
-    delay_ms: int
-
-
-Tried = tuple[plan.Outcome, int]
 Ending = dict[str, Any] | Fault
-Needs = Generator[Act | Pause | None, Any, Ending]
 
 
 class TaskRun:
-    """``trace`` grows as steps end, unless nobody will look at it. ``in_doubt`` is set by whoever carries
-    actions out: the id of a step whose action is under way and must not be done twice, or empty."""
+    """``trace`` grows as steps end. ``in_doubt`` is set by whoever carries actions out: the id of a step
+    whose action is under way and must not be done twice, or empty."""
 
     def __init__(
         self,
@@ -107,46 +79,14 @@ class TaskRun:
         clock: Clock,
         on_progress: Progress | None = None,
         on_event: OnEvent | None = None,
-        *,
-        traced: bool = True,
     ) -> None:
-        self._task = task
-        self._traced = traced
-        self._context = context
+        self.task = task
+        self.context = context
         self._clock = clock
         self._on_progress = on_progress
         self._on_event = on_event
         self.trace: list[StepTrace] = []
         self.in_doubt = ""
-
-    def needs(self, input: Mapping[str, Any]) -> Needs:
-        """From the first step to the task's output, or to why there is none."""
-        state = plan.begin(self._task, input)
-        if isinstance(state, plan.Failed):
-            return state.fault
-        while True:
-            decision = plan.decide(self._task, state)
-            if isinstance(decision, plan.Done):
-                return decision.output
-            started_ms, tries = self._clock.now_ms() if self._traced else 0, 0
-            if isinstance(decision, plan.Run):
-                self._tell_begun(decision, state, started_ms)
-                step = decision.step
-                context = frozen.replace(self._context, key=f"{self._context.key}/{step.id}")
-                tried: Tried = yield Act(
-                    step=step, action=decision.action, input=decision.input, context=context
-                )
-                outcome, tries = tried
-                decision = plan.record(self._task, state, outcome)
-            elif isinstance(decision, plan.Skip):
-                yield None
-            if self._traced and state.position < len(self._task.spec.steps):
-                self._note(self._task.spec.steps[state.position], state, decision, tries, started_ms)
-            if isinstance(decision, plan.Failed):
-                return decision.fault
-            if isinstance(decision, plan.RetryTask):
-                yield Pause(delay_ms=decision.delay_ms)
-            state = decision.state
 
     def ended(self, ending: Ending) -> TaskOutcome:
         """How the task ended, with its trace."""
@@ -159,7 +99,7 @@ class TaskRun:
         fault = Fault(
             reason=Reason.TIMEOUT,
             message=f"The task took longer than {limit_ms} ms.",
-            metadata={"task": str(self._task.pin)},
+            metadata={"task": str(self.task.pin)},
         )
         if not self.in_doubt:
             return fault
@@ -183,7 +123,8 @@ class TaskRun:
         if self._on_progress is not None:
             self.tell(step, message=f"event {name}", output=msgspec.json.encode(payload).decode())
 
-    def _tell_begun(self, run: plan.Run, state: plan.TaskState, started_ms: int) -> None:
+    def began_step(self, run: plan.Run, state: plan.TaskState, started_ms: int) -> None:
+        """A step begins."""
         if self._on_progress is not None:
             self._on_progress(
                 StepTrace(
@@ -196,14 +137,13 @@ class TaskRun:
                 )
             )
 
-    def _note(
-        self,
-        step: Step,
-        state: plan.TaskState,
-        decision: plan.Skip | plan.AfterFailure,
-        tries: int,
-        started_ms: int,
+    def ended_step(
+        self, state: plan.TaskState, decision: plan.Skip | plan.AfterFailure, tries: int, started_ms: int
     ) -> None:
+        """The step that ``state`` is at is over, if it is at one; ``decision`` is what follows."""
+        if state.position >= len(self.task.spec.steps):
+            return
+        step = self.task.spec.steps[state.position]
         fault = None if isinstance(decision, plan.Skip) else decision.fault
         status = "skipped" if isinstance(decision, plan.Skip) else "failed" if fault else "completed"
         entry = StepTrace(

@@ -28,11 +28,13 @@ from wonder_server.ports.memories import Entry, Request, Stored, Text
 from wonder_server.ports.vectors import ALL, Vector
 
 _OFF_LOOP_CHARACTERS: Final = 20_000
+_MOST_WITHOUT: Final = 100_000
 
 _GET: Final = f"""
     SELECT {FIELDS} FROM memories
     WHERE agent_id = ? AND id IN (SELECT value FROM json_each(?))
 """
+_ANY: Final = "SELECT 1 FROM memories WHERE agent_id = ? LIMIT 1"
 _VECTORS: Final = """
     SELECT key, vector FROM embeddings WHERE agent_id = ? AND embedder = ? AND key > ? ORDER BY key LIMIT ?
 """
@@ -47,6 +49,10 @@ class SqliteMemories:
         self._postings = postings
         self.forgotten = 0
         """Grows with what is taken out of the index."""
+        self._added = 0
+        """Grows with every write of new memories, before it is queued."""
+        self._without: set[str] = set()
+        """Agents seen to have no memories, and given none since: neither is one being written."""
 
     @classmethod
     async def open(cls, path: Path | str) -> SqliteMemories:
@@ -91,6 +97,8 @@ class SqliteMemories:
             memory_writes.remember(connection, agent_id, request, stored[0].memory.id, now_ms)
             return stored
 
+        self._added += 1
+        self._without.discard(agent_id)
         return await self._database.write(work)
 
     async def get(self, agent_id: str, ids: Sequence[str]) -> list[Memory]:
@@ -166,8 +174,12 @@ class SqliteMemories:
         limit: int,
         read: Callable[[Sequence[Candidate]], Collection[str]] | None = None,
     ) -> list[Candidate]:
+        any_there = True
+
         def work(connection: sqlite3.Connection) -> list[Candidate]:
+            nonlocal any_there
             found = memory_search.recall(connection, self._postings, agent_id, query, near, wanted, limit)
+            any_there = bool(found) or connection.execute(_ANY, (agent_id,)).fetchone() is not None
             if read is None:
                 return found
             rows = connection.execute(_GET, (agent_id, json.dumps(list(read(found)))))
@@ -177,7 +189,17 @@ class SqliteMemories:
                 for each in found
             ]
 
-        return await self._database.read(work)
+        added = self._added
+        found = await self._database.read(work)
+        # It saw all that was queued before. What came since, the answer may be too old to know of.
+        if not any_there and added == self._added:
+            if len(self._without) >= _MOST_WITHOUT:
+                self._without.clear()
+            self._without.add(agent_id)
+        return found
+
+    def has_none(self, agent_id: str) -> bool:
+        return agent_id in self._without
 
     async def vectors(self, agent_id: str, embedder: str, after: int = 0, limit: int = ALL) -> list[Vector]:
         parameters = (agent_id, embedder, after, limit)

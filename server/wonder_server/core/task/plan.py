@@ -121,28 +121,29 @@ def begin(task: PinnedTask, input: Mapping[str, Any]) -> TaskState | Failed:
 
 def decide(task: PinnedTask, state: TaskState) -> Decision:
     """What to do now."""
-    if state.position >= len(task.spec.steps):
+    steps = task.spec.steps
+    if state.position >= len(steps):
         return _finish(task, state)
-    step = task.spec.steps[state.position]
+    step = steps[state.position]
     if step.action is None:
         message = f"step '{step.id}' has no action: '{step.action_id}' was not resolved"
         return Failed(fault=_fault(task, Reason.INTERNAL, message, step=step))
     scope = state.scope()
     if step.condition:
-        holds = _evaluated(task, state, "condition", step.condition, scope)
-        if isinstance(holds, Fault):
-            return _after_failure(task, state, step, holds)
-        if holds.result is not True:
-            if holds.result is not False:
-                fault = _expression_fault(task, state, "condition", "a condition must be true or false")
-                return _after_failure(task, state, step, fault)
+        try:
+            holds = expressions.evaluate(step.condition, scope)
+        except expressions.ExpressionError as error:
+            return _not_evaluated(task, state, "condition", error)
+        if holds is False:
             return Skip(state=_next(state))
-    action_input = dict(step.action.config)
-    for target, source in step.input_mapping.items():
-        value = _evaluated(task, state, f"input_mapping.{target}", source, scope)
-        if isinstance(value, Fault):
-            return _after_failure(task, state, step, value)
-        action_input = expressions.assign(action_input, target, value.result)
+        if holds is not True:
+            return _not_evaluated(task, state, "condition", "a condition must be true or false")
+    action_input, target = dict(step.action.config), ""
+    try:
+        for target, source in step.input_mapping.items():
+            action_input = expressions.assign(action_input, target, expressions.evaluate(source, scope))
+    except expressions.ExpressionError as error:
+        return _not_evaluated(task, state, f"input_mapping.{target}", error)
     return Run(step=step, position=state.position, action=step.action, input=action_input)
 
 
@@ -163,13 +164,13 @@ def record(task: PinnedTask, state: TaskState, outcome: Outcome) -> AfterFailure
 
 def _mapped(task: PinnedTask, state: TaskState, step: Step, result: Any) -> AfterFailure:
     """The step's output mapping; every expression sees the context as it was before the step."""
-    scope = state.scope()
+    scope, target = state.scope(), ""
     seen = {**scope, "result": result}
-    for target, source in step.output_mapping.items():
-        value = _evaluated(task, state, f"output_mapping.{target}", source, seen)
-        if isinstance(value, Fault):
-            return _after_failure(task, state, step, value)
-        scope = expressions.assign(scope, target, value.result)
+    try:
+        for target, source in step.output_mapping.items():
+            scope = expressions.assign(scope, target, expressions.evaluate(source, seen))
+    except expressions.ExpressionError as error:
+        return _not_evaluated(task, state, f"output_mapping.{target}", error)
     position = state.position + 1
     return Proceed(state=replace(state, position=position, state=scope["state"], output=scope["output"]))
 
@@ -212,20 +213,15 @@ def _next(state: TaskState) -> TaskState:
     return replace(state, position=state.position + 1)
 
 
-def _evaluated(
-    task: PinnedTask, state: TaskState, place: str, source: str, scope: Mapping[str, Any]
-) -> Outcome:
-    try:
-        return Succeeded(result=expressions.evaluate(source, scope))
-    except expressions.ExpressionError as error:
-        return _expression_fault(task, state, place, str(error))
-
-
-def _expression_fault(task: PinnedTask, state: TaskState, place: str, problem: str) -> Fault:
+def _not_evaluated(
+    task: PinnedTask, state: TaskState, place: str, problem: expressions.ExpressionError | str
+) -> AfterFailure:
+    """What follows from an expression of the step that has no value that it could be given."""
     step = task.spec.steps[state.position]
     message = f"step '{step.id}', {place}: {problem}"
     field = f"steps[{state.position}].{place}"
-    return _fault(task, Reason.EXPRESSION_FAILED, message, step=step, field=field)
+    fault = _fault(task, Reason.EXPRESSION_FAILED, message, step=step, field=field)
+    return _after_failure(task, state, step, fault)
 
 
 def _fault(

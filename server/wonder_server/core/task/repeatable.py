@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from wonder_server.core.definitions.specs import Action, PinnedTask, Step
+from wonder_server.core.recurring import once_each
 
 WRITING_KINDS: Final = frozenset(
     {
@@ -65,11 +66,13 @@ DEFAULT_METHOD: Final = "GET"
 """Of an `http` request that names none."""
 
 
+@once_each
 def is_repeatable(task: PinnedTask) -> bool:
     """Whether every action of the task is repeatable, so that the whole task is."""
     return all(step.action is not None and may_repeat(step, step.action) for step in task.spec.steps)
 
 
+@once_each
 def leaves_no_trace(task: PinnedTask) -> bool:
     """Whether nobody could tell that the task was run, were it not for its result: then it may be run before
     it is on record that it was to be."""

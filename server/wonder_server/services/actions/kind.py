@@ -45,6 +45,10 @@ class AgentMemory(Protocol):
         self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
     ) -> list[Hit]: ...
 
+    def search_at_once(
+        self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
+    ) -> list[Hit] | None: ...
+
     async def update(
         self, agent_id: str, memory_id: str, change: Change, *, request: Request | None = None
     ) -> Memory: ...
@@ -125,6 +129,10 @@ class ActionCall(Value, frozen=True, kw_only=True):
     emit: Emit = _unheard
 
 
+class MustWaitError(Exception):
+    """Raised by the ``quick`` of an action that cannot do without waiting this time, and has done nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionKind:
     """An atomic operation that tasks are made of.
@@ -134,7 +142,8 @@ class ActionKind:
     after a crash (feature I4); say so in ``core/task/repeatable.py`` too. ``least_backoff_ms``: what
     it waits at least before its first retry. ``keeps_time``: it enforces a timeout of its own, and
     the executor does not apply the action's. ``quick`` does the same as ``run`` without ever waiting
-    and without any effect; set where that is possible.
+    and without any effect, so that its call needs no key of its own: its context is the task's. Set
+    where that is possible; where it is so only at times, it raises `MustWaitError` at others.
     """
 
     name: str
