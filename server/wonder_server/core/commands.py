@@ -90,8 +90,9 @@ class CallModel(Value, frozen=True, kw_only=True):
 
 
 class RunTask(Value, frozen=True, kw_only=True):
-    """Run a task in the executor. ``repeatable``: it may simply be done again, so that it need not wait until
-    what led to it is on disk. ``node_id`` says whose task it is, for those who watch a run."""
+    """Run a task in the executor. ``repeatable``: it may simply be done again, without anybody being able to
+    tell, so that it need not wait until what led to it is on disk. ``node_id`` says whose task it is, for
+    those who watch a run."""
 
     operation_id: str
     task: PinnedTask

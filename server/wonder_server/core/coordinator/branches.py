@@ -26,7 +26,8 @@ from typing import Any
 
 from wonder_server.core import schemas
 from wonder_server.core.coordinator import evaluation
-from wonder_server.core.coordinator.draft import Draft, Step
+from wonder_server.core.coordinator.course import Station
+from wonder_server.core.coordinator.draft import Draft
 from wonder_server.core.coordinator.evaluation import Problem
 from wonder_server.core.coordinator.values import (
     BranchStart,
@@ -57,14 +58,17 @@ MAX_LIVE_TOKENS = 10_000
 # --- moving on --------------------------------------------------------------------------------------
 
 
-def leave(draft: Draft, token: Token, node: Node) -> None:
+def leave(draft: Draft, token: Token, station: Station) -> None:
     """The node is done: the token takes its transitions, or ends here."""
+    if station.onward:
+        go(draft, token, station.onward)
+        return
     try:
-        token, taken = _transitions(draft, token, node)
+        token, taken = _transitions(draft, token, station)
         if not taken:
             end(draft, token)
-        elif node.fan_out or taken[0].for_each is not None:  # Who does not fan out takes one.
-            _fan_out(draft, token, node, taken)
+        elif station.node.fan_out or taken[0].for_each is not None:  # Who does not fan out takes one.
+            _fan_out(draft, token, station, taken)
         else:
             go(draft, token, taken[0].to_node_id)
     except Problem as problem:
@@ -72,28 +76,28 @@ def leave(draft: Draft, token: Token, node: Node) -> None:
 
 
 def go(draft: Draft, token: Token, node_id: str) -> None:
-    """Let the token come to a node."""
-    draft.agenda.append(Step("come", token, node_id))
+    """Let the token come to a node. The first one of a run has no siblings that it could wait for there."""
+    draft.agenda.append(("come" if token.parent_id else "begin", token, node_id))
 
 
 def come(draft: Draft, token: Token, node_id: str) -> None:
-    """The token is at a node: it waits for its siblings there, or the node begins."""
+    """The branch is at a node: it waits for its siblings there, or the node begins."""
     parent_id = token.parent_id
-    if parent_id and not (draft.is_live(parent_id) and draft.is_live(token.id)):
+    if not (draft.is_live(parent_id) and draft.is_live(token.id)):
         return  # Its fan-out was joined or failed meanwhile.
-    fork = draft.fork(parent_id) if parent_id else None
+    fork = draft.fork(parent_id)
     if fork is not None and fork.join_node_id == node_id:
         draft.arrive(token, node_id)
-        settle(draft, parent_id)
+        _settle(draft, fork)
     else:
-        draft.agenda.append(Step("begin", token, node_id))
+        draft.agenda.append(("begin", token, node_id))
 
 
-def _transitions(draft: Draft, token: Token, node: Node) -> tuple[Token, list[Transition]]:
+def _transitions(draft: Draft, token: Token, station: Station) -> tuple[Token, list[Transition]]:
     """The transitions that are taken; the token has counted those that are limited."""
     scope: dict[str, Any] | None = None
-    taken: list[Transition] = []
-    for index, way in draft.graph.ways.get(node.id, ()):
+    node, taken = station.node, list[Transition]()
+    for index, way in station.ways:
         times = token.taken.get(str(index), 0) if way.loop_limit else 0
         if way.loop_limit and times >= way.loop_limit:
             continue
@@ -113,8 +117,8 @@ def _transitions(draft: Draft, token: Token, node: Node) -> tuple[Token, list[Tr
 # --- fan-out ----------------------------------------------------------------------------------------
 
 
-def _fan_out(draft: Draft, token: Token, node: Node, taken: list[Transition]) -> None:
-    starts: list[BranchStart] = []
+def _fan_out(draft: Draft, token: Token, station: Station, taken: list[Transition]) -> None:
+    node, starts = station.node, list[BranchStart]()
     for way in taken:
         starts += _starts(draft, token, node, way, len(starts))
     limits = [way.for_each.max_concurrency for way in taken if way.for_each and way.for_each.max_concurrency]
@@ -128,7 +132,7 @@ def _fan_out(draft: Draft, token: Token, node: Node, taken: list[Transition]) ->
         run_id=draft.run.id,
         node_id=node.id,
         branches=_told_apart(starts),
-        join_node_id=draft.graph.joins.get(node.id, ""),
+        join_node_id=station.join_node_id,
         limit=limit,
     )
     draft.open(fork)
@@ -136,7 +140,7 @@ def _fan_out(draft: Draft, token: Token, node: Node, taken: list[Transition]) ->
     if starts:
         _begin_branches(draft, fork)
     else:
-        draft.agenda.append(Step("settle", token))
+        draft.agenda.append(("settle", token, ""))
 
 
 def _told_apart(starts: list[BranchStart]) -> tuple[BranchStart, ...]:
@@ -208,12 +212,15 @@ def _begin_branches(draft: Draft, fork: Fork) -> None:
 def settle(draft: Draft, parent_id: str) -> None:
     """See the table above."""
     fork = draft.fork(parent_id)
-    if fork is None or not draft.is_live(parent_id):
-        return
-    parent = draft.token(parent_id)
-    here = draft.here(parent_id)
+    if fork is not None and draft.is_live(parent_id):
+        _settle(draft, fork)
+
+
+def _settle(draft: Draft, fork: Fork) -> None:
+    parent_id = fork.token_id
+    parent, here = draft.token(parent_id), draft.here(parent_id)
     coming = len(fork.branches) - here - parent.ended
-    fan_in = draft.graph.nodes[fork.join_node_id].fan_in if fork.join_node_id else None
+    fan_in = _fan_in(draft, fork)
     if fan_in is None:
         if coming == 0:
             draft.close(parent_id)
@@ -235,6 +242,11 @@ def settle(draft: Draft, parent_id: str) -> None:
         _begin_branches(draft, fork)
 
 
+def _fan_in(draft: Draft, fork: Fork | None) -> FanIn | None:
+    """How the branches of a fan-out meet, None if they do not."""
+    return draft.course[fork.join_node_id].node.fan_in if fork is not None and fork.join_node_id else None
+
+
 def _least(fan_in: FanIn) -> int:
     """How many branches must have arrived; 0: all that come."""
     return _LEAST.get(fan_in.mode, fan_in.count)
@@ -254,7 +266,7 @@ def _unmet(fork: Fork, fan_in: FanIn, here: int, least: int) -> Fault:
 def late(draft: Draft, parent_id: str) -> None:
     """The fan-in's time is over."""
     fork = draft.fork(parent_id)
-    fan_in = draft.graph.nodes[fork.join_node_id].fan_in if fork and fork.join_node_id else None
+    fan_in = _fan_in(draft, fork)
     if fork is None or fan_in is None:
         return
     parent = draft.token(parent_id)
@@ -290,7 +302,7 @@ def _join(draft: Draft, parent: Token, fork: Fork, fan_in: FanIn) -> None:
     except Problem as problem:
         fail(draft, parent, problem.fault)
         return
-    draft.agenda.append(Step("begin", draft.token(parent.id), fork.join_node_id))
+    draft.agenda.append(("begin", draft.token(parent.id), fork.join_node_id))
 
 
 def _merged(draft: Draft, fork: Fork, here: list[Token], index: int, fan_in: FanIn) -> Any:
@@ -331,7 +343,7 @@ def _all_of(found: list[tuple[Token, Any]], kind: type, word: str, field: str, n
 
 def end(draft: Draft, token: Token) -> None:
     """The token has nowhere to go: it ends well. The first one of a run that merges does that before."""
-    if MERGE_NODE in draft.graph.nodes and not token.parent_id and token.node_id != MERGE_NODE:
+    if MERGE_NODE in draft.course.graph.nodes and not token.parent_id and token.node_id != MERGE_NODE:
         if not isinstance(_output(draft), Fault):  # Else it is not going to complete.
             go(draft, token, MERGE_NODE)
             return
@@ -339,7 +351,7 @@ def end(draft: Draft, token: Token) -> None:
     if token.parent_id:
         parent = draft.token(token.parent_id)
         draft.count(replace(parent, ended=parent.ended + 1))
-        draft.agenda.append(Step("settle", parent))
+        draft.agenda.append(("settle", parent, ""))
     else:
         _complete(draft)
 
@@ -353,7 +365,7 @@ def fail(draft: Draft, token: Token, fault: Fault) -> None:
         return
     parent = draft.token(token.parent_id)
     fork = draft.fork(parent.id)
-    fan_in = draft.graph.nodes[fork.join_node_id].fan_in if fork and fork.join_node_id else None
+    fan_in = _fan_in(draft, fork)
     if fan_in is None or fan_in.mode is FanInMode.ALL:
         fail(draft, parent, fault)
         return
@@ -363,7 +375,7 @@ def fail(draft: Draft, token: Token, fault: Fault) -> None:
     if here + coming < _least(fan_in):
         fail(draft, parent, fault)  # What made it impossible is the better word.
     else:
-        draft.agenda.append(Step("settle", parent))
+        draft.agenda.append(("settle", parent, ""))
 
 
 def cancel(draft: Draft, token: Token) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from wonder_server.core.commands import Answer, CallAgent, Command, Parent, RunTask, RunWorkflow, Stop
+from wonder_server.core.coordinator.course import course_of
 from wonder_server.core.coordinator.decisions import (
     AnswerAgain,
     Decision,
@@ -13,54 +17,36 @@ from wonder_server.core.coordinator.decisions import (
 )
 from wonder_server.core.coordinator.state import RunState
 from wonder_server.core.coordinator.values import Operation, OperationKind, Run
-from wonder_server.core.definitions.graph import graph_of
 from wonder_server.core.frozen import replace
-
-_LEADS_TO_COMMANDS = frozenset({DispatchNode, RedispatchNode, StopNode, EndRun, AnswerAgain})
 
 
 def commands(state: RunState, decision: Decision) -> tuple[Command, ...]:
     """What is to be carried out once ``decision`` is on disk."""
-    command = _command(state, decision) if type(decision) in _LEADS_TO_COMMANDS else None
+    lead = _LEADS_TO.get(type(decision))
+    command = None if lead is None else lead(state, decision)
     return () if command is None else (command,)
 
 
-def _command(state: RunState, decision: Decision) -> Command | None:
-    match decision:
-        case DispatchNode() | RedispatchNode():
-            operation = state.operations.get(decision.operation.id)
-            if operation is not None and not operation.backing_off:
-                return _handed_out(state, operation)
-        case StopNode():
-            operation = decision.operation
-            if operation.kind is not OperationKind.GATE:
-                return Stop(operation_id=operation.id, child_id=operation.child_id)
-        case EndRun():
-            if decision.run.parent is not None:
-                return _answer(decision.run, decision.run.parent)
-        case AnswerAgain():
-            return _answer(decision.run, decision.parent)
-    return None
-
-
-def _handed_out(state: RunState, operation: Operation) -> Command | None:
+def _handed_out(state: RunState, decision: DispatchNode | RedispatchNode) -> Command | None:
+    operation = state.operations.get(decision.operation.id)
+    if operation is None or operation.backing_off:
+        return None
     run, pinned = state.run, state.pinned
     assert run is not None and pinned is not None, "only a started run dispatches"
-    workflow = pinned.workflow
-    node = graph_of(workflow.spec).nodes[operation.node_id]
-    node_input = state.executions[operation.id].input
+    workflow, station = pinned.workflow, course_of(pinned.workflow)[operation.node_id]
+    node, node_input = station.node, state.executions[operation.id].input
     scope = replace(run.scope, key=operation.key)
+    if station.task is not None:
+        return RunTask(
+            operation_id=operation.id,
+            task=station.task,
+            input=node_input,
+            scope=scope,
+            repeatable=operation.repeatable and station.traceless,
+            node_id=node.id,
+        )
     parent = Parent(actor_id=run.id, operation_id=operation.id)
     match operation.kind:
-        case OperationKind.TASK:
-            return RunTask(
-                operation_id=operation.id,
-                task=workflow.tasks[node.task_id],
-                input=node_input,
-                scope=scope,
-                repeatable=operation.repeatable,
-                node_id=node.id,
-            )
         case OperationKind.SUBWORKFLOW:
             return RunWorkflow(
                 operation_id=operation.id,
@@ -75,7 +61,7 @@ def _handed_out(state: RunState, operation: Operation) -> Command | None:
         case OperationKind.AGENT:
             return CallAgent(
                 operation_id=operation.id,
-                agent_id=workflow.agents.get(node.agent_id, node.agent_id),
+                agent_id=station.target,
                 mode=node.invocation_mode,
                 conversation_id=operation.child_id,
                 input=node_input,
@@ -85,6 +71,31 @@ def _handed_out(state: RunState, operation: Operation) -> Command | None:
             )
         case _:
             return None  # A person, a signal or the time ends it.
+
+
+def _stopped(_: RunState, decision: StopNode) -> Command | None:
+    operation = decision.operation
+    if operation.kind is OperationKind.GATE:
+        return None
+    return Stop(operation_id=operation.id, child_id=operation.child_id)
+
+
+def _ended(_: RunState, decision: EndRun) -> Command | None:
+    return None if decision.run.parent is None else _answer(decision.run, decision.run.parent)
+
+
+def _answered_again(_: RunState, decision: AnswerAgain) -> Command:
+    return _answer(decision.run, decision.parent)
+
+
+_LEADS_TO: Mapping[type[Decision], Callable[[RunState, Any], Command | None]] = {
+    DispatchNode: _handed_out,
+    RedispatchNode: _handed_out,
+    StopNode: _stopped,
+    EndRun: _ended,
+    AnswerAgain: _answered_again,
+}
+"""By class: the cases of a match are asked one after the other, and each costs as much as this does."""
 
 
 def _answer(run: Run, parent: Parent) -> Answer:

@@ -9,9 +9,10 @@ order is that of the branches.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from wonder_server.core import expressions
+from wonder_server.core.coordinator.course import Course, course_of
 from wonder_server.core.coordinator.decisions import (
     ClearTimer,
     CloseFork,
@@ -54,7 +55,6 @@ from wonder_server.core.coordinator.values import (
     Token,
     TokenStatus,
 )
-from wonder_server.core.definitions.graph import Graph, graph_of
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import replace
@@ -65,17 +65,16 @@ ROOT = "t"
 
 Decisions = tuple[Decision, ...]
 
+Step = tuple[Literal["come", "begin", "settle"], Token, str]
+"""Something that is still to be planned about a token, and the node that it is about, if it is about one.
 
-class Step(NamedTuple):
-    """Something that is still to be planned about a token.
+``come``: it comes to a node, which may be where its branches meet. ``begin``: the node begins. ``settle``:
+something happened to a branch of its fan-out.
+"""
 
-    ``come``: it comes to a node, which may be where its branches meet. ``begin``: the node begins.
-    ``settle``: something happened to a branch of its fan-out.
-    """
-
-    what: Literal["come", "begin", "settle"]
-    token: Token
-    node_id: str = ""
+_RUNNING, _WAITING = RunStatus.RUNNING, RunStatus.WAITING
+_COMPLETED, _WAITING_FOR_SIBLINGS = TokenStatus.COMPLETED, TokenStatus.WAITING_FOR_SIBLINGS
+"""By name, since a word of an enum is slow to ask for."""
 
 
 class Draft:
@@ -84,7 +83,7 @@ class Draft:
     def __init__(self, state: RunState, run: Run, pinned: Pinned, seed: str, now: int) -> None:
         self.run = run
         self.workflow: PinnedWorkflow = pinned.workflow
-        self.graph: Graph = graph_of(pinned.workflow.spec)
+        self.course: Course = course_of(pinned.workflow)
         self.now = now
         self.ids = Minter(seed, now)
         self.ordinal = state.ordinal
@@ -92,7 +91,6 @@ class Draft:
         self.over = False
         """The run has ended; nothing goes on."""
         self._was = state
-        self._busy = state.busy
         self._tokens: dict[str, Token] = {}
         self._born: dict[str, list[str]] = {}
         self._arrived: dict[str, list[str]] = {}
@@ -111,11 +109,21 @@ class Draft:
     def finish(self) -> Decisions:
         """Everything that was decided."""
         if not self.over:
-            status = RunStatus.RUNNING if self._busy else RunStatus.WAITING
+            status = _RUNNING if self._busy() else _WAITING
             if status is not self.run.status:
                 self.run = replace(self.run, status=status, updated_ms=self.now)
                 self.decided.append(SetRun(run=self.run))
         return tuple(self.decided)
+
+    def _busy(self) -> bool:
+        """Whether a token keeps the run from waiting."""
+        before, busy = self._was.tokens, self._was.busy
+        for token_id, token in self._tokens.items():
+            busy += token.status in BUSY
+            known = before.get(token_id)
+            if known is not None:
+                busy -= known.status in BUSY
+        return busy > 0
 
     # --- tokens -----------------------------------------------------------------------------------
 
@@ -129,18 +137,13 @@ class Draft:
     def move(self, token: Token, status: TokenStatus, **changes: Any) -> Token:
         """The token stands otherwise now."""
         moved = replace(token, status=status, updated_ms=self.now, **changes)
-        self._stands(moved)
+        self._tokens[moved.id] = moved
         self.decided.append(MoveToken(token=moved))
         return moved
 
-    def _stands(self, token: Token) -> None:
-        before = self._tokens.get(token.id) or self._was.tokens.get(token.id)
-        self._busy += (token.status in BUSY) - (before is not None and before.status in BUSY)
-        self._tokens[token.id] = token
-
     def join(self, tokens: list[Token]) -> None:
         """Branches that stand at their fan-in end there."""
-        ended = tuple([replace(token, status=TokenStatus.COMPLETED, updated_ms=self.now) for token in tokens])
+        ended = tuple([replace(token, status=_COMPLETED, updated_ms=self.now) for token in tokens])
         self._tokens.update({token.id: token for token in ended})
         self.decided.append(JoinBranches(tokens=ended))
 
@@ -179,20 +182,15 @@ class Draft:
     def arrive(self, token: Token, node_id: str) -> None:
         """The token stands at the fan-in and waits for its siblings."""
         self._arrived.setdefault(token.parent_id, []).append(token.id)
-        self.move(
-            token,
-            TokenStatus.WAITING_FOR_SIBLINGS,
-            node_id=node_id,
-            arrival=self.here(token.parent_id),
-            waits_for_id="",
-        )
+        here = self.here(token.parent_id)
+        self.move(token, _WAITING_FOR_SIBLINGS, node_id=node_id, arrival=here, waits_for_id="")
 
     def stand(self, token: Token) -> None:
         """A token that was taken over stands at the fan-in where it stood."""
         siblings = self._arrived.setdefault(token.parent_id, [])
         siblings.append(token.id)
         siblings.sort(key=lambda each: self.token(each).arrival)
-        self.move(token, TokenStatus.WAITING_FOR_SIBLINGS)
+        self.move(token, _WAITING_FOR_SIBLINGS)
 
     # --- fan-outs ---------------------------------------------------------------------------------
 
@@ -260,14 +258,14 @@ class Draft:
             each
             for each in self._was.operations.values()
             if each.kind is OperationKind.WAIT
-            and (wait := self.graph.nodes[each.node_id].wait) is not None
+            and (wait := self.course[each.node_id].node.wait) is not None
             and wait.signal == signal
         ]
         return sorted(found, key=lambda each: (each.created_ms, each.key))
 
     def dispatch(self, token: Token, execution: Execution, operation: Operation) -> None:
         """The token waits for its node's target, which is handed out."""
-        self._stands(token)
+        self._tokens[token.id] = token
         self.ordinal = execution.ordinal
         self._executions[operation.id] = execution
         self._operations[operation.id] = operation
@@ -320,7 +318,9 @@ class Draft:
             "input": self.run.input,
             "state": self._context["state"],
             "output": self._context["output"],
-            "signals": {name: signal.payload for name, signal in self._signals.items()},
+            "signals": {name: signal.payload for name, signal in self._signals.items()}
+            if self._signals
+            else {},
         }
         if token is not None and token.parent_id:
             scope.update(self.branch_scope(token))
@@ -351,8 +351,7 @@ class Draft:
         if entry.token_id:
             self._branches[entry.token_id] = {**self._values(entry.token_id), entry.key: entry.value}
         else:
-            section = {**self._context[entry.section], entry.key: entry.value}
-            self._context = {**self._context, entry.section: section}
+            self._context[entry.section] = {**self._context[entry.section], entry.key: entry.value}
         self.decided.append(SetContext(value=entry))
 
     @property
@@ -379,7 +378,7 @@ class Draft:
     def hear(self, signal: Signal) -> None:
         """A signal is there; an earlier one that some node may still take stays in line."""
         before = self._signals.get(signal.name)
-        if before is not None and not before.taken and signal.name in self.graph.signals:
+        if before is not None and not before.taken and signal.name in self.course.graph.signals:
             self._missed = {**self._missed, signal.name: (*self._missed.get(signal.name, ()), before)}
             self.decided.append(KeepSignal(signal=before))
         self._signals = dict(sorted({**self._signals, signal.name: signal}.items()))

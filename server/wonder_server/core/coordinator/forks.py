@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from wonder_server.core import schemas
 from wonder_server.core.coordinator.decisions import KeepExecution
-from wonder_server.core.coordinator.draft import ROOT, Draft, Step
+from wonder_server.core.coordinator.draft import ROOT, Draft
 from wonder_server.core.coordinator.inputs import Past
 from wonder_server.core.coordinator.values import ENDED_TOKEN, Fork, Token, TokenStatus
 from wonder_server.core.definitions.graph import graph_of
@@ -65,8 +65,8 @@ def take_over(draft: Draft, past: Past) -> None:
         else:
             again.append(replace(own, status=TokenStatus.PENDING, hops=own.hops - 1))
             draft.born(again[-1])
-    draft.agenda.extend(Step("begin", token, token.node_id) for token in again)
-    draft.agenda.extend(Step("settle", draft.token(fork.token_id)) for fork in past.forks)
+    draft.agenda.extend(("begin", token, token.node_id) for token in again)
+    draft.agenda.extend(("settle", draft.token(fork.token_id), "") for fork in past.forks)
 
 
 def _live(past: Past) -> dict[str, Token]:

@@ -24,7 +24,7 @@ def open_gate(draft: Draft, operation: Operation, node: Node, shown: dict[str, A
             operation_id=operation.id,
             node_id=node.id,
             project_id=draft.run.scope.project_id,
-            workflow_ref=str(draft.workflow.pin),
+            workflow_ref=draft.course.ref,
             prompt=gate.prompt,
             shown=shown,
             shown_hash=shown_hash(gate.prompt, shown),

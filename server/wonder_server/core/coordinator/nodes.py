@@ -13,6 +13,7 @@ from typing import Any
 
 from wonder_server.core import ids
 from wonder_server.core.coordinator import branches, evaluation, gates
+from wonder_server.core.coordinator.course import Station
 from wonder_server.core.coordinator.draft import Draft
 from wonder_server.core.coordinator.evaluation import Problem
 from wonder_server.core.coordinator.values import (
@@ -29,18 +30,9 @@ from wonder_server.core.coordinator.values import (
 from wonder_server.core.definitions.specs import GateExpiry, Node
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
-from wonder_server.core.task.repeatable import is_repeatable
 
 MAX_EXECUTIONS = 1_000_000
 """Node executions of one run."""
-
-_WAITS = {
-    OperationKind.TASK: TokenStatus.WAITING_FOR_TASK,
-    OperationKind.SUBWORKFLOW: TokenStatus.WAITING_FOR_SUBWORKFLOW,
-    OperationKind.AGENT: TokenStatus.WAITING_FOR_AGENT,
-    OperationKind.GATE: TokenStatus.WAITING_FOR_HUMAN,
-    OperationKind.WAIT: TokenStatus.WAITING_FOR_SIGNAL,
-}
 
 _TASK, _COMPLETED = OperationKind.TASK, ExecutionStatus.COMPLETED
 """What nearly all nodes are; by name, since a word of an enum is slow to ask for."""
@@ -49,56 +41,57 @@ _TASK, _COMPLETED = OperationKind.TASK, ExecutionStatus.COMPLETED
 def begin(draft: Draft, token: Token, node_id: str) -> None:
     """The token stands at a node: hand the node's target out."""
     try:
-        _begin(draft, token, draft.graph.nodes[node_id])
+        _begin(draft, token, draft.course[node_id])
     except Problem as problem:
         branches.fail(draft, replace(token, node_id=node_id), problem.fault)
 
 
-def _begin(draft: Draft, token: Token, node: Node) -> None:
+def _begin(draft: Draft, token: Token, station: Station) -> None:
+    node, kind, run, now = station.node, station.kind, draft.run, draft.now
     if draft.ordinal >= MAX_EXECUTIONS:
         message = f"The run has executed {MAX_EXECUTIONS} nodes, which is as many as it may."
         raise Problem(Fault(reason=Reason.LIMIT_EXCEEDED, message=message, metadata={"node": node.id}))
-    node_input = draft.run.input
+    node_input = run.input
     if node.input_mapping:
         scope = draft.scope(token)
         node_input = evaluation.mapped(draft, node.input_mapping, scope, "input_mapping", node.id)
-    kind, target = _target(draft, node)
     # Not the operation's id: a run that is planned again after a crash must come to the same keys.
     hops = token.hops + 1
-    key = f"{draft.run.id}/{token.id}/{hops}"
+    key = f"{run.id}/{token.id}/{hops}"
+    child_id = "" if kind is _TASK else _child(draft, node, kind, key)
     operation = Operation(
         id=draft.ids.new("op"),
-        run_id=draft.run.id,
+        run_id=run.id,
         kind=kind,
         token_id=token.id,
         node_id=node.id,
         key=key,
-        child_id="" if kind is _TASK else _child(draft, node, kind, key),
-        repeatable=kind is not _TASK or is_repeatable(draft.workflow.tasks[node.task_id]),
-        deadline_ms=draft.now + node.timeout_ms if node.timeout_ms else 0,
-        until_ms=_until(node, kind, draft.now),
-        created_ms=draft.now,
+        child_id=child_id,
+        repeatable=station.repeatable,
+        deadline_ms=station.deadline(now),
+        until_ms=station.until(now),
+        created_ms=now,
     )
     execution = Execution(
         id=operation.id,
-        run_id=draft.run.id,
+        run_id=run.id,
         ordinal=draft.ordinal + 1,
         node_id=node.id,
         token_id=token.id,
-        branch=_branch(token),
-        target=target,
-        carried_out_by=operation.child_id,
+        branch=_branch(token) if token.parent_id else None,
+        target=station.target,
+        carried_out_by=child_id,
         input=node_input,
-        started_ms=draft.now,
+        started_ms=now,
     )
     waiting = replace(
         token,
         node_id=node.id,
-        status=_WAITS[kind],
+        status=station.waiting,
         hops=hops,
         arrival=0,
-        waits_for_id=operation.child_id,
-        updated_ms=draft.now,
+        waits_for_id=child_id,
+        updated_ms=now,
     )
     draft.dispatch(waiting, execution, operation)
     if kind is _TASK:
@@ -111,9 +104,7 @@ def _begin(draft: Draft, token: Token, node: Node) -> None:
             hear(draft, operation, heard)
 
 
-def _branch(token: Token) -> Branch | None:
-    if not token.parent_id:
-        return None
+def _branch(token: Token) -> Branch:
     return Branch(
         parent_id=token.parent_id,
         fan_out_node_id=token.fan_out_node_id,
@@ -123,20 +114,6 @@ def _branch(token: Token) -> Branch | None:
     )
 
 
-def _target(draft: Draft, node: Node) -> tuple[OperationKind, str]:
-    workflow = draft.workflow
-    if node.task_id:
-        return _TASK, str(workflow.tasks[node.task_id].pin)
-    if node.workflow_id:
-        return OperationKind.SUBWORKFLOW, str(workflow.workflows[node.workflow_id].pin)
-    if node.agent_id:
-        if node.invocation_mode == "loop_in" and not draft.run.scope.conversation_id:
-            message = f"Node `{node.id}` loops an agent in, but the run belongs to no conversation."
-            raise Problem(Fault(reason=Reason.RUN_FAILED, message=message, metadata={"node": node.id}))
-        return OperationKind.AGENT, workflow.agents.get(node.agent_id, node.agent_id)
-    return (OperationKind.WAIT, "wait") if node.wait is not None else (OperationKind.GATE, "gate")
-
-
 def _child(draft: Draft, node: Node, kind: OperationKind, key: str, attempt: int = 1) -> str:
     """The run, conversation or gate that carries the node out."""
     run, named = draft.run, f"{key}#{attempt}"
@@ -144,7 +121,10 @@ def _child(draft: Draft, node: Node, kind: OperationKind, key: str, attempt: int
         case OperationKind.SUBWORKFLOW:
             return ids.derived("run", named, run.id)
         case OperationKind.AGENT if node.invocation_mode == "loop_in":
-            return run.scope.conversation_id
+            if run.scope.conversation_id:
+                return run.scope.conversation_id
+            message = f"Node `{node.id}` loops an agent in, but the run belongs to no conversation."
+            raise Problem(Fault(reason=Reason.RUN_FAILED, message=message, metadata={"node": node.id}))
         case OperationKind.AGENT:
             return ids.derived("conv", named, run.id)
         case OperationKind.GATE:
@@ -153,25 +133,13 @@ def _child(draft: Draft, node: Node, kind: OperationKind, key: str, attempt: int
             return ""
 
 
-def _until(node: Node, kind: OperationKind, now: int) -> int:
-    """When this attempt, gate or wait ends by itself; 0 for never."""
-    if kind is _TASK:
-        after = node.retry.timeout_ms if node.retry is not None else 0
-    elif kind is OperationKind.GATE:
-        after = node.human_gate.expire_after_ms if node.human_gate is not None else 0
-    elif kind is OperationKind.WAIT:
-        after = node.wait.duration_ms if node.wait is not None else 0
-    else:
-        after = node.retry.timeout_ms if node.retry is not None else 0
-    return now + after if after else 0
-
-
 # --- results ----------------------------------------------------------------------------------------
 
 
 def succeeded(draft: Draft, operation: Operation, result: Any) -> None:
     """The node has its result: write it into the context, and go on."""
-    node, token = draft.graph.nodes[operation.node_id], draft.token(operation.token_id)
+    station, token = draft.course[operation.node_id], draft.token(operation.token_id)
+    node = station.node
     draft.record(operation, _COMPLETED, output=result)
     try:
         for target, value in _kept(draft, token, node, result):
@@ -180,7 +148,7 @@ def succeeded(draft: Draft, operation: Operation, result: Any) -> None:
     except Problem as problem:
         branches.fail(draft, token, problem.fault)
         return
-    branches.leave(draft, token, node)
+    branches.leave(draft, token, station)
 
 
 def _kept(draft: Draft, token: Token, node: Node, result: Any) -> list[tuple[str, Any]]:
@@ -197,7 +165,7 @@ def _kept(draft: Draft, token: Token, node: Node, result: Any) -> list[tuple[str
 
 def failed(draft: Draft, operation: Operation, fault: Fault) -> None:
     """The node's attempt failed: try again, or fail the branch."""
-    node, token = draft.graph.nodes[operation.node_id], draft.token(operation.token_id)
+    node, token = draft.course[operation.node_id].node, draft.token(operation.token_id)
     gate, retry = draft.gate_of(operation), node.retry
     if gate is not None:
         draft.close_gate(gate, GateStatus.CANCELLED)
@@ -227,13 +195,14 @@ def failed(draft: Draft, operation: Operation, fault: Fault) -> None:
 
 def woken(draft: Draft, operation: Operation) -> None:
     """An operation's time has come, if it has."""
-    node = draft.graph.nodes[operation.node_id]
+    station = draft.course[operation.node_id]
+    node = station.node
     if operation.deadline_ms and draft.now >= operation.deadline_ms:
         _give_up(draft, operation, f"No result within {node.timeout_ms / 1000:g} s.", transient=False)
     elif not operation.until_ms or draft.now < operation.until_ms:
         return
     elif operation.backing_off:
-        _again(draft, operation, node)
+        _again(draft, operation, station)
     elif operation.kind is OperationKind.GATE:
         _gate_expired(draft, operation, node)
     elif operation.kind is OperationKind.WAIT:
@@ -267,18 +236,11 @@ def _gate_expired(draft: Draft, operation: Operation, node: Node) -> None:
         succeeded(draft, operation, result)
 
 
-def _again(draft: Draft, operation: Operation, node: Node) -> None:
+def _again(draft: Draft, operation: Operation, station: Station) -> None:
     """The backoff is over."""
     token = draft.token(operation.token_id)
-    draft.move(token, _WAITS[operation.kind], waits_for_id=operation.child_id)
-    draft.redispatch(
-        replace(
-            operation,
-            backing_off=False,
-            dispatches=1,
-            until_ms=_until(node, operation.kind, draft.now),
-        )
-    )
+    draft.move(token, station.waiting, waits_for_id=operation.child_id)
+    draft.redispatch(replace(operation, backing_off=False, dispatches=1, until_ms=station.until(draft.now)))
 
 
 def hear(draft: Draft, operation: Operation, signal: Signal) -> None:
@@ -295,12 +257,11 @@ def restarted(draft: Draft, operation: Operation) -> None:
         message = "The server stopped while this ran; whether it took effect is unknown."
         failed(draft, operation, Fault(reason=Reason.OUTCOME_UNKNOWN, message=message))
         return
-    node = draft.graph.nodes[operation.node_id]
     deadline, until = operation.deadline_ms, operation.until_ms
     if operation.kind is OperationKind.TASK:
         # It begins anew, and so does the time that it may take.
-        deadline = draft.now + node.timeout_ms if node.timeout_ms else 0
-        until = _until(node, operation.kind, draft.now)
+        station = draft.course[operation.node_id]
+        deadline, until = station.deadline(draft.now), station.until(draft.now)
     draft.redispatch(
         replace(operation, dispatches=operation.dispatches + 1, deadline_ms=deadline, until_ms=until)
     )

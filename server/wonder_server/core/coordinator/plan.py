@@ -41,6 +41,7 @@ from typing import assert_never
 from wonder_server.core import schemas
 from wonder_server.core.commands import Parent
 from wonder_server.core.coordinator import branches, forks, gates, nodes
+from wonder_server.core.coordinator.course import course_of
 from wonder_server.core.coordinator.decisions import AnswerAgain, RecordEvent, RefuseRun, StartRun
 from wonder_server.core.coordinator.draft import ROOT, Decisions, Draft
 from wonder_server.core.coordinator.inputs import (
@@ -68,7 +69,6 @@ from wonder_server.core.coordinator.values import (
     Signal,
     Token,
 )
-from wonder_server.core.definitions.graph import graph_of
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
@@ -111,16 +111,16 @@ def plan(state: RunState, event: Input, now_ms: int) -> Decisions:
 def _to_the_end(draft: Draft) -> Decisions:
     """Plan what is on the agenda, in its order, until nothing is left that can be decided now."""
     while draft.agenda and not draft.over:
-        step = draft.agenda.popleft()
-        match step.what:
+        what, token, node_id = draft.agenda.popleft()
+        match what:
             case "come":
-                branches.come(draft, step.token, step.node_id)
-            case "begin" if draft.is_live(step.token.id):
-                nodes.begin(draft, step.token, step.node_id)
+                branches.come(draft, token, node_id)
+            case "begin" if draft.is_live(token.id):
+                nodes.begin(draft, token, node_id)
             case "begin":
                 pass  # What is around it failed or was joined meanwhile.
             case "settle":
-                branches.settle(draft, step.token.id)
+                branches.settle(draft, token.id)
     return draft.finish()
 
 
@@ -153,7 +153,9 @@ def _told(
 
 def _is_current(operation: Operation, child_id: str) -> bool:
     """Whether a result is of the attempt that the node waits for."""
-    return not operation.backing_off and child_id in ("", operation.child_id, operation.attempt_id)
+    return not operation.backing_off and (
+        not child_id or child_id == operation.child_id or child_id == operation.attempt_id
+    )
 
 
 def _woken(draft: Draft, operation: Operation) -> None:
@@ -197,7 +199,7 @@ def _start(state: RunState, event: Start, now: int) -> Decisions:
     limits = [limit for limit in (workflow.spec.timeout_ms, event.timeout_ms) if limit]
     run = Run(
         id=event.run_id,
-        workflow_ref=str(workflow.pin),
+        workflow_ref=course_of(workflow).ref,
         workflow_id=workflow.pin.definition_id,
         scope=replace(event.scope, run_id=event.run_id),
         parent=event.parent,
@@ -249,7 +251,7 @@ def _start_fork(state: RunState, event: StartFork, now: int) -> Decisions:
     limit = event.workflow.spec.timeout_ms
     run = Run(
         id=event.run_id,
-        workflow_ref=str(event.workflow.pin),
+        workflow_ref=course_of(event.workflow).ref,
         workflow_id=event.workflow.pin.definition_id,
         scope=replace(event.scope, run_id=event.run_id),
         input=event.input,
@@ -288,7 +290,7 @@ def _hear(state: RunState, event: ReceiveSignal, now: int) -> Decisions:
     if pinned is None:
         message = f"The run is already {run.status.value}; nobody would hear the signal."
         return _refuse(Reason.RUN_NOT_ACTIVE, message, "run_id")
-    awaited = graph_of(pinned.workflow.spec).signals
+    awaited = course_of(pinned.workflow).graph.signals
     if event.name in awaited:
         if len(state.missed.get(event.name, ())) >= MAX_MISSED:
             message = f"{MAX_MISSED} signals `{event.name}` wait to be taken already."

@@ -16,7 +16,6 @@ from wonder_server.core.coordinator.state import RunState
 from wonder_server.core.coordinator.values import OperationKind
 from wonder_server.core.errors import Fault
 from wonder_server.core.planner import Planner, Reload, Rows
-from wonder_server.core.task.repeatable import leaves_no_trace
 
 
 def restore(rows: Rows) -> RunState:
@@ -33,17 +32,17 @@ def root(actor_id: str, state: RunState) -> str:
 
 def refusal(decided: Sequence[decisions.Decision]) -> Fault | None:
     first = decided[0] if decided else None  # A refusal is all that is decided.
-    return first.fault if isinstance(first, decisions.RefuseRun) else None
+    return first.fault if type(first) is decisions.RefuseRun else None
 
 
 def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:
     """The ids that a repeated request is answered with again: of its gate, of its run."""
     told: dict[str, str] = {}
     for decision in decided:
-        if isinstance(decision, decisions.CloseGate):
-            told.setdefault("gate_id", decision.gate.id)
-        elif isinstance(decision, decisions.StartRun | decisions.EndRun):
+        if type(decision) is decisions.StartRun or type(decision) is decisions.EndRun:
             told["run_id"] = decision.run.id
+        elif type(decision) is decisions.CloseGate:
+            told.setdefault("gate_id", decision.gate.id)
     return told
 
 
@@ -55,14 +54,13 @@ def must_commit(state: RunState, decided: Sequence[decisions.Decision]) -> bool:
     else with its answer."""
     if state.run is None or not state.run.volatile:
         return True
-    return any(
-        isinstance(decision, decisions.RetryNode)
-        or (
-            isinstance(decision, decisions.DispatchNode)
-            and (not decision.operation.repeatable or decision.operation.kind in _OUTSIDE)
-        )
-        for decision in decided
-    )
+    for decision in decided:
+        if type(decision) is decisions.DispatchNode:
+            if not decision.operation.repeatable or decision.operation.kind in _OUTSIDE:
+                return True
+        elif type(decision) is decisions.RetryNode:
+            return True
+    return False
 
 
 _WAITING = frozenset(OperationKind) - {OperationKind.TASK}
@@ -70,7 +68,7 @@ _WAITING = frozenset(OperationKind) - {OperationKind.TASK}
 
 def early(command: Command) -> bool:
     """A task goes ahead of the disk if nobody outside could tell that it was run in vain."""
-    return isinstance(command, RunTask) and command.repeatable and leaves_no_trace(command.task)
+    return type(command) is RunTask and command.repeatable
 
 
 def parked(state: RunState) -> bool:

@@ -87,62 +87,62 @@ class RunState:
 
     def apply(self, decision: Decision) -> None:
         """Change the working set as ``decision`` says."""
-        match decision:
-            case DispatchNode():
-                if decision.token is not None:
-                    self._token(decision.token)
-                self._execution(decision.execution)
-                self._operation(decision.operation)
-            case RecordExecution():
-                self.executions.pop(decision.execution.id, None)
-                self._forget(decision.execution.id)
-            case SetContext():
-                self._context(decision.value)
-            case MoveToken() | CountBranches():
+        # By class, the commonest first: see `wonder_server.core.coordinator.decisions`.
+        if type(decision) is MoveToken or type(decision) is CountBranches:
+            self._token(decision.token)
+        elif type(decision) is DispatchNode:
+            if decision.token is not None:
                 self._token(decision.token)
-            case JoinBranches():
-                for token in decision.tokens:
-                    self._token(token)
-            case RetryNode():
-                self._execution(decision.execution)
-                self._operation(decision.operation)
-            case RedispatchNode() | SetTimer() | RecordEvent():
-                self._operation(decision.operation)
-            case StopNode():
-                self._forget(decision.operation.id)
-            case ClearTimer():
-                self._forget(decision.operation_id)
-            case OpenFork():
-                self.forks[decision.fork.token_id] = decision.fork
-            case CloseFork():
-                self.forks.pop(decision.token_id, None)
-                self.arrived.pop(decision.token_id, None)
-                self.children.pop(decision.token_id, None)
-            case OpenGate():
-                self.gates[decision.gate.id] = decision.gate
-            case CloseGate():
-                self.gates.pop(decision.gate.id, None)
-            case RecordSignal():
+            self._execution(decision.execution)
+            self._operation(decision.operation)
+        elif type(decision) is RecordExecution:
+            self.executions.pop(decision.execution.id, None)
+            self._forget(decision.execution.id)
+        elif type(decision) is SetContext:
+            self._context(decision.value)
+        elif type(decision) is StartRun:
+            self.run, self.pinned = decision.run, decision.pinned
+        elif type(decision) is EndRun:
+            self.run, self.pinned = decision.run, None
+        elif type(decision) is OpenFork:
+            self.forks[decision.fork.token_id] = decision.fork
+        elif type(decision) is CloseFork:
+            self.forks.pop(decision.token_id, None)
+            self.arrived.pop(decision.token_id, None)
+            self.children.pop(decision.token_id, None)
+        elif type(decision) is JoinBranches:
+            for token in decision.tokens:
+                self._token(token)
+        elif type(decision) is SetRun:
+            self.run = decision.run
+        elif type(decision) is RetryNode:
+            self._execution(decision.execution)
+            self._operation(decision.operation)
+        elif type(decision) is RedispatchNode or type(decision) is SetTimer or type(decision) is RecordEvent:
+            self._operation(decision.operation)
+        elif type(decision) is StopNode:
+            self._forget(decision.operation.id)
+        elif type(decision) is ClearTimer:
+            self._forget(decision.operation_id)
+        elif type(decision) is OpenGate:
+            self.gates[decision.gate.id] = decision.gate
+        elif type(decision) is CloseGate:
+            self.gates.pop(decision.gate.id, None)
+        elif type(decision) is RecordSignal:
+            self._signal(decision.signal)
+        elif type(decision) is KeepSignal:
+            self._keep(decision.signal)
+        elif type(decision) is TakeSignal:
+            if decision.newest:
                 self._signal(decision.signal)
-            case KeepSignal():
-                self._keep(decision.signal)
-            case TakeSignal():
-                if decision.newest:
-                    self._signal(decision.signal)
-                else:
-                    self._drop(decision.signal)
-            case StartRun():
-                self.run, self.pinned = decision.run, decision.pinned
-            case SetRun():
-                self.run = decision.run
-            case EndRun():
-                self.run, self.pinned = decision.run, None
-            case KeepExecution():
-                self.ordinal = max(self.ordinal, decision.execution.ordinal)
-            case AnswerAgain() | RefuseRun():
-                pass
-            case _:
-                assert_never(decision)
+            else:
+                self._drop(decision.signal)
+        elif type(decision) is KeepExecution:
+            self.ordinal = max(self.ordinal, decision.execution.ordinal)
+        elif type(decision) is AnswerAgain or type(decision) is RefuseRun:
+            pass
+        else:
+            assert_never(decision)
 
     # --- the same, for rows that are loaded -------------------------------------------------------
 
@@ -171,26 +171,29 @@ class RunState:
     # --- pieces -----------------------------------------------------------------------------------
 
     def _token(self, token: Token) -> None:
-        before = self.tokens.get(token.id)
-        if before is not None:
-            self.busy -= before.status in BUSY
-        if token.status in ENDED_TOKEN:
-            self.tokens.pop(token.id, None)
-            self.branches.pop(token.id, None)
-            if token.parent_id in self.children:
-                self.children[token.parent_id].pop(token.id, None)
-            if before is not None and before.arrival and token.parent_id in self.arrived:
-                self.arrived[token.parent_id].remove(token.id)
+        token_id, parent_id, status = token.id, token.parent_id, token.status
+        before = self.tokens.get(token_id)
+        if before is not None and before.status in BUSY:
+            self.busy -= 1
+        if status in ENDED_TOKEN:
+            self.tokens.pop(token_id, None)
+            self.branches.pop(token_id, None)
+            if parent_id in self.children:
+                self.children[parent_id].pop(token_id, None)
+            if before is not None and before.arrival and parent_id in self.arrived:
+                self.arrived[parent_id].remove(token_id)
             return
-        self.tokens[token.id] = token
-        self.busy += token.status in BUSY
-        if before is None and token.parent_id:
-            self.children.setdefault(token.parent_id, {})[token.id] = None
+        self.tokens[token_id] = token
+        if status in BUSY:
+            self.busy += 1
+        if before is None and parent_id:
+            self.children.setdefault(parent_id, {})[token_id] = None
         if token.arrival and (before is None or not before.arrival):
-            self.arrived.setdefault(token.parent_id, []).append(token.id)
+            self.arrived.setdefault(parent_id, []).append(token_id)
 
     def _execution(self, execution: Execution) -> None:
-        self.ordinal = max(self.ordinal, execution.ordinal)
+        if execution.ordinal > self.ordinal:
+            self.ordinal = execution.ordinal
         if not execution.completed_ms:
             self.executions[execution.id] = execution
 
@@ -224,15 +227,17 @@ class RunState:
             case "output":
                 self.output = _with(self.output, entry.key, entry.value)
             case _:
-                known = self.branches.get(entry.token_id, {})
-                self.branches[entry.token_id] = _with(known, entry.key, entry.value)
+                known = self.branches.get(entry.token_id)
+                self.branches[entry.token_id] = _with(known or {}, entry.key, entry.value)
 
 
 def _with(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     """Values with one more, as another object: the one there is may be part of a node's input or output, or
     of itself (``state.all: state``). Expressions can go over its keys, so their order must not depend on
     which came first: a restart would forget that."""
+    if not values:
+        return {key: value}
     grown = {**values, key: value}
-    if key in values or not values or key > next(reversed(values)):
+    if key in values or key > next(reversed(values)):
         return grown  # It stands where it belongs.
     return dict(sorted(grown.items()))
