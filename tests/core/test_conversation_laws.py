@@ -33,6 +33,7 @@ from wonder_server.core.conversation.decisions import (
     CompleteTurn,
     EndTurnByCancel,
     FailTurn,
+    Refuse,
     RefuseCall,
 )
 from wonder_server.core.conversation.hooks import assembly_input
@@ -127,8 +128,9 @@ class Walk:
         self.now += 1
         decisions = CONVERSATION.plan(self.state, event, self.now)
         assert CONVERSATION.plan(self.state, event, self.now) == decisions
-        if CONVERSATION.refusal(decisions) is not None:
+        if any(isinstance(decision, Refuse) for decision in decisions):
             assert len(decisions) == 1
+            assert CONVERSATION.refusal(decisions) is not None
             return
         commit = Commit(ROOM, CONVERSATION)
         for decision in decisions:

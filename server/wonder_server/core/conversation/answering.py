@@ -215,11 +215,16 @@ def model_answered(
     if conversation is None:
         return ()
     ids = Minter(operation.id, now)
+    sequence = turn.moves + 1
+    turn = charged(turn, of_call(result.usage, operation.attempt), moves=sequence)
+    limit = agent.persona.constraints.max_moves_per_turn
+    asked = state.requests[turn.id]
+    goes_on = bool(result.tool_calls) and not asked.wrap_up and not (limit and sequence >= limit)
     move = Move(
         id=ids.new("move"),
         conversation_id=turn.conversation_id,
         turn_id=turn.id,
-        sequence=turn.moves + 1,
+        sequence=sequence,
         message_id=operation.message_id,
         reasoning=result.text,
         told=background.of_operations(state.moves[turn.id], operation.tells),
@@ -228,14 +233,11 @@ def model_answered(
         stop_reason=result.stop_reason,
         usage=result.usage,
         created_ms=operation.created_ms,
+        completed_ms=0 if goes_on else now,
     )
-    turn = replace(charged(turn, of_call(result.usage, operation.attempt)), moves=move.sequence)
     said = _said(conversation, turn, operation, result, now)
-    limit = agent.persona.constraints.max_moves_per_turn
-    asked = state.requests[turn.id]
-    if result.tool_calls and not asked.wrap_up and not (limit and move.sequence >= limit):
+    if goes_on:
         return _call_tools(state, operation, turn, move, said, result, ids, now)
-    move = replace(move, completed_ms=now)
     recorded = RecordMove(turn=turn, move=move, operation_id=operation.id)
     if not result.tool_calls:
         refusal = declined(state, turn, result)
@@ -246,7 +248,7 @@ def model_answered(
         if background.running(moves) or background.untold(moves):
             return (recorded, *said, *_go_on(state, turn, moves, ids, now))
         return (recorded, *said, *_complete(with_output(state, turn, said), agent, ids, now))
-    if asked.wrap_up is not None and not (limit and move.sequence >= limit):
+    if asked.wrap_up is not None and not (limit and sequence >= limit):
         return (recorded, *said, *limits.exhausted(state, turn, asked.wrap_up, now, answered=operation.id))
     fault = Fault(
         reason=Reason.MAX_MOVES_REACHED,
@@ -269,11 +271,11 @@ def _said(
 
 
 def _complete(turn: Turn, agent: PinnedAgent, ids: Minter, now: int) -> Decisions:
-    turn = replace(turn, status=TurnStatus.COMPLETED, completed_ms=now)
     if agent.extraction is None:
+        turn = replace(turn, status=TurnStatus.COMPLETED, completed_ms=now)
         return (CompleteTurn(turn=turn), ReleaseWork(turn_id=turn.id))
     run_id = ids.child("run", turn.conversation_id)
-    turn = replace(turn, memory_extraction_run_id=run_id)
+    turn = replace(turn, status=TurnStatus.COMPLETED, completed_ms=now, memory_extraction_run_id=run_id)
     extraction = hook(ids.new("op"), turn, OperationKind.EXTRACTION, run_id, now)
     return (CompleteTurn(turn=turn), DispatchWorkflow(operation=extraction))
 

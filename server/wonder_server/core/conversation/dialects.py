@@ -36,7 +36,7 @@ class Dialect:
     def fits(self, request: Request) -> bool:
         """Whether what has been said is where the other functions look for it."""
         said = request.get(self.messages)
-        return isinstance(said, list) and all(isinstance(message, dict) for message in said)
+        return isinstance(said, list) and not [m for m in said if not isinstance(m, dict)]
 
 
 def result_text(result: ToolResult) -> str:

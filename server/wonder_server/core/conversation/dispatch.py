@@ -5,7 +5,7 @@ Derived from the working set, so that a restart hands out exactly what the first
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 from wonder_server.core.commands import (
@@ -22,6 +22,7 @@ from wonder_server.core.commands import (
     Stop,
 )
 from wonder_server.core.conversation.agent_tools import LOOP_IN, attempt_id
+from wonder_server.core.conversation.by_class import suited
 from wonder_server.core.conversation.calls import answer
 from wonder_server.core.conversation.decisions import (
     AnswerCallAgain,
@@ -46,9 +47,22 @@ from wonder_server.core.conversation.summaries import cut_of, summary_input
 from wonder_server.core.conversation.values import Operation, OperationKind, Turn
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTool, PinnedWorkflow
 
+Way = Callable[[ConversationState, Any], Sequence[Command]]
 
-def commands(state: ConversationState, decision: Decision) -> Iterator[Command]:
+
+def commands(state: ConversationState, decision: Decision) -> Sequence[Command]:
     """What is to be carried out once ``decision`` is on disk."""
+    way = _ways.get(type(decision))
+    if way is None:
+        way = _ways[type(decision)] = _way(decision)
+    return way(state, decision)
+
+
+_ways: dict[type, Way] = {}
+"""What decisions of a class lead to; see `suited`."""
+
+
+def _way(decision: Decision) -> Way:
     match decision:
         case (
             DispatchWorkflow()
@@ -58,23 +72,40 @@ def commands(state: ConversationState, decision: Decision) -> Iterator[Command]:
             | WriteMemory()
             | Redispatch()
         ):
-            # A decision of the same input may have closed it again.
-            if decision.operation.id in state.operations:
-                yield _command(state, decision.operation)
+            return suited(decision, lambda state, it: _begun(state, it.operation))
         case CancelOperation():
-            yield Stop(operation_id=decision.operation.id, child_id=decision.operation.run_id)
+            return suited(decision, lambda _, it: _stopped(it.operation, it.operation.run_id))
         case RetryOperation():
-            yield Stop(operation_id=decision.operation.id, child_id=decision.run_id)
+            return suited(decision, lambda _, it: _stopped(it.operation, it.run_id))
         case CompleteTurn() | FailTurn() | EndTurnByCancel() | AnswerCallAgain():
-            # Memory extraction, which may still be to come, is not the caller's to wait for.
-            if decision.turn.parent is not None:
-                yield answer(decision.turn, decision.turn.parent)
+            return suited(decision, lambda _, it: _answered(it.turn))
         case RefuseCall():
-            yield Answer(
-                parent=decision.parent, run_id=decision.parent.child_id, output={}, fault=decision.fault
-            )
+            return suited(decision, _refused)
         case _:
-            return
+            return _nothing
+
+
+def _begun(state: ConversationState, operation: Operation) -> Sequence[Command]:
+    # A decision of the same input may have closed it again.
+    return (_command(state, operation),) if operation.id in state.operations else ()
+
+
+def _stopped(operation: Operation, run_id: str) -> Sequence[Command]:
+    return (Stop(operation_id=operation.id, child_id=run_id),)
+
+
+def _answered(turn: Turn) -> Sequence[Command]:
+    # Memory extraction, which may still be to come, is not the caller's to wait for.
+    return () if turn.parent is None else (answer(turn, turn.parent),)
+
+
+def _refused(state: ConversationState, decision: RefuseCall) -> Sequence[Command]:
+    parent = decision.parent
+    return (Answer(parent=parent, run_id=parent.child_id, output={}, fault=decision.fault),)
+
+
+def _nothing(state: ConversationState, decision: Decision) -> Sequence[Command]:
+    return ()
 
 
 def _command(state: ConversationState, operation: Operation) -> Command:

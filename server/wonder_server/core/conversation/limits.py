@@ -10,8 +10,9 @@ still be told; at its end the turn fails. All deadlines are those of operations,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard, get_args
 
-from wonder_server.core.budget import Account, Budget, narrowed
+from wonder_server.core.budget import NO_BUDGET, Account, Budget, narrowed
 from wonder_server.core.conversation.decisions import (
     Decision,
     DispatchAgent,
@@ -23,6 +24,7 @@ from wonder_server.core.conversation.decisions import (
     RetryOperation,
     StartTurn,
 )
+from wonder_server.core.conversation.facts import facts_of
 from wonder_server.core.conversation.pieces import Decisions, abandoned, fail_turn
 from wonder_server.core.conversation.spending import (
     Spender,
@@ -71,7 +73,7 @@ def near(
     """Whether the call of the model with ``body`` is the last that the limits leave room for."""
     conversation = state.conversation
     own, room = turn_budget(turn, agent), _room_budget(conversation)
-    if own == room == Budget():
+    if own == room == NO_BUDGET:
         return None
     if own.max_tokens or room.max_tokens or own.max_cost_micros or room.max_cost_micros:
         spent = turn.moves or 1
@@ -144,7 +146,7 @@ def left(state: ConversationState, turn: Turn, agent: PinnedAgent, now: int) -> 
     """What a delegate of the turn may spend; None if nothing limits it. What is used up counts as 1, for 0
     would be no limit."""
     own, room = turn_budget(turn, agent), _room_budget(state.conversation)
-    if own == room == Budget():
+    if own == room == NO_BUDGET:
         return None
     rests = [rest(own, turn)]
     if state.conversation is not None:
@@ -157,43 +159,35 @@ def left(state: ConversationState, turn: Turn, agent: PinnedAgent, now: int) -> 
 
 def turn_budget(turn: Turn, agent: PinnedAgent) -> Budget:
     """What the turn itself may spend, by its persona and its caller."""
-    limits = agent.persona.constraints
-    own = Budget(
-        max_tokens=limits.max_tokens_per_turn,
-        max_cost_micros=limits.max_cost_micros_per_turn,
-        max_duration_ms=limits.max_turn_ms,
-    )
+    own = facts_of(agent).limits
     return own if turn.budget is None else narrowed(own, turn.budget)
 
 
 # --- time -------------------------------------------------------------------------------------------
 
 
+Timed = DispatchWorkflow | DispatchTask | DispatchAgent | DispatchModel | Redispatch | RetryOperation
+
+_TIMED = frozenset(get_args(Timed))
+
+
 def within_time(state: ConversationState, decisions: Decisions) -> Decisions:
     """The same decisions, with no operation of a turn that may only take so long waking after that."""
-    started: dict[str, tuple[Turn, PinnedAgent]] = {}
-    bounded: list[Decision] = []
-    for decision in decisions:
-        match decision:
-            case StartTurn():
-                started[decision.turn.id] = (decision.turn, decision.work.agent)
-            case (
-                DispatchWorkflow()
-                | DispatchTask()
-                | DispatchAgent()
-                | DispatchModel()
-                | Redispatch()
-                | RetryOperation()
-            ):
-                operation = decision.operation
-                turn, agent = started.get(operation.turn_id) or _of(state, operation)
-                ends = _ends(state.conversation, turn, agent, operation)
-                if ends and (operation.wake_ms == 0 or operation.wake_ms > ends):
-                    decision = replace(decision, operation=replace(operation, wake_ms=ends))
-            case _:
-                pass
-        bounded.append(decision)
-    return tuple(bounded)
+    bounded: list[Decision] | None = None
+    for place, decision in enumerate(decisions):
+        if not _is_timed(decision):
+            continue
+        operation = decision.operation
+        turn, agent = _of(state, decisions, operation)
+        ends = _ends(state.conversation, turn, agent, operation)
+        if ends and (operation.wake_ms == 0 or operation.wake_ms > ends):
+            bounded = bounded or list(decisions)
+            bounded[place] = replace(decision, operation=replace(operation, wake_ms=ends))
+    return decisions if bounded is None else tuple(bounded)
+
+
+def _is_timed(decision: Decision) -> TypeGuard[Timed]:
+    return type(decision) in _TIMED
 
 
 def time_is_up(state: ConversationState, operation: Operation, now: int) -> Decisions | Fault | None:
@@ -214,8 +208,13 @@ def time_is_up(state: ConversationState, operation: Operation, now: int) -> Deci
     return None
 
 
-def _of(state: ConversationState, operation: Operation) -> tuple[Turn, PinnedAgent]:
-    return state.turns[operation.turn_id], state.works[operation.turn_id].agent
+def _of(state: ConversationState, decisions: Decisions, operation: Operation) -> tuple[Turn, PinnedAgent]:
+    """The operation's turn, which one of the decisions may just have started, and its agent."""
+    turn = state.turns.get(operation.turn_id)
+    if turn is not None:
+        return turn, state.works[turn.id].agent
+    (start,) = (each for each in decisions if type(each) is StartTurn)
+    return start.turn, start.work.agent
 
 
 def _ends(conversation: Conversation | None, turn: Turn, agent: PinnedAgent, operation: Operation) -> int:
@@ -256,7 +255,7 @@ def _end(state: ConversationState, turn: Turn, fault: Fault, now: int, *, but: s
 
 
 def _room_budget(conversation: Conversation | None) -> Budget:
-    return Budget() if conversation is None else conversation.budget
+    return NO_BUDGET if conversation is None else conversation.budget
 
 
 def rest(budget: Budget, spender: Spender) -> Budget:

@@ -116,10 +116,12 @@ def run_ended(operation: Operation, now: int, fault: Fault | None = None) -> Wor
 
 def linked(turn: Turn, operation: Operation) -> Turn:
     """``turn``, linked to the run that a hook's last attempt was."""
-    if operation.kind is OperationKind.ASSEMBLY:
-        return replace(turn, context_assembly_run_id=operation.run_id)
+    run_id = operation.run_id
+    if operation.kind is OperationKind.ASSEMBLY and turn.context_assembly_run_id != run_id:
+        return replace(turn, context_assembly_run_id=run_id)
     if operation.kind in (OperationKind.EXTRACTION, OperationKind.MEMORY):
-        return replace(turn, memory_extraction_run_id=operation.run_id)
+        if turn.memory_extraction_run_id != run_id:
+            return replace(turn, memory_extraction_run_id=run_id)
     return turn
 
 

@@ -120,25 +120,26 @@ def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
 
 def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
     match event:
-        case Create():
-            return _create(state, event)
-        case Send():
-            return send(state, event, now_ms)
-        case CancelTurn():
-            return _cancel(state, event, now_ms)
-        case CancelCall():
-            turn = called_turn(state, event.operation_id)
-            return () if turn is None else _cancel_call(state, turn, event, now_ms)
-        case ModelAnswered():
-            operation = state.operations.get(event.operation_id)
-            if operation is None or operation.kind is not OperationKind.MODEL:
-                return ()
-            return model_answered(state, operation, event, now_ms)
+        # What every turn is made of first: each question takes its time.
         case Succeeded():
             operation = state.operations.get(event.operation_id)
             if operation is None or _is_of_another_attempt(operation, event):
                 return ()
             return _succeeded(state, operation, event, now_ms)
+        case Send():
+            return send(state, event, now_ms)
+        case ModelAnswered():
+            operation = state.operations.get(event.operation_id)
+            if operation is None or operation.kind is not OperationKind.MODEL:
+                return ()
+            return model_answered(state, operation, event, now_ms)
+        case Create():
+            return _create(state, event)
+        case CancelTurn():
+            return _cancel(state, event, now_ms)
+        case CancelCall():
+            turn = called_turn(state, event.operation_id)
+            return () if turn is None else _cancel_call(state, turn, event, now_ms)
         case Failed():
             operation = state.operations.get(event.operation_id)
             if operation is None or _is_of_another_attempt(operation, event):

@@ -47,10 +47,9 @@ def weight(state: ConversationState) -> int:
 
 
 def refusal(decided: Sequence[decisions.Decision]) -> Fault | None:
-    for decision in decided:
-        if type(decision) is decisions.Refuse:
-            return decision.fault
-    return None
+    """A refusal is decided alone."""
+    only = decided[0] if len(decided) == 1 else None
+    return only.fault if isinstance(only, decisions.Refuse) else None
 
 
 def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:

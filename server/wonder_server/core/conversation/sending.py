@@ -120,7 +120,8 @@ def _unfit(state: ConversationState, event: Send) -> Fault | None:
     poor = event.poor or unaffordable(conversation)
     if poor is not None:
         return poor
-    if not event.loop_in and not _takes_part(conversation, event):
+    # It may have been removed since it was addressed.
+    if not event.loop_in and not _is_there(conversation, "agent", event.agent.agent_id):
         return Fault(
             reason=Reason.AGENT_NOT_FOUND,
             message=f"`{event.agent.name}` takes no part in this conversation.",
@@ -135,11 +136,6 @@ def _unfit(state: ConversationState, event: Send) -> Fault | None:
     return None
 
 
-def _takes_part(conversation: Conversation, event: Send) -> bool:
-    """Whether the agent hears what is said: it may have been removed since it was addressed."""
-    return any(one.type == "agent" and one.id == event.agent.agent_id for one in conversation.participants)
-
-
 def _join(conversation: Conversation, event: Send, now: int) -> Decisions:
     newcomer = _newcomer(conversation, event, now)
     if newcomer is None:
@@ -150,10 +146,11 @@ def _join(conversation: Conversation, event: Send, now: int) -> Decisions:
 
 def _newcomer(conversation: Conversation, event: Send, now: int) -> Participant | None:
     """Who takes part from now on: an agent that is looped in, or a user who speaks for the first time."""
-    known = {(person.type, person.id) for person in conversation.participants}
     caller, agent = event.caller, event.agent
     if event.loop_in:
-        person = Participant(
+        if _is_there(conversation, "agent", agent.agent_id):
+            return None
+        return Participant(
             type="agent",
             id=agent.agent_id,
             name=agent.name,
@@ -161,8 +158,10 @@ def _newcomer(conversation: Conversation, event: Send, now: int) -> Participant 
             origin="looped_in",
             added_by=caller,
         )
-    elif caller.type == "user" and caller.user_id:
-        person = Participant(type="user", id=caller.user_id, joined_ms=now, origin="added")
-    else:
+    if caller.type != "user" or not caller.user_id or _is_there(conversation, "user", caller.user_id):
         return None
-    return None if (person.type, person.id) in known else person
+    return Participant(type="user", id=caller.user_id, joined_ms=now, origin="added")
+
+
+def _is_there(conversation: Conversation, kind: str, who: str) -> bool:
+    return (kind, who) in [(person.type, person.id) for person in conversation.participants]

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from wonder_server.core.budget import Account, joined
 from wonder_server.core.conversation.values import Conversation, Turn
 from wonder_server.core.errors import Fault
-from wonder_server.core.frozen import replace
+from wonder_server.core.frozen import Value, replace
 from wonder_server.core.model import Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class Spent(Value, frozen=True, kw_only=True):
     """``cost_micros`` is the part that is known, in millionths of a US dollar; ``unpriced_calls`` are those
     of ``model_calls`` whose price is not known."""
 
@@ -30,8 +28,7 @@ class Spent:
     unpriced_calls: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
+class Charge(Value, frozen=True, kw_only=True):
     """What is added to an agent's account (`wonder_server.core.budget.Account`). No other has this id."""
 
     id: str
@@ -72,8 +69,8 @@ def of_call(usage: Usage, attempts: int) -> Spent:
     )
 
 
-def charged(spender: S, spent: Spent) -> S:
-    """A turn or a conversation that has spent this besides."""
+def charged(spender: S, spent: Spent, **besides: int) -> S:
+    """A turn or a conversation that has spent this besides; ``besides`` are other fields that change."""
     return replace(
         spender,
         input_tokens=spender.input_tokens + spent.input_tokens,
@@ -81,6 +78,7 @@ def charged(spender: S, spent: Spent) -> S:
         cost_micros=spender.cost_micros + spent.cost_micros,
         model_calls=spender.model_calls + spent.model_calls,
         unpriced_calls=spender.unpriced_calls + spent.unpriced_calls,
+        **besides,
     )
 
 

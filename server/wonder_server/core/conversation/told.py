@@ -13,8 +13,10 @@ from wonder_server.core.tokens import byte_size
 @dataclass(frozen=True, slots=True)
 class Told:
     """``turn`` is the entry of ``recent_turns``, ``history`` are those of ``history``; ``size`` is how many
-    bytes are said there, by messages from the ordinal ``first`` on (that of the turn's first, if none is left
-    out).
+    bytes are said there.
+
+    ``left_out`` is the ordinal of the last message that is left out of the turn, 0 if none is, and ``first``
+    that of the first that is told; ``status`` and ``last`` are the turn's status and its last message.
 
     The next assembly is told the very same objects as long as they say the same (`still`), so that nobody
     who meets them again has to look at them anew.
@@ -23,15 +25,14 @@ class Told:
     turn: dict[str, Any]
     history: list[dict[str, Any]]
     size: int
+    left_out: int
     first: int
     status: TurnStatus
     last: Message
 
     def still(self, turn: Turn, said: Sequence[Message], first: int) -> bool:
-        """Whether this is what is told of the turn: messages are never changed, only added."""
-        return (
-            self.last is said[-1] and self.status is turn.status and self.first == max(first, said[0].ordinal)
-        )
+        """Whether this is what `tell` would say: messages are never changed, only added."""
+        return self.left_out < first <= self.first and self.last is said[-1] and self.status is turn.status
 
 
 def tell(turn: Turn, said: Sequence[Message], first: int) -> Told | None:
@@ -47,7 +48,8 @@ def tell(turn: Turn, said: Sequence[Message], first: int) -> Told | None:
         turn={"turn_id": turn.id, "status": turn.status.value, "messages": messages},
         history=[{**message, "turn_id": turn.id} for message in messages],
         size=sum([byte_size(message.content) for message in seen]),
-        first=max(first, said[0].ordinal),
+        left_out=max([message.ordinal for message in said if message.ordinal < first], default=0),
+        first=min([message.ordinal for message in seen]),
         status=turn.status,
         last=said[-1],
     )

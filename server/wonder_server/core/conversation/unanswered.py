@@ -25,9 +25,10 @@ Decisions = tuple[Decision, ...]
 def with_unanswered(state: ConversationState, decisions: Decisions) -> Decisions:
     """The same decisions, with what is given up charged to its turn: by the decision that ends the turn, or
     by one of its own if it goes on."""
-    spent = {each.operation.turn_id: Spent(model_calls=_attempts(each)) for each in _given_up(decisions)}
-    if not spent:
+    given_up = _given_up(decisions)
+    if not given_up:
         return decisions
+    spent = {each.operation.turn_id: Spent(model_calls=_attempts(each)) for each in given_up}
     ended = {each.turn.id for each in decisions if isinstance(each, FailTurn | EndTurnByCancel)}
     counted: list[Decision] = []
     for decision in decisions:
@@ -48,7 +49,7 @@ def with_unanswered(state: ConversationState, decisions: Decisions) -> Decisions
 
 
 def _given_up(decisions: Decisions) -> list[CancelOperation]:
-    return [each for each in decisions if isinstance(each, CancelOperation) and _attempts(each)]
+    return [each for each in decisions if type(each) is CancelOperation and _attempts(each)]
 
 
 def _attempts(decision: CancelOperation) -> int:
