@@ -26,6 +26,7 @@ from wonder_server.rpc import conversation_codec as codec
 from wonder_server.rpc.auth import caller
 from wonder_server.rpc.branches import BranchMethods
 from wonder_server.rpc.conversation_stream import say
+from wonder_server.rpc.event_codec import event
 from wonder_server.rpc.faults import fault_to_proto
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.pages import encoded_page
@@ -258,9 +259,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
         cursor = wanted.cursor(scope, [])
         limit = wanted.limit()
         found = await self._conversations.events(_paged(query, tuple(cursor) if cursor else None, limit + 1))
-        events, token = encoded_page(
-            found, limit, scope, lambda e: [e.at_ms, e.actor_id, e.sequence], codec.event
-        )
+        events, token = encoded_page(found, limit, scope, lambda e: [e.at_ms, e.actor_id, e.sequence], event)
         return pb.ListEventsResponse(events=events, next_page_token=token)
 
     async def _page(

@@ -1,40 +1,32 @@
-"""Conversations, turns, messages, moves and events as the contract says them."""
+"""Conversations, turns, messages and moves as the contract says them; `event_codec` has their events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from google.protobuf.struct_pb2 import Struct
 
-from wonder.v1 import common_pb2, conversation_pb2, event_pb2
+from wonder.v1 import common_pb2, conversation_pb2
 from wonder_server.core.budget import Account, Budget
 from wonder_server.core.conversation.spending import known_cost
 from wonder_server.core.conversation.values import (
-    AgentCall,
-    BranchMerge,
     Caller,
     Conversation,
-    HistoryReset,
-    HookOutcome,
     Invocation,
-    Limit,
     Message,
     Move,
     Operation,
     Participant,
-    Reduction,
     ToolResult,
     Turn,
-    WorkflowRun,
 )
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.trace import named_after
-from wonder_server.ports.journal import Event
 from wonder_server.rpc.faults import fault_to_proto
 from wonder_server.rpc.payload import dict_to_struct, json_to_value, struct_to_dict
-from wonder_server.rpc.times import from_timestamp, to_timestamp
+from wonder_server.rpc.times import fill_timestamp, from_timestamp, to_timestamp
 from wonder_server.services.agents import check_metadata
 
 MAX_BUDGET = 2**53
@@ -116,20 +108,26 @@ def budget_of(message: common_pb2.Budget, field: str) -> Budget:
 
 def usage(spender: Conversation | Turn | Account) -> common_pb2.Usage:
     """What a conversation, a turn or an agent has spent."""
-    return common_pb2.Usage(
-        input_tokens=spender.input_tokens,
-        output_tokens=spender.output_tokens,
-        cost_micros=known_cost(spender),
-        model_calls=spender.model_calls or getattr(spender, "moves", 0),
-    )
+    encoded = common_pb2.Usage()
+    _fill_usage(encoded, spender)
+    return encoded
+
+
+def _fill_usage(into: common_pb2.Usage, spender: Conversation | Turn | Account) -> None:
+    into.input_tokens = spender.input_tokens
+    into.output_tokens = spender.output_tokens
+    if (cost := known_cost(spender)) is not None:
+        into.cost_micros = cost
+    into.model_calls = spender.model_calls or getattr(spender, "moves", 0)
 
 
 def participant(person: Participant) -> conversation_pb2.Participant:
     message = conversation_pb2.Participant(
         origin=enum(conversation_pb2.ParticipantOrigin, "PARTICIPANT_ORIGIN", person.origin),
-        added_by=_caller(person.added_by) if person.added_by is not None else None,
         join_time=to_timestamp(person.joined_ms),
     )
+    if person.added_by is not None:
+        _fill_caller(message.added_by, person.added_by)
     if person.type == "agent":
         message.agent.agent_id, message.agent.name = person.id, person.name
     else:
@@ -191,51 +189,56 @@ def metadata_of(message: Struct, field: str) -> dict[str, Any]:
     return metadata
 
 
-def _caller(caller: Caller) -> common_pb2.Caller:
-    message = common_pb2.Caller()
+def _fill_caller(into: common_pb2.Caller, caller: Caller) -> None:
     if caller.type == "workflow":
-        message.workflow.run_id = caller.run_id
+        into.workflow.run_id = caller.run_id
     elif caller.type == "agent":
-        message.agent.agent_id, message.agent.turn_id = caller.agent_id, caller.turn_id
+        agent = into.agent
+        agent.agent_id, agent.turn_id = caller.agent_id, caller.turn_id
     else:
-        message.user.user_id = caller.user_id
-    return message
+        into.user.user_id = caller.user_id
 
 
 # --- turns ------------------------------------------------------------------------------------------
 
 
 def turn(value: Turn, operations: Sequence[Operation] = ()) -> conversation_pb2.Turn:
-    message = conversation_pb2.Turn(
-        id=value.id,
-        conversation_id=value.conversation_id,
-        ordinal=value.ordinal,
-        caller=_caller(value.caller),
-        agent_id=value.agent_id,
-        reply_to_message_id=value.reply_to_message_id,
-        status=enum(conversation_pb2.TurnStatus, "TURN_STATUS", value.status.value),
-        issues=conversation_pb2.TurnIssues(
-            memory_extraction_failed=value.memory_extraction_failed,
-            tool_failures=value.tool_failures,
-        ),
-        context_assembly_run_id=value.context_assembly_run_id,
-        memory_extraction_run_id=value.memory_extraction_run_id,
-        persona=value.persona,
-        usage=usage(value),
-        move_count=value.moves,
-        operations=[operation(item) for item in operations],
-        create_time=to_timestamp(value.created_ms),
-        complete_time=to_timestamp(value.completed_ms),
-        trace_id=value.trace_id or named_after(value.id),
-    )
-    message.input.string_value = value.input
-    if value.output is not None:
-        message.output.string_value = value.output
-    if value.metadata:
-        message.metadata.CopyFrom(dict_to_struct(value.metadata))
-    if value.fault is not None:
-        message.error.CopyFrom(fault_to_proto(value.fault))
+    message = conversation_pb2.Turn(operations=[operation(item) for item in operations])
+    fill_turn(message, value)
     return message
+
+
+# Turns, messages and moves make up most of what is sent. They are filled in where they stand: to make one and
+# put it into another copies it, which costs as much as making it.
+
+
+def fill_turn(into: conversation_pb2.Turn, value: Turn) -> None:
+    """Say ``value`` in ``into``, but for its operations."""
+    into.id = value.id
+    into.conversation_id = value.conversation_id
+    into.ordinal = value.ordinal
+    _fill_caller(into.caller, value.caller)
+    into.agent_id = value.agent_id
+    into.reply_to_message_id = value.reply_to_message_id
+    into.status = enum(conversation_pb2.TurnStatus, "TURN_STATUS", value.status.value)
+    issues = into.issues
+    issues.memory_extraction_failed = value.memory_extraction_failed
+    issues.tool_failures = value.tool_failures
+    into.context_assembly_run_id = value.context_assembly_run_id
+    into.memory_extraction_run_id = value.memory_extraction_run_id
+    into.persona = value.persona
+    _fill_usage(into.usage, value)
+    into.move_count = value.moves
+    fill_timestamp(into.create_time, value.created_ms)
+    fill_timestamp(into.complete_time, value.completed_ms)
+    into.trace_id = value.trace_id or named_after(value.id)
+    into.input.string_value = value.input
+    if value.output is not None:
+        into.output.string_value = value.output
+    if value.metadata:
+        into.metadata.CopyFrom(dict_to_struct(value.metadata))
+    if value.fault is not None:
+        into.error.CopyFrom(fault_to_proto(value.fault))
 
 
 _OPERATION_KINDS = {
@@ -264,45 +267,52 @@ def operation(value: Operation) -> conversation_pb2.Operation:
 
 
 def message(value: Message) -> conversation_pb2.Message:
-    return conversation_pb2.Message(
-        id=value.id,
-        conversation_id=value.conversation_id,
-        turn_id=value.turn_id,
-        ordinal=value.ordinal,
-        role=enum(conversation_pb2.MessageRole, "MESSAGE_ROLE", value.role.value),
-        author=value.author,
-        content=value.content,
-        reply_to_message_id=value.reply_to_message_id,
-        partial=value.partial,
-        create_time=to_timestamp(value.created_ms),
-    )
-
-
-def move(value: Move, *, with_raw: bool = True) -> conversation_pb2.Move:
-    """``with_raw`` False leaves out the model's raw answer, as events do."""
-    encoded = conversation_pb2.Move(
-        id=value.id,
-        turn_id=value.turn_id,
-        conversation_id=value.conversation_id,
-        sequence=value.sequence,
-        reasoning=value.reasoning,
-        message_id=value.message_id if value.reasoning else "",
-        tool_calls=[tool_call(entry) for entry in value.invocations],
-        tool_results=[tool_result(result) for result in _results(value)],
-        model=value.model,
-        stop_reason=enum(conversation_pb2.StopReason, "STOP_REASON", value.stop_reason),
-        usage=common_pb2.Usage(
-            input_tokens=value.usage.input_tokens or 0,
-            output_tokens=value.usage.output_tokens or 0,
-            cost_micros=value.usage.cost_micros,
-            model_calls=1,
-        ),
-        create_time=to_timestamp(value.created_ms),
-        complete_time=to_timestamp(value.completed_ms),
-    )
-    if with_raw:
-        encoded.raw.CopyFrom(dict_to_struct(value.raw))
+    encoded = conversation_pb2.Message()
+    fill_message(encoded, value)
     return encoded
+
+
+def fill_message(into: conversation_pb2.Message, value: Message) -> None:
+    """Say ``value`` in ``into``."""
+    into.id = value.id
+    into.conversation_id = value.conversation_id
+    into.turn_id = value.turn_id
+    into.ordinal = value.ordinal
+    into.role = enum(conversation_pb2.MessageRole, "MESSAGE_ROLE", value.role.value)
+    into.author = value.author
+    into.content = value.content
+    into.reply_to_message_id = value.reply_to_message_id
+    into.partial = value.partial
+    fill_timestamp(into.create_time, value.created_ms)
+
+
+def move(value: Move) -> conversation_pb2.Move:
+    encoded = conversation_pb2.Move()
+    fill_move(encoded, value)
+    encoded.raw.CopyFrom(dict_to_struct(value.raw))
+    return encoded
+
+
+def fill_move(into: conversation_pb2.Move, value: Move) -> None:
+    """Say ``value`` in ``into``, but for the model's raw answer."""
+    into.id = value.id
+    into.turn_id = value.turn_id
+    into.conversation_id = value.conversation_id
+    into.sequence = value.sequence
+    into.reasoning = value.reasoning
+    into.message_id = value.message_id if value.reasoning else ""
+    into.tool_calls.extend(map(tool_call, value.invocations))
+    into.tool_results.extend(map(tool_result, _results(value)))
+    into.model = value.model
+    into.stop_reason = enum(conversation_pb2.StopReason, "STOP_REASON", value.stop_reason)
+    usage = into.usage
+    usage.input_tokens = value.usage.input_tokens or 0
+    usage.output_tokens = value.usage.output_tokens or 0
+    if value.usage.cost_micros is not None:
+        usage.cost_micros = value.usage.cost_micros
+    usage.model_calls = 1
+    fill_timestamp(into.create_time, value.created_ms)
+    fill_timestamp(into.complete_time, value.completed_ms)
 
 
 def _results(value: Move) -> list[ToolResult]:
@@ -339,137 +349,3 @@ def tool_result(value: ToolResult) -> conversation_pb2.ToolResult:
         encoded.error.message = value.message
         encoded.error.retriable = value.retriable
     return encoded
-
-
-# --- events -----------------------------------------------------------------------------------------
-
-
-def event(happened: Event) -> event_pb2.Event:
-    """One event of a conversation's record."""
-    emit = happened.emit
-    encoded = event_pb2.Event(
-        sequence=happened.sequence,
-        conversation_id=happened.actor_id,
-        turn_id=emit.turn_id,
-        create_time=to_timestamp(happened.at_ms),
-        name=emit.name,
-    )
-    getattr(encoded, emit.kind).CopyFrom(_PAYLOADS[emit.kind](emit.value))
-    return encoded
-
-
-def _room(value: Conversation) -> conversation_pb2.Conversation:
-    return conversation(value, 0)
-
-
-def _merge(value: BranchMerge) -> event_pb2.BranchMerged:
-    return event_pb2.BranchMerged(
-        repository=value.repository,
-        branch=value.branch,
-        target_branch=value.target_branch,
-        commit=value.commit,
-        user_id=value.user_id,
-    )
-
-
-def _reset(value: HistoryReset) -> event_pb2.ConversationReset:
-    return event_pb2.ConversationReset(
-        keep_system_message=value.keep_system_message, last_turn_ordinal=value.last_turn_ordinal
-    )
-
-
-def _hook(value: HookOutcome) -> event_pb2.HookOutcome:
-    return event_pb2.HookOutcome(
-        run_id=value.run_id,
-        workflow=value.workflow,
-        attempts=value.attempts,
-        duration_ms=value.duration_ms,
-        error=None if value.fault is None else fault_to_proto(value.fault),
-    )
-
-
-def _dispatched(value: Operation) -> event_pb2.ToolDispatched:
-    call = conversation_pb2.ToolCall(id=value.tool_call_id, tool_name=value.tool_name, operation_id=value.id)
-    setattr(call, "async", value.is_async)
-    if isinstance(value.input, dict):
-        call.input.CopyFrom(dict_to_struct(value.input))
-    return event_pb2.ToolDispatched(tool_call=call, operation=operation(value))
-
-
-def _tool_outcome(entry: Invocation) -> event_pb2.ToolOutcome:
-    outcome = event_pb2.ToolOutcome(tool_call=tool_call(entry, with_input=False))
-    if entry.result is not None:
-        outcome.tool_result.CopyFrom(tool_result(entry.result))
-        outcome.duration_ms = entry.result.duration_ms
-        if entry.result.fault is not None:
-            outcome.error.CopyFrom(fault_to_proto(entry.result.fault))
-    return outcome
-
-
-def _agent_call(value: AgentCall) -> event_pb2.AgentCallOutcome:
-    return event_pb2.AgentCallOutcome(
-        agent_id=value.agent_id,
-        mode=enum(common_pb2.InvocationMode, "INVOCATION_MODE", value.mode),
-        turn_id=value.turn_id,
-        operation_id=value.operation_id,
-        error=None if value.fault is None else fault_to_proto(value.fault),
-        duration_ms=value.duration_ms,
-    )
-
-
-def _workflow_run(value: WorkflowRun) -> event_pb2.WorkflowOutcome:
-    return event_pb2.WorkflowOutcome(
-        run_id=value.run_id,
-        workflow=value.workflow,
-        operation_id=value.operation_id,
-        error=None if value.fault is None else fault_to_proto(value.fault),
-        duration_ms=value.duration_ms,
-    )
-
-
-def _limit_reached(value: Limit) -> event_pb2.LimitReached:
-    return event_pb2.LimitReached(limit=fault_to_proto(value.fault), enforced=value.enforced)
-
-
-def _context_reduced(value: Reduction) -> event_pb2.ContextReduced:
-    return event_pb2.ContextReduced(
-        messages_left_out=value.messages_left_out,
-        summarized=value.summarized,
-        tokens_before=value.tokens_before,
-        tokens_after=value.tokens_after,
-    )
-
-
-def _move(value: Move) -> conversation_pb2.Move:
-    return move(value, with_raw=False)
-
-
-_PAYLOADS: dict[str, Callable[[Any], Any]] = {
-    "conversation_started": _room,
-    "conversation_updated": _room,
-    "conversation_ended": _room,
-    "conversation_reset": _reset,
-    "branch_merged": _merge,
-    "participant_joined": participant,
-    "participant_left": participant,
-    "turn_started": turn,
-    "turn_completed": turn,
-    "turn_failed": turn,
-    "turn_cancelled": turn,
-    "message_appended": message,
-    "move_recorded": _move,
-    "limit_reached": _limit_reached,
-    "context_reduced": _context_reduced,
-    "context_assembly_completed": _hook,
-    "context_assembly_failed": _hook,
-    "memory_extraction_completed": _hook,
-    "memory_extraction_failed": _hook,
-    "tool_dispatched": _dispatched,
-    "tool_completed": _tool_outcome,
-    "tool_failed": _tool_outcome,
-    "workflow_started": _workflow_run,
-    "workflow_completed": _workflow_run,
-    "workflow_failed": _workflow_run,
-    "agent_call_started": _agent_call,
-    "agent_call_completed": _agent_call,
-}

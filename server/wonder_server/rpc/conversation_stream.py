@@ -12,7 +12,7 @@ from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.attachment import Attachment, CaughtUp
 from wonder_server.actors.streams import Closed, Delta, Item, NodeProgress, Quiet, Reply
 from wonder_server.ports.journal import Event
-from wonder_server.rpc import conversation_codec as codec
+from wonder_server.rpc.event_codec import fill_event
 from wonder_server.rpc.stream_words import draining, heartbeat, slow_reader
 
 Write = Callable[[bytes], Awaitable[None]]
@@ -69,7 +69,9 @@ def _words(attachment: Attachment, item: Item | CaughtUp) -> Iterator[bytes]:
 
 def _event(event: Event) -> bytes:
     if event.wire is None:
-        event.wire = _encode(event=codec.event(event))
+        said = pb.ConverseResponse()
+        fill_event(said.event, event)
+        event.wire = said.SerializeToString()
     return event.wire
 
 
@@ -83,14 +85,13 @@ def _restarted(delta: Delta) -> bytes:
 
 def _delta(delta: Delta) -> bytes:
     if delta.wire is None:
-        delta.wire = _encode(
-            delta=pb.Delta(
-                message_id=delta.message_id,
-                turn_id=delta.turn_id,
-                offset=delta.offset,
-                text=delta.text,
-            )
-        )
+        said = pb.ConverseResponse()
+        piece = said.delta
+        piece.message_id = delta.message_id
+        piece.turn_id = delta.turn_id
+        piece.offset = delta.offset
+        piece.text = delta.text
+        delta.wire = said.SerializeToString()
     return delta.wire
 
 

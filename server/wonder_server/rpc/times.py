@@ -21,6 +21,13 @@ def to_timestamp(ms: int) -> Timestamp | None:
     return Timestamp(seconds=seconds, nanos=rest * 1_000_000)
 
 
+def fill_timestamp(into: Timestamp, ms: int) -> None:
+    """Say ``ms`` in a field that is unset; 0 leaves it so."""
+    if ms:
+        into.seconds, rest = divmod(ms, 1000)
+        into.nanos = rest * 1_000_000
+
+
 def from_timestamp(timestamp: Timestamp, field: str = "") -> int:
     """Milliseconds of ``timestamp``, rounded down; 0 if it is unset or zero.
 
