@@ -10,7 +10,10 @@ import sys
 from array import array
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from wonder_server.adapters.embedders import hashing
 from wonder_server.adapters.embedders.batched import BatchedEmbedder
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.ports.embedder import Embedder
@@ -66,6 +69,17 @@ async def test_what_shares_words_or_most_letters_is_nearer_than_what_does_not(em
 async def test_case_and_unicode_spelling_make_no_difference(embedder: Embedder) -> None:
     left, right = await embedder.embed(["CAFÉ Société", "cafe\u0301 socie\u0301te\u0301"])
     assert cosine(left, right) == pytest.approx(1.0, abs=1e-5)
+
+
+@given(words=st.lists(st.text(max_size=12) | st.sampled_from(["the", "tea", "teas"]), max_size=30))
+def test_the_hashing_embedder_gives_few_words_the_vector_that_it_gives_to_many(words: list[str]) -> None:
+    text = " ".join(words)
+    with pytest.MonkeyPatch.context() as patch:
+        vectors = []
+        for few in (0, 1_000):
+            patch.setattr(hashing, "_FEW_WORDS", few)
+            vectors += asyncio.run(HashingEmbedder().embed([text]))
+    assert vectors[0] == vectors[1]
 
 
 async def test_the_hashing_embedder_gives_the_same_vectors_in_every_process() -> None:

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import wonder_server
 from tests.services.standard_run import run_task, run_workflow
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
 from wonder_server.adapters.models.defaults import OFFLINE, settled
+from wonder_server.core import expressions
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.services.actions import ACTIONS
@@ -394,6 +397,32 @@ def test_without_a_model_statements_of_fact_are_kept_word_for_word(
 )
 def test_without_a_model_nothing_else_is_kept(assistant: PinnedAgent, message: str) -> None:
     assert facts(assistant, turn(message)) == []
+
+
+OPENINGS = st.sampled_from(["my", "Our", "I", "i'm", "We", "we're", "We are", "Call me", "It", "You", "Time"])
+PREFACES = st.sampled_from(["", "Please remember that ", "note: ", "By the way, ", "btw ", "Don't forget "])
+SENTENCES = st.builds(
+    "{}{} {}{}{}".format,
+    PREFACES,
+    OPENINGS,
+    st.sampled_from(
+        ["dog is old", "live in Łódź", "use Postgres", "a nurse", "Sam", "like tea", "question is"]
+    ),
+    st.sampled_from([".", "!", "?", "", "…"]),
+    st.sampled_from([" ", "\n", "\u00a0\n", "\u3000", "\n\x1f", "é"]),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(message=st.lists(SENTENCES | st.text(max_size=20), max_size=4).map("".join))
+def test_whoever_is_not_read_closely_states_no_fact(assistant: PinnedAgent, message: str) -> None:
+    """The words that are looked for first hide no sentence from the rules."""
+    assert assistant.extraction is not None
+    steps = assistant.extraction.tasks["recognise_facts"].spec.steps
+    [sentences] = [step for step in steps if step.id == "sentences"]
+    seen = {"input": {"user_message": message}, "output": {"remembered": []}}
+    found = expressions.evaluate(sentences.output_mapping["state.facts"], seen)
+    assert not found or expressions.evaluate(sentences.condition, seen)
 
 
 def test_a_flood_of_facts_is_cut(assistant: PinnedAgent) -> None:
