@@ -183,5 +183,9 @@ class Stage:
     def sequences(self, actor: str = ROOM) -> list[int]:
         return [event.sequence for event in self.events if event.actor_id == actor]
 
+    def recorded(self, actor: str) -> list[str]:
+        """The names of the events on record of an actor, shown or not."""
+        return [event.emit.name for event in self.journal.written[actor].events]
+
     def names(self, actor: str = ROOM) -> list[str]:
         return [event.emit.name for event in self.events if event.actor_id == actor]

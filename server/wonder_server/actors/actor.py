@@ -14,11 +14,13 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from wonder_server.core.commands import Command
 from wonder_server.core.errors import WonderError
 from wonder_server.core.planner import Planner
+from wonder_server.core.records import Put
 from wonder_server.ports.journal import Answered, Commit, Request
 
 REQUESTS_AT_HAND = 256
@@ -76,6 +78,21 @@ class Batch:
     """Commands that were handed out before it is written."""
     stopped: set[str] = field(default_factory=set)
     """Operations that ``commands`` stop."""
+    recorded: int = 0
+    """Entries of which is known what rows and events they lead to; that of the others may not be needed."""
+
+    def record(self) -> None:
+        """Find out what rows and events the entries lead to."""
+        commit, since = self.commit, len(self.commit.changes)
+        commit.add_all(commit.entries[self.recorded :])
+        self.recorded = len(commit.entries)
+        self.note_wakes(since)
+
+    def note_wakes(self, since: int) -> None:
+        """Remember when operations want to be woken, from the rows of theirs that came in since."""
+        for change in islice(self.commit.changes, since, None):
+            if change.table == "operations":
+                self.wakes[change.id] = change.ordinal if isinstance(change, Put) else 0
 
     def writes(self) -> list[Commit]:
         """What is to be written, in order."""
@@ -133,14 +150,32 @@ class Actor:
             or self.batch is not None
         )
 
-    def take_batch(self) -> Batch:
-        """What was planned, sealed for writing; what comes next begins another."""
+    def begin_batch(self) -> Batch:
+        """What is planned from now on."""
+        batch = self.batch = Batch(Commit(self.id, self.planner, event_head=self.event_head))
+        return batch
+
+    def take_batch(self, *, last: bool = False) -> Batch:
+        """What was planned, sealed for writing; what comes next begins another. ``last``: nothing comes next,
+        and nobody waits for what this one wrote, so that it may be written in brief."""
         batch, self.batch = self.batch, None
         assert batch is not None, "there is something planned"
         commit = batch.commit
-        commit.entry_head, commit.event_head = self.entry_head, self.event_head
+        summarise = self.planner.summary if last and self._is_brief(batch) else None
+        summary = summarise(self.state) if summarise is not None else None
+        if summary is not None:
+            commit.brief, commit.changes, commit.events, commit.event_head = True, [summary], [], 0
+        elif batch.recorded < len(commit.entries):
+            batch.record()
+        self.event_head = commit.event_head
+        commit.entry_head = self.entry_head
         commit.root = self.planner.root(self.id, self.state)
         return batch
+
+    def _is_brief(self, batch: Batch) -> bool:
+        """Whether ``batch`` holds all there is of the actor, and will be."""
+        entries = len(batch.commit.entries)
+        return 0 < entries == self.entry_head and not batch.commit.requests and not self.mailbox
 
     def remember(self, request: Request, told: Answered) -> None:
         """Keep at hand what a request was told."""

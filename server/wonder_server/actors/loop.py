@@ -176,6 +176,7 @@ class Loop(Crew):
         if self._actors.get(actor.id) is actor:
             if actor.state is not None:
                 unfinished = self._plan(actor)
+                self._keep(actor)
             elif not actor.reading:
                 self._read(actor, self._load(actor))
         actor.scheduled = False
@@ -208,17 +209,26 @@ class Loop(Crew):
             actor.broken = WonderError(unexpected("actor_failed", actor=actor.id)), envelope
             return False
         batch = actor.batch
-        if batch is not None and not batch.due:
-            self._set_wakes(actor, batch)
-            if len(batch.taken) == 1:
-                self._ageing.add(actor, batch)
+        if batch is not None and not batch.due and len(batch.taken) == 1:
+            self._ageing.add(actor, batch)
         for command in commands:
             if isinstance(command, Answer):
                 # The batch goes with it, into the commit of whoever waits.
-                self._answer_parent(command, actor.take_batch().writes())
+                taken = actor.take_batch(last=True)
+                if taken.recorded:
+                    self._wakes.forget(actor.id)
+                self._answer_parent(command, taken.writes())
             else:
                 actor.going.append(command)
         return True
+
+    def _keep(self, actor: Actor) -> None:
+        """See to the timers of a batch that is not written yet."""
+        batch = actor.batch
+        if batch is not None and not batch.due:
+            if batch.recorded < len(batch.commit.entries):
+                batch.record()
+            self._set_wakes(actor, batch)
 
     def _has_room(self, actor: Actor) -> bool:
         """Whether the actor can plan one more input."""

@@ -12,8 +12,7 @@ from wonder_server.actors.actor import Actor, Batch, Envelope, Outcome
 from wonder_server.actors.requests import first_answer
 from wonder_server.core.commands import Answer, Command, Stop
 from wonder_server.core.errors import WonderError
-from wonder_server.core.records import Emit, Put
-from wonder_server.ports.journal import Answered, Commit, Entry, Event
+from wonder_server.ports.journal import Answered, Entry
 
 
 def step(actor: Actor, envelope: Envelope, now_ms: int) -> list[Command]:
@@ -23,7 +22,7 @@ def step(actor: Actor, envelope: Envelope, now_ms: int) -> list[Command]:
     """
     batch = actor.batch
     if batch is None:
-        batch = actor.batch = Batch(Commit(actor.id, actor.planner))
+        batch = actor.begin_batch()
     batch.taken.append(envelope)
     if envelope.reply is not None:
         batch.due = True
@@ -31,29 +30,28 @@ def step(actor: Actor, envelope: Envelope, now_ms: int) -> list[Command]:
             return []
     batch.carried.extend(envelope.carried)
     planner, state, commit = actor.planner, actor.state, batch.commit
-    before = actor.event_head
+    # What a batch writes that may not be written whole is only found out when it is asked for.
+    late = planner.summary is not None and not batch.due
+    if not late and batch.recorded < len(commit.entries):
+        batch.record()
+    before = commit.event_head
     decisions = planner.plan(state, envelope.input, now_ms)
     fault = planner.refusal(decisions) if decisions else None
     if fault is not None:
         batch.due |= not commit.entries
         batch.replies.append((envelope, WonderError(fault)))
         return []
-    apply, record, head = planner.apply, planner.record, actor.event_head
-    keep, show = commit.changes.append, commit.events.append
+    apply, record, since = planner.apply, planner.record, len(commit.changes)
     for decision in decisions:
         apply(state, decision)
-        for change in record(state, decision):
-            if isinstance(change, Emit):
-                head += 1
-                show(Event(head, now_ms, actor.id, change))
-                continue
-            keep(change)
-            if change.table == "operations":
-                batch.wakes[change.id] = change.ordinal if isinstance(change, Put) else 0
-    actor.event_head = head
+        if not late:
+            commit.add(record(state, decision), now_ms)
     if decisions:
         actor.entry_head += 1
         commit.entries.append(Entry(actor.entry_head, now_ms, envelope.input, decisions))
+    if not late:
+        batch.recorded = len(commit.entries)
+        batch.note_wakes(since)
     if envelope.reply is not None:
         _answer(actor, envelope, batch, decisions, before)
     batch.due = (
@@ -88,7 +86,7 @@ def _answer(actor: Actor, envelope: Envelope, batch: Batch, decisions: tuple[Any
     answer = {
         **actor.planner.answer(decisions),
         "first_sequence": str(before + 1),
-        "last_sequence": str(actor.event_head),
+        "last_sequence": str(batch.commit.event_head),
     }
     request = envelope.request
     if request is not None:

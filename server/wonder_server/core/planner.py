@@ -8,7 +8,7 @@ from typing import Any
 
 from wonder_server.core.commands import Command
 from wonder_server.core.errors import Fault
-from wonder_server.core.records import Change
+from wonder_server.core.records import Change, Put
 
 Rows = Mapping[str, Sequence[Any]]
 """Rows of a working set by table, oldest first."""
@@ -51,6 +51,9 @@ class Planner:
     nothing, makes no difference outside. ``parked(state)``: all that is pending merely waits, so that the
     working set need not stay in memory. ``parent(state)`` is the actor that waits for this one, empty if
     none does.
+    ``summary(state)`` is the row by which an actor that has ended is listed, None while it has not. It is for
+    planners whose ``record`` does not look at the state: what a decision writes can be said later then, from
+    the journal alone (docs/adr/0019-brief-runs.md).
     ``succeeded(operation_id, output, run_id)`` and ``failed(operation_id, fault, run_id)`` are the inputs
     that a result becomes; ``run_id`` is empty if no run did it.
     """
@@ -77,6 +80,7 @@ class Planner:
     early: Callable[[Command], bool] = _never
     parked: Callable[[Any], bool] = _never
     parent: Callable[[Any], str] = _nobody
+    summary: Callable[[Any], Put | None] | None = None
     row_types: Mapping[str, type]
     """The class of each table's rows."""
     event_types: Mapping[str, type]

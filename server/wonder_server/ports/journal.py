@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
 
 from wonder_server.core.planner import Planner
-from wonder_server.core.records import Delete, Emit, Erase, Put
+from wonder_server.core.records import Change, Delete, Emit, Erase, Put
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -61,7 +61,12 @@ class Answered:
 
 @dataclass(slots=True)
 class Commit:
-    """Everything that one actor wants written in one transaction."""
+    """Everything that one actor wants written in one transaction.
+
+    ``brief``: it is an actor's first and its last, and ``changes`` are only the row by which it is listed.
+    What else its decisions write follows from its entries (`add_all`): whoever keeps the journal writes that
+    when somebody looks, who cannot tell that it was not there before.
+    """
 
     actor_id: str
     planner: Planner
@@ -73,6 +78,25 @@ class Commit:
     event_head: int = 0
     root: str = ""
     """See `Planner.root`; counts when the actor is first written."""
+    brief: bool = False
+
+    def add(self, changes: Iterable[Change], at_ms: int) -> None:
+        """Take in what a decision writes."""
+        keep, show, actor_id, head = self.changes.append, self.events.append, self.actor_id, self.event_head
+        for change in changes:
+            if isinstance(change, Emit):
+                head += 1
+                show(Event(head, at_ms, actor_id, change))
+            else:
+                keep(change)
+        self.event_head = head
+
+    def add_all(self, entries: Iterable[Entry]) -> None:
+        """Take in what the decisions of journal entries write, if that follows from them alone."""
+        record = self.planner.record
+        for entry in entries:
+            for decision in entry.decisions:
+                self.add(record(None, decision), entry.at_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,9 +78,10 @@ class MemoryJournal:
         """`commit`, at once."""
         self._check(commits)
         self.commits += 1
-        for commit in commits:
-            if self._erases(commit):
+        for given in commits:
+            if self._erases(given):
                 continue
+            commit = _whole(given)
             actor = self.written.setdefault(commit.actor_id, _Written(commit.actor_id, commit.planner))
             actor.root = actor.root or commit.root or commit.actor_id
             actor.entries.extend(commit.entries)
@@ -162,6 +163,15 @@ class MemoryJournal:
 def _after(items: list[Any], skipped: int, limit: int) -> list[Any]:
     start = max(0, skipped)
     return items[start : start + limit]
+
+
+def _whole(commit: Commit) -> Commit:
+    """A commit with all that follows from its entries, which need not be put off here."""
+    if not commit.brief:
+        return commit
+    whole = Commit(commit.actor_id, commit.planner, commit.entries, root=commit.root)
+    whole.add_all(commit.entries)
+    return whole
 
 
 def done(work: Callable[[], None]) -> asyncio.Future[Any]:

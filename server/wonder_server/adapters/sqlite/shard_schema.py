@@ -247,10 +247,16 @@ END;
 row itself is not kept: so an account needs no lock and no writer of its own, is exact after a crash, and
 outlives the conversations."""
 
+_BRIEF = """
+ALTER TABLE actors ADD COLUMN brief INTEGER NOT NULL DEFAULT 0;
+"""
+"""Of whom only the journal was written, and the row by which they are listed: see `briefs`."""
+
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0001_shard", _rows(_FIRST_TABLES) + _INDEXES + _REST),
     ("0002_workflows", _rows(_TABLES_OF_WORKFLOWS) + _WORKFLOWS),
     ("0003_rooms", _ROOMS),
     ("0004_listed_events", _LISTED_EVENTS),
     ("0005_accounts", _rows(_TABLES_OF_ACCOUNTS) + _ACCOUNTS),
+    ("0006_brief", _BRIEF),
 )

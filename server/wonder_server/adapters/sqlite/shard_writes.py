@@ -52,8 +52,8 @@ _PUT: Final = {
 }
 _DELETE: Final = {table: _Rows(f"DELETE FROM {table} WHERE ", 2, deletes=True) for table in ROW_TABLES}
 _ACTOR: Final = _Rows(
-    "INSERT INTO actors (id, kind, root, entry_head, event_head)",
-    5,
+    "INSERT INTO actors (id, kind, root, entry_head, event_head, brief)",
+    6,
     "ON CONFLICT (id) DO UPDATE SET entry_head = excluded.entry_head, event_head = excluded.event_head",
 )
 _ENTRY: Final = _Rows("INSERT INTO entries (actor, sequence, at_ms, input, decisions)", 5)
@@ -98,7 +98,8 @@ class Writes:
         folding = self._foldings.get(root)
         if folding is None:
             folding = self._foldings[root] = self._folder.begin()
-        self._actors[actor] = (actor, commit.planner.kind, root, commit.entry_head, commit.event_head)
+        heads = commit.entry_head, commit.event_head
+        self._actors[actor] = (actor, commit.planner.kind, root, *heads, commit.brief)
         found = self._changes
         for change in changes:
             row = change.table, actor, change.id

@@ -11,7 +11,7 @@ from wonder_server.core.commands import Command, RunTask
 from wonder_server.core.coordinator import decisions, inputs, values
 from wonder_server.core.coordinator.dispatch import commands
 from wonder_server.core.coordinator.plan import plan
-from wonder_server.core.coordinator.record import record
+from wonder_server.core.coordinator.record import record, summary
 from wonder_server.core.coordinator.state import RunState
 from wonder_server.core.coordinator.values import OperationKind
 from wonder_server.core.errors import Fault
@@ -109,6 +109,7 @@ RUN = Planner(
     early=early,
     parked=parked,
     parent=parent,
+    summary=summary,
     answer=answer,
     succeeded=lambda operation_id, output, run_id: inputs.NodeSucceeded(
         operation_id=operation_id, output=output, run_id=run_id

@@ -58,8 +58,13 @@ _ENDS = {
 }
 
 
-def record(state: RunState, decision: Decision) -> tuple[Change, ...]:
-    """The changes that ``decision`` makes, ``state`` being the working set after it was applied."""
+def summary(state: RunState) -> Put | None:
+    """The row of a run that has ended."""
+    return None if state.run is None or state.run.status not in _ENDS else _run(state.run)
+
+
+def record(_state: RunState | None, decision: Decision) -> tuple[Change, ...]:
+    """The changes that ``decision`` makes. They follow from it alone."""
     match decision:
         case DispatchNode():
             return _dispatched(decision)
