@@ -25,7 +25,7 @@ def check(value: Any, *, field: str = "", max_bytes: int = MAX_BYTES) -> Fault |
     that of the texts in UTF-8 and the rest estimated: within a few percent of the JSON text.
     Faults: PAYLOAD_TOO_DEEP, PAYLOAD_TOO_LARGE, NUMBER_OUT_OF_RANGE, INPUT_INVALID.
     """
-    if type(value) is dict and len(value) <= _FEW and max_bytes >= _SMALL and _is_small(value):
+    if (type(value) is dict or type(value) is list) and _is_fine(value, max_bytes - 2):
         return None
     try:
         _walk(value, 0, max_bytes)
@@ -37,26 +37,70 @@ def check(value: Any, *, field: str = "", max_bytes: int = MAX_BYTES) -> Fault |
     return None
 
 
-_FEW: Final = 8
-_SHORT: Final = 250
-_SMALL: Final = 2 * _FEW * (_SHORT + 10)
+_AROUND: Final = 12
+"""The most bytes that a member is counted with, besides the text in it and in its key."""
 
 
-def _is_small(value: dict[Any, Any]) -> bool:
-    """Whether an object of few members is flat and small, as most are, so that nothing can be wrong."""
-    for key, member in value.items():
-        if type(key) is not str or len(key) > _SHORT or not key.isascii():
-            return False
-        kind = type(member)
-        if kind is str:
-            if len(member) > _SHORT or not member.isascii():
+def _is_fine(value: Any, left: float) -> bool:
+    """Whether an object or a list is seen at a glance to be a payload, as nearly all are.
+
+    Goes down level by level, so that depth is counted and nothing recurses, and counts upwards: where it
+    says no, `_walk` finds out what is wrong, if anything is.
+    """
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner: list[Any] = []
+        for container in level:
+            left -= _AROUND * len(container)
+            if left < 0:
                 return False
-        elif kind is int:
-            if not -MAX_INTEGER <= member <= MAX_INTEGER:
-                return False
-        elif kind is not bool and member is not None:
+            if type(container) is list:
+                for item in container:
+                    kind = type(item)
+                    if kind is dict or kind is list:
+                        inner.append(item)
+                    elif kind is str and item.isascii():
+                        left -= len(item)
+                    elif item is not None and kind is not bool:
+                        left -= _bytes_of(item)
+                        if left < 0:
+                            return False
+                continue
+            for key, member in container.items():
+                if type(key) is not str or not key.isascii():
+                    return False
+                left -= len(key)
+                kind = type(member)
+                if kind is str and member.isascii():
+                    left -= len(member)
+                elif kind is dict or kind is list:
+                    inner.append(member)
+                elif member is not None and kind is not bool:
+                    left -= _bytes_of(member)
+                    if left < 0:
+                        return False
+        if left < 0:
             return False
-    return True
+        if not inner:
+            return True
+        level = inner
+    return False
+
+
+def _bytes_of(value: Any) -> float:
+    """The most bytes that numbers and texts beyond ASCII are counted with, without what is around them;
+    without end for anything that may be wrong."""
+    kind = type(value)
+    if kind is int:
+        return 0 if -MAX_INTEGER <= value <= MAX_INTEGER else math.inf
+    if kind is float:
+        return 0 if math.isfinite(value) else math.inf
+    if kind is not str:
+        return math.inf
+    try:
+        return len(value.encode())
+    except UnicodeEncodeError:
+        return math.inf
 
 
 class _UnfitError(Exception):

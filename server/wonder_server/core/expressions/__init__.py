@@ -29,6 +29,7 @@ from typing import Any
 from wonder_server.core import patterns
 from wonder_server.core.expressions import syntax
 from wonder_server.core.expressions.faults import ExpressionError, ExpressionFault, Mistake
+from wonder_server.core.expressions.free import is_free
 from wonder_server.core.expressions.functions import FUNCTIONS
 from wonder_server.core.expressions.programs import Run, program
 from wonder_server.core.expressions.syntax import TYPE_NAMES, Syntax
@@ -64,9 +65,14 @@ def evaluate(source: str, scope: Mapping[str, Any]) -> Any:
     """The value of an expression, as plain JSON. Raises `ExpressionError`."""
     try:
         compiled = _compiled(source)
+        if compiled.free:
+            value = compiled.run(scope)
+            if compiled.builds and type(value) is not bool:
+                Frame().spend_on(value)
+            return value
         frame = Frame(scope)
         value = compiled.run(frame)
-        if compiled.builds:
+        if compiled.builds and type(value) is not bool:
             frame.spend_on(value)
         return value
     except Mistake as mistake:
@@ -100,10 +106,12 @@ def assign(context: Mapping[str, Any], target: str, value: Any) -> dict[str, Any
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """``builds``: whether the value may be larger than what the scope holds, so that it is measured."""
+    """``free``: whether it needs no frame. ``builds``: whether the value may be larger than what the scope
+    holds, so that it is measured."""
 
     syntax: Syntax
     run: Run
+    free: bool
     builds: bool
 
 
@@ -113,7 +121,7 @@ def _compiled(source: str) -> _Compiled:
     for call in parsed.calls:
         _check_call(call)
     builds = not isinstance(parsed.tree, (syntax.Constant, syntax.Name, syntax.Path, syntax.Index))
-    return _Compiled(parsed, program(parsed.tree), builds)
+    return _Compiled(parsed, program(parsed.tree), is_free(parsed.tree), builds)
 
 
 def _check_call(call: syntax.Call) -> None:

@@ -27,7 +27,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -49,11 +49,12 @@ PATTERN_COST = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function and how many arguments it takes."""
+    """A function and how many arguments it takes. ``free``: it costs nothing, and needs no frame."""
 
     run: Callable[..., Any]
     least: int
     most: int
+    free: bool = False
 
 
 # --- what arguments must be ---------------------------------------------------------------------
@@ -65,10 +66,10 @@ def _text(value: Any) -> str:
     return value
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: Any) -> Sequence[Any]:
     if not isinstance(value, (list, tuple)):
         raise Mistake(f"it takes a list, not {type_name(value)}")
-    return list(value)
+    return value
 
 
 def _map(value: Any) -> Mapping[str, Any]:
@@ -148,7 +149,7 @@ def _unconvertible(value: Any, wanted: str) -> NoReturn:
 
 def _matches(frame: Frame, text: Any, expression: Any) -> bool:
     if _text(expression) not in frame.patterns:
-        frame.patterns.add(expression)
+        frame.patterns |= {expression}
         frame.spend(PATTERN_COST)
     frame.spend(8 + (len(_text(text)) >> 3))
     try:
@@ -218,7 +219,10 @@ def _truncate(frame: Frame, text: Any, most: Any) -> str:
 
 
 def _join(frame: Frame, items: Any, separator: Any = "") -> str:
-    texts = [_text(item) for item in _list(items)]
+    texts = _list(items)
+    for item in texts:
+        if type(item) is not str:
+            _text(item)
     frame.spend(len(texts) + ((sum(map(len, texts)) + len(texts) * len(_text(separator))) >> 5))
     return str(separator.join(texts))
 
@@ -226,9 +230,12 @@ def _join(frame: Frame, items: Any, separator: Any = "") -> str:
 def _flatten(frame: Frame, items: Any) -> list[Any]:
     flat: list[Any] = []
     for item in _list(items):
-        part = item if isinstance(item, (list, tuple)) else (item,)
-        frame.spend(1 + len(part))
-        flat.extend(part)
+        if isinstance(item, (list, tuple)):
+            frame.spend(1 + len(item))
+            flat.extend(item)
+        else:
+            frame.spend(2)
+            flat.append(item)
     return flat
 
 
@@ -240,7 +247,7 @@ def _slice(frame: Frame, items: Any, start: Any, end: Any) -> list[Any]:
 
 def _reverse(frame: Frame, items: Any) -> list[Any]:
     frame.spend(len(_list(items)))
-    return _list(items)[::-1]
+    return list(reversed(items))
 
 
 def _distinct(frame: Frame, items: Any) -> list[Any]:
@@ -337,16 +344,16 @@ def _no_constant(name: str) -> NoReturn:
 
 
 FUNCTIONS: dict[str, Function] = {
-    "size": Function(_size, 1, 1),
-    "int": Function(_int, 1, 1),
-    "double": Function(_double, 1, 1),
-    "string": Function(_string, 1, 1),
-    "bool": Function(_bool, 1, 1),
-    "dyn": Function(lambda frame, value: value, 1, 1),
-    "type": Function(lambda frame, value: type_name(value), 1, 1),
+    "size": Function(_size, 1, 1, free=True),
+    "int": Function(_int, 1, 1, free=True),
+    "double": Function(_double, 1, 1, free=True),
+    "string": Function(_string, 1, 1, free=True),
+    "bool": Function(_bool, 1, 1, free=True),
+    "dyn": Function(lambda frame, value: value, 1, 1, free=True),
+    "type": Function(lambda frame, value: type_name(value), 1, 1, free=True),
     "contains": Function(_contains, 2, 2),
-    "startsWith": Function(lambda frame, text, part: _text(text).startswith(_text(part)), 2, 2),
-    "endsWith": Function(lambda frame, text, part: _text(text).endswith(_text(part)), 2, 2),
+    "startsWith": Function(lambda frame, text, part: _text(text).startswith(_text(part)), 2, 2, free=True),
+    "endsWith": Function(lambda frame, text, part: _text(text).endswith(_text(part)), 2, 2, free=True),
     "matches": Function(_matches, 2, 2),
     "lower": Function(_on_text(str.lower), 1, 1),
     "upper": Function(_on_text(str.upper), 1, 1),
@@ -361,8 +368,8 @@ FUNCTIONS: dict[str, Function] = {
     "truncate": Function(_truncate, 2, 2),
     "join": Function(_join, 1, 2),
     "flatten": Function(_flatten, 1, 1),
-    "first": Function(lambda frame, items: _list(items)[0] if items else None, 1, 1),
-    "last": Function(lambda frame, items: _list(items)[-1] if items else None, 1, 1),
+    "first": Function(lambda frame, items: _list(items)[0] if items else None, 1, 1, free=True),
+    "last": Function(lambda frame, items: _list(items)[-1] if items else None, 1, 1, free=True),
     "slice": Function(_slice, 3, 3),
     "reverse": Function(_reverse, 1, 1),
     "distinct": Function(_distinct, 1, 1),
@@ -370,11 +377,11 @@ FUNCTIONS: dict[str, Function] = {
     "min": Function(_chosen("<"), 1, 1),
     "max": Function(_chosen(">"), 1, 1),
     "sum": Function(_sum, 1, 1),
-    "abs": Function(_abs, 1, 1),
+    "abs": Function(_abs, 1, 1, free=True),
     "keys": Function(lambda frame, source: _listed(frame, _map(source).keys()), 1, 1),
     "values": Function(lambda frame, source: _listed(frame, _map(source).values()), 1, 1),
     "merge": Function(_merge, 2, 2),
-    "get": Function(_get, 3, 3),
+    "get": Function(_get, 3, 3, free=True),
     "to_json": Function(_to_json, 1, 1),
     "parse_json": Function(_parse_json, 1, 1),
 }

@@ -1,19 +1,26 @@
 """A syntax tree to a program: nested closures, one per node, called with the `Frame`.
 
-Closures cost a tenth of walking the tree again each time and, unlike generated code, need no eval.
+Closures cost a tenth of walking the tree again each time and, unlike generated code, need no eval. What
+is most common is made of as few of them as can be: paths, comparisons with a constant, maps.
+
+Many parts of expressions are free: they spend nothing, so they look at nothing but names. Those may be called
+with a plain mapping in the frame's place; and what is free and speaks only of a loop's variable, with the
+item itself (``item`` is then the variable's name), which saves a loop all that is not its own work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from wonder_server.core.expressions import syntax
 from wonder_server.core.expressions.faults import Exhausted, Mistake
+from wonder_server.core.expressions.free import is_free, names
 from wonder_server.core.expressions.functions import FUNCTIONS
-from wonder_server.core.expressions.syntax import MACROS, TYPE_NAMES, Node
+from wonder_server.core.expressions.loops import looped
+from wonder_server.core.expressions.syntax import TYPE_NAMES, Node
 from wonder_server.core.expressions.values import (
-    MAX_ITEMS,
     Frame,
     add,
     calculate,
@@ -22,63 +29,67 @@ from wonder_server.core.expressions.values import (
     equals,
     fitting,
     is_number,
+    truth,
     type_name,
     whole,
 )
 
-Run = Callable[[Frame], Any]
+Run = Callable[[Any], Any]
 T = TypeVar("T")
 
 
-def program(node: Node) -> Run:
+def program(node: Node, item: str = "") -> Run:
     """What computes the node's value. The run raises `Mistake`."""
     match node:
         case syntax.Constant(value=value):
             return lambda frame: value
         case syntax.Name():
-            return _name(node)
+            return _name(node, item)
         case syntax.Path():
-            return _path(node)
+            return _probe(node, item) if node.probe else _path(node, item)
         case syntax.Index():
-            return _index(node)
+            return _index(node, item)
         case syntax.Call():
-            return _call(node)
+            return _call(node, item)
         case syntax.Macro():
             return _macro(node)
         case syntax.ListOf(items=items):
-            parts = [program(item) for item in items]
-            return lambda frame: [part(frame) for part in parts]
+            return _list(items, item)
         case syntax.MapOf():
-            return _map(node)
+            return _map(node, item)
         case syntax.Sign():
-            return _sign(node)
+            return _sign(node, item)
         case syntax.Logic():
-            return _logic(node)
+            return _logic(node, item)
         case syntax.Chain():
-            return _chain(node)
+            return _chain(node, item)
         case syntax.Choice():
-            return _choice(node)
+            return _choice(node, item)
     raise AssertionError(node)
 
 
-def _name(node: syntax.Name) -> Run:
+def _name(node: syntax.Name, item: str) -> Run:
     name, at = node.name, node.at
 
     def run(frame: Frame) -> Any:
         try:
-            return frame.names[name]
+            return frame[name]
         except KeyError:
             if name in TYPE_NAMES:
                 return name
             raise Mistake(f"unknown variable '{name}'", at) from None
 
-    return run
+    return _itself if name == item else run
 
 
-def _path(node: syntax.Path) -> Run:
-    target, at = program(node.target), node.at
-    leading, last = node.fields[:-1], node.fields[-1]
-    label = node.target.name if isinstance(node.target, syntax.Name) else ""
+def _itself(item: Any) -> Any:
+    return item
+
+
+def _path(node: syntax.Path, item: str) -> Run:
+    target, at, fields = program(node.target, item), node.at, node.fields
+    name = label = node.target.name if isinstance(node.target, syntax.Name) else ""
+    first, second = fields[0], fields[-1]
 
     def select(value: Any, field: str) -> Any:
         if not isinstance(value, Mapping):
@@ -89,24 +100,52 @@ def _path(node: syntax.Path) -> Run:
 
     def run(frame: Frame) -> Any:
         value = target(frame)
-        for field in leading:
+        for field in fields:
             value = value[field] if type(value) is dict and field in value else select(value, field)
-        # Nearly always it is there, which is seen sooner than that it is not.
-        return value[last] if type(value) is dict and last in value else select(value, last)
+        return value
 
-    def probe(frame: Frame) -> bool:
-        value = target(frame)
-        for field in leading:
-            value = select(value, field)
+    # Nearly always it is all there: only if not, it matters what is missing.
+
+    def of_item(value: Any) -> Any:
+        try:
+            return value[first]
+        except (KeyError, TypeError):
+            return select(value, first)
+
+    def short(frame: Frame) -> Any:
+        try:
+            return frame[name][first]
+        except (KeyError, TypeError):
+            return run(frame)
+
+    def long(frame: Frame) -> Any:
+        try:
+            return frame[name][first][second]
+        except (KeyError, TypeError):
+            return run(frame)
+
+    if not name or len(fields) > 2:
+        return run
+    if name == item:
+        return of_item if len(fields) == 1 else run
+    return short if len(fields) == 1 else long
+
+
+def _probe(node: syntax.Path, item: str) -> Run:
+    leading, last, at = node.fields[:-1], node.fields[-1], node.at
+    owner = program(replace(node, fields=leading, probe=False) if leading else node.target, item)
+
+    def run(frame: Frame) -> bool:
+        value = owner(frame)
         if not isinstance(value, Mapping):
             raise Mistake(f"has() looks into a map, not into {type_name(value)}", at)
         return last in value
 
-    return probe if node.probe else run
+    return run
 
 
-def _index(node: syntax.Index) -> Run:
-    target, key, at = program(node.target), program(node.key), node.at
+def _index(node: syntax.Index, item: str) -> Run:
+    target, key, at = program(node.target, item), program(node.key, item), node.at
 
     def run(frame: Frame) -> Any:
         collection, wanted = target(frame), key(frame)
@@ -124,107 +163,54 @@ def _index(node: syntax.Index) -> Run:
     return run
 
 
-def _call(node: syntax.Call) -> Run:
+def _call(node: syntax.Call, item: str) -> Run:
     name, at = node.function, node.at
     function = FUNCTIONS[name].run
-    arguments = [program(argument) for argument in node.arguments]
+    arguments = [program(argument, item) for argument in node.arguments]
+    first = arguments[0]
+
+    def fault(mistake: Mistake) -> Mistake:
+        return type(mistake)(f"{name}(): {mistake.message}", at)
+
+    def of_one(frame: Frame) -> Any:
+        value = first(frame)
+        try:
+            return function(frame, value)
+        except Mistake as mistake:
+            raise fault(mistake) from None
 
     def run(frame: Frame) -> Any:
         values = [argument(frame) for argument in arguments]
         try:
             return function(frame, *values)
         except Mistake as mistake:
-            raise type(mistake)(f"{name}(): {mistake.message}", at) from None
+            raise fault(mistake) from None
 
-    return run
+    return of_one if len(arguments) == 1 else run
 
 
 def _macro(node: syntax.Macro) -> Run:
-    loop = _LOOPS[node.macro]
-    target, variable, at = program(node.target), node.variable, node.at
-    body = program(node.body)
+    target, body = program(node.target), program(node.body)
     condition = program(node.condition) if node.condition is not None else None
-    weight = node.body.weight + (node.condition.weight if node.condition is not None else 0)
-
-    def run(frame: Frame) -> Any:
-        items = target(frame)
-        if not isinstance(items, (list, tuple, Mapping)):
-            raise Mistake(f"{node.macro}() goes over a list or a map, not over {type_name(items)}", at)
-        if len(items) > MAX_ITEMS:
-            raise Mistake(f"{node.macro}() goes over at most {MAX_ITEMS} items, these are {len(items)}", at)
-        outer = frame.names
-        inner = dict(outer)
-        frame.names = inner
-
-        def each(part: Run, item: Any) -> Any:
-            frame.left -= weight
-            if frame.left < 0:
-                frame.spend(0)
-            inner[variable] = item
-            return part(frame)
-
-        try:
-            return loop(items, body, condition, each, at)
-        finally:
-            frame.names = outer
-
-    return run
+    alone = None
+    if condition is None and is_free(node.body) and names(node.body) <= {node.variable}:
+        alone = program(node.body, node.variable)
+    return looped(node, target, body, condition, alone)
 
 
-Each = Callable[[Run, Any], Any]
+def _list(items: Sequence[Node], item: str) -> Run:
+    constants = [each.value for each in items if isinstance(each, syntax.Constant)]
+    if len(constants) == len(items):
+        return lambda frame: constants.copy()
+    parts = [program(each, item) for each in items]
+    return lambda frame: [part(frame) for part in parts]
 
 
-def _quantified(decisive: bool) -> Callable[..., bool]:
-    """``exists`` (one true item decides) and ``all`` (one false item does): as with ``||`` and ``&&``,
-    a fault counts only if no other item decides."""
-
-    def loop(items: Any, body: Run, condition: Run | None, each: Each, at: int) -> bool:
-        fault: Mistake | None = None
-        for item in items:
-            try:
-                if _truth(each(body, item), at) is decisive:
-                    return decisive
-            except Exhausted:
-                raise
-            except Mistake as mistake:
-                fault = fault or mistake
-        if fault is not None:
-            raise fault
-        return not decisive
-
-    return loop
-
-
-def _filter(items: Any, body: Run, condition: Run | None, each: Each, at: int) -> list[Any]:
-    return [item for item in items if _truth(each(body, item), at)]
-
-
-def _exists_one(items: Any, body: Run, condition: Run | None, each: Each, at: int) -> bool:
-    return len(_filter(items, body, condition, each, at)) == 1
-
-
-def _mapped(items: Any, body: Run, condition: Run | None, each: Each, at: int) -> list[Any]:
-    if condition is None:
-        return [each(body, item) for item in items]
-    return [each(body, item) for item in items if _truth(each(condition, item), at)]
-
-
-_LOOPS: dict[str, Callable[..., Any]] = {
-    "all": _quantified(False),
-    "exists": _quantified(True),
-    "exists_one": _exists_one,
-    "filter": _filter,
-    "map": _mapped,
-}
-assert _LOOPS.keys() == MACROS.keys()
-
-
-def _map(node: syntax.MapOf) -> Run:
+def _map(node: syntax.MapOf, item: str) -> Run:
     names = [key.value for key, _ in node.entries if isinstance(key, syntax.Constant)]
     if len({name for name in names if isinstance(name, str)}) == len(node.entries):
-        members = [(str(name), program(value)) for name, (_, value) in zip(names, node.entries, strict=True)]
-        return lambda frame: {name: member(frame) for name, member in members}
-    entries = [(program(key), program(value), key.at) for key, value in node.entries]
+        return _record({str(name): value for name, (_, value) in zip(names, node.entries, strict=True)}, item)
+    entries = [(program(key, item), program(value, item), key.at) for key, value in node.entries]
 
     def run(frame: Frame) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -240,8 +226,24 @@ def _map(node: syntax.MapOf) -> Run:
     return run
 
 
-def _sign(node: syntax.Sign) -> Run:
-    operand, at = program(node.operand), node.at
+def _record(members: Mapping[str, Node], item: str) -> Run:
+    """A map of known keys: a copy of what is the same each time, filled in."""
+    form = {name: node.value if isinstance(node, syntax.Constant) else None for name, node in members.items()}
+    filled = [
+        (name, program(node, item)) for name, node in members.items() if not isinstance(node, syntax.Constant)
+    ]
+
+    def run(frame: Frame) -> dict[str, Any]:
+        result = form.copy()
+        for name, member in filled:
+            result[name] = member(frame)
+        return result
+
+    return run
+
+
+def _sign(node: syntax.Sign, item: str) -> Run:
+    operand, at = program(node.operand, item), node.at
 
     def negated(frame: Frame) -> Any:
         value = operand(frame)
@@ -250,20 +252,20 @@ def _sign(node: syntax.Sign) -> Run:
         return _at(at, fitting, -value)
 
     def inverted(frame: Frame) -> bool:
-        return not _truth(operand(frame), at)
+        return not truth(operand(frame), at)
 
     return negated if node.sign == "-" else inverted
 
 
-def _logic(node: syntax.Logic) -> Run:
-    operands = [program(operand) for operand in node.operands]
+def _logic(node: syntax.Logic, item: str) -> Run:
+    operands = [program(operand, item) for operand in node.operands]
     decisive, at = node.operator == "||", node.at
 
     def run(frame: Frame) -> bool:
         fault: Mistake | None = None
         for operand in operands:
             try:
-                if _truth(operand(frame), at) is decisive:
+                if truth(operand(frame), at) is decisive:
                     return decisive
             except Exhausted:
                 raise
@@ -276,11 +278,14 @@ def _logic(node: syntax.Logic) -> Run:
     return run
 
 
-def _chain(node: syntax.Chain) -> Run:
-    first = program(node.first)
-    rest = [(_OPERATORS[symbol], program(operand), at) for symbol, operand, at in node.rest]
-    if len(rest) == 1:
-        return _pair(first, *rest[0])
+def _chain(node: syntax.Chain, item: str) -> Run:
+    first = program(node.first, item)
+    if len(node.rest) == 1:
+        symbol, operand, at = node.rest[0]
+        if symbol in ("==", "!=") and isinstance(operand, syntax.Constant):
+            return _comparison_with(operand.value, first, symbol == "==")
+        return _pair(first, _OPERATORS[symbol], program(operand, item), at)
+    rest = [(_OPERATORS[symbol], program(operand, item), at) for symbol, operand, at in node.rest]
 
     def run(frame: Frame) -> Any:
         value = first(frame)
@@ -292,6 +297,20 @@ def _chain(node: syntax.Chain) -> Run:
                 mistake.at = at
                 raise
         return value
+
+    return run
+
+
+def _comparison_with(constant: Any, operand: Run, wanted: bool) -> Run:
+    """Whether a value is a constant one, or is not."""
+    if constant is None:
+        return lambda frame: (operand(frame) is None) is wanted
+    if type(constant) is not str:
+        return lambda frame: equals(frame, operand(frame), constant) is wanted
+
+    def run(frame: Frame) -> bool:
+        value = operand(frame)
+        return (type(value) is str and value == constant) is wanted
 
     return run
 
@@ -326,20 +345,17 @@ _OPERATORS: dict[str, Callable[[Frame, Any, Any], Any]] = {
 }
 
 
-def _choice(node: syntax.Choice) -> Run:
-    condition, then, otherwise = program(node.condition), program(node.then), program(node.otherwise)
+def _choice(node: syntax.Choice, item: str) -> Run:
+    condition, then, otherwise = (program(part, item) for part in (node.condition, node.then, node.otherwise))
     at = node.at
 
     def run(frame: Frame) -> Any:
-        return then(frame) if _truth(condition(frame), at) else otherwise(frame)
+        holds = condition(frame)
+        if holds is True or (holds is not False and truth(holds, at)):
+            return then(frame)
+        return otherwise(frame)
 
     return run
-
-
-def _truth(value: Any, at: int) -> bool:
-    if value is True or value is False:
-        return bool(value)
-    raise Mistake(f"a condition is true or false, not {type_name(value)}", at)
 
 
 def _at(at: int, function: Callable[[Any], T], value: Any) -> T:

@@ -26,6 +26,7 @@ _ORDERED: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 _CALCULATED: dict[str, Callable[[Any, Any], Any]] = {"-": operator.sub, "*": operator.mul}
+_SCALARS = frozenset({bool, int, float, type(None)})
 _TYPES = {
     bool: "bool",
     int: "int",
@@ -38,15 +39,12 @@ _TYPES = {
 }
 
 
-class Frame:
-    """One evaluation: the variables in sight and the budget that is left."""
+class Frame(dict[str, Any]):
+    """One evaluation: the variables in sight, and the budget that is left."""
 
-    __slots__ = ("left", "names", "patterns")
-
-    def __init__(self, names: Mapping[str, Any]) -> None:
-        self.names = names
-        self.patterns: set[str] = set()
-        self.left = BUDGET
+    left = BUDGET
+    patterns: frozenset[str] = frozenset()
+    """Regular expressions that were paid for."""
 
     def spend(self, units: int) -> None:
         """Pay for work before it is done. Raises `Exhausted`."""
@@ -54,9 +52,16 @@ class Frame:
         if self.left < 0:
             raise Exhausted("the expression does too much work: it handles too many items or too much text")
 
-    def spend_on(self, value: Any, depth: int = 0) -> None:
+    def spend_on(self, value: Any) -> None:
         """Pay for a whole value, as if it were copied. What is shared in memory counts each time:
         written as JSON it would be there each time."""
+        left = _left_after(value, self.left)
+        if left < 0:
+            self._spend_on(value, 0)  # Which finds out why.
+        else:
+            self.left = left
+
+    def _spend_on(self, value: Any, depth: int) -> None:
         kind = type(value)
         if kind is str:
             self.spend(1 + (len(value) >> 5))
@@ -67,24 +72,59 @@ class Frame:
             items = value.values()
         else:
             return
-        self._descend(depth, len(value))
+        if depth >= MAX_RESULT_DEPTH:
+            raise Mistake(f"the value is nested more than {MAX_RESULT_DEPTH} levels deep")
+        self.spend(1 + len(value))
         units = 0
         for item in items:
             if type(item) is str:
                 units += 1 + (len(item) >> 5)
             else:
-                self.spend_on(item, depth + 1)
+                self._spend_on(item, depth + 1)
         self.spend(units)
 
-    def _descend(self, depth: int, items: int) -> None:
-        if depth >= MAX_RESULT_DEPTH:
-            raise Mistake(f"the value is nested more than {MAX_RESULT_DEPTH} levels deep")
-        self.spend(1 + items)
+
+def _left_after(value: Any, left: int) -> int:
+    """What is left after paying for a value; less than nothing if that is too little, or if the value is
+    nested too deeply or made of other things than most: `Frame._spend_on` says what holds then.
+
+    Goes down level by level, which counts the depth and needs no recursion."""
+    kind = type(value)
+    if kind is str:
+        return left - 1 - (len(value) >> 5)
+    if kind is not dict and kind is not list:
+        return left if kind in _SCALARS else -1
+    level = [value]
+    for _ in range(MAX_RESULT_DEPTH):
+        inner: list[Any] = []
+        for container in level:
+            left -= 1 + len(container)
+            if left < 0:
+                return left
+            for item in container.values() if type(container) is dict else container:
+                kind = type(item)
+                if kind is str:
+                    left -= 1 + (len(item) >> 5)
+                elif kind is dict or kind is list:
+                    inner.append(item)
+                elif kind not in _SCALARS:
+                    return -1
+        if not inner:
+            return left
+        level = inner
+    return -1
 
 
 def type_name(value: Any) -> str:
     """What CEL calls the type of a value."""
     return _TYPES.get(type(value), "map" if isinstance(value, Mapping) else "value")
+
+
+def truth(value: Any, at: int) -> bool:
+    """A condition's value. Raises `Mistake`."""
+    if value is True or value is False:
+        return bool(value)
+    raise Mistake(f"a condition is true or false, not {type_name(value)}", at)
 
 
 def is_number(value: Any) -> bool:
