@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import is_dataclass
 from typing import Any
 
 import msgspec
 
 _DEEPEST = 40
+_TEXTLESS = frozenset({int, float, bool})
 
 
 def text_bytes(value: Any, deepest: int = _DEEPEST) -> int:
@@ -15,14 +17,26 @@ def text_bytes(value: Any, deepest: int = _DEEPEST) -> int:
     such values do is not counted."""
     if isinstance(value, str):
         return len(value)
-    if not deepest or value is None or isinstance(value, int | float):
+    if not deepest:
         return 0
     if isinstance(value, dict):
-        return sum(text_bytes(each, deepest - 1) for each in value.values()) + sum(map(len, value))
+        return sum(map(len, value)) + _together(value.values(), deepest - 1)
     if isinstance(value, list | tuple):
-        return sum(text_bytes(each, deepest - 1) for each in value)
+        return _together(value, deepest - 1)
     if isinstance(value, msgspec.Struct):
-        return sum(text_bytes(getattr(value, name), deepest - 1) for name in value.__struct_fields__)
+        return _together(msgspec.structs.astuple(value), deepest - 1)
     if is_dataclass(value):
-        return sum(text_bytes(getattr(value, name), deepest - 1) for name in value.__dataclass_fields__)
+        return _together([getattr(value, name) for name in value.__dataclass_fields__], deepest - 1)
     return 0
+
+
+def _together(values: Iterable[Any], deepest: int) -> int:
+    """The texts of all ``values``, most of which are short of depth, or have their default."""
+    total = 0
+    for each in values:
+        kind = type(each)
+        if kind is str:
+            total += len(each)
+        elif each and kind not in _TEXTLESS:
+            total += text_bytes(each, deepest)
+    return total
