@@ -219,7 +219,7 @@ async def test_replies_stay_in_their_place() -> None:
 async def test_a_reader_that_waits_is_woken() -> None:
     here = streams()
     reader, _ = here.subscribe(ROOM)
-    waiting = asyncio.get_running_loop().create_task(reader.wait())
+    waiting = reader.wait()
     await asyncio.sleep(0)
     assert not waiting.done()
     here.publish(ROOM, [event(1)])

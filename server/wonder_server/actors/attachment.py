@@ -79,7 +79,8 @@ class Attachment:
             so_far = [delta for delta in self._so_far if not self._is_over(delta)]
             return [*so_far, CaughtUp(self.sequence)]
         while True:
-            await self.subscription.wait()
+            if not self.subscription.holds_any:
+                await self.subscription.wait()
             self._pulse.beat()
             items = self.subscription.take()
             if len(items) == 1 and type(items[0]) is Delta and not self._ended:

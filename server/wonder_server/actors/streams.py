@@ -141,11 +141,12 @@ class Subscription:
         items, self._items, self._bytes = self._items, deque(), 0
         return items
 
-    async def wait(self) -> None:
-        """Return when there is something to take. One reader at a time."""
-        if not self._items:
-            self._waiter = self._loop.create_future()
-            await self._waiter
+    def wait(self) -> asyncio.Future[None]:
+        """Done when there is something to take. One reader at a time."""
+        self._waiter = self._loop.create_future()
+        if self._items:
+            self._waiter.set_result(None)
+        return self._waiter
 
     def push(self, item: Item, weight: int | None = None) -> None:
         """Queue an item; merge or close if the reader is too slow. ``weight``: its bytes, if known."""
@@ -302,7 +303,7 @@ class Streams:
         speaking = self._speaking.get(actor_id)
         listeners = self._subscriptions.get(actor_id, ())
         doing = self._doing.get(actor_id)
-        for event in events:
+        for event in events if listeners or speaking or doing is not None else ():
             if speaking:
                 self._quiet(actor_id, speaking, event)
             if doing and event.emit.kind in _NODE_ENDS:

@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
+
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.model import ModelResult
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(msgspec.Struct, frozen=True, gc=False):
     """A piece of the answer's text, in order."""
 
     text: str

@@ -70,7 +70,8 @@ class OfflineModel:
         delay = float(profile.parameters.get("token_delay_ms", 0)) / 1000
         at_once = 1 if delay else _TOKENS_AT_ONCE
         for position in range(0, len(tokens), at_once):
-            await asyncio.sleep(delay if position else 0)
+            if position:
+                await asyncio.sleep(delay)
             yield TextDelta("".join(tokens[position : position + at_once]))
         yield Finished(_result("".join(tokens), calls, cut, reading, len(tokens)))
 
