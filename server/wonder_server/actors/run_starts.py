@@ -91,10 +91,13 @@ class Starts:
 def _begun(outcome: Outcome) -> RunView:
     """The run as the decisions of its start leave it."""
     decided = outcome.decisions
-    run = next(d.run for d in reversed(decided) if isinstance(d, StartRun | SetRun | EndRun))
-    ordinals = [d.execution.ordinal for d in decided if isinstance(d, DispatchNode)]
+    run = next(d.run for d in reversed(decided) if type(d) in _SAY_THE_RUN)
+    ordinals = [d.execution.ordinal for d in decided if type(d) is DispatchNode]
     head = Head(int(outcome.answer["last_sequence"]), run.created_ms, max(ordinals, default=0))
     return RunView(run, head)
+
+
+_SAY_THE_RUN = frozenset({StartRun, SetRun, EndRun})
 
 
 def _ended(event: Event) -> RunView:

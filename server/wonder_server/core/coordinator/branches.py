@@ -82,13 +82,13 @@ def go(draft: Draft, token: Token, node_id: str) -> None:
 
 def come(draft: Draft, token: Token, node_id: str) -> None:
     """The branch is at a node: it waits for its siblings there, or the node begins."""
-    parent_id = token.parent_id
-    if not (draft.is_live(parent_id) and draft.is_live(token.id)):
+    parent = draft.live(token.parent_id)
+    if parent is None or draft.live(token.id) is None:
         return  # Its fan-out was joined or failed meanwhile.
-    fork = draft.fork(parent_id)
+    fork = draft.fork(parent.id)
     if fork is not None and fork.join_node_id == node_id:
-        draft.arrive(token, node_id)
-        _settle(draft, fork)
+        here = draft.arrive(token, node_id)
+        _settle(draft, parent, fork, here)
     else:
         draft.agenda.append(("begin", token, node_id))
 
@@ -138,7 +138,7 @@ def _fan_out(draft: Draft, token: Token, station: Station, taken: list[Transitio
     draft.open(fork)
     draft.move(token, TokenStatus.FORKED, begun=0, ended=0, failed=0, waits_for_id="")
     if starts:
-        _begin_branches(draft, fork)
+        _begin_branches(draft, draft.token(token.id), fork, 0)
     else:
         draft.agenda.append(("settle", token, ""))
 
@@ -177,30 +177,30 @@ def _starts(draft: Draft, token: Token, node: Node, way: Transition, before: int
     ]
 
 
-def _begin_branches(draft: Draft, fork: Fork) -> None:
-    """Begin as many branches as may run now."""
-    parent = draft.token(fork.token_id)
-    if parent.begun == len(fork.branches):
+def _begin_branches(draft: Draft, parent: Token, fork: Fork, here: int) -> None:
+    """Begin as many branches as may run now that ``here`` of them stand at the fan-in."""
+    first, count = parent.begun, len(fork.branches)
+    if first == count:
         return
-    running = parent.begun - parent.ended - draft.here(parent.id)
-    room = fork.limit - running if fork.limit else len(fork.branches)
-    upto = min(parent.begun + max(room, 0), len(fork.branches))
-    if upto == parent.begun:
+    running = first - parent.ended - here
+    room = fork.limit - running if fork.limit else count
+    upto = min(first + max(room, 0), count)
+    if upto == first:
         return
-    first = parent.begun
     draft.count(replace(parent, begun=upto))
+    run_id, now, prefix = draft.run.id, draft.now, f"{parent.id}.{parent.hops}."
     for index in range(first, upto):
         start = fork.branches[index]
         child = Token(
-            id=f"{parent.id}.{parent.hops}.{index}",
-            run_id=draft.run.id,
+            id=f"{prefix}{index}",
+            run_id=run_id,
             node_id=start.node_id,
             parent_id=parent.id,
             fan_out_node_id=fork.node_id,
             branch=start.name,
             branch_index=index,
-            branch_count=len(fork.branches),
-            created_ms=draft.now,
+            branch_count=count,
+            created_ms=now,
         )
         draft.born(child)
         go(draft, child, start.node_id)
@@ -211,22 +211,20 @@ def _begin_branches(draft: Draft, fork: Fork) -> None:
 
 def settle(draft: Draft, parent_id: str) -> None:
     """See the table above."""
-    fork = draft.fork(parent_id)
-    if fork is not None and draft.is_live(parent_id):
-        _settle(draft, fork)
+    parent, fork = draft.live(parent_id), draft.fork(parent_id)
+    if parent is not None and fork is not None:
+        _settle(draft, parent, fork, draft.here(parent_id))
 
 
-def _settle(draft: Draft, fork: Fork) -> None:
-    parent_id = fork.token_id
-    parent, here = draft.token(parent_id), draft.here(parent_id)
+def _settle(draft: Draft, parent: Token, fork: Fork, here: int) -> None:
     coming = len(fork.branches) - here - parent.ended
     fan_in = _fan_in(draft, fork)
     if fan_in is None:
         if coming == 0:
-            draft.close(parent_id)
+            draft.close(parent.id)
             end(draft, parent)
         else:
-            _begin_branches(draft, fork)
+            _begin_branches(draft, parent, fork, here)
         return
     least = _least(fan_in)
     if here >= least if least else coming == 0 and (here > 0 or not fork.branches):
@@ -234,12 +232,12 @@ def _settle(draft: Draft, fork: Fork) -> None:
     elif here + coming < least:
         fail(draft, parent, _unmet(fork, fan_in, here, least))
     elif coming == 0:
-        draft.close(parent_id)
+        draft.close(parent.id)
         end(draft, parent)
     else:
-        if here and fan_in.timeout_ms and not draft.timers(parent_id):
+        if here and fan_in.timeout_ms and not draft.timers(parent.id):
             draft.set_timer(OperationKind.JOIN_TIMER, parent, draft.now + fan_in.timeout_ms)
-        _begin_branches(draft, fork)
+        _begin_branches(draft, parent, fork, here)
 
 
 def _fan_in(draft: Draft, fork: Fork | None) -> FanIn | None:
@@ -285,7 +283,7 @@ def late(draft: Draft, parent_id: str) -> None:
 def _join(draft: Draft, parent: Token, fork: Fork, fan_in: FanIn) -> None:
     """The branches have met: merge, end them, and let the forked token stand at the fan-in's node."""
     order = draft.arrived(parent.id)
-    here = sorted((draft.token(each) for each in order), key=lambda each: each.branch_index)
+    here = sorted([draft.token(each) for each in order], key=lambda each: each.branch_index)
     try:
         merged = [
             (merge.target, _merged(draft, fork, here, index, fan_in))

@@ -8,7 +8,7 @@ order is that of the branches.
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from wonder_server.core import expressions
@@ -85,7 +85,8 @@ class Draft:
         self.workflow: PinnedWorkflow = pinned.workflow
         self.course: Course = course_of(pinned.workflow)
         self.now = now
-        self.ids = Minter(seed, now)
+        self._seed = seed
+        self._minter: Minter | None = None
         self.ordinal = state.ordinal
         self.decided: list[Decision] = []
         self.over = False
@@ -94,7 +95,6 @@ class Draft:
         self._tokens: dict[str, Token] = {}
         self._born: dict[str, list[str]] = {}
         self._arrived: dict[str, list[str]] = {}
-        self._opened: set[str] = set()
         self._forks: dict[str, Fork | None] = {}
         self._operations: dict[str, Operation | None] = {}
         self._operation_of: dict[str, str] = {}
@@ -104,7 +104,7 @@ class Draft:
         self._missed = state.missed
         self._context = {"state": state.state, "output": state.output}
         self._branches: dict[str, dict[str, Any]] = {}
-        self.agenda: deque[Step] = deque()
+        self.agenda: list[Step] = []
 
     def finish(self) -> Decisions:
         """Everything that was decided."""
@@ -125,14 +125,21 @@ class Draft:
                 busy -= known.status in BUSY
         return busy > 0
 
+    def new_id(self, prefix: str) -> str:
+        """The next id that this input leads to."""
+        if self._minter is None:
+            self._minter = Minter(self._seed, self.now)
+        return self._minter.new(prefix)
+
     # --- tokens -----------------------------------------------------------------------------------
 
     def token(self, token_id: str) -> Token:
         return self._tokens.get(token_id) or self._was.tokens[token_id]
 
-    def is_live(self, token_id: str) -> bool:
+    def live(self, token_id: str) -> Token | None:
+        """The token if it has not ended."""
         token = self._tokens.get(token_id) or self._was.tokens.get(token_id)
-        return token is not None and token.status not in ENDED_TOKEN
+        return None if token is None or token.status in ENDED_TOKEN else token
 
     def move(self, token: Token, status: TokenStatus, **changes: Any) -> Token:
         """The token stands otherwise now."""
@@ -166,24 +173,27 @@ class Draft:
     def children(self, token_id: str) -> list[Token]:
         """The live branches of a token, in their order."""
         known = [*self._was.children.get(token_id, ()), *self._born.get(token_id, ())]
-        live = (self.token(each) for each in known if self.is_live(each))
+        live = [token for each in known if (token := self.live(each)) is not None]
         return sorted(live, key=lambda each: each.branch_index)
 
     def arrived(self, token_id: str) -> list[str]:
         """The branches that stand at the fan-in, in the order in which they came."""
-        before = () if token_id in self._opened else self._was.arrived.get(token_id, ())
-        return [*before, *self._arrived.get(token_id, ())]
+        return [*self._arrived_before(token_id), *self._arrived.get(token_id, ())]
 
     def here(self, token_id: str) -> int:
         """How many of a token's branches stand at the fan-in."""
-        before = 0 if token_id in self._opened else len(self._was.arrived.get(token_id, ()))
-        return before + len(self._arrived.get(token_id, ()))
+        return len(self._arrived_before(token_id)) + len(self._arrived.get(token_id, ()))
 
-    def arrive(self, token: Token, node_id: str) -> None:
-        """The token stands at the fan-in and waits for its siblings."""
+    def _arrived_before(self, token_id: str) -> Sequence[str]:
+        """Those that have been there already, unless its fan-out is a new one."""
+        return () if self._forks.get(token_id) is not None else self._was.arrived.get(token_id, ())
+
+    def arrive(self, token: Token, node_id: str) -> int:
+        """The token stands at the fan-in and waits for its siblings; how many of them stand there now."""
         self._arrived.setdefault(token.parent_id, []).append(token.id)
         here = self.here(token.parent_id)
         self.move(token, _WAITING_FOR_SIBLINGS, node_id=node_id, arrival=here, waits_for_id="")
+        return here
 
     def stand(self, token: Token) -> None:
         """A token that was taken over stands at the fan-in where it stood."""
@@ -202,7 +212,6 @@ class Draft:
 
     def open(self, fork: Fork) -> None:
         self._forks[fork.token_id] = fork
-        self._opened.add(fork.token_id)
         self._arrived[fork.token_id] = []
         self.decided.append(OpenFork(fork=fork))
 
@@ -329,12 +338,10 @@ class Draft:
     def branch_scope(self, token: Token) -> dict[str, Any]:
         """What expressions see of a branch."""
         fork = self.fork(token.parent_id)
-        start = fork.branches[token.branch_index] if fork is not None else None
-        return {
-            "branch": self._values(token.id),
-            "item": start.item if start is not None else None,
-            "index": start.index if start is not None else token.branch_index,
-        }
+        if fork is None:
+            return {"branch": self._values(token.id), "item": None, "index": token.branch_index}
+        start = fork.branches[token.branch_index]
+        return {"branch": self._values(token.id), "item": start.item, "index": start.index}
 
     def entry(self, token: Token, target: str, value: Any) -> ContextValue:
         """What ``value`` at ``state.x``, ``output.x`` or ``branch.x``, or deeper, makes of the whole."""
@@ -363,8 +370,7 @@ class Draft:
         return self._context["output"]
 
     def _values(self, token_id: str) -> dict[str, Any]:
-        known = self._branches.get(token_id)
-        return self._was.branches.get(token_id, {}) if known is None else known
+        return self._branches.get(token_id) or self._was.branches.get(token_id) or {}
 
     # --- signals ----------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, final
 
 from wonder_server.core.commands import Parent, Scope
 from wonder_server.core.coordinator.values import ContextValue, Execution, Fork, Signal, Token
@@ -11,6 +11,7 @@ from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
 
 
+@final
 class Start(Value, frozen=True, kw_only=True):
     """Begin. A second start of the same run only repeats its answer, if it has ended.
 

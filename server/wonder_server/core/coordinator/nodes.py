@@ -60,7 +60,7 @@ def _begin(draft: Draft, token: Token, station: Station) -> None:
     key = f"{run.id}/{token.id}/{hops}"
     child_id = "" if kind is _TASK else _child(draft, node, kind, key)
     operation = Operation(
-        id=draft.ids.new("op"),
+        id=draft.new_id("op"),
         run_id=run.id,
         kind=kind,
         token_id=token.id,

@@ -85,6 +85,8 @@ MAX_EVENTS_OF_A_NODE = 1_000
 
 def plan(state: RunState, event: Input, now_ms: int) -> Decisions:
     """What to do about ``event``. Pure; never raises."""
+    if type(event) is Start:
+        return _start(state, event, now_ms)
     match event:
         case NodeSucceeded() | NodeFailed() | NodeWoken() | NodeRestarted() | EventEmitted():
             run, pinned = state.run, state.pinned
@@ -94,8 +96,6 @@ def plan(state: RunState, event: Input, now_ms: int) -> Decisions:
             draft = Draft(state, run, pinned, f"{operation.id}/{operation.dispatches}", now_ms)
             _told(draft, operation, event)
             return _to_the_end(draft)
-        case Start():
-            return _start(state, event, now_ms)
         case StartFork():
             return _start_fork(state, event, now_ms)
         case CancelRun():
@@ -109,16 +109,16 @@ def plan(state: RunState, event: Input, now_ms: int) -> Decisions:
 
 
 def _to_the_end(draft: Draft) -> Decisions:
-    """Plan what is on the agenda, in its order, until nothing is left that can be decided now."""
-    while draft.agenda and not draft.over:
-        what, token, node_id = draft.agenda.popleft()
+    """Plan what is on the agenda, which grows meanwhile, until nothing is left that can be decided now."""
+    for what, token, node_id in draft.agenda:
+        if draft.over:
+            break
         match what:
             case "come":
                 branches.come(draft, token, node_id)
-            case "begin" if draft.is_live(token.id):
-                nodes.begin(draft, token, node_id)
             case "begin":
-                pass  # What is around it failed or was joined meanwhile.
+                if draft.live(token.id) is not None:  # Else what is around it failed or was joined meanwhile.
+                    nodes.begin(draft, token, node_id)
             case "settle":
                 branches.settle(draft, token.id)
     return draft.finish()
@@ -189,12 +189,8 @@ def _start(state: RunState, event: Start, now: int) -> Decisions:
     workflow = event.workflow
     schema = workflow.spec.input_schema
     problems = schemas.validate(schema, event.input) if schema else []
-    fault = Fault(
-        reason=Reason.INPUT_INVALID,
-        message=f"The input does not match the workflow's schema: {'; '.join(problems[:5])}",
-        field="input",
-    )
-    if problems and event.parent is None:
+    fault = _unfit(problems) if problems else None
+    if fault is not None and event.parent is None:
         return (RefuseRun(fault=fault),)
     limits = [limit for limit in (workflow.spec.timeout_ms, event.timeout_ms) if limit]
     run = Run(
@@ -211,7 +207,7 @@ def _start(state: RunState, event: Start, now: int) -> Decisions:
         updated_ms=now,
     )
     draft = _begun(state, run, workflow, now)
-    if problems:
+    if fault is not None:
         draft.end(RunStatus.FAILED, fault=fault)
         return _to_the_end(draft)
     first = workflow.spec.initial_node_id or workflow.spec.nodes[0].id
@@ -219,6 +215,11 @@ def _start(state: RunState, event: Start, now: int) -> Decisions:
     draft.born(root)
     branches.go(draft, root, first)
     return _to_the_end(draft)
+
+
+def _unfit(problems: list[str]) -> Fault:
+    message = f"The input does not match the workflow's schema: {'; '.join(problems[:5])}"
+    return Fault(reason=Reason.INPUT_INVALID, message=message, field="input")
 
 
 def _begun(state: RunState, run: Run, workflow: PinnedWorkflow, now: int) -> Draft:
@@ -246,8 +247,7 @@ def _start_fork(state: RunState, event: StartFork, now: int) -> Decisions:
     schema = event.workflow.spec.input_schema
     problems = schemas.validate(schema, event.input) if schema else []
     if problems:
-        message = f"The input does not match the workflow's schema: {'; '.join(problems[:5])}"
-        return _refuse(Reason.INPUT_INVALID, message, "input")
+        return (RefuseRun(fault=_unfit(problems)),)
     limit = event.workflow.spec.timeout_ms
     run = Run(
         id=event.run_id,
