@@ -252,6 +252,33 @@ ALTER TABLE actors ADD COLUMN brief INTEGER NOT NULL DEFAULT 0;
 """
 """Of whom only the journal was written, and the row by which they are listed: see `briefs`."""
 
+_APPENDED = """
+ALTER TABLE entries RENAME TO entries_before;
+CREATE TABLE entries (
+    actor     TEXT    NOT NULL,
+    sequence  INTEGER NOT NULL,
+    at_ms     INTEGER NOT NULL,
+    input     TEXT    NOT NULL,
+    decisions TEXT    NOT NULL,
+    PRIMARY KEY (actor, sequence)
+);
+INSERT INTO entries SELECT * FROM entries_before;
+DROP TABLE entries_before;
+
+ALTER TABLE parts RENAME TO parts_before;
+CREATE TABLE parts (
+    root TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (root, hash)
+);
+INSERT INTO parts SELECT * FROM parts_before;
+DROP TABLE parts_before;
+"""
+"""What is large and seldom read lies in the order in which it came: the commits of many actors fill the same
+few pages. In the order of its key each row touched a page of its own, and rows had overflow pages from a quarter
+of a page on. That halved what SQLite costs for a turn. Events stay in order: readers read them in a row."""
+
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0001_shard", _rows(_FIRST_TABLES) + _INDEXES + _REST),
     ("0002_workflows", _rows(_TABLES_OF_WORKFLOWS) + _WORKFLOWS),
@@ -259,4 +286,5 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0004_listed_events", _LISTED_EVENTS),
     ("0005_accounts", _rows(_TABLES_OF_ACCOUNTS) + _ACCOUNTS),
     ("0006_brief", _BRIEF),
+    ("0007_appended", _APPENDED),
 )
