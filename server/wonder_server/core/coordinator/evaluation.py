@@ -24,21 +24,24 @@ def value_of(draft: Draft, source: str, scope: Mapping[str, Any], field: str, no
     try:
         return expressions.evaluate(source, scope)
     except expressions.ExpressionError as problem:
-        place = f"{draft.workflow.pin}, node `{node_id}`" if node_id else str(draft.workflow.pin)
-        located = problem.fault
-        raise Problem(
-            Fault(
-                reason=Reason.EXPRESSION_FAILED,
-                message=f"{place}, {field}: {located}",
-                field=field,
-                metadata={
-                    "workflow": str(draft.workflow.pin),
-                    **({"node": node_id} if node_id else {}),
-                    "line": str(located.line),
-                    "column": str(located.column),
-                },
-            )
-        ) from None
+        raise _failed(draft, problem.fault, field, node_id) from None
+
+
+def _failed(draft: Draft, located: expressions.ExpressionFault, field: str, node_id: str) -> Problem:
+    place = f"{draft.workflow.pin}, node `{node_id}`" if node_id else str(draft.workflow.pin)
+    return Problem(
+        Fault(
+            reason=Reason.EXPRESSION_FAILED,
+            message=f"{place}, {field}: {located}",
+            field=field,
+            metadata={
+                "workflow": str(draft.workflow.pin),
+                **({"node": node_id} if node_id else {}),
+                "line": str(located.line),
+                "column": str(located.column),
+            },
+        )
+    )
 
 
 def truth(draft: Draft, source: str, scope: Mapping[str, Any], field: str, node_id: str) -> bool:
@@ -62,9 +65,16 @@ def mapped(
 ) -> dict[str, Any]:
     """Every target of a mapping with its value; dotted targets make objects."""
     result: dict[str, Any] = {}
-    for target, source in mapping.items():
-        value = value_of(draft, source, scope, f"{field}.{target}", node_id)
-        result = expressions.assign(result, target, value)
+    target = ""
+    try:
+        for target, source in mapping.items():
+            value = expressions.evaluate(source, scope)
+            if "." in target:
+                result = expressions.assign(result, target, value)
+            else:
+                result[target] = value
+    except expressions.ExpressionError as problem:
+        raise _failed(draft, problem.fault, f"{field}.{target}", node_id) from None
     check(result, field, node_id)
     return result
 
