@@ -74,7 +74,8 @@ class Starts:
             if begun.has_ended:
                 return begun
             if begun.run.id == run_id:
-                timer = asyncio.get_running_loop().call_later(wait_ms / 1000, _enough, end)
+                if not end.done():
+                    timer = asyncio.get_running_loop().call_later(wait_ms / 1000, _enough, end)
                 event = await end
                 if event is not None:
                     return _ended(event)
