@@ -1,7 +1,8 @@
 """The changes that a decision makes to the record: one small vocabulary for both planners.
 
 ``record(decision)`` of a planner turns each decision into these; the journal's adapter writes them
-in one transaction and knows nothing of what they mean.
+in one transaction and knows nothing of what they mean. A turn makes dozens of them, which hold nothing that
+refers back to them: the garbage collector need not look at them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 
 
-class Put(msgspec.Struct, frozen=True):
+class Put(msgspec.Struct, frozen=True, gc=False):
     """Write a row whole. ``live`` rows make up the working set that an actor is restored from; ``alias`` is
     a second name that it is found by. ``fresh``: it was never written before, so that where it is removed
     again in the same write there is nothing to write."""
@@ -28,14 +29,14 @@ class Put(msgspec.Struct, frozen=True):
     fresh: bool = False
 
 
-class Delete(msgspec.Struct, frozen=True):
+class Delete(msgspec.Struct, frozen=True, gc=False):
     """Remove a row."""
 
     table: str
     id: str
 
 
-class Emit(msgspec.Struct, frozen=True):
+class Emit(msgspec.Struct, frozen=True, gc=False):
     """An event of the record, for clients.
 
     ``name`` is the documents' own name (``turn.failed``); ``kind`` and ``value`` are the payload: which
@@ -50,7 +51,7 @@ class Emit(msgspec.Struct, frozen=True):
     message_id: str = ""
 
 
-class Erase(msgspec.Struct, frozen=True):
+class Erase(msgspec.Struct, frozen=True, gc=False):
     """Remove everything that was written of the actor before this commit, and of its ``children``.
 
     ``whole``: of this commit too nothing is kept but the request that asked for it, and everything goes whose

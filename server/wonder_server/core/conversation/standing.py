@@ -25,9 +25,12 @@ def standing(
     """Where the room stands with these turns and what they have pending."""
     if room.status not in OPEN:
         return room.status
-    awaited = {op.turn_id for op in operations if op.kind not in _OWN_WORK}
-    if not awaited:
+    for operation in operations:
+        if operation.kind not in _OWN_WORK:
+            break
+    else:
         return ConversationStatus.ACTIVE
+    awaited = {op.turn_id for op in operations if op.kind not in _OWN_WORK}
     active = {turn.id for turn in turns if turn.status is TurnStatus.ACTIVE}
     working = {op.turn_id for op in operations if op.kind in _OWN_WORK}
     waits = active and active <= awaited - working

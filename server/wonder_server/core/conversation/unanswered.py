@@ -25,7 +25,7 @@ Decisions = tuple[Decision, ...]
 def with_unanswered(state: ConversationState, decisions: Decisions) -> Decisions:
     """The same decisions, with what is given up charged to its turn: by the decision that ends the turn, or
     by one of its own if it goes on."""
-    given_up = _given_up(decisions)
+    given_up = [each for each in decisions if type(each) is CancelOperation and _attempts(each)]
     if not given_up:
         return decisions
     spent = {each.operation.turn_id: Spent(model_calls=_attempts(each)) for each in given_up}
@@ -46,10 +46,6 @@ def with_unanswered(state: ConversationState, decisions: Decisions) -> Decisions
             case _:
                 counted.append(decision)
     return tuple(counted)
-
-
-def _given_up(decisions: Decisions) -> list[CancelOperation]:
-    return [each for each in decisions if type(each) is CancelOperation and _attempts(each)]
 
 
 def _attempts(decision: CancelOperation) -> int:
