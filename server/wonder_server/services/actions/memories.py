@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from wonder_server.core.errors import Reason, error
@@ -38,6 +38,8 @@ MEMORY_SCHEMA: dict[str, Any] = {
         "updated_ms": {"type": "integer", "description": "Milliseconds since 1970."},
     },
 }
+
+_SOURCE = tuple(field.name for field in fields(Source))
 
 ID: dict[str, Any] = {"type": "string", "description": "The memory's id, as search shows it."}
 
@@ -135,7 +137,7 @@ def as_json(memory: Memory) -> dict[str, Any]:
         "content": memory.content,
         "significance": memory.significance,
         "metadata": memory.metadata,
-        "source": {name: value for name, value in asdict(memory.source).items() if value},
+        "source": {name: value for name in _SOURCE if (value := getattr(memory.source, name))},
         "supersedes_id": memory.supersedes_id,
         "superseded_by_id": memory.superseded_by_id,
         "contradicts_ids": list(memory.contradicts_ids),
