@@ -99,6 +99,8 @@ def check_significance(value: float, path: str) -> None:
 
 def check_metadata(metadata: dict[str, Any], path: str) -> None:
     """A JSON object of at most 30 levels and 64 KiB, its integers exact in JSON."""
+    if not metadata:
+        return
     _check_json(metadata, path, MAX_METADATA_DEPTH)
     text = json.dumps(metadata, ensure_ascii=False)
     if not _encodable(text):

@@ -207,9 +207,10 @@ class MemoryService:
     ) -> list[Hit] | None:
         """`search` of an agent that is known to have no memories, so that there is nothing to look for; None
         for others."""
-        check_name(agent_id, "agent_id")
+        if not self._memories.has_none(agent_id):
+            return None
         _check_search(query, limit, wanted or Filter())
-        return [] if self._memories.has_none(agent_id) else None
+        return []
 
     async def search_all(
         self,
