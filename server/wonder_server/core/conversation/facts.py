@@ -9,10 +9,8 @@ from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.agent_tools import offered_schema
 from wonder_server.core.conversation.permissions import forbidden_action, kinds_of
 from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.recurring import once_each
 from wonder_server.core.tokens import json_tokens, text_tokens
-
-REMEMBERED = 1024
-"""Agents whose facts are kept at hand; each is kept alive by that."""
 
 LEAST_SHARE = 0.25
 """What a request may have of the model's limit at least, however long the answer may get."""
@@ -44,21 +42,9 @@ class Facts:
     limits: Budget
 
 
+@once_each
 def facts_of(agent: PinnedAgent) -> Facts:
-    """Cheap to ask for again: kept by the agent's identity, since whether two are equal would be costly to
-    find out."""
-    known = _known.get(id(agent))
-    if known is None or known[0] is not agent:
-        while len(_known) >= REMEMBERED:
-            del _known[next(iter(_known))]
-        known = _known[id(agent)] = agent, _facts(agent)
-    return known[1]
-
-
-_known: dict[int, tuple[PinnedAgent, Facts]] = {}
-
-
-def _facts(agent: PinnedAgent) -> Facts:
+    """What follows from this agent, the same object each time."""
     persona, limits = agent.persona, agent.persona.constraints
     return Facts(
         agent={"id": agent.agent_id, "name": agent.name},

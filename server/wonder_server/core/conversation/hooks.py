@@ -85,6 +85,7 @@ def _recent_turns(state: ConversationState, turn: Turn, limit: int, first: int) 
         if room < 0:
             break
         recent[other.id] = told
+    # For the next assembly, which is told most of it again.
     state.told = recent
     return list(recent.values())[::-1]
 
