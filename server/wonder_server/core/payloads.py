@@ -15,6 +15,7 @@ from wonder_server.core.errors import Fault, Reason
 
 MAX_DEPTH: Final = 30
 MAX_INTEGER: Final = 2**53
+_LEAST: Final = -MAX_INTEGER
 MAX_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -47,8 +48,11 @@ def _is_fine(value: Any, left: float) -> bool:
     Goes down level by level, so that depth is counted and nothing recurses, and counts upwards: where it
     says no, `_walk` finds out what is wrong, if anything is.
     """
-    level = [value]
-    for _ in range(MAX_DEPTH):
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            return False
         inner: list[Any] = []
         for container in level:
             left -= _AROUND * len(container)
@@ -61,7 +65,9 @@ def _is_fine(value: Any, left: float) -> bool:
                         inner.append(item)
                     elif kind is str and item.isascii():
                         left -= len(item)
-                    elif item is not None and kind is not bool:
+                    elif item is None or kind is bool or (kind is int and _LEAST <= item <= MAX_INTEGER):
+                        pass  # What is around it counts enough.
+                    else:
                         left -= _bytes_of(item)
                         if left < 0:
                             return False
@@ -75,24 +81,22 @@ def _is_fine(value: Any, left: float) -> bool:
                     left -= len(member)
                 elif kind is dict or kind is list:
                     inner.append(member)
-                elif member is not None and kind is not bool:
+                elif member is None or kind is bool or (kind is int and _LEAST <= member <= MAX_INTEGER):
+                    pass
+                else:
                     left -= _bytes_of(member)
                     if left < 0:
                         return False
         if left < 0:
             return False
-        if not inner:
-            return True
         level = inner
-    return False
+    return True
 
 
 def _bytes_of(value: Any) -> float:
-    """The most bytes that numbers and texts beyond ASCII are counted with, without what is around them;
+    """The most bytes that doubles and texts beyond ASCII are counted with, without what is around them;
     without end for anything that may be wrong."""
     kind = type(value)
-    if kind is int:
-        return 0 if -MAX_INTEGER <= value <= MAX_INTEGER else math.inf
     if kind is float:
         return 0 if math.isfinite(value) else math.inf
     if kind is not str:
