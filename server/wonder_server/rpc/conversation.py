@@ -10,7 +10,7 @@ from typing import Any
 from wonder.v1 import conversation_pb2
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.attachment import Attachment
-from wonder_server.actors.conversations import Conversations, Saying
+from wonder_server.actors.conversations import Conversations, Said, Saying
 from wonder_server.actors.previews import Previews
 from wonder_server.actors.rooms import Rooms
 from wonder_server.actors.run_lookup import RunLookup
@@ -376,17 +376,21 @@ class ConversationServicer(RoomMethods, BranchMethods):
             )
         if request.HasField("send"):
             taken = await self._conversations.send(conversation_id, _saying(request.send, trace_id))
-            sent = pb.Sent(
-                request_id=request_id,
-                turn_id=taken.turn_id,
-                message_id=taken.message_id,
-                sequence=taken.sequence,
-            )
-            attachment.subscription.push(_reply(sent=sent))
+            attachment.subscription.push(_sent(request_id, taken))
             return
         turn, sequence = await self._conversations.cancel(conversation_id, request.cancel.turn_id, request_id)
         cancelled = pb.Cancelled(request_id=request_id, turn_id=turn.id, sequence=sequence)
         attachment.subscription.push(_reply(cancelled=cancelled))
+
+
+def _sent(request_id: str, taken: Said) -> Reply:
+    reply = pb.ConverseResponse()
+    sent = reply.sent
+    sent.request_id = request_id
+    sent.turn_id = taken.turn_id
+    sent.message_id = taken.message_id
+    sent.sequence = taken.sequence
+    return Reply(reply.SerializeToString())
 
 
 def _reply(**item: Any) -> Reply:

@@ -184,6 +184,8 @@ def sized(text: str, most: int, field: str) -> str:
 
 def metadata_of(message: Struct, field: str) -> dict[str, Any]:
     """What a client wants to keep with something. PAYLOAD_TOO_LARGE, those of payloads."""
+    if not message.fields:
+        return {}
     metadata = struct_to_dict(message, field)
     check_metadata(metadata, field)
     return metadata

@@ -67,13 +67,14 @@ class OfflineModel:
         cut = reading.max_tokens is not None and len(tokens) > reading.max_tokens
         if cut:
             tokens, calls = tokens[: reading.max_tokens], ()
+            text = "".join(tokens)
         delay = float(profile.parameters.get("token_delay_ms", 0)) / 1000
         at_once = 1 if delay else _TOKENS_AT_ONCE
         for position in range(0, len(tokens), at_once):
             if position:
                 await asyncio.sleep(delay)
             yield TextDelta("".join(tokens[position : position + at_once]))
-        yield Finished(_result("".join(tokens), calls, cut, reading, len(tokens)))
+        yield Finished(_result(text, calls, cut, reading, len(tokens)))
 
     async def close(self) -> None:
         """Nothing to let go of."""
@@ -219,7 +220,7 @@ def _say(reading: Reading) -> Answer | None:
     if match is None:
         return None
     count = min(int(match["count"]), _MOST_WORDS)
-    return " ".join(f"word{number}" for number in range(1, count + 1)), ()
+    return " ".join([f"word{number}" for number in range(1, count + 1)]), ()
 
 
 def _introduce(reading: Reading) -> Answer | None:

@@ -61,6 +61,7 @@ def read(request: dict[str, Any], format_name: str) -> Reading:
     if anthropic:
         system.insert(0, _text(request.get("system")))
     said, results = _last_exchange(messages)
+    everything = " ".join(filter(None, (*texts, system[0] if anthropic else "")))
     limit = request.get("max_tokens") or request.get("max_completion_tokens")
     return Reading(
         format=format_name,
@@ -69,7 +70,7 @@ def read(request: dict[str, Any], format_name: str) -> Reading:
         memories=tuple(memory for text in system for memory in _memories(text)),
         tools=_tools(request, anthropic=anthropic),
         message_count=len(messages),
-        words=sum(text.count(" ") + 1 for text in (*texts, system[0] if anthropic else "") if text),
+        words=everything.count(" ") + 1 if everything else 0,
         max_tokens=int(limit) if isinstance(limit, int | float) else None,
     )
 
