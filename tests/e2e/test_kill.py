@@ -50,7 +50,7 @@ async def two_turns(client: Client, view: View) -> None:
 
 POINTS = [
     "before-task=gather_context", "after-task=gather_context", "after-task=write_request",
-    "token:1", "token:5", "model-done:1", "model-done:2", "model-done:3",
+    "token:1", "token:2", "model-done:1", "model-done:2", "model-done:3",
     "before-task=write_memory", "after-task=write_memory",
     "before-task=recognise_facts", "after-task=recognise_facts:2", "before-memory", "after-memory",
 ]  # fmt: skip
