@@ -117,7 +117,7 @@ def _expressions(levels: int, variable: str) -> dict[str, st.SearchStrategy[str]
 
 
 SOURCES = st.one_of(*_expressions(3, "").values())
-BUDGETS = st.one_of(st.integers(0, 100), st.just(250_000))
+BUDGETS = st.one_of(st.integers(1, 100), st.just(250_000))
 
 
 def _outcome(source: str) -> tuple[Any, ...]:

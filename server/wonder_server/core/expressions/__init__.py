@@ -67,7 +67,7 @@ def evaluate(source: str, scope: Mapping[str, Any]) -> Any:
         compiled = _compiled(source)
         if compiled.free:
             value = compiled.run(scope)
-            if compiled.builds and type(value) is not bool:
+            if value and compiled.builds and value is not True:  # Nothing is always within the budget.
                 Frame().spend_on(value)
             return value
         frame = Frame(scope)

@@ -73,7 +73,7 @@ def _list(value: Any) -> Sequence[Any]:
 
 
 def _map(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise Mistake(f"it takes a map, not {type_name(value)}")
     return value
 
@@ -230,12 +230,11 @@ def _join(frame: Frame, items: Any, separator: Any = "") -> str:
 def _flatten(frame: Frame, items: Any) -> list[Any]:
     flat: list[Any] = []
     for item in _list(items):
-        if isinstance(item, (list, tuple)):
-            frame.spend(1 + len(item))
-            flat.extend(item)
-        else:
-            frame.spend(2)
-            flat.append(item)
+        part = item if isinstance(item, (list, tuple)) else (item,)
+        frame.left -= 1 + len(part)
+        if frame.left < 0:
+            frame.spend(0)
+        flat.extend(part)
     return flat
 
 

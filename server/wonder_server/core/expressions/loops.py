@@ -35,6 +35,9 @@ def looped(node: syntax.Macro, target: Run, body: Run, condition: Run | None, al
                 frame.left -= weight * len(items)
                 return value
 
+        if not items:  # Then nothing has to be made ready.
+            return loop((), body, condition, body, at)
+
         def each(part: Run, item: Any) -> Any:
             frame.left -= weight
             if frame.left < 0:

@@ -137,7 +137,7 @@ def _probe(node: syntax.Path, item: str) -> Run:
 
     def run(frame: Frame) -> bool:
         value = owner(frame)
-        if not isinstance(value, Mapping):
+        if type(value) is not dict and not isinstance(value, Mapping):
             raise Mistake(f"has() looks into a map, not into {type_name(value)}", at)
         return last in value
 
@@ -259,21 +259,24 @@ def _sign(node: syntax.Sign, item: str) -> Run:
 
 def _logic(node: syntax.Logic, item: str) -> Run:
     operands = [program(operand, item) for operand in node.operands]
-    decisive, at = node.operator == "||", node.at
+    decisive, other, at = node.operator == "||", node.operator != "||", node.at
 
-    def run(frame: Frame) -> bool:
+    def run(frame: Frame) -> Any:
         fault: Mistake | None = None
         for operand in operands:
             try:
-                if truth(operand(frame), at) is decisive:
+                holds = operand(frame)
+                if holds is decisive:
                     return decisive
+                if holds is not other:
+                    truth(holds, at)
             except Exhausted:
                 raise
             except Mistake as mistake:
                 fault = fault or mistake
         if fault is not None:
             raise fault
-        return not decisive
+        return other
 
     return run
 
@@ -302,15 +305,14 @@ def _chain(node: syntax.Chain, item: str) -> Run:
 
 
 def _comparison_with(constant: Any, operand: Run, wanted: bool) -> Run:
-    """Whether a value is a constant one, or is not."""
-    if constant is None:
-        return lambda frame: (operand(frame) is None) is wanted
-    if type(constant) is not str:
-        return lambda frame: equals(frame, operand(frame), constant) is wanted
+    """Whether a value is a constant one, or is not. Nearly always they are of one kind."""
+    kind = type(constant)
 
     def run(frame: Frame) -> bool:
         value = operand(frame)
-        return (type(value) is str and value == constant) is wanted
+        if type(value) is kind:
+            return (value == constant) is wanted
+        return equals(frame, value, constant) is wanted
 
     return run
 
