@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import wonder_server
 from tests.conformance.journal_subjects import ROOM, commit, opened
-from tests.core.conversation_kit import BUSINESS, Driven, agent, call, said, send, tool, workflow
+from tests.core.conversation_kit import BUSINESS, NOW, Driven, agent, call, said, send, tool, workflow
 from tests.replacing import replace
 from wonder_server.adapters.sqlite.codec import (
     STRING_FROM,
@@ -24,9 +24,12 @@ from wonder_server.adapters.sqlite.codec import (
     Folding,
     build,
     decode,
+    encode,
+    read,
     unfold,
 )
 from wonder_server.adapters.sqlite.shard import SqliteShard
+from wonder_server.core.budget import Budget
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.values import OperationKind
@@ -93,6 +96,18 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 @given(value=VALUES)
 def test_what_is_folded_unfolds_to_the_same(value: Any) -> None:
     assert unfolded(*folded(value)) == value
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(value=VALUES)
+def test_what_is_not_folded_is_read_as_it_would_be_built(value: Any) -> None:
+    driven = Driven(begin=False)
+    driven.step(replace(send(), metadata={"value": value}))
+    ended = replace(driven.turn, fault=replace(BUSINESS, retry_after_ms=3), completed_ms=NOW, budget=Budget())
+    for written in (Box(value=value), driven.turn, ended):
+        data = encode(written)
+        assert read(data, type(written)) == build(decode(data), type(written)) == written
+        assert read(data.decode(), type(written)) == written
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
@@ -219,7 +234,7 @@ async def test_a_record_grows_with_what_is_new_not_with_what_is_repeated(tmp_pat
 
 FIRST_MEETINGS = '''
 import sys, threading, types
-from wonder_server.adapters.sqlite.codec import build
+from wonder_server.adapters.sqlite.codec import build, encode, read
 
 sys.setswitchinterval(1e-6)
 SOURCE = """
@@ -241,9 +256,10 @@ class Tree:
 BODY = {"leaf": {"name": "a"}, "trees": {"b": {"leaf": {"name": "b"}}}, "leaves": [{"name": "c"}]}
 
 
-def meet(cls, start):
+def meet(cls, start, reads):
     start.wait()
-    assert build(BODY, cls).trees["b"].leaf.name == "b"
+    met = read(encode(BODY), cls) if reads else build(BODY, cls)
+    assert met.trees["b"].leaf.name == "b"
 
 
 for number in range(40):
@@ -251,7 +267,7 @@ for number in range(40):
     sys.modules[module.__name__] = module
     exec(SOURCE, module.__dict__)
     start = threading.Barrier(4)
-    threads = [threading.Thread(target=meet, args=(module.Tree, start)) for _ in range(4)]
+    threads = [threading.Thread(target=meet, args=(module.Tree, start, i % 2)) for i in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
-from wonder_server.adapters.sqlite.codec import build, decode, names, unfold
+from wonder_server.adapters.sqlite.codec import build, decode, names, read, unfold
 from wonder_server.adapters.sqlite.shard_queries import heads_sql, rows_sql
 from wonder_server.adapters.sqlite.shard_schema import FOLDED_TABLES, SHARED
 from wonder_server.core.planner import Planner, Reload
@@ -107,17 +107,14 @@ def _working_set(
 
 def _value(table: str, data: str, part: Parts, row_type: type) -> Any:
     """A row's value. What was never folded is taken as it stands: a ``$`` in it is the user's own."""
-    body = decode(data)
-    return build(unfold(body, part) if table in FOLDED_TABLES else body, row_type)
+    return build(unfold(decode(data), part), row_type) if table in FOLDED_TABLES else read(data, row_type)
 
 
 def event(parts: Parts, row: tuple[Any, ...], planner: Planner) -> Event:
     """An event, from its columns `shard_queries.EVENT_COLUMNS`."""
     actor, sequence, at_ms, name, kind, turn_id, message_id, data = row
-    body = decode(data)
-    if planner.kind == "run":
-        body = unfold(body, parts)
-    value = build(body, planner.event_types[kind])
+    cls = planner.event_types[kind]
+    value = build(unfold(decode(data), parts), cls) if planner.kind == "run" else read(data, cls)
     return Event(sequence, at_ms, actor, Emit(name, kind, value, turn_id, message_id))
 
 
