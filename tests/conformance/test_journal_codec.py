@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,9 @@ import wonder_server
 from tests.conformance.journal_subjects import ROOM, commit, opened
 from tests.core.conversation_kit import BUSINESS, NOW, Driven, agent, call, said, send, tool, workflow
 from tests.replacing import replace
+from wonder_server.adapters.sqlite import codec
 from wonder_server.adapters.sqlite.codec import (
+    OBJECT_FROM,
     STRING_FROM,
     WHOLE_BELOW,
     Folder,
@@ -34,6 +37,7 @@ from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.values import OperationKind
 from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.frozen import Value, field
 from wonder_server.core.records import Emit
 from wonder_server.ports.journal import Commit, Entry, Event
 
@@ -130,6 +134,85 @@ def test_nobody_can_forge_a_reference(value: Any) -> None:
     for forged in ({"$": digest}, {"$$": digest}, [{"$": digest}], {"a": {"$": digest, "b": value}}):
         text, own = folded(forged)
         assert unfolded(text, {**parts, **own}) == forged
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(values=st.lists(VALUES, min_size=1, max_size=4), order=st.lists(st.integers(0, 3), max_size=8))
+def test_what_a_folder_knows_from_before_changes_nothing(values: list[Any], order: list[int]) -> None:
+    """Whether it knows a piece by its identity, by its content or not at all."""
+    long = [{"content": [value, {"filler": "f" * OBJECT_FROM}], "more": "m" * SHORT} for value in values]
+    folder = Folder()
+    for again in (0, *order):
+        told = [long[again % len(long)], *long, dict(long[0])]
+        folding, fresh = folder.begin(), Folder().begin()
+        for value in (Box(value=told), Box(value={"told": told}, other=told[0])):
+            assert folding.text(value) == fresh.text(value)
+            assert folding.all_tagged((value, value)) == fresh.all_tagged((value, value))
+        assert folding.parts == fresh.parts
+
+
+def test_a_folder_does_not_hold_on_to_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "_PIECE_LIMIT", 10)
+    folder = Folder()
+    for number in range(100):
+        told = [{"content": f"{number} {place} " + "x" * OBJECT_FROM} for place in range(20)]
+        folding = folder.begin()
+        assert unfolded(folding.text(Box(value=told)), folding.parts) == told
+        assert len(folder._same) <= 10
+        assert len(folder._equal) <= 10
+
+
+class Inner(Value, frozen=True, kw_only=True):
+    """Something with anything in it, which another always has."""
+
+    name: str
+    value: Any = None
+
+
+class Outer(Value, frozen=True, kw_only=True):
+    """A decision, as it were."""
+
+    inner: Inner
+    perhaps: Inner | None = None
+    text: str = ""
+    several: tuple[Inner, ...] = ()
+    given: dict[str, Any] = field(default_factory=dict)
+
+
+LONG_TEXTS = st.sampled_from(["", "short", "$", '"$', "\n\r\u2028", "t" * STRING_FROM, '"q" ' * STRING_FROM])
+INNER = st.builds(Inner, name=LONG_TEXTS, value=VALUES)
+OUTER = st.builds(
+    Outer,
+    inner=INNER,
+    perhaps=st.none() | INNER,
+    text=LONG_TEXTS,
+    several=st.lists(INNER, max_size=3).map(tuple),
+    given=st.dictionaries(KEYS, VALUES, max_size=5),
+)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(values=st.lists(OUTER, min_size=1, max_size=3))
+def test_frozen_values_within_frozen_values_come_back(values: list[Outer]) -> None:
+    folding = Folder().begin()
+    told = unfolded_body(folding.all_tagged(values), folding.parts)
+    assert [name for name, _ in told] == ["Outer"] * len(values)
+    assert [build(body, Outer) for _, body in told] == values
+    for value in values:
+        name, body = unfolded_body(folding.tagged(value), folding.parts)
+        assert (name, build(body, Outer)) == ("Outer", value)
+        assert build(unfolded_body(folding.text(value), folding.parts), Outer) == value
+        assert build(decode(folding.whole(value)), Outer) == value
+
+
+def test_long_texts_of_frozen_values_are_shared() -> None:
+    text = "t" * (2 * STRING_FROM)
+    folding = Folder().begin()
+    told = folding.all_tagged(
+        [Outer(inner=Inner(name=text), text=text), Outer(inner=Inner(name="a", value=text))]
+    )
+    assert text not in told
+    assert [data for data in folding.parts.values() if text.encode() in data] == [f'"{text}"'.encode()]
 
 
 def test_what_is_asked_for_as_text_is_never_a_reference_itself() -> None:

@@ -6,68 +6,79 @@ an object of some size is stored once per conversation as a *part*, under the ha
 place where it stood holds ``{"$": hash}``. Parts may hold parts, as trees in git do. User data cannot
 forge such a reference: its own keys that begin with ``$`` get another one.
 
-Most values are short, and nothing in a short one is worth folding: those are written as they are, each
-encoded once however often it stands in a write. Frozen values become objects of their fields.
+Frozen values become objects of their fields. Long are the lists and objects in them, and pinned definitions:
+those are looked at first, each once however often it stands in a write, and what is short stays as it is.
+Then the whole is encoded, and only if that is still long its texts are looked at as well.
 """
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from enum import Enum
-from functools import cache
-from typing import Any, get_args, get_type_hints
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from wonder_server.core.definitions.specs import PinnedAgent, PinnedTask, PinnedWorkflow
+from wonder_server.adapters.sqlite.codec_fields import (
+    CONTAINERS,
+    PINNED,
+    SCALARS,
+    containers,
+    field_names,
+    has_text,
+    rich,
+)
 
-WHOLE_BELOW = 1536
-"""Values that are shorter than this, in bytes, are written as they are."""
-OBJECT_FROM = 160
-"""Objects and lists in longer ones, of about this many bytes and more, become parts. Frozen values do not: no
-other is the same."""
-STRING_FROM = 1024
-_REF_SIZE = 40
-_CACHED = (PinnedAgent, PinnedWorkflow, PinnedTask)
-_CACHE_LIMIT = 512
+WHOLE_BELOW: Final = 1536
+"""Lists and objects that are shorter than this, in bytes, stay where they are in a frozen value, and so do
+its texts if all of it is then."""
+OBJECT_FROM: Final = 160
+"""Objects and lists in longer ones, of this many bytes and more, become parts. Frozen values do not: no other
+is the same."""
+STRING_FROM: Final = 1024
+_PIN_LIMIT: Final = 512
+_PIECE_LIMIT: Final = 8192
+_MANY: Final = 4
+"""A list of so many is taken for a long one."""
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
-
-
-_FIELDS: dict[Any, tuple[str, ...]] = {}
-
-
-def _names(cls: Any) -> tuple[str, ...]:
-    known = _FIELDS.get(cls)
-    if known is None:
-        # What is no dataclass is a msgspec.Struct.
-        known = getattr(cls, "__struct_fields__", None)
-        known = tuple(field.name for field in fields(cls)) if known is None else known
-        _FIELDS[cls] = known
-    return known
+_encode_lines = msgspec.json.Encoder().encode_lines
+"""Many values by one call. JSON has no line break in it, so what this gives can be taken apart by line."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pin:
-    """A pinned definition, folded: what stands in its place, and all parts that it is made of."""
+    """A pinned definition, folded: what stands in its place, all parts that it is made of, and a name for all
+    of them."""
 
     value: Any
-    folded: tuple[Any, int]
+    folded: msgspec.Raw
+    name: str
     parts: dict[str, bytes]
 
 
-class Folder:
-    """Folds the values of one shard. Pinned definitions, which recur by identity, are folded once.
+class _Piece(NamedTuple):
+    """A list or object in a longer one, that is a part with no parts in it."""
 
-    Used by one thread only.
+    data: bytes
+    digest: str
+    reference: msgspec.Raw
+
+
+class Folder:
+    """Folds the values of one shard. Used by one thread only.
+
+    It knows pinned definitions by their identity, and the pieces that it met last: of twenty turns that are
+    told to a model one is new, and the others mostly are the same objects as before.
     """
 
     def __init__(self) -> None:
         self._pins: dict[int, _Pin] = {}
+        self._same: dict[int, tuple[Any, _Piece]] = {}
+        self._equal: dict[bytes, _Piece] = {}
 
     def begin(self) -> Folding:
         """A folding of values that will be written together."""
@@ -77,13 +88,29 @@ class Folder:
         """A pinned definition, folded now or before."""
         pin = self._pins.get(id(value))
         if pin is None or pin.value is not value:
-            if len(self._pins) >= _CACHE_LIMIT:
+            if len(self._pins) >= _PIN_LIMIT:
                 self._pins.clear()
-            folding = Folding(self)
-            folded = folding.fold_object({n: getattr(value, n) for n in _names(value.__class__)})
-            parts = {digest: data for each in folding.pins.values() for digest, data in each.items()}
-            pin = self._pins[id(value)] = _Pin(value, folded, {**parts, **folding.parts})
+            pin = self._pins[id(value)] = Folding(self).definition(value)
         return pin
+
+    def known(self, ids: Iterable[int]) -> Mapping[int, tuple[Any, _Piece]]:
+        """Values and their pieces by the id of the value; none at all if these ids are not among them."""
+        return _NONE if self._same.keys().isdisjoint(ids) else self._same
+
+    def piece(self, value: Any, data: bytes) -> _Piece:
+        """A piece that is not known by its identity, as JSON ``data``. Values are never changed."""
+        if len(self._same) >= _PIECE_LIMIT:
+            self._same.clear()
+            self._equal.clear()
+        found = self._equal.get(data)
+        if found is None:
+            digest = _hash(data)
+            found = self._equal[data] = _Piece(data, digest, msgspec.Raw(_reference(digest)))
+        self._same[id(value)] = value, found
+        return found
+
+
+_NONE: Final[Mapping[int, tuple[Any, _Piece]]] = {}
 
 
 class Folding:
@@ -96,206 +123,224 @@ class Folding:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._texts: dict[int, str] = {}
-        """Of values that are written whole: one value is often a row, an event and part of a decision."""
-        self._memo: dict[int, tuple[Any, int]] = {}
+        self._texts: dict[int, tuple[Any, str]] = {}
+        """Of values that are written as they are: one value is often a row and an event."""
+        self._known: dict[int, tuple[Any, Any]] = {}
+        """Lists and objects by their id, held because it is good only while they live, and what is written in
+        their place: themselves if they are short."""
         self._long: set[int] = set()
-        """Of what was too long to be written as it is: what holds it need not be tried."""
-        self._kept: list[Any] = []
+        """The ids of those that are not."""
         self.parts: dict[str, bytes] = {}
         self.pins: dict[str, dict[str, bytes]] = {}
 
     def text(self, value: Any) -> str:
         """A frozen value as JSON, its large pieces folded. It is never a part itself."""
-        text = self._texts.get(id(value))
-        if text is not None:
-            return text
-        if not self._is_long(value):
-            data = encode(value)
-            if _is_plain(data):
-                text = self._texts[id(value)] = data.decode()
-                self._kept.append(value)  # an id is only good while its object lives
-                return text
-        return encode(self._shortened(value, self._field)).decode()
+        known = self._texts.get(id(value))
+        if known is not None:
+            return known[1]
+        short = self._shortened(value)
+        data = encode(short)
+        if len(data) >= WHOLE_BELOW and has_text(value, STRING_FROM):
+            return encode(self._without_texts(value)).decode()
+        text = data.decode()
+        if short is value:
+            self._texts[id(value)] = value, text
+        return text
 
     def whole(self, value: Any) -> str:
         """A frozen value as JSON, nothing folded and nothing escaped."""
-        # What is known is short, with nothing to escape: the same either way.
-        return self._texts.get(id(value)) or encode(value).decode()
+        known = self._texts.get(id(value))
+        return encode(value).decode() if known is None else known[1]
 
     def tagged(self, value: Any) -> str:
         """``["ItsClass", {…}]``."""
-        return f'["{value.__class__.__name__}",{self.text(value)}]'
+        return self.all_tagged((value,))[1:-1]
 
     def all_tagged(self, values: Sequence[Any]) -> str:
-        """A list of those. What is short on the average is written as it is."""
-        if not any(map(self._is_long, values)):
-            data = encode([(value.__class__.__name__, value) for value in values])
-            if len(data) < WHOLE_BELOW * len(values) and b'"$' not in data:
-                return data.decode()
-        return f"[{','.join([self.tagged(value) for value in values])}]"
+        """A list of those."""
+        data = _encode_lines([(value.__class__.__name__, self._shortened(value)) for value in values])
+        if len(data) >= WHOLE_BELOW:
+            lines = data.splitlines()
+            for at, value in enumerate(values):
+                if len(lines[at]) >= WHOLE_BELOW and has_text(value, STRING_FROM):
+                    lines[at] = encode((value.__class__.__name__, self._without_texts(value)))
+            data = b"\n".join(lines)
+        return f"[{data.strip().decode().replace(chr(10), ',')}]"
 
-    def fold_object(self, value: dict[str, Any]) -> tuple[Any, int]:
-        size, body = 2, {}
-        for key, item in value.items():
-            folded, length = self._fold(item)
-            body["$" + key if key.startswith("$") else key] = folded
-            size += length + len(key) + 4
-        return self._part(body, size)
+    def definition(self, value: Any) -> _Pin:
+        """A pinned definition by its fields; `Folder.pinned` knows those that were folded before."""
+        own = field_names(value.__class__)
+        body = self._object(own, [getattr(value, name) for name in own])
+        folded = self._part(body)
+        parts = {digest: data for within in self.pins.values() for digest, data in within.items()}
+        parts.update(self.parts)
+        # Too small to be a part itself, but not all that is in it?
+        name = ",".join(parts) if folded is body else _hash(body)
+        return _Pin(value, msgspec.Raw(folded), name, parts)
 
-    def _field(self, value: Any) -> tuple[Any, int]:
-        """A field of a frozen value. What is short stays as it is, and is not even looked into."""
-        if value.__class__ not in _CONTAINERS or id(value) in self._memo:
-            return self._fold(value)
-        data = encode(value)
-        if _is_plain(data):
-            return msgspec.Raw(data), len(data)
-        return self._remember(value, self._split(value))
+    def _shortened(self, value: Any) -> Any:
+        """A frozen value with references in place of what is long in it, but for its texts; itself if nothing
+        is."""
+        paths, items_of = containers(value.__class__)
+        items = items_of(value)
+        if not any(items):
+            return value
+        found = []
+        for path, item in zip(paths, items, strict=True):
+            if item:
+                known = self._known.get(id(item))
+                kept = self._stand_in(item) if known is None else known[1]
+                if kept is not item:
+                    found.append((path, kept))
+        return _with(value, found) if found else value
 
-    def _fold(self, value: Any) -> tuple[Any, int]:
+    def _without_texts(self, value: Any) -> Any:
+        """A frozen value with references in place of its long texts too."""
+        found: list[tuple[tuple[str, ...], Any]] = []
+        for name in rich(value.__class__):
+            item = getattr(value, name)
+            if item:
+                kept = self._stand_in(item, texts=True)
+                if kept is not item:
+                    found.append(((name,), kept))
+        return _with(value, found) if found else value
+
+    def _stand_in(self, value: Any, *, texts: bool = False) -> Any:
+        """What is written in the place of a value that was not met before."""
         cls = value.__class__
         if cls is str:
-            size = len(value) + 2
-            return (value, size) if size < STRING_FROM else self._kept_part(encode(value))
-        if cls in _SCALARS:
-            return value, 8
-        known = self._memo.get(id(value))
-        return self._remember(value, self._fold_container(value)) if known is None else known
+            return msgspec.Raw(self._part(encode(value))) if texts and len(value) >= STRING_FROM else value
+        if cls in CONTAINERS:
+            known = self._known.get(id(value))
+            return self._container(value) if known is None else known[1]
+        if cls in SCALARS:
+            return value
+        if cls in PINNED:
+            return self._pin(value)
+        return self._without_texts(value) if texts else self._shortened(value)
 
-    def _remember(self, value: Any, folded: tuple[Any, int]) -> tuple[Any, int]:
-        self._memo[id(value)] = folded
-        self._kept.append(value)
-        return folded
-
-    def _fold_container(self, value: Any) -> tuple[Any, int]:
-        if isinstance(value, _CACHED):
-            return self._fold_pinned(value)
-        is_container = value.__class__ in _CONTAINERS
-        if is_container or not self._is_long(value):
-            data = encode(value)
-            if _is_plain(data):
-                long = is_container and len(data) >= OBJECT_FROM
-                return self._kept_part(data) if long else (msgspec.Raw(data), len(data))
-        return self._split(value)
-
-    def _split(self, value: Any) -> tuple[Any, int]:
-        """What is long, by its members."""
-        self._long.add(id(value))
-        if isinstance(value, dict):
-            return self.fold_object(value)
-        if isinstance(value, (list, tuple)):
-            folded = [self._item(item) for item in value]
-            return self._part([item for item, _ in folded], 2 + sum([length + 1 for _, length in folded]))
-        return self._shortened(value, self._fold), WHOLE_BELOW
-
-    def _item(self, value: Any) -> tuple[Any, int]:
-        """An item of a list. Nearly all are short objects, each of which stands in no other."""
-        if value.__class__ is dict and id(value) not in self._memo:
-            data = encode(value)
-            if _is_plain(data):
-                return self._kept_part(data) if len(data) >= OBJECT_FROM else (msgspec.Raw(data), len(data))
-        return self._fold(value)
-
-    def _is_long(self, value: Any) -> bool:
-        """Whether a frozen value is known to be long: it holds a pinned definition, or what is long."""
-        cls = value.__class__
-        if _holds_pins(cls):
-            return True
-        containers, structs = _deep(cls)
-        for name in containers:
-            if id(getattr(value, name)) in self._long:
-                return True
-        for name in structs:
-            item = getattr(value, name)
-            if item is not None and self._is_long(item):
-                return True
-        return False
-
-    def _shortened(self, value: Any, fold: Callable[[Any], tuple[Any, int]]) -> Any:
-        """A frozen value whose fields are folded; only those are looked at that can be long."""
-        found = {}
-        for name in _rich(value.__class__):
-            item = getattr(value, name)
-            cls = item.__class__
-            if cls not in _SCALARS and (cls is not str or len(item) >= STRING_FROM):
-                found[name] = fold(item)[0]
-        if isinstance(value, msgspec.Struct):
-            return msgspec.structs.replace(value, **found)
-        plain = {name: getattr(value, name) for name in _names(value.__class__)}
-        return {**plain, **found}
-
-    def _fold_pinned(self, value: Any) -> tuple[Any, int]:
+    def _pin(self, value: Any) -> msgspec.Raw:
         pin = self._folder.pinned(value)
-        body = pin.folded[0]
-        if isinstance(body, dict) and len(body) == 1 and "$" in body:
-            self.pins[body["$"]] = pin.parts
-        elif pin.parts:  # Too small to be a part itself, but not all that is in it.
-            self.pins[",".join(pin.parts)] = pin.parts
+        if pin.parts:
+            self.pins[pin.name] = pin.parts
         return pin.folded
 
-    def _part(self, body: Any, size: int) -> tuple[Any, int]:
-        return (body, size) if size < OBJECT_FROM else self._kept_part(encode(body))
+    def _container(self, value: Any) -> Any:
+        """What is written in the place of a list or object that was not met before."""
+        body, kept = self._folded(value), value
+        if body is not None:
+            kept = msgspec.Raw(self._part(body))
+            self._long.add(id(value))
+        self._known[id(value)] = value, kept
+        return kept
 
-    def _kept_part(self, data: bytes) -> tuple[Any, int]:
-        digest = hashlib.blake2b(data, digest_size=16).hexdigest()
-        self.parts[digest] = data
-        return {"$": digest}, _REF_SIZE
+    def _folded(self, value: Any) -> bytes | None:
+        """A list or object by its members; None if it is short, with nothing to escape."""
+        if value.__class__ is dict:
+            self._look_into(value)
+            if self._long.isdisjoint(map(id, value.values())) and _is_plain(encode(value)):
+                return None
+            return self._object(value, value.values())
+        if len(value) < _MANY and self._long.isdisjoint(map(id, value)) and _is_plain(encode(value)):
+            return None
+        body = b"[%b]" % b",".join(self._pieces(value))
+        return None if _is_plain(body) else body
+
+    def _look_into(self, value: dict[str, Any]) -> None:
+        """Fold those members of an object before it that may well be long: else they would be encoded once
+        more, to find out that it is."""
+        for item in value.values():
+            if item and (item.__class__ is dict or (item.__class__ is list and len(item) >= _MANY)):
+                if id(item) not in self._known:
+                    self._container(item)
+
+    def _object(self, names: Iterable[str], items: Iterable[Any]) -> bytes:
+        keys = _encode_lines([str(name) for name in names]).splitlines()
+        pairs = zip(keys, self._pieces(items), strict=True)
+        return b"{%b}" % b",".join([_escaped(key) + b":" + piece for key, piece in pairs])
+
+    def _pieces(self, items: Iterable[Any]) -> list[bytes]:
+        """What is written in the places of the members of a list or object."""
+        ids = list(map(id, items))
+        known = self._folder.known(ids)
+        if known or not self._long.isdisjoint(ids):
+            items = [self._place(item, known) for item in items]
+        return [
+            line
+            if len(line) < OBJECT_FROM and (b"$" not in line or item.__class__ is msgspec.Raw)
+            else self._piece(item, line)
+            for item, line in zip(items, _encode_lines(items).splitlines(), strict=True)
+        ]
+
+    def _place(self, item: Any, known: Mapping[int, tuple[Any, _Piece]]) -> Any:
+        """What is written in the place of a member that may be known."""
+        found = known.get(id(item))
+        if found is not None:
+            piece = found[1]
+            self.parts[piece.digest] = piece.data
+            return piece.reference
+        return self._known[id(item)][1] if id(item) in self._long else item
+
+    def _piece(self, item: Any, data: bytes) -> bytes:
+        """What is written in the place of a member that is ``data`` as JSON."""
+        cls = item.__class__
+        if cls in CONTAINERS:
+            if not _is_plain(data):
+                return bytes(self._container(item))
+            if len(data) < OBJECT_FROM:
+                return data
+            piece = self._folder.piece(item, data)
+            self.parts[piece.digest] = piece.data
+            return bytes(piece.reference)
+        if cls is str:
+            return data if len(data) < STRING_FROM else self._part(data)
+        if cls in PINNED:
+            return bytes(self._pin(item))
+        if cls in SCALARS or cls is msgspec.Raw or _is_plain(data):
+            return data
+        return encode(self._without_texts(item))
+
+    def _part(self, body: bytes) -> bytes:
+        """A reference to what is long enough for that, which is then a part."""
+        if len(body) < OBJECT_FROM:
+            return body
+        digest = _hash(body)
+        self.parts[digest] = body
+        return _reference(digest)
 
 
-_CONTAINERS: frozenset[Any] = frozenset({dict, list, tuple})
-_SCALARS: frozenset[Any] = frozenset({type(None), bool, int, float})
+def _with(value: Any, found: Sequence[tuple[tuple[str, ...], Any]]) -> Any:
+    """A frozen value with other things in these places."""
+    changed: dict[str, Any] = {}
+    within: dict[str, list[tuple[tuple[str, ...], Any]]] = {}
+    for path, kept in found:
+        if len(path) == 1:
+            changed[path[0]] = kept
+        else:
+            within.setdefault(path[0], []).append((path[1:], kept))
+    for name, deeper in within.items():
+        changed[name] = _with(getattr(value, name), deeper)
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.replace(value, **changed)
+    return {name: getattr(value, name) for name in field_names(value.__class__)} | changed
 
 
-@cache
-def _rich(cls: Any) -> tuple[str, ...]:
-    """The fields of a frozen value that can be long."""
-    hints = get_type_hints(cls)
-    return tuple(name for name in _names(cls) if not _is_brief(hints[name]))
+def _hash(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-@cache
-def _deep(cls: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The fields of a frozen value that can hold what is long: containers, and values that have such."""
-    hints = get_type_hints(cls)
-    values = {name: _value_class(hints[name]) for name in _names(cls)}
-    structs = [name for name, held in values.items() if held is not None and any(_deep(held))]
-    plain = [name for name, held in values.items() if held is None and not _is_flat(hints[name])]
-    return tuple(plain), tuple(structs)
+def _reference(digest: str) -> bytes:
+    return b'{"$":"%b"}' % digest.encode()
 
 
-def _value_class(hint: Any) -> Any:
-    """The class of frozen values that a field holds, or None."""
-    found = [each for each in (hint, *get_args(hint)) if each is not type(None)]
-    only = found[-1] if len(found) <= 2 else None
-    return only if isinstance(only, type) and issubclass(only, msgspec.Struct) else None
-
-
-def _is_flat(hint: Any) -> bool:
-    kinds = get_args(hint) or (hint,)
-    return all(kind in (str, type(None)) or _is_brief(kind) for kind in kinds)
-
-
-def _is_brief(hint: Any) -> bool:
-    return hint in (bool, int, float) or (isinstance(hint, type) and issubclass(hint, Enum))
+def _escaped(name: bytes) -> bytes:
+    return b'"$' + name[1:] if name.startswith(b'"$') else name
 
 
 def _is_plain(data: bytes) -> bool:
     """Whether JSON is short, with nothing to escape: then it is written as it is."""
-    return len(data) < WHOLE_BELOW and b'"$' not in data
-
-
-@cache
-def _holds_pins(cls: Any) -> bool:
-    """Whether values of this class hold a pinned definition, which is long and known already."""
-    return any(_mentions_pins(hint) for hint in get_type_hints(cls).values())
-
-
-def _mentions_pins(hint: Any) -> bool:
-    if hint in _CACHED:
-        return True
-    if isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, msgspec.Struct)):
-        return _holds_pins(hint)
-    return any(_mentions_pins(each) for each in get_args(hint))
+    # There are quotation marks all over: looking for the other first is several times faster.
+    return len(data) < WHOLE_BELOW and (b"$" not in data or b'"$' not in data)
 
 
 def unfold(value: Any, part: Callable[[str], Any]) -> Any:
