@@ -156,7 +156,8 @@ def _kept(draft: Draft, token: Token, node: Node, result: Any) -> list[tuple[str
     if not node.output_mapping:
         section = "branch" if token.parent_id else "state"
         return [(f"{section}.{node.id}", result)]
-    seen = {**draft.scope(token), "result": result}
+    seen = draft.scope(token)
+    seen["result"] = result
     return [
         (target, evaluation.value_of(draft, source, seen, f"output_mapping.{target}", node.id))
         for target, source in node.output_mapping.items()
