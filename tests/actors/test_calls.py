@@ -109,7 +109,7 @@ async def test_the_conversation_and_its_turn_take_one_commit() -> None:
         [c for c in commits if c.actor_id == command.conversation_id] for commits in house.journal.together
     ]
     (first, *_) = [commits[0] for commits in written if commits]
-    assert [type(entry.input).__name__ for entry in first.entries] == ["Create", "Send"]
+    assert [type(entry.input).__name__ for entry in first.entries[:2]] == ["Create", "Send"]
 
 
 async def test_an_agent_that_is_gone_fails_the_node() -> None:

@@ -13,8 +13,9 @@ from tests.actors.kit import ROOM, Stage, TestJournal, rest, room_id
 from tests.core.conversation_kit import ASSEMBLED, agent, call, room, said, send, workflow
 from tests.replacing import replace
 from wonder_server.actors import actor as actors
-from wonder_server.actors import loop as loops
+from wonder_server.actors import scribe
 from wonder_server.actors.replay import replay
+from wonder_server.core.commands import RunWorkflow, Stop
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.values import OperationKind, TurnStatus
@@ -26,7 +27,7 @@ from wonder_server.ports.journal import Request
 
 @pytest.fixture(autouse=True)
 def _at_once_and_quietly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(loops, "RELOAD_AFTER_S", 0.0)
+    monkeypatch.setattr(scribe, "RELOAD_AFTER_S", 0.0)
     with capture_logs():
         yield
 
@@ -87,7 +88,7 @@ async def test_nothing_is_shown_handed_out_or_answered_before_the_commit_has_ret
     assert not asking.done()
     assert not cancelling.done(), "a refusal too may rest on what is not written yet"
     assert len(stage.events) == before
-    assert stage.commands == []
+    assert [type(command) for command in stage.commands] == [RunWorkflow], "a hook leaves no trace"
     stage.journal.release()
     await asking
     assert await reason_of(cancelling) is Reason.TURN_NOT_FOUND
@@ -131,7 +132,8 @@ async def test_when_a_commit_fails_callers_are_told_and_nothing_of_it_is_left() 
         assert await reason_of(each) is Reason.STORAGE_UNAVAILABLE
     await rest()
     assert stage.events == shown
-    assert stage.commands == []
+    begun = [command.operation_id for command in stage.commands if isinstance(command, RunWorkflow)]
+    assert stage.commands[len(begun) :] == [Stop(operation_id=each) for each in begun]
     stage.journal.broken = False
     await stage.send("c")
     assert stage.state().conversation.turn_count == 1  # type: ignore[union-attr]

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from tests.actors.kit import Stage, TestJournal, rest
 from tests.actors.toy import TOY, Begin, Done, Note, Step, ToyRun
-from wonder_server.actors import crew
+from wonder_server.actors import crew, scribe
 from wonder_server.actors import loop as loops
 from wonder_server.actors.replay import replay
 from wonder_server.core.commands import Command, RunTask, RunWorkflow, Stop
@@ -25,7 +25,7 @@ RUN = "run_a"
 
 @pytest.fixture(autouse=True)
 def _at_once_and_quietly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(loops, "RELOAD_AFTER_S", 0.0)
+    monkeypatch.setattr(scribe, "RELOAD_AFTER_S", 0.0)
     # How far a stretch gets must not depend on how busy the machine is.
     monkeypatch.setattr(crew, "STRETCH_S", 60.0)
     with capture_logs():

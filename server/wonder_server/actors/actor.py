@@ -78,6 +78,8 @@ class Batch:
     """Commands that were handed out before it is written."""
     stopped: set[str] = field(default_factory=set)
     """Operations that ``commands`` stop."""
+    waited: bool = False
+    """Whether children that it has begun had their turn before it is written."""
     recorded: int = 0
     """Entries of which is known what rows and events they lead to; that of the others may not be needed."""
 
@@ -131,6 +133,8 @@ class Actor:
     """Whether everything waits for the disk, as the last commit failed: early work would be done in vain."""
     singly: int = 0
     """How many inputs are still to be written each on its own, to find the one that cannot be."""
+    ahead: bool = False
+    """Whether what began it is not on disk yet, so that it may only do what leaves no trace."""
     followers: list[Actor] = field(default_factory=list)
     """Those who may only be written when this one is."""
     answered: OrderedDict[tuple[str, str], Answered] = field(default_factory=OrderedDict)

@@ -23,7 +23,7 @@ from wonder_server.actors.loop import Loop
 from wonder_server.actors.orphans import orphaned_runs
 from wonder_server.actors.purses import Purses
 from wonder_server.actors.streams import NodeProgress, Streams
-from wonder_server.core import trace
+from wonder_server.core import ids, trace
 from wonder_server.core.commands import (
     Answer,
     ApplyMemory,
@@ -337,7 +337,8 @@ class Handlers:
         )
         if command.fresh:
             self._actors.new(command.run_id)
-        self._actors.tell(command.run_id, start, crowd=True)
+        # A conversation has few runs at a time, a run may have thousands.
+        self._actors.tell(command.run_id, start, crowd=ids.is_id("run", command.parent.actor_id))
 
     def _may_begin(self, command: RunWorkflow | CallAgent) -> bool:
         """Whether the root run may have one more operation below it; if not, this one fails."""

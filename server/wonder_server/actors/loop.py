@@ -19,7 +19,8 @@ Three more laws:
   of whoever waits for it. One that has not ended after a moment (`wonder_server.actors.ageing`), or that
   somebody looks for, is written. Once it was written, what is on disk may not fall behind.
 - A child is never on disk before the one that began it: a volatile parent's batch goes along in the child's
-  first commit, ahead of it.
+  first commit, ahead of it. So does that of a conversation whose hook began before it was written
+  (docs/adr/0020-hooks-ahead-of-the-disk.md); until then the hook only does what leaves no trace.
 - If a commit fails, the working set is thrown away with it and the actor is loaded again from what is on
   disk; `wonder_server.actors.salvage` says what becomes of the inputs. An input that breaks the planner, or
   that cannot be written, fails what it was about instead.
@@ -33,12 +34,13 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from wonder_server.actors import scribe
 from wonder_server.actors.actor import Actor, Batch, Envelope, Outcome
 from wonder_server.actors.ageing import Ageing
-from wonder_server.actors.crew import Crew
 from wonder_server.actors.idle import Idle
 from wonder_server.actors.incidents import unexpected
 from wonder_server.actors.salvage import Interrupted, salvage
+from wonder_server.actors.scribe import Scribe
 from wonder_server.actors.step import step
 from wonder_server.actors.wakes import Wakes
 from wonder_server.core.commands import Answer, Command, RunTask, RunWorkflow, Stop
@@ -59,11 +61,8 @@ MOST_WRITING = 16
 MOST_WAITING = 32
 """Commits under way, above which nobody of the crowd begins: the disk could not follow."""
 
-RELOAD_AFTER_S = 1.0
-"""How long an actor waits after a failure before it is loaded again, unless somebody asks sooner."""
 
-
-class Loop(Crew):
+class Loop(Scribe):
     """All actors of this process.
 
     ``journal_of(actor_id)`` finds the actor's shard; ``dispatch(actor_id, command)`` hands a command to its
@@ -82,17 +81,12 @@ class Loop(Crew):
         idle_limit: int,
         idle_bytes: int,
     ) -> None:
-        super().__init__(planners, Idle(idle_limit, idle_bytes))
-        self._journal_of = journal_of
+        super().__init__(planners, Idle(idle_limit, idle_bytes), journal_of, publish)
         self._clock = clock
         self._dispatch = dispatch
-        self._publish = publish
-        self._interrupted: dict[str, Interrupted] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._wakes = Wakes(clock, self._wake)
         self._ageing = Ageing(self._is_old)
-        self._writing = 0
-        """Commits under way."""
         self.on_result: Callable[[str], None] = _ignore
         """Told of each operation whose result is told to its actor, by its id."""
         self.on_wake: Callable[[str, Any], Any] = _as_it_is
@@ -180,7 +174,10 @@ class Loop(Crew):
             elif not actor.reading:
                 self._read(actor, self._load(actor))
         actor.scheduled = False
-        self._write(actor)
+        if self._lets_children_go_first(actor):
+            unfinished = True
+        else:
+            self._write(actor)
         if unfinished or actor.going:
             self._schedule(actor)
         self._settle(actor)
@@ -190,7 +187,7 @@ class Loop(Crew):
         time was up."""
         while True:
             if actor.going:
-                self._dispatch(actor.id, actor.going.popleft())
+                self._hand_out(actor, actor.going.popleft())
             elif not (actor.mailbox and self._has_room(actor)):
                 return False
             elif self._must_look_up(actor, actor.mailbox[0]):
@@ -200,6 +197,13 @@ class Loop(Crew):
                 return False
             if monotonic() > self._until:
                 return True
+
+    def _hand_out(self, actor: Actor, command: Command) -> None:
+        self._dispatch(actor.id, command)
+        if isinstance(command, RunWorkflow):
+            batch, child = actor.batch, self._actors.get(command.run_id)
+            if child is not None and batch is not None and any(begun is command for begun in batch.begun):
+                child.ahead = actor.ahead or batch.due
 
     def _step(self, actor: Actor, envelope: Envelope) -> bool:
         """Plan one input; False if that broke the working set."""
@@ -255,98 +259,6 @@ class Loop(Crew):
 
     def _is_held(self) -> bool:
         return self._writing >= MOST_WAITING
-
-    # --- write ----------------------------------------------------------------------------------
-
-    def _write(self, actor: Actor) -> None:
-        """Submit the actor's batch if it is due and nothing is under way."""
-        batch = actor.batch
-        if actor.underway is not None:
-            return
-        if actor.broken is not None:
-            problem, culprit = actor.broken
-            self._give_up(actor, None, problem, culprit)
-        elif batch is None or not batch.due:
-            return
-        elif not batch.writes():
-            actor.batch = None
-            self._complete(actor, batch)
-        else:
-            group = self._lineage(actor)
-            if group:
-                self._submit(group)
-
-    def _lineage(self, actor: Actor) -> list[Actor]:
-        """The actors whose batches go to disk together, ancestors first; empty if one is to be waited for."""
-        group = [actor]
-        while not group[0].on_disk:
-            parent_id = group[0].planner.parent(group[0].state)
-            parent = self._actors.get(parent_id)
-            if parent_id not in self._interrupted and (parent is None or parent.on_disk):
-                break
-            if parent is not None and parent.underway is not None:
-                parent.followers.append(actor)
-                return []
-            if parent is None or parent.batch is None or parent.broken is not None:
-                asyncio.get_running_loop().call_later(RELOAD_AFTER_S, self._schedule, actor)
-                return []
-            group.insert(0, parent)
-        return group
-
-    def _submit(self, group: list[Actor]) -> None:
-        parts: list[tuple[Actor, Batch]] = []
-        writes: list[Commit] = []
-        for actor in group:
-            batch = actor.underway = actor.take_batch()
-            actor.submitted |= bool(batch.commit.entries)
-            self._busy.add(actor)
-            parts.append((actor, batch))
-            writes += batch.writes()
-        try:
-            future = self._journal_of(group[-1].id).submit(writes)
-        except Exception as failure:
-            future = asyncio.get_running_loop().create_future()
-            future.set_exception(failure)
-        self._writing += 1
-        future.add_done_callback(partial(self._written, parts, writes))
-
-    def _written(
-        self, parts: list[tuple[Actor, Batch]], writes: list[Commit], future: asyncio.Future[Any]
-    ) -> None:
-        """The commit is on disk, or failed."""
-        self._writing -= 1
-        self._call()
-        for actor, _ in parts:
-            actor.underway = None
-        try:
-            future.result()
-        except WonderError as failure:
-            self._unwritten(parts, failure)
-            return
-        except Exception:
-            self._unwritten(parts, WonderError(unexpected("commit_failed", actor=parts[-1][0].id)))
-            return
-        for written in writes:
-            if written.events:
-                self._publish(written.actor_id, written.events)
-        for actor, batch in parts:
-            actor.on_disk |= bool(batch.commit.entries)
-            # Before the replies, so that what they hear of is under way when they hear of it.
-            self._schedule(actor)
-            self._complete(actor, batch)
-            self._poke_followers(actor)
-
-    def _unwritten(self, parts: list[tuple[Actor, Batch]], problem: WonderError) -> None:
-        alone = len(parts) == 1 and len(parts[0][1].taken) == 1
-        for actor, batch in parts:
-            if self._actors.get(actor.id) is not actor:
-                # It went with its parent.
-                for envelope in batch.taken:
-                    envelope.tell(problem)
-                self._take_back(actor, batch.begun, problem)
-                continue
-            culprit = batch.taken[0] if alone and not problem.fault.transient else None
-            self._give_up(actor, batch, problem, culprit)
 
     # --- dispatch -------------------------------------------------------------------------------
 
@@ -479,7 +391,7 @@ class Loop(Crew):
                 self._fail_operation(actor, envelope.input, fault, interrupted)
         self._poke_followers(actor)
         self._rest(actor)
-        asyncio.get_running_loop().call_later(RELOAD_AFTER_S, self._reload, actor.id)
+        asyncio.get_running_loop().call_later(scribe.RELOAD_AFTER_S, self._reload, actor.id)
 
     def _take_back(self, actor: Actor, begun: list[Command], problem: WonderError) -> None:
         """Stop what was begun too early: tasks, and children, of which nothing can be on disk."""

@@ -12,6 +12,7 @@ from wonder_server.actors.actor import Actor, Batch, Envelope, Outcome
 from wonder_server.actors.requests import first_answer
 from wonder_server.core.commands import Answer, Command, Stop
 from wonder_server.core.errors import WonderError
+from wonder_server.core.planner import Planner
 from wonder_server.ports.journal import Answered, Entry
 
 
@@ -63,7 +64,10 @@ def step(actor: Actor, envelope: Envelope, now_ms: int) -> list[Command]:
     )
     led_to = planner.commands
     commands = [command for decision in decisions for command in led_to(state, decision)]
-    return [command for command in commands if _goes_now(actor, batch, command)] if commands else commands
+    if not commands:
+        return commands
+    batch.due |= actor.ahead and any(_leaves_trace(planner, command) for command in commands)
+    return [command for command in commands if _goes_now(actor, batch, command)]
 
 
 def _repeated(actor: Actor, envelope: Envelope, batch: Batch) -> bool:
@@ -93,6 +97,10 @@ def _answer(actor: Actor, envelope: Envelope, batch: Batch, decisions: tuple[Any
         batch.commit.requests.append((request, answer))
         actor.remember(request, Answered(request.fingerprint, answer))
     batch.replies.append((envelope, Outcome(decisions, answer)))
+
+
+def _leaves_trace(planner: Planner, command: Command) -> bool:
+    return not isinstance(command, Answer | Stop) and not planner.early(command)
 
 
 def _goes_now(actor: Actor, batch: Batch, command: Command) -> bool:

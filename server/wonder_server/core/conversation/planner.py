@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
+from wonder_server.core.commands import Command, RunWorkflow
 from wonder_server.core.conversation import decisions, inputs, values
 from wonder_server.core.conversation.dispatch import commands
 from wonder_server.core.conversation.plan import plan
@@ -66,6 +67,11 @@ def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:
     return said
 
 
+def early(command: Command) -> bool:
+    """A hook begins before what led to it is on disk; what it does meanwhile leaves no trace."""
+    return type(command) is RunWorkflow and command.volatile and command.fresh
+
+
 CONVERSATION = Planner(
     kind="conversation",
     prefix="conv",
@@ -83,6 +89,7 @@ CONVERSATION = Planner(
     commands=commands,
     refusal=refusal,
     must_commit=lambda state, decided: True,
+    early=early,
     pending=lambda state: list(state.operations),
     weight=weight,
     answer=answer,
