@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,10 +163,19 @@ class Client:
                 self.text[item.message_id] = before + item.text
 
 
+async def stream_of(attachment: Attachment) -> AsyncIterator[Any]:
+    """Everything, one by one; a `Closed` is the last."""
+    while True:
+        for item in await attachment.take():
+            yield item
+            if isinstance(item, Closed):
+                return
+
+
 async def read(world: World, client: Client, after: int, tail_only: bool) -> None:
     attachment = await world.attach(after, tail_only=tail_only)
     assert attachment is not None
-    async for item in attachment.items():
+    async for item in stream_of(attachment):
         client.take(item)
     attachment.close()
 
@@ -218,7 +228,7 @@ def test_whenever_a_reader_attaches_it_misses_nothing_and_sees_nothing_twice(
 
 
 async def items_of(attachment: Attachment) -> list[Any]:
-    return [item async for item in attachment.items()]
+    return [item async for item in stream_of(attachment)]
 
 
 async def attached(world: World, after: int = 0, **options: Any) -> Attachment:
@@ -234,7 +244,7 @@ async def test_the_past_then_what_is_being_said_then_what_happens() -> None:
     world.begin()
     world.say("msg_1", "Once ")
     world.show()
-    items = (await attached(world)).items()
+    items = stream_of(await attached(world))
     kinds = [type(await anext(items)).__name__ for _ in range(3)]
     world.say("msg_1", "upon")
     world.close("msg_1")
@@ -324,7 +334,7 @@ async def test_a_reader_that_falls_behind_is_closed_with_the_cursor_to_come_back
         world.write()
     world.show()
     slow, quick = await attached(world), await attached(world)
-    slow_items, quick_items = slow.items(), quick.items()
+    slow_items, quick_items = stream_of(slow), stream_of(quick)
     for items in (slow_items, quick_items):
         for _ in range(4):
             await anext(items)
@@ -347,7 +357,7 @@ async def test_silence_is_broken_now_and_then(monkeypatch: pytest.MonkeyPatch) -
     world = World()
     world.write()
     attachment = await attached(world, 1)
-    items = attachment.items()
+    items = stream_of(attachment)
     assert await anext(items) == CaughtUp(1)
     assert await anext(items) == Quiet()
     assert await anext(items) == Quiet()

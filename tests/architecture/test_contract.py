@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -116,6 +117,23 @@ def test_what_converse_and_subscribe_say_is_the_same_on_the_wire() -> None:
     converse = _numbers(conversation_service_pb2.ConverseResponse.DESCRIPTOR)
     subscribe = _numbers(conversation_service_pb2.SubscribeResponse.DESCRIPTOR)
     assert subscribe.items() <= converse.items()
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        conversation_service_pb2.ConverseResponse.DESCRIPTOR,
+        conversation_service_pb2.SubscribeResponse.DESCRIPTOR,
+        coordinator_service_pb2.WatchRunResponse.DESCRIPTOR,
+    ],
+    ids=lambda response: response.name,
+)
+def test_a_response_with_one_event_is_a_group_of_one(response: Any) -> None:
+    """The server puts groups together from encoded responses (`rpc/event_groups.py`)."""
+    group = response.fields_by_name["events"].message_type
+    one, several = response.fields_by_name["event"], group.fields_by_name["events"]
+    assert (one.number, one.message_type) == (several.number, several.message_type)
+    assert several.is_repeated and len(group.fields) == 1
 
 
 def test_the_reasons_are_those_of_the_core() -> None:

@@ -83,6 +83,10 @@ class View:
         self.words.append(word)
         if kind == "event":
             self._event(item)
+        elif kind == "events":
+            assert 2 <= len(item.events) <= 100
+            for event in item.events:
+                self._event(event)
         elif kind == "message_restarted":
             self.restarts.setdefault(item.message_id, []).append(item.attempt)
             self.texts[item.message_id] = ""
@@ -137,11 +141,15 @@ class Client:
         return answer
 
     @asynccontextmanager
-    async def listening(self, conversation_id: str, view: View | None = None) -> AsyncIterator[Listener]:
+    async def listening(
+        self, conversation_id: str, view: View | None = None, *, group_events: bool = False
+    ) -> AsyncIterator[Listener]:
         """Subscribed from where ``view`` stands."""
         view = View() if view is None else view
         view.attached()
-        attach = pb.Attach(conversation_id=conversation_id, after_sequence=view.cursor)
+        attach = pb.Attach(
+            conversation_id=conversation_id, after_sequence=view.cursor, group_events=group_events
+        )
         call = self.conversations.Subscribe(pb.SubscribeRequest(attach=attach))
         try:
             yield Listener(call, view)

@@ -60,6 +60,55 @@ async def test_two_clients_see_the_same_events_and_the_same_text(client: Client,
     assert len(set(order)) == 3 and order != sorted(order, key=order.index)
 
 
+async def test_whoever_takes_events_together_sees_what_others_see(client: Client, unhurried: str) -> None:
+    room = await client.open(unhurried)
+    async with client.listening(room) as plain, client.listening(room, group_events=True) as grouping:
+        said = [await client.say(room, text) for text in ("say 40 words", "say 30 words", "recall tea?")]
+        for listener in (plain, grouping):
+            await listener.until(lambda v: all(v.settled(answer.turn.id) for answer in said))
+    one, other = plain.view, grouping.view
+    assert [e.SerializeToString() for e in one.events] == [e.SerializeToString() for e in other.events]
+    assert one.messages == other.messages and one.text() == other.text()
+    assert not any(word.HasField("events") for word in one.words)
+    assert any(word.HasField("events") for word in other.words)
+    assert places_of_text(one) == places_of_text(other)
+    # Any of them is a cursor, those in the middle of a group too.
+    for cursor in range(len(one.events) + 1):
+        view = View(cursor=cursor)
+        async with client.listening(room, view, group_events=True) as listener:
+            await listener.until(lambda v: v.words and v.words[-1].HasField("caught_up"))
+        assert view.events == one.events[cursor:]
+        assert len(view.words) == (3 if view.events else 2), "all of the past is one message"
+
+
+def places_of_text(view: View) -> dict[str, set[int]]:
+    """Of each message that was spoken: after which events some of its text came."""
+    places: dict[str, set[int]] = {}
+    cursor = 0
+    for word in view.words:
+        if word.HasField("delta"):
+            places.setdefault(word.delta.message_id, set()).add(cursor)
+        elif word.HasField("event"):
+            cursor = word.event.sequence
+        elif word.HasField("events"):
+            cursor = word.events.events[-1].sequence
+    return places
+
+
+async def test_a_group_of_events_is_bounded(client: Client) -> None:
+    room = await client.open()
+    for text in (*["say 3 words"] * 16, *["y" * 100_000] * 2):
+        await client.turn(room, text)
+    view = View()
+    async with client.listening(room, view, group_events=True) as listener:
+        await listener.until(lambda v: v.words and v.words[-1].HasField("caught_up"))
+    assert view.events == await client.events(room)
+    groups = [word.events for word in view.words if word.HasField("events")]
+    assert len(groups[0].events) == 100
+    assert all(group.ByteSize() <= 256 * 1024 for group in groups)
+    assert sum(group.ByteSize() for group in groups) > 256 * 1024
+
+
 async def test_a_client_cut_at_every_word_misses_nothing(client: Client, unhurried: str) -> None:
     """Cut after each single word that the server says, it resumes by the last event it has seen."""
     room = await client.open(unhurried)

@@ -473,11 +473,16 @@ async def test_who_does_not_say_who_they_are_is_the_caller(stage: RunStage) -> N
 # --- WatchRun ---------------------------------------------------------------------------------------
 
 
-async def watched(stub: CoordinatorServiceStub, run_id: str, after: int = 0) -> list[run_pb2.RunEvent]:
+async def watched(
+    stub: CoordinatorServiceStub, run_id: str, after: int = 0, *, group_events: bool = False
+) -> list[run_pb2.RunEvent]:
     """The events that a watcher gets of a run that has ended."""
-    call = stub.WatchRun(pb.WatchRunRequest(run_id=run_id, after_sequence=after))
-    words = [word async for word in call]
+    request = pb.WatchRunRequest(run_id=run_id, after_sequence=after, group_events=group_events)
+    words = [word async for word in stub.WatchRun(request)]
     assert words[-1].end.reason == conversation_service_pb2.END_REASON_COMPLETED
+    if group_events:
+        assert len(words) <= 2, "all of the past is one message"
+        return [event for word in words[:-1] for event in word.events.events or [word.event]]
     return [word.event for word in words[:-1]]
 
 
@@ -501,6 +506,7 @@ async def test_every_event_is_watched_once_from_any_cursor(
     assert {"gate.opened", "gate.resolved"} <= {event.name for event in live}
     for after in (0, 1, len(live) - 1, len(live)):
         assert await watched(stub, gate.run_id, after) == live[after:]
+        assert await watched(stub, gate.run_id, after, group_events=True) == live[after:]
     beyond = pb.WatchRunRequest(run_id=gate.run_id, after_sequence=len(live) + 1)
     assert await refused(stub.WatchRun(beyond).read()) == ("CURSOR_OUT_OF_RANGE", ["after_sequence"])
     negative = pb.WatchRunRequest(run_id=gate.run_id, after_sequence=-1)

@@ -9,10 +9,10 @@ messages that those events had ended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wonder_server.actors.streams import Closed, Delta, Item, Quiet, Streams, Subscription, ended_by
+from wonder_server.actors.streams import Delta, Item, Quiet, Streams, Subscription, ended_by
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.planner import Planner
 from wonder_server.ports.journal import Event, Journal
@@ -32,7 +32,7 @@ class CaughtUp:
 
 
 class Attachment:
-    """One attached reader. Iterate once; `close` when done."""
+    """One attached reader. `take` until a `Closed`; `close` when done."""
 
     def __init__(
         self,
@@ -88,14 +88,6 @@ class Attachment:
             news = [item for item in items if self._is_news(item)]
             if news:
                 return news
-
-    async def items(self) -> AsyncIterator[Item | CaughtUp]:
-        """Everything, one by one; a `Closed` is the last."""
-        while True:
-            for item in await self.take():
-                yield item
-                if isinstance(item, Closed):
-                    return
 
     def close(self) -> None:
         """Stop listening."""

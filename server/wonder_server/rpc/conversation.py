@@ -288,7 +288,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
     async def subscribe(self, request: pb.SubscribeRequest, context: Any) -> None:
         attachment, attached = await self._attach(request.attach)
         try:
-            await say(attachment, attached, context.write)
+            await say(attachment, attached, context.write, group_events=request.attach.group_events)
         finally:
             attachment.close()
 
@@ -300,7 +300,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
         conversation_id, trace_id = first.attach.conversation_id, brought(context)
         reader = asyncio.create_task(self._listen(requests, attachment, conversation_id, trace_id))
         try:
-            await say(attachment, attached, context.write)
+            await say(attachment, attached, context.write, group_events=first.attach.group_events)
         finally:
             reader.cancel()
             attachment.close()

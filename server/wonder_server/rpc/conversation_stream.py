@@ -13,9 +13,12 @@ from wonder_server.actors.attachment import Attachment, CaughtUp
 from wonder_server.actors.streams import Closed, Delta, Item, NodeProgress, Quiet, Reply
 from wonder_server.ports.journal import Event
 from wonder_server.rpc.event_codec import fill_event
+from wonder_server.rpc.event_groups import grouped, together
 from wonder_server.rpc.stream_words import draining, heartbeat, slow_reader
 
 Write = Callable[[bytes], Awaitable[None]]
+
+_EVENTS = pb.ConverseResponse.EVENTS_FIELD_NUMBER
 
 _ENDS = {
     "draining": pb.END_REASON_DRAINING,
@@ -24,19 +27,27 @@ _ENDS = {
 }
 
 
-async def say(attachment: Attachment, attached: pb.Attached, write: Write) -> None:
+async def say(
+    attachment: Attachment, attached: pb.Attached, write: Write, *, group_events: bool = False
+) -> None:
     """Send an attached client everything, encoded, up to the last word. Raises SLOW_READER.
+
+    ``group_events``: events that are there at the same time go in one message.
 
     This is the way of every token of every stream, so there is nothing on it that need not be.
     """
     await write(pb.ConverseResponse(attached=attached).SerializeToString())
     while True:
-        for item in await attachment.take():
+        items = await attachment.take()
+        for item in grouped(items, _event) if group_events and len(items) > 1 else items:
             if type(item) is Delta and not item.attempt:
                 await write(item.wire or _delta(item))
                 continue
             if type(item) is Event:
                 await write(item.wire or _event(item))
+                continue
+            if isinstance(item, list):
+                await write(together(map(_event, item), _EVENTS))
                 continue
             for word in _words(attachment, item):
                 await write(word)

@@ -83,7 +83,8 @@ class CoordinatorServicer:
         try:
             # Not before: an end in between would be missed.
             view = await self._runs.lookup.now(request.run_id)
-            async for word in said(attachment, view.head.sequence if view.has_ended else 0):
+            end_sequence = view.head.sequence if view.has_ended else 0
+            async for word in said(attachment, end_sequence, group_events=request.group_events):
                 yield word
         finally:
             attachment.close()

@@ -11,37 +11,51 @@ from wonder_server.actors.attachment import Attachment, CaughtUp
 from wonder_server.actors.streams import Closed, NodeProgress, Quiet
 from wonder_server.ports.journal import Event
 from wonder_server.rpc import run_codec as codec
+from wonder_server.rpc.event_groups import grouped, together
 from wonder_server.rpc.stream_words import draining, heartbeat, slow_reader
 
+_EVENTS = pb.WatchRunResponse.EVENTS_FIELD_NUMBER
 
-async def said(attachment: Attachment, end_sequence: int) -> AsyncIterator[bytes]:
+
+async def said(
+    attachment: Attachment, end_sequence: int, *, group_events: bool = False
+) -> AsyncIterator[bytes]:
     """Everything that a watcher is sent, encoded, up to the last word. Raises SLOW_READER.
 
     ``end_sequence`` is that of the run's last event if it has ended, else 0.
+    ``group_events``: events that are there at the same time go in one message.
     """
-    async for item in attachment.items():
-        if isinstance(item, Event):
-            if item.wire is None:
-                item.wire = pb.WatchRunResponse(event=codec.event(item)).SerializeToString()
-            yield item.wire
-            if item.emit.kind == "run_ended":
-                yield _end(attachment, conversation_service_pb2.END_REASON_COMPLETED)
+    while True:
+        items = await attachment.take()
+        for item in grouped(items, _event) if group_events else items:
+            if isinstance(item, Event | list):
+                events = item if isinstance(item, list) else [item]
+                yield together(map(_event, events), _EVENTS)
+                if events[-1].emit.kind == "run_ended":
+                    yield _end(attachment, conversation_service_pb2.END_REASON_COMPLETED)
+                    return
+            elif isinstance(item, NodeProgress):
+                yield pb.WatchRunResponse(progress=codec.progress(item)).SerializeToString()
+            elif isinstance(item, CaughtUp):
+                if 0 < end_sequence <= attachment.sequence:
+                    # The client has seen the end already; there is nothing to wait for.
+                    yield _end(attachment, conversation_service_pb2.END_REASON_COMPLETED)
+                    return
+            elif isinstance(item, Quiet):
+                alive = heartbeat(attachment.sequence)
+                yield pb.WatchRunResponse(heartbeat=alive).SerializeToString()
+            elif isinstance(item, Closed):
+                if item.why == "slow":
+                    raise slow_reader(attachment.sequence)
+                yield pb.WatchRunResponse(draining=draining("runs")).SerializeToString()
+                yield _end(attachment, conversation_service_pb2.END_REASON_DRAINING)
                 return
-        elif isinstance(item, NodeProgress):
-            yield pb.WatchRunResponse(progress=codec.progress(item)).SerializeToString()
-        elif isinstance(item, CaughtUp):
-            if 0 < end_sequence <= attachment.sequence:
-                # The client has seen the end already; there is nothing to wait for.
-                yield _end(attachment, conversation_service_pb2.END_REASON_COMPLETED)
-                return
-        elif isinstance(item, Quiet):
-            alive = heartbeat(attachment.sequence)
-            yield pb.WatchRunResponse(heartbeat=alive).SerializeToString()
-        elif isinstance(item, Closed):
-            if item.why == "slow":
-                raise slow_reader(attachment.sequence)
-            yield pb.WatchRunResponse(draining=draining("runs")).SerializeToString()
-            yield _end(attachment, conversation_service_pb2.END_REASON_DRAINING)
+
+
+def _event(event: Event) -> bytes:
+    if event.wire is None:
+        event.wire = pb.WatchRunResponse(event=codec.event(event)).SerializeToString()
+    return event.wire
 
 
 def _end(attachment: Attachment, reason: Any) -> bytes:

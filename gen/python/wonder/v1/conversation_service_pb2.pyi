@@ -258,14 +258,16 @@ class ConverseRequest(_message.Message):
     def __init__(self, attach: _Optional[_Union[Attach, _Mapping]] = ..., send: _Optional[_Union[Send, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., detach: _Optional[_Union[Detach, _Mapping]] = ...) -> None: ...
 
 class Attach(_message.Message):
-    __slots__ = ("conversation_id", "after_sequence", "tail_only")
+    __slots__ = ("conversation_id", "after_sequence", "tail_only", "group_events")
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TAIL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    GROUP_EVENTS_FIELD_NUMBER: _ClassVar[int]
     conversation_id: str
     after_sequence: int
     tail_only: bool
-    def __init__(self, conversation_id: _Optional[str] = ..., after_sequence: _Optional[int] = ..., tail_only: _Optional[bool] = ...) -> None: ...
+    group_events: bool
+    def __init__(self, conversation_id: _Optional[str] = ..., after_sequence: _Optional[int] = ..., tail_only: _Optional[bool] = ..., group_events: _Optional[bool] = ...) -> None: ...
 
 class Send(_message.Message):
     __slots__ = ("content", "reply_to_message_id", "request_id", "agent_id", "user_id", "metadata")
@@ -302,7 +304,7 @@ class Detach(_message.Message):
     def __init__(self) -> None: ...
 
 class ConverseResponse(_message.Message):
-    __slots__ = ("event", "delta", "message_restarted", "attached", "caught_up", "heartbeat", "draining", "end", "sent", "cancelled", "refused", "tool_progress")
+    __slots__ = ("event", "delta", "message_restarted", "attached", "caught_up", "heartbeat", "draining", "end", "sent", "cancelled", "refused", "tool_progress", "events")
     EVENT_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_RESTARTED_FIELD_NUMBER: _ClassVar[int]
@@ -315,6 +317,7 @@ class ConverseResponse(_message.Message):
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     TOOL_PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
     event: _event_pb2.Event
     delta: Delta
     message_restarted: MessageRestarted
@@ -327,7 +330,14 @@ class ConverseResponse(_message.Message):
     cancelled: Cancelled
     refused: Refused
     tool_progress: ToolProgress
-    def __init__(self, event: _Optional[_Union[_event_pb2.Event, _Mapping]] = ..., delta: _Optional[_Union[Delta, _Mapping]] = ..., message_restarted: _Optional[_Union[MessageRestarted, _Mapping]] = ..., attached: _Optional[_Union[Attached, _Mapping]] = ..., caught_up: _Optional[_Union[CaughtUp, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., sent: _Optional[_Union[Sent, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., tool_progress: _Optional[_Union[ToolProgress, _Mapping]] = ...) -> None: ...
+    events: EventGroup
+    def __init__(self, event: _Optional[_Union[_event_pb2.Event, _Mapping]] = ..., delta: _Optional[_Union[Delta, _Mapping]] = ..., message_restarted: _Optional[_Union[MessageRestarted, _Mapping]] = ..., attached: _Optional[_Union[Attached, _Mapping]] = ..., caught_up: _Optional[_Union[CaughtUp, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., sent: _Optional[_Union[Sent, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., tool_progress: _Optional[_Union[ToolProgress, _Mapping]] = ..., events: _Optional[_Union[EventGroup, _Mapping]] = ...) -> None: ...
+
+class EventGroup(_message.Message):
+    __slots__ = ("events",)
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[_event_pb2.Event]
+    def __init__(self, events: _Optional[_Iterable[_Union[_event_pb2.Event, _Mapping]]] = ...) -> None: ...
 
 class Delta(_message.Message):
     __slots__ = ("message_id", "turn_id", "offset", "text")
@@ -454,7 +464,7 @@ class SubscribeRequest(_message.Message):
     def __init__(self, attach: _Optional[_Union[Attach, _Mapping]] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
-    __slots__ = ("event", "delta", "message_restarted", "attached", "caught_up", "heartbeat", "draining", "end", "tool_progress")
+    __slots__ = ("event", "delta", "message_restarted", "attached", "caught_up", "heartbeat", "draining", "end", "tool_progress", "events")
     EVENT_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_RESTARTED_FIELD_NUMBER: _ClassVar[int]
@@ -464,6 +474,7 @@ class SubscribeResponse(_message.Message):
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     TOOL_PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
     event: _event_pb2.Event
     delta: Delta
     message_restarted: MessageRestarted
@@ -473,7 +484,8 @@ class SubscribeResponse(_message.Message):
     draining: Draining
     end: End
     tool_progress: ToolProgress
-    def __init__(self, event: _Optional[_Union[_event_pb2.Event, _Mapping]] = ..., delta: _Optional[_Union[Delta, _Mapping]] = ..., message_restarted: _Optional[_Union[MessageRestarted, _Mapping]] = ..., attached: _Optional[_Union[Attached, _Mapping]] = ..., caught_up: _Optional[_Union[CaughtUp, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., tool_progress: _Optional[_Union[ToolProgress, _Mapping]] = ...) -> None: ...
+    events: EventGroup
+    def __init__(self, event: _Optional[_Union[_event_pb2.Event, _Mapping]] = ..., delta: _Optional[_Union[Delta, _Mapping]] = ..., message_restarted: _Optional[_Union[MessageRestarted, _Mapping]] = ..., attached: _Optional[_Union[Attached, _Mapping]] = ..., caught_up: _Optional[_Union[CaughtUp, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., tool_progress: _Optional[_Union[ToolProgress, _Mapping]] = ..., events: _Optional[_Union[EventGroup, _Mapping]] = ...) -> None: ...
 
 class CallAgentRequest(_message.Message):
     __slots__ = ("agent_id", "input", "mode", "conversation_id", "caller", "project_id", "branch", "timeout_ms", "budget", "request_id")

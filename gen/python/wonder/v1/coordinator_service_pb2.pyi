@@ -129,28 +129,38 @@ class SignalRunResponse(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class WatchRunRequest(_message.Message):
-    __slots__ = ("run_id", "after_sequence", "include_progress")
+    __slots__ = ("run_id", "after_sequence", "include_progress", "group_events")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_EVENTS_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     after_sequence: int
     include_progress: bool
-    def __init__(self, run_id: _Optional[str] = ..., after_sequence: _Optional[int] = ..., include_progress: _Optional[bool] = ...) -> None: ...
+    group_events: bool
+    def __init__(self, run_id: _Optional[str] = ..., after_sequence: _Optional[int] = ..., include_progress: _Optional[bool] = ..., group_events: _Optional[bool] = ...) -> None: ...
 
 class WatchRunResponse(_message.Message):
-    __slots__ = ("event", "progress", "heartbeat", "draining", "end")
+    __slots__ = ("event", "progress", "heartbeat", "draining", "end", "events")
     EVENT_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
     event: _run_pb2.RunEvent
     progress: NodeProgress
     heartbeat: _conversation_service_pb2.Heartbeat
     draining: _conversation_service_pb2.Draining
     end: _conversation_service_pb2.End
-    def __init__(self, event: _Optional[_Union[_run_pb2.RunEvent, _Mapping]] = ..., progress: _Optional[_Union[NodeProgress, _Mapping]] = ..., heartbeat: _Optional[_Union[_conversation_service_pb2.Heartbeat, _Mapping]] = ..., draining: _Optional[_Union[_conversation_service_pb2.Draining, _Mapping]] = ..., end: _Optional[_Union[_conversation_service_pb2.End, _Mapping]] = ...) -> None: ...
+    events: RunEventGroup
+    def __init__(self, event: _Optional[_Union[_run_pb2.RunEvent, _Mapping]] = ..., progress: _Optional[_Union[NodeProgress, _Mapping]] = ..., heartbeat: _Optional[_Union[_conversation_service_pb2.Heartbeat, _Mapping]] = ..., draining: _Optional[_Union[_conversation_service_pb2.Draining, _Mapping]] = ..., end: _Optional[_Union[_conversation_service_pb2.End, _Mapping]] = ..., events: _Optional[_Union[RunEventGroup, _Mapping]] = ...) -> None: ...
+
+class RunEventGroup(_message.Message):
+    __slots__ = ("events",)
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[_run_pb2.RunEvent]
+    def __init__(self, events: _Optional[_Iterable[_Union[_run_pb2.RunEvent, _Mapping]]] = ...) -> None: ...
 
 class NodeProgress(_message.Message):
     __slots__ = ("node_id", "node_execution_id", "step", "progress")

@@ -89,6 +89,7 @@ __all__ = (
     "EndReason",
     "ErrorReason",
     "Event",
+    "EventGroup",
     "ExecuteTaskRequest",
     "ExecuteTaskResponse",
     "ExecutionContext",
@@ -220,6 +221,7 @@ __all__ = (
     "RetryPolicy",
     "Run",
     "RunEvent",
+    "RunEventGroup",
     "RunParent",
     "RunStatus",
     "SearchArtifactsRequest",
@@ -2970,6 +2972,12 @@ class Attach(betterproto2.Message):
     included.
     """
 
+    group_events: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    If true, events that are there at the same time come together, as `events`, which costs both sides less; one that is
+    alone comes as `event` all the same. If false, each comes by itself, as `event`.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "Attach", Attach)
 
@@ -3838,6 +3846,13 @@ class ConverseResponse(betterproto2.Message):
     )
     """
     Progress of a running tool; not part of the record.
+    """
+
+    events: "EventGroup | None" = betterproto2.field(
+        13, betterproto2.TYPE_MESSAGE, optional=True, group="item"
+    )
+    """
+    Durable events that follow each other; only for those who attached with `group_events`.
     """
 
 
@@ -4843,6 +4858,21 @@ class Event(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "Event", Event)
+
+
+@dataclass(eq=False, repr=False)
+class EventGroup(betterproto2.Message):
+    """
+    Durable events that follow each other: at most 100, and 256 KiB.
+    """
+
+    events: "list[Event]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Two or more, in order. The sequence of each is a cursor, as if it had come by itself.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "EventGroup", EventGroup)
 
 
 @dataclass(eq=False, repr=False)
@@ -8781,6 +8811,21 @@ default_message_pool.register_message("wonder.v1", "RunEvent", RunEvent)
 
 
 @dataclass(eq=False, repr=False)
+class RunEventGroup(betterproto2.Message):
+    """
+    Durable events of a run that follow each other: at most 100, and 256 KiB.
+    """
+
+    events: "list[RunEvent]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Two or more, in order. The sequence of each is a cursor, as if it had come by itself.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "RunEventGroup", RunEventGroup)
+
+
+@dataclass(eq=False, repr=False)
 class RunParent(betterproto2.Message):
     """
     Who waits for a run.
@@ -9541,6 +9586,13 @@ class SubscribeResponse(betterproto2.Message):
     )
     """
     Progress of a running tool; not part of the record.
+    """
+
+    events: "EventGroup | None" = betterproto2.field(
+        13, betterproto2.TYPE_MESSAGE, optional=True, group="item"
+    )
+    """
+    Durable events that follow each other; only for those who attached with `group_events`.
     """
 
 
@@ -10498,6 +10550,12 @@ class WatchRunRequest(betterproto2.Message):
     Whether to show what nodes do in their tasks too.
     """
 
+    group_events: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    If true, events that are there at the same time come together, as `events`; one that is alone comes as `event` all
+    the same. If false, each comes by itself, as `event`.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "WatchRunRequest", WatchRunRequest)
 
@@ -10540,6 +10598,13 @@ class WatchRunResponse(betterproto2.Message):
     end: "End | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True, group="item")
     """
     The last word. Nothing follows.
+    """
+
+    events: "RunEventGroup | None" = betterproto2.field(
+        6, betterproto2.TYPE_MESSAGE, optional=True, group="item"
+    )
+    """
+    Durable events that follow each other; only for those who asked for them by `group_events`.
     """
 
 
