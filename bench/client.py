@@ -111,7 +111,9 @@ class Client:
         )
         call = converse()
         try:
-            attach = conversation_pb.Attach(conversation_id=conversation_id, tail_only=tail_only)
+            attach = conversation_pb.Attach(
+                conversation_id=conversation_id, tail_only=tail_only, group_events=True
+            )
             await call.write(conversation_pb.ConverseRequest(attach=attach))
             chat = Chat(call)
             while (await chat.read()).WhichOneof("item") != "caught_up":
@@ -133,9 +135,9 @@ class Client:
         stub = self.coordinators[channel % CHANNELS]
         began = time.perf_counter()
         started = await stub.StartRun(coordinator_pb.StartRunRequest(workflow_id=workflow))
-        watch = stub.WatchRun(coordinator_pb.WatchRunRequest(run_id=started.run.id))
+        watch = stub.WatchRun(coordinator_pb.WatchRunRequest(run_id=started.run.id, group_events=True))
         async for said in watch:
-            if said.WhichOneof("item") == "event" and said.event.WhichOneof("payload") == "run_ended":
+            if "run_ended" in _payloads(said):
                 break
         watch.cancel()
         return time.perf_counter() - began
@@ -207,9 +209,16 @@ class Chat:
             pass
 
 
+def _payloads(said: Any) -> set[str]:
+    """What the events say that this carries: none, one, or several that came together."""
+    item = said.WhichOneof("item")
+    events = said.events.events if item == "events" else [said.event] if item == "event" else ()
+    return {event.WhichOneof("payload") for event in events}
+
+
 def _ends_a_turn(said: Any) -> bool:
     _must_be_going_well(said)
-    return said.WhichOneof("item") == "event" and said.event.WhichOneof("payload") in TURN_ENDS
+    return not TURN_ENDS.isdisjoint(_payloads(said))
 
 
 def _must_have_completed(run: Any) -> None:
@@ -219,8 +228,7 @@ def _must_have_completed(run: Any) -> None:
 
 def _must_be_going_well(said: Any) -> None:
     """A benchmark of failures would be a fast one."""
-    item = said.WhichOneof("item")
-    if item == "refused" or (item == "event" and said.event.WhichOneof("payload") == "turn_failed"):
+    if said.WhichOneof("item") == "refused" or "turn_failed" in _payloads(said):
         raise RuntimeError(f"The server did not do what was measured: {said}")
 
 

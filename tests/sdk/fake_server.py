@@ -105,11 +105,13 @@ class StopStream(Exception):
 @dataclass
 class FakeConversation(rpc.ConversationServiceServicer):
     """``hang_up_after``: how many messages each connection in turn gets before it breaks; None: it
-    does not. ``while_away``: how many steps happen whenever a connection broke."""
+    does not. ``while_away``: how many steps happen whenever a connection broke. ``together``: how many
+    events of the past come in one message."""
 
     script: list[service.ConverseResponse] = field(default_factory=a_turn)
     hang_up_after: list[int | None] = field(default_factory=list)
     while_away: int = 0
+    together: int = 1
     refuse: dict[str, errors.Fault] = field(default_factory=dict)
     say_sent_late: int = 0
     break_with: Callable[[grpc.aio.ServicerContext[Any, Any]], Any] | None = None
@@ -234,9 +236,9 @@ class FakeConversation(rpc.ConversationServiceServicer):
         yield Response(attached=service.Attached(conversation=known, head_sequence=self.head))
         cursor = self.head if attach.tail_only else attach.after_sequence
         position = len(self.past)
-        for step in self.past[:position]:
-            if step.HasField("event") and step.event.sequence > cursor:
-                yield step
+        known_events = [step for step in self.past[:position] if step.event.sequence > cursor]
+        for at in range(0, len(known_events), self.together):
+            yield grouped(known_events[at : at + self.together])
         for step in text_so_far(self.past[:position]):
             yield step
         yield Response(caught_up=service.CaughtUp(sequence=self.head))
@@ -253,6 +255,13 @@ class FakeConversation(rpc.ConversationServiceServicer):
                 async with self.changed:
                     if answers is None or answers.empty():
                         await self.changed.wait()
+
+
+def grouped(steps: list[service.ConverseResponse]) -> service.ConverseResponse:
+    """Events as one message."""
+    if len(steps) == 1:
+        return steps[0]
+    return Response(events=service.EventGroup(events=[step.event for step in steps]))
 
 
 def text_so_far(past: list[service.ConverseResponse]) -> list[service.ConverseResponse]:

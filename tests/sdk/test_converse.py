@@ -128,6 +128,24 @@ async def test_cut_again_and_again_the_turn_still_comes_whole(cut: int) -> None:
     assert fake.connections > 2
 
 
+@pytest.mark.parametrize("together", [2, 3, 100])
+@pytest.mark.parametrize("cut", range(3, 9))
+async def test_events_that_come_together_are_handed_out_one_by_one(cut: int, together: int) -> None:
+    fake = FakeConversation(hang_up_after=[cut] * 3, while_away=4, together=together)
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        seen = await transcript(chat.send("What is my cat called?"))
+        past = Transcript()
+        async for item in wonder.subscribe(CONVERSATION):
+            past.take(item)
+            if isinstance(item, v1.Event) and item.sequence == 9:
+                break
+
+    assert fake.requests[0].attach.group_events
+    assert seen.sequences == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert past.sequences == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert seen.finals == past.finals == WORDS
+
+
 @pytest.mark.parametrize("cut", range(1, len(a_turn())))
 async def test_a_subscriber_that_is_cut_misses_nothing_either(cut: int) -> None:
     fake = FakeConversation(hang_up_after=[cut, 3, 4], while_away=1, started=["elsewhere"])

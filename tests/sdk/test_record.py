@@ -35,6 +35,16 @@ def take(seen: Seen, *responses: v1.ConverseResponse) -> list[object]:
     return [item for response in responses for item in seen.take(response)]
 
 
+def test_of_events_that_come_together_each_counts_by_itself() -> None:
+    seen = Seen(5)
+    events = [v1.Event(sequence=sequence) for sequence in (5, 6, 7, 9)]
+    items = seen.take(v1.ConverseResponse(events=v1.EventGroup(events=events)))
+    assert [next(items), next(items)] == events[1:3]
+    with pytest.raises(GapError):
+        next(items)
+    assert seen.cursor == 7
+
+
 def test_an_event_that_was_seen_is_dropped() -> None:
     seen = Seen(5)
     assert take(seen, said(5, "old"), said(4, "older")) == []
@@ -117,4 +127,4 @@ def test_the_cursor_of_tail_only_is_where_the_record_ended() -> None:
     seen = Seen(tail_only=True)
     assert seen.attach("conv_1").tail_only
     take(seen, v1.ConverseResponse(attached=v1.Attached(head_sequence=7)))
-    assert seen.attach("conv_1") == v1.Attach(conversation_id="conv_1", after_sequence=7)
+    assert seen.attach("conv_1") == v1.Attach(conversation_id="conv_1", after_sequence=7, group_events=True)

@@ -43,7 +43,7 @@ def address(fake: FakeConversation) -> Iterator[str]:
 
 
 def test_a_conversation_without_asyncio(fake: FakeConversation, address: str) -> None:
-    fake.hang_up_after = [9]
+    fake.hang_up_after, fake.together = [9], 3
     with sync.Client(address, reconnect=AT_ONCE) as client:
         assert client.create_conversation(agent="assistant") == CONVERSATION
         with client.converse(CONVERSATION) as chat:

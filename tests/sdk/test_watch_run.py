@@ -22,8 +22,8 @@ AT_ONCE = Reconnect(first_ms=0, most_ms=0, give_up_ms=10_000)
 class FakeRun(rpc.CoordinatorServiceServicer):
     """A run with five events, whose watchers are cut off after so many messages, one number each."""
 
-    def __init__(self, *cuts: int, says: str = "the line is cut") -> None:
-        self.cuts, self.says = list(cuts), says
+    def __init__(self, *cuts: int, says: str = "the line is cut", together: int = 1) -> None:
+        self.cuts, self.says, self.together = list(cuts), says, together
         self.cursors: list[int] = []
 
     async def WatchRun(self, request: Any, context: Any) -> AsyncIterator[service.WatchRunResponse]:
@@ -31,10 +31,12 @@ class FakeRun(rpc.CoordinatorServiceServicer):
         if request.run_id != "run_1":
             await context.abort(grpc.StatusCode.NOT_FOUND, "There is no such run.")
         cut = self.cuts.pop(0) if self.cuts else None
-        responses = [
-            service.WatchRunResponse(event=run.RunEvent(sequence=number, run_id="run_1", name="token.moved"))
+        assert request.group_events
+        events = [
+            run.RunEvent(sequence=number, run_id="run_1", name="token.moved")
             for number in range(request.after_sequence + 1, 6)
         ]
+        responses = [grouped(events[at : at + self.together]) for at in range(0, len(events), self.together)]
         responses.insert(1, service.WatchRunResponse(heartbeat=conversation.Heartbeat()))
         responses.append(
             service.WatchRunResponse(end=conversation.End(reason=conversation.END_REASON_COMPLETED))
@@ -43,6 +45,12 @@ class FakeRun(rpc.CoordinatorServiceServicer):
             if count == cut:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, self.says)
             yield response
+
+
+def grouped(events: list[run.RunEvent]) -> service.WatchRunResponse:
+    if len(events) == 1:
+        return service.WatchRunResponse(event=events[0])
+    return service.WatchRunResponse(events=service.RunEventGroup(events=events))
 
 
 @asynccontextmanager
@@ -64,6 +72,16 @@ async def test_cut_after_any_event_a_run_is_watched_to_its_end(cut: int) -> None
 
     assert [item.sequence for item in items if isinstance(item, v1.RunEvent)] == [1, 2, 3, 4, 5]
     assert len(fake.cursors) > 1
+
+
+@pytest.mark.parametrize("together", [2, 3, 100])
+async def test_events_that_come_together_are_handed_out_one_by_one(together: int) -> None:
+    fake = FakeRun(2, together=together)
+    async with watching(fake) as client:
+        items = [item async for item in client.watch_run("run_1")]
+
+    assert [item.sequence for item in items if isinstance(item, v1.RunEvent)] == [1, 2, 3, 4, 5]
+    assert fake.cursors == [0, min(together, 5)]
 
 
 async def test_an_unknown_run_is_not_found() -> None:

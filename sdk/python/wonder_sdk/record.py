@@ -80,7 +80,10 @@ class Seen:
     def attach(self, conversation_id: str) -> v1.Attach:
         """How to attach, or attach again."""
         return v1.Attach(
-            conversation_id=conversation_id, after_sequence=self.cursor, tail_only=self._tail_only
+            conversation_id=conversation_id,
+            after_sequence=self.cursor,
+            tail_only=self._tail_only,
+            group_events=True,
         )
 
     def take(self, response: Response) -> Iterator[Item]:
@@ -92,6 +95,9 @@ class Seen:
                     self.cursor = attached.head_sequence
             case "event", v1.Event() as event:
                 yield from self._event(event)
+            case "events", v1.EventGroup(events=events):
+                for event in events:
+                    yield from self._event(event)
             case "delta", v1.Delta() as delta:
                 yield from self._delta(delta)
             case "message_restarted", v1.MessageRestarted() as restarted:

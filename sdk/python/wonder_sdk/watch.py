@@ -71,7 +71,10 @@ async def watch_run(
     while True:
         call = stub.watch_run(
             v1.WatchRunRequest(
-                run_id=request.run_id, after_sequence=cursor, include_progress=request.include_progress
+                run_id=request.run_id,
+                after_sequence=cursor,
+                include_progress=request.include_progress,
+                group_events=True,
             )
         )
         problem: WonderError = UnavailableError("The server ended the stream.")
@@ -83,11 +86,12 @@ async def watch_run(
                     is_lost = False
                     on_connection(None)
                 match betterproto2.which_one_of(response, "item"):
-                    case "event", v1.RunEvent(sequence=sequence) as event:
-                        if sequence > cursor:
-                            cursor = sequence
-                            patience.worked()
-                            yield event
+                    case ("event", v1.RunEvent()) | ("events", v1.RunEventGroup()):
+                        for event in _events(response):
+                            if event.sequence > cursor:
+                                cursor = event.sequence
+                                patience.worked()
+                                yield event
                     case "progress", v1.NodeProgress() as progress:
                         yield progress
                     case "draining", v1.Draining(reconnect_after_ms=wait_ms):
@@ -107,3 +111,10 @@ async def watch_run(
         is_lost = True
         on_connection(problem)
         await patience.failed(problem, wait_ms=wait_ms)
+
+
+def _events(response: v1.WatchRunResponse) -> list[v1.RunEvent]:
+    """What ``response`` carries: one, or several that came together."""
+    if response.events is not None:
+        return response.events.events
+    return [response.event] if response.event is not None else []
