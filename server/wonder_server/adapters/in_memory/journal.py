@@ -94,6 +94,8 @@ class MemoryJournal:
                     before = self.accounts.get(change.parent, Account())
                     self.accounts[change.parent] = joined((before, change.value))
                 elif isinstance(change, Put):
+                    if change.fresh and change.id in rows:
+                        raise ValueError(f"{change.table} {change.id} is not as fresh as it says")
                     rows[change.id] = change
             for request, answer in commit.requests:
                 self._answers[request.scope, request.id] = Answered(request.fingerprint, answer)

@@ -184,7 +184,7 @@ def _dispatched(
     state: ConversationState, decision: DispatchWorkflow | DispatchTask | DispatchAgent | WriteMemory
 ) -> Changes:
     operation = decision.operation
-    written = _operation(operation)
+    written = _operation(operation, fresh=True)
     if operation.kind not in TOOL_KINDS:
         return (written,)
     dispatched = Emit("tool.dispatched", "tool_dispatched", operation, operation.turn_id)
@@ -197,7 +197,7 @@ def _dispatched(
 
 def _asked(state: ConversationState, decision: DispatchModel) -> Changes:
     request = decision.request
-    return (_operation(decision.operation), Put("requests", request.turn_id, request, live=True))
+    return (_operation(decision.operation, fresh=True), Put("requests", request.turn_id, request, live=True))
 
 
 def _assembled(state: ConversationState, decision: ContextAssembled) -> Changes:
@@ -290,7 +290,7 @@ def _move(move: Move) -> Put:
     )
 
 
-def _operation(operation: Operation) -> Put:
+def _operation(operation: Operation, *, fresh: bool = False) -> Put:
     return Put(
         "operations",
         operation.id,
@@ -300,6 +300,7 @@ def _operation(operation: Operation) -> Put:
         status=operation.status.value,
         live=operation.status is not OperationStatus.DONE,
         created_ms=operation.created_ms,
+        fresh=fresh,
     )
 
 
