@@ -28,14 +28,15 @@ NAMES = (
     *("streaming", "turns", "relay", "long", "models", "runs", "commits", "memory", "memory_writes", "shell"),
     *("idle", "active", "slow", "shards"),
 )
-LATEST = Path(__file__).parent / "results" / "latest.json"
+SHOWN = "bench/results/latest.json"
+LATEST = Path(__file__).parents[1] / SHOWN
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="short windows: about two minutes, and rough")
     parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
-    parser.add_argument("--json", type=Path, default=LATEST, metavar="FILE", help=f"default {LATEST.name}")
+    parser.add_argument("--json", type=Path, default=LATEST, metavar="FILE", help=f"default {SHOWN}")
     given = parser.parse_args()
     effort = QUICK if given.quick else FULL
     # Comparing numbers of shards takes many servers; a quick look leaves it out unless asked.

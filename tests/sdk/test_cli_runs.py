@@ -156,7 +156,7 @@ async def test_a_run_that_does_not_complete_says_why_and_exits_with_1(
 async def test_refusals_are_one_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
     fake = FakeCoordinator()
     for argv, said in (
-        (["run", "nothing"], "There is no workflow `nothing`. (DEFINITION_NOT_FOUND)"),
+        (["run", "nothing"], "There is no workflow or task `nothing`. (DEFINITION_NOT_FOUND)"),
         (["run", "--watch", "run_9"], "There is no run run_9. (RUN_NOT_FOUND)"),
         (["runs", "show", "run_9"], "There is no run run_9. (RUN_NOT_FOUND)"),
         (["runs", "cancel", RUN], "The run has ended. (RUN_NOT_ACTIVE)"),

@@ -129,6 +129,17 @@ async def test_the_command_adds_lists_searches_shows_and_forgets(
     assert out(capsys) == []
 
 
+async def test_what_is_not_found_is_said_beside_the_output(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await wonder("search", "zebra") == 0
+    told = capsys.readouterr()
+    assert "remembers nothing" not in told.out
+    assert told.err.endswith("ada remembers nothing like that\n")
+    assert await wonder("search", "zebra", "--json") == 0
+    assert "remembers nothing" not in capsys.readouterr().err
+
+
 async def test_an_agent_that_is_not_there_is_said_so(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

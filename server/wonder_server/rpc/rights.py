@@ -9,7 +9,10 @@ from wonder_server.rpc.auth import ANONYMOUS, caller
 
 
 class Rights:
-    """Who has which right, by the names of their tokens. Where no token is asked for, everybody has all."""
+    """Who has which right, by the names of their tokens. Where no token is asked for, everybody has all.
+
+    The setting that grants a right is named after it: `memory.search_all` by WONDER_MEMORY_SEARCH_ALL.
+    """
 
     def __init__(self, granted: Mapping[str, Collection[str]]) -> None:
         """``granted``: for each right the names that have it."""
@@ -19,8 +22,10 @@ class Rights:
         """PERMISSION_DENIED if the current caller does not have it."""
         name = caller.get()
         if name != ANONYMOUS and name not in self._granted.get(right, ()):
+            setting = f"WONDER_{right.replace('.', '_').upper()}"
             raise error(
                 Reason.PERMISSION_DENIED,
-                f"This token does not have the right {right}; the operator can grant it.",
+                f"This token does not have the right {right}; the operator grants it to names by the setting "
+                f"{setting}.",
                 permission=right,
             )

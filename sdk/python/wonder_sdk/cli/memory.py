@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -167,11 +168,10 @@ def _narrowing(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(rows: Sequence[tuple[str, ...]], nothing: str) -> None:
-    terminal = Terminal()
     if rows:
-        listing.show(terminal, rows)
-    elif terminal.is_interactive:
-        terminal.line(nothing, "dim")
+        listing.show(Terminal(), rows)
+    else:  # for people; a program finds nothing on stdout
+        Terminal(sys.stderr).line(nothing, "dim")
 
 
 def _start(memory: v1.Memory) -> str:

@@ -29,7 +29,7 @@ examples:
       input from a file (or `-`: piped in); stdout has the output and nothing else
   wonder run acme/flows/release@3 --project shop --agent assistant --timeout 600
       that revision, in a project, with an agent's memory, for ten minutes at most
-  wonder run acme/tools/fetch --set url=https://example.com
+  wonder run acme/trivia/say --set text=Hooray
       a task by itself: its steps, and its output; nothing of it is kept, and Ctrl-C cancels it
   wonder run acme/flows/release --detach
       start it, print its id, and leave
@@ -148,9 +148,11 @@ def _start(arguments: argparse.Namespace, client: sync.Client, given: dict[str, 
             timeout=arguments.timeout,
             request_id=arguments.request_id,
         )
-    except NotFoundError:
+    except NotFoundError as problem:
         if is_task(client, arguments.workflow):
             return run_task(arguments, client, given)
+        # The server was asked for a workflow alone; here it may have been a task as well.
+        problem.message = problem.message.replace("There is no workflow ", "There is no workflow or task ", 1)
         raise
     if arguments.detach:
         print(run.id)

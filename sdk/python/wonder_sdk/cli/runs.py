@@ -20,9 +20,11 @@ _STATUSES = ("running", "waiting", "completed", "failed", "cancelled")
 _EXAMPLES = """\
 examples:
   wonder runs
-      the newest runs: id, status, when started, how long, workflow
+      the newest that clients started: id, status, when started, how long, workflow
   wonder runs --status running --status waiting --workflow acme/flows/release
       those of one workflow that have not ended
+  wonder runs --conversation conv_01J9...
+      those that a conversation's turns began: context assembly, memory extraction, tools
   wonder runs show run_01J9...
       where it stands: nodes, gates, input, state, output
   wonder runs cancel run_01J9... --reason "wrong version"
@@ -42,7 +44,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = subparsers.add_parser(
         "runs",
         help="list runs; show, cancel, signal, fork or replay one",
-        description="Runs of workflows: without a verb, the newest of them.",
+        description="Runs of workflows: without a verb, the newest that clients started. Those that others "
+        "wait for (hooks of turns, tools, child runs) are left out without --all, but not with "
+        "--conversation or --parent.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -55,9 +59,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="only those that stand so; repeatable",
     )
     parser.add_argument("--project", default="", metavar="NAME", help="only in this project")
-    parser.add_argument("--conversation", default="", metavar="ID", help="only for this conversation")
-    parser.add_argument("--parent", default="", metavar="RUN", help="only the children of this run")
-    parser.add_argument("--all", action="store_true", help="also runs that others wait for")
+    parser.add_argument("--conversation", default="", metavar="ID", help="all for this conversation")
+    parser.add_argument("--parent", default="", metavar="RUN", help="all children of this run")
+    parser.add_argument(
+        "--all", action="store_true", help="also runs that others wait for: hooks, tools, children"
+    )
     parser.add_argument(
         "-n",
         "--limit",
