@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from tests.core.conversation_kit import ASSEMBLED, BUSINESS, Driven, agent, kinds, said, send, tool
+from typing import Any
+
+from tests.core.conversation_kit import (
+    ASSEMBLED,
+    BUSINESS,
+    TOOLS,
+    Driven,
+    agent,
+    call,
+    kinds,
+    said,
+    send,
+    tool,
+    workflow,
+)
+from tests.replacing import replace
+from wonder_server.core import payloads
+from wonder_server.core.commands import RunWorkflow
 from wonder_server.core.conversation import inputs
-from wonder_server.core.conversation.decisions import AppendMessage
+from wonder_server.core.conversation.decisions import AppendMessage, Decision, DispatchWorkflow
 from wonder_server.core.conversation.facts import facts_of
 from wonder_server.core.conversation.hooks import EXCERPT, HISTORY_BYTES, assembly_input
-from wonder_server.core.conversation.values import OperationKind
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.values import OperationKind, TurnStatus
+from wonder_server.core.definitions.specs import ContextWindow, PinnedAgent, WindowStrategy
 
-ASSEMBLY, MODEL = OperationKind.ASSEMBLY, OperationKind.MODEL
+ASSEMBLY, MODEL, EXTRACTION = OperationKind.ASSEMBLY, OperationKind.MODEL, OperationKind.EXTRACTION
+SUMMARY, TASK = OperationKind.SUMMARY, OperationKind.TASK
 
 
 def finish(driven: Driven, text: str) -> None:
@@ -90,3 +110,76 @@ def test_what_a_failing_model_had_said_stands_as_a_partial_message() -> None:
     assert kinds(decisions) == ["CancelOperation", "AppendMessage", "FailTurn", "ReleaseWork"]
     (message,) = [each.message for each in decisions if isinstance(each, AppendMessage)]
     assert (message.content, message.partial, message.id) == ("Once upon", True, operation.message_id)
+
+
+def unplain(value: Any, at: str = "") -> list[str]:
+    """Where ``value`` is anything but plain JSON: a subclass of a type, such as an enum's, is not."""
+    if type(value) is dict:
+        keys = [f"{at}.{key!r}" for key in value if type(key) is not str]
+        return keys + [each for key, member in value.items() for each in unplain(member, f"{at}.{key}")]
+    if type(value) is list:
+        return [each for i, item in enumerate(value) for each in unplain(item, f"{at}[{i}]")]
+    return [] if value is None or type(value) in (str, int, float, bool) else [f"{at}: {type(value)}"]
+
+
+def summing_up() -> PinnedAgent:
+    """An agent with tools and a model so small that it soon sums up."""
+    made = agent(tools=(*TOOLS, tool("recall", action="memory.search")))
+    window = ContextWindow(strategy=WindowStrategy.SUMMARIZE, keep_recent_messages=1)
+    spec = replace(made.profile.spec, context_window_tokens=2000, parameters={"temperature": 0.5})
+    return replace(
+        made,
+        persona=replace(made.persona, context_window=window, instructions=("Be kind.",)),
+        profile=replace(made.profile, spec=spec),
+        summary=workflow("summary"),
+    )
+
+
+def test_hooks_are_given_plain_json_whatever_became_of_the_tools() -> None:
+    """They are payloads, and those have neither enums nor tuples in them."""
+    who = summing_up()
+    driven, hooks = Driven(begin=False), dict[OperationKind, list[dict[str, Any]]]()
+
+    def step(event: inputs.Input) -> tuple[Decision, ...]:
+        decided = driven.step(event)
+        for decision in decided:
+            if isinstance(decision, DispatchWorkflow):
+                (command,) = CONVERSATION.commands(driven.state, decision)
+                assert isinstance(command, RunWorkflow)
+                hooks.setdefault(decision.operation.kind, []).append(command.input)
+        return decided
+
+    def on(kind: OperationKind, output: Any = ASSEMBLED) -> None:
+        step(inputs.Succeeded(operation_id=driven.pending(kind).id, output=output))
+
+    def answers(text: str, *called: str) -> None:
+        calls = [call(name, f"call_{name}") for name in called]
+        step(inputs.ModelAnswered(operation_id=driven.pending(MODEL).id, result=said(text, *calls)))
+
+    step(send("one", "x" * 2000, agent=who))
+    on(ASSEMBLY)
+    answers("I look.", "find", "mapped", "once", "nothing", "gone", "broken")
+    succeeding, *failing = [op for op in driven.state.operations.values() if op.kind is TASK]
+    step(inputs.Succeeded(operation_id=succeeding.id, output={"found": [1, 2.5, None, True]}))
+    for operation in failing:
+        step(inputs.Failed(operation_id=operation.id, fault=BUSINESS))
+    answers("y" * 2000)
+    on(EXTRACTION, {})
+    step(send("two", "z" * 2000, agent=who))
+    on(SUMMARY, {"summary": "Letters."})
+    on(ASSEMBLY)
+    answers("It is slow.", "slow")
+    step(send("three", "and that?", agent=who))
+
+    (extraction,) = hooks[EXTRACTION]
+    results = [result for move in extraction["transcript"] for result in move["tool_results"]]
+    told = [result["success"] or result["error"]["code"] for result in results]
+    failed = ["EXECUTION_FAILED"] * 2
+    assert told == [True, *failed, "NOT_FOUND", "NOT_FOUND", "INVALID_INPUT"]
+    last = hooks[ASSEMBLY][-1]
+    assert last["summary"] == "Letters." and last["recent_turns"] and last["history"]
+    assert [op["kind"] for each in last["active_turns"] for op in each["pending"]] == ["task", "model"]
+    assert driven.turn.status is TurnStatus.ACTIVE and set(hooks) == {ASSEMBLY, EXTRACTION, SUMMARY}
+    for kind, given in hooks.items():
+        for each in given:
+            assert (kind, unplain(each)) == (kind, []) and payloads.check(each) is None

@@ -11,7 +11,7 @@ from typing import Any
 from wonder_server.core.conversation.facts import facts_of
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.told import Told, tell
-from wonder_server.core.conversation.values import Cut, Move, Role, Turn
+from wonder_server.core.conversation.values import Cut, Move, Role, ToolResult, Turn
 from wonder_server.core.conversation.window import covered_ordinal, summary_of
 from wonder_server.core.definitions.specs import PinnedAgent
 
@@ -147,11 +147,14 @@ def _transcript_entry(move: Move) -> dict[str, Any]:
                 "tool_call_id": entry.result.tool_call_id,
                 "success": entry.result.success,
                 "result": entry.result.result,
-                "error": {"code": entry.result.code, "message": entry.result.message}
-                if not entry.result.success
-                else None,
+                "error": None if entry.result.success else _error(entry.result),
             }
             for entry in move.invocations
             if entry.result is not None
         ],
     }
+
+
+def _error(result: ToolResult) -> dict[str, Any]:
+    # A word, not the member of an enum that it is here: only plain JSON is a payload.
+    return {"code": None if result.code is None else result.code.value, "message": result.message}
