@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.sdk.fake_server import CONVERSATION, FakeConversation, event, serving
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as conversations
 from wonder.v1 import definition_pb2 as definition
 from wonder.v1 import errors_pb2 as errors
+from wonder.v1 import event_pb2 as events
 from wonder.v1 import library_pb2 as library
 from wonder.v1 import library_service_pb2 as service
 from wonder.v1 import library_service_pb2_grpc as rpc
@@ -183,6 +185,26 @@ async def test_a_conversation_is_begun_in_a_project_and_listed(
     assert first.split("\t") == [CONVERSATION, "", "1 turn", "ada, developer"]
     assert second.startswith(f"{CONVERSATION}0\t") and json.loads(whole)["id"] == CONVERSATION
     assert (fake.requests[-1].agent_id, fake.requests[-1].project_id) == ("developer", "shop")
+    assert not fake.requests[-1].include_archived
+
+
+async def test_archived_conversations_are_listed_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    class Listing(FakeConversation):
+        async def ListConversations(
+            self, request: Any, context: Any
+        ) -> conversations.ListConversationsResponse:
+            kept = conversation.Conversation(id="conv_1", title="Kept")
+            away = conversation.Conversation(id="conv_2", title="Away", archive_time=Timestamp(seconds=86400))
+            listed = [kept, away] if request.include_archived else [kept]
+            return conversations.ListConversationsResponse(conversations=listed)
+
+    async with serving(Listing()) as address:
+        assert await wonder("conversations", "--server", address) == 0
+        assert capsys.readouterr().out.splitlines() == ["conv_1\t\t0 turns\t\tKept"]
+        assert await wonder("conversations", "--archived", "--server", address) == 0
+    kept, away = (line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert kept == ["conv_1", "", "0 turns", "", "", "Kept"]
+    assert away[4].startswith("archived 1970-01-") and away[5] == "Away"
 
 
 async def test_each_line_of_the_input_is_a_message(
@@ -270,6 +292,30 @@ async def test_events_are_listed_and_may_be_had_as_json(capsys: pytest.CaptureFi
     ]
     assert '"memory_extraction_completed": {"run_id": "run_1"}' in lines[2]
     assert lines[3].endswith("turn_1  Your cät 🐈 is Mia.")
+
+
+async def test_events_of_what_failed_say_why_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    down = errors.Fault(reason=errors.ERROR_REASON_MODEL_UNAVAILABLE, message="It is\ndown.")
+    hook = events.HookOutcome(run_id="run_1", error=down)
+    denied = conversation.ToolError(code=conversation.TOOL_ERROR_CODE_NOT_FOUND, message="No such tool.")
+    refused = events.ToolOutcome(tool_result=conversation.ToolResult(error=denied))
+    fake = FakeConversation()
+    fake.past += [
+        event(2, "context_assembly.failed", context_assembly_failed=hook),
+        event(3, "memory_extraction.failed", memory_extraction_failed=hook),
+        event(4, "tool.failed", tool_failed=events.ToolOutcome(error=down)),
+        event(5, "tool.failed", tool_failed=refused),
+        event(6, "workflow_failed", workflow_failed=events.WorkflowOutcome(error=down)),
+        event(7, "agent_call_completed", agent_call_completed=events.AgentCallOutcome(error=down)),
+        event(8, "agent_call_completed", agent_call_completed=events.AgentCallOutcome()),
+        event(9, "turn.failed", turn_failed=conversation.Turn(error=down)),
+        event(10, "turn.failed", turn_failed=conversation.Turn(error=errors.Fault(message="Odd."))),
+    ]
+    async with serving(fake) as address:
+        assert await wonder("events", CONVERSATION, "--after", "1", "--server", address) == 0
+    told = [line.partition("turn_1")[2].strip() for line in capsys.readouterr().out.splitlines()]
+    why = "It is down. (MODEL_UNAVAILABLE)"
+    assert told == [why, why, why, "No such tool. (NOT_FOUND)", why, why, "", why, "Odd. (UNSPECIFIED)"]
 
 
 async def test_a_preview_says_what_a_request_is_made_of(capsys: pytest.CaptureFixture[str]) -> None:

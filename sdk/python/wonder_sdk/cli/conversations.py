@@ -17,6 +17,8 @@ examples:
       the newest ones; then: wonder chat -c conv_01J9...
   wonder conversations --agent developer --project shop
       those in which this agent takes part, in this project
+  wonder conversations --archived
+      those that were put away when they expired too; listing does not bring them back
 """
 
 
@@ -30,6 +32,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("-a", "--agent", default="", help="only those of this agent, by name or id")
     parser.add_argument("--project", default="", metavar="NAME", help="only those of this project")
+    parser.add_argument(
+        "--archived", action="store_true", help="archived ones too, with the time at which each was archived"
+    )
     parser.add_argument("-n", type=connection.count, default=20, metavar="N", help="how many (default 20)")
     parser.add_argument("--json", action="store_true", help="print whole ones, one JSON object per line")
     connection.add_flags(parser)
@@ -37,13 +42,14 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """One line a conversation: id, when it last changed, its turns, who takes part, its title."""
+    """One line a conversation: id, when it last changed, its turns, who takes part, its title. Before the
+    title, if archived ones are listed too, when it was archived."""
     found, terminal = _newest(client, arguments), Terminal()
     if arguments.json:
         for each in found:
             terminal.line(connection.as_json(each))
     else:
-        listing.show(terminal, map(_row, found))
+        listing.show(terminal, (_row(each, archived=arguments.archived) for each in found))
     return 0
 
 
@@ -57,6 +63,7 @@ def _newest(client: sync.Client, arguments: argparse.Namespace) -> list[v1.Conve
             v1.ListConversationsRequest(
                 agent_id=arguments.agent,
                 project_id=arguments.project,
+                include_archived=arguments.archived,
                 page_size=min(arguments.n - len(found), 500),
                 page_token=token,
             )
@@ -68,10 +75,18 @@ def _newest(client: sync.Client, arguments: argparse.Namespace) -> list[v1.Conve
     return found
 
 
-def _row(each: v1.Conversation) -> tuple[str, ...]:
+def _row(each: v1.Conversation, *, archived: bool) -> tuple[str, ...]:
     names = [person.agent.name if person.agent else _user(person) for person in each.participants]
     turns = f"{each.turn_count} turn{'' if each.turn_count == 1 else 's'}"
-    return each.id, listing.local(each.update_time), turns, ", ".join(filter(None, names)), each.title
+    put_away = f"archived {listing.local(each.archive_time)}" if each.archive_time else ""
+    return (
+        each.id,
+        listing.local(each.update_time),
+        turns,
+        ", ".join(filter(None, names)),
+        *((put_away,) if archived else ()),
+        each.title,
+    )
 
 
 def _user(person: v1.Participant) -> str:

@@ -56,8 +56,30 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 def _line(event: v1.Event) -> str:
     when = event.create_time.astimezone().strftime("%H:%M:%S.%f")[:-3] if event.create_time else ""
-    said = _beginning(event.message_appended.content) if event.message_appended else ""
+    said = _beginning(event.message_appended.content) if event.message_appended else _why(event)
     return f"{event.sequence:>6}  {when}  {event.name:<28} {event.turn_id}  {said}".rstrip()
+
+
+def _why(event: v1.Event) -> str:
+    """What went wrong, whole, and the reason by which it is documented; empty if nothing did."""
+    outcomes = (
+        event.turn_failed,
+        event.context_assembly_failed,
+        event.memory_extraction_failed,
+        event.tool_failed,
+        event.workflow_failed,
+        event.agent_call_completed,
+    )
+    fault = next((outcome.error for outcome in outcomes if outcome and outcome.error), None)
+    if fault is not None:
+        return _said(fault.message, fault.reason.name)
+    # Of a tool call that was never dispatched there is only what the model was told.
+    told = event.tool_failed.tool_result if event.tool_failed else None
+    return _said(told.error.message, told.error.code.name) if told and told.error else ""
+
+
+def _said(message: str, reason: str | None) -> str:
+    return " ".join([*message.split(), *([f"({reason})"] if reason else [])])
 
 
 def _beginning(text: str) -> str:
