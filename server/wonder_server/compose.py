@@ -451,7 +451,7 @@ class Wonder:
                 "wonder.v1.ConversationService": ConversationServicer(
                     conversations, rooms, calls, library, previews, repos, runs.lookup
                 ),
-                "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library),
+                "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library, attic),
                 "wonder.v1.ExecutorService": self._executions,
                 "wonder.v1.LibraryService": LibraryServicer(
                     library, artifacts, SqliteAccounts(shards), repos

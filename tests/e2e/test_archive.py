@@ -22,6 +22,7 @@ from tests.e2e.test_rooms import add, complete, deletion, get, reopen, reset, us
 from tests.rpc.serving import refused
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
+from wonder.v1 import coordinator_service_pb2 as runs
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -119,7 +120,13 @@ async def close(client: Client, doomed: Any) -> None:
     await reset(client, doomed.room, keep_system_message=True)
 
 
-@pytest.mark.parametrize("ask", [read, subscribe, send, preview, change, close])
+async def list_runs(client: Client, doomed: Any) -> None:
+    request = runs.ListRunsRequest(conversation_id=doomed.room)
+    found = [run.id for run in (await client.coordinator.ListRuns(request)).runs]
+    assert doomed.before[0].context_assembly_run_id in found
+
+
+@pytest.mark.parametrize("ask", [read, subscribe, send, preview, change, close, list_runs])
 async def test_whoever_asks_for_it_brings_it_back(
     populated: Populated, data: Path, ask: Callable[[Client, Any], Awaitable[None]]
 ) -> None:
@@ -134,6 +141,41 @@ async def test_whoever_asks_for_it_brings_it_back(
         await read(client, doomed)
         await read(client, populated.delegated)
         assert objects(data) == []
+
+
+async def test_without_its_conversation_nothing_is_found_and_one_is_told_what_to_name(
+    populated: Populated, tmp_path: Path
+) -> None:
+    doomed, run_id = populated.doomed, populated.doomed.before[0].context_assembly_run_id
+    async with archived(populated, tmp_path / "data") as (client, _):
+        stub, coordinator = client.conversations, client.coordinator
+        for asking, reason in (
+            (stub.GetTurn(pb.GetTurnRequest(turn_id=doomed.turn)), "TURN_NOT_FOUND"),
+            (stub.CancelTurn(pb.CancelTurnRequest(turn_id=doomed.turn)), "TURN_NOT_FOUND"),
+            (stub.ListMoves(pb.ListMovesRequest(turn_id=doomed.turn)), "TURN_NOT_FOUND"),
+            (coordinator.GetRun(runs.GetRunRequest(run_id=run_id)), "RUN_NOT_FOUND"),
+        ):
+            assert (await refused(asking))[0] == reason
+            said = await asking.details()
+            assert "may be archived" in said and "conversation_id" in said
+        # What is asked of all conversations passes over it.
+        turns = (await stub.ListTurns(pb.ListTurnsRequest(page_size=200))).turns
+        assert {turn.conversation_id for turn in turns} == {populated.kept}
+        messages = pb.ListMessagesRequest(turn_id=doomed.turn)
+        assert not (await stub.ListMessages(messages)).messages
+        listed_runs = runs.ListRunsRequest(include_children=True, page_size=200)
+        found = (await coordinator.ListRuns(listed_runs)).runs
+        assert found and {run.context.conversation_id for run in found} == {populated.kept}
+        assert await is_away(client, doomed.room)
+        # Of a conversation that is named nothing lies in the archive any more.
+        wrong = pb.ListMovesRequest(turn_id=doomed.turn, conversation_id=populated.kept)
+        with pytest.raises(aio.AioRpcError, match="No turn of this conversation"):
+            await stub.ListMoves(wrong)
+        named = pb.GetTurnRequest(turn_id=doomed.turn, conversation_id=doomed.room)
+        assert (await stub.GetTurn(named)).turn == doomed.before[0]
+        assert (await stub.GetTurn(pb.GetTurnRequest(turn_id=doomed.turn))).turn == doomed.before[0]
+        assert (await stub.ListMoves(pb.ListMovesRequest(turn_id=doomed.turn, oldest_first=True))).moves
+        assert (await coordinator.GetRun(runs.GetRunRequest(run_id=run_id))).run == doomed.before[3]
 
 
 async def test_many_who_ask_at_once_bring_it_back_once(populated: Populated, tmp_path: Path) -> None:

@@ -334,12 +334,12 @@ class Conversations:
         return await self.turn(turn_id, conversation_id), sequence
 
     async def turn(self, turn_id: str, conversation_id: str = "") -> Turn:
-        """Errors: TURN_NOT_FOUND."""
+        """A turn of this conversation, or without one of any that is not archived. Errors: TURN_NOT_FOUND."""
         found = None
         if ids.is_id("turn", turn_id) and (not conversation_id or ids.is_id("conv", conversation_id)):
             found = await self.records.get("turns", turn_id, conversation_id)
         if found is None:
-            raise error(Reason.TURN_NOT_FOUND, "No turn has this id.", field="turn_id", id=turn_id[:64])
+            raise no_turn(turn_id, conversation_id)
         turn: Turn = found
         return turn
 
@@ -434,6 +434,20 @@ def not_found(conversation_id: str) -> WonderError:
         field="conversation_id",
         id=conversation_id[:64],
     )
+
+
+def no_turn(turn_id: str, conversation_id: str = "", field: str = "turn_id") -> WonderError:
+    """Without its conversation, a turn that lies in the archive with that cannot be told from none."""
+    if conversation_id:
+        message = "No turn of this conversation has this id."
+    elif ids.is_id("turn", turn_id):
+        message = (
+            "No turn that is at hand has this id. If its conversation may be archived, name that too, by "
+            "conversation_id, which brings it back."
+        )
+    else:
+        message = "No turn has this id."
+    return error(Reason.TURN_NOT_FOUND, message, field=field, id=turn_id[:64])
 
 
 def _check_content(content: str) -> None:

@@ -86,7 +86,7 @@ class RunLookup:
         await self.find(run_id)
         found = await self.records.snapshot(run_id, [_itself(run_id)])
         if found is None or not found.rows[0]:
-            raise not_found(run_id)
+            raise absent(run_id)
         return RunView(found.rows[0][0], found.head)
 
     async def whole(self, run_id: str) -> RunView:
@@ -104,7 +104,7 @@ class RunLookup:
             ],
         )
         if found is None or not found.rows[0]:
-            raise not_found(run_id)
+            raise absent(run_id)
         (run,), live, ended, executions, gates, context = found.rows
         entries: list[ContextValue] = context
         details = Details(
@@ -156,6 +156,18 @@ class RunLookup:
 
 def not_found(run_id: str) -> WonderError:
     return error(Reason.RUN_NOT_FOUND, "No run has this id.", field="run_id", id=run_id[:64])
+
+
+def absent(run_id: str) -> WonderError:
+    """As `not_found`, of what could be the id of one. The runs of an archived conversation lie with it, and
+    requests about runs name no conversation that could be brought back."""
+    return error(
+        Reason.RUN_NOT_FOUND,
+        "No run that is at hand has this id. If it was for a conversation that may be archived, call "
+        "ListRuns with its conversation_id first, which brings it back.",
+        field="run_id",
+        id=run_id[:64],
+    )
 
 
 def _itself(run_id: str) -> Query:

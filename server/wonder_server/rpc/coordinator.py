@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from wonder.v1 import coordinator_service_pb2 as pb
+from wonder_server.actors.attic import Brings, NoAttic
 from wonder_server.actors.run_lookup import RunView
 from wonder_server.actors.runs import Runs
 from wonder_server.core.errors import Reason, error
@@ -35,9 +36,9 @@ MAX_SHOWN = 20_000
 class CoordinatorServicer:
     """See ``coordinator_service.proto``."""
 
-    def __init__(self, runs: Runs, names: Names) -> None:
+    def __init__(self, runs: Runs, names: Names, attic: Brings | None = None) -> None:
         self._runs = runs
-        self._requests = RunRequests(runs, names)
+        self._requests = RunRequests(runs, names, attic or NoAttic())
 
     # --- starting -------------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from wonder.v1 import coordinator_service_pb2 as pb
 from wonder.v1 import run_pb2, task_pb2
+from wonder_server.actors.attic import Brings
+from wonder_server.actors.conversations import no_turn
 from wonder_server.actors.conversations import not_found as no_conversation
 from wonder_server.actors.forks import Forking
 from wonder_server.actors.run_lookup import not_found as no_run
@@ -46,10 +48,11 @@ _IN_CONTEXT: Final = {
 class RunRequests:
     """Reads requests that name something which has to be looked up."""
 
-    def __init__(self, runs: Runs, names: Names) -> None:
+    def __init__(self, runs: Runs, names: Names, attic: Brings) -> None:
         self._runs = runs
         self._records = runs.records
         self._names = names
+        self._attic = attic
 
     async def starting(self, request: pb.StartRunRequest, trace_id: str = "") -> Starting:
         """FIELD_INVALID, PAYLOAD_TOO_LARGE, and …_NOT_FOUND for what the context names."""
@@ -65,7 +68,8 @@ class RunRequests:
         )
 
     async def listed(self, request: pb.ListRunsRequest) -> Query:
-        """Which runs are asked for. DEFINITION_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID."""
+        """Which runs are asked for; those of one conversation are there afterwards, also if it was archived.
+        DEFINITION_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID, STORAGE_UNAVAILABLE."""
         fields: list[tuple[str, str]] = []
         if request.workflow_id:
             with renamed({"": "workflow_id"}):
@@ -78,7 +82,7 @@ class RunRequests:
         parent = bounded(request.parent_run_id, "parent_run_id")
         if parent or not (request.include_children or request.conversation_id):
             fields.append(("parent.actor_id", parent))
-        return Query(
+        query = Query(
             table="runs",
             parent=bounded(request.conversation_id, "conversation_id"),
             fields=tuple(fields),
@@ -86,6 +90,9 @@ class RunRequests:
             start_ms=max(from_timestamp(request.start_time, "start_time"), 0),
             end_ms=_until(request.end_time, "end_time"),
         )
+        if request.conversation_id:
+            await self._attic.awake(request.conversation_id)
+        return query
 
     async def gates(self, request: pb.ListGatesRequest) -> Query:
         """Which gates are asked for. RUN_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID."""
@@ -141,11 +148,12 @@ class RunRequests:
 
     async def _turn(self, turn_id: str, conversation_id: str) -> Turn:
         found: Turn | None = None
+        if conversation_id:
+            await self._attic.awake(conversation_id)
         if ids.is_id("turn", turn_id) and (not conversation_id or ids.is_id("conv", conversation_id)):
             found = await self._records.get("turns", turn_id, conversation_id)
         if found is None:
-            message = "No turn has this id." if not conversation_id else "The conversation has no such turn."
-            raise error(Reason.TURN_NOT_FOUND, message, field="context.turn_id", id=turn_id[:64])
+            raise no_turn(turn_id, conversation_id, "context.turn_id")
         return found
 
 
