@@ -6,7 +6,9 @@ The runs are recorded ones (`tests.golden`), those that have ended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import resource
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from wonder_server.adapters.sqlite.shards import SqliteShards
 from wonder_server.core.coordinator.inputs import Start, StartFork
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.coordinator.state import RunState
+from wonder_server.core.errors import WonderError
 from wonder_server.core.records import Erase, Put
 from wonder_server.ports.journal import Commit, Entry
 from wonder_server.ports.records import EventQuery, Query
@@ -153,6 +156,34 @@ def _counted(connection: Any) -> tuple[int, int]:
         for table in ("events", "executions")
     ]
     return counts[0], counts[1]
+
+
+@contextmanager
+def full(file: Path) -> Iterator[None]:
+    """No file of this process can become longer than this one is."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_it_can_be_read_while_the_disk_is_full(tmp_path: Path, others: Shards) -> None:
+    entries, state = recorded(ENDED[0])
+    run = id_of(entries)
+    await others.of(run).commit([whole(entries)])
+    wanted = {name: await look(others, run) for name, look in LOOKS.items()}
+    async with opened("sqlite", tmp_path) as shards:
+        assert isinstance(shards, SqliteShards)
+        database = shards.of(run).database
+        await shards.of(run).commit([brief(entries, state)])
+        with full(database.path.with_name(f"{database.path.name}-wal")):
+            with pytest.raises(WonderError):
+                await shards.of(ROOM).commit([commit(ROOM)])
+            assert {name: await look(shards, run) for name, look in LOOKS.items()} == wanted
+        assert await database.read(_counted) == (0, 0), "nothing of it was kept"
+        assert {name: await look(shards, run) for name, look in LOOKS.items()} == wanted
 
 
 async def test_more_than_are_written_out_in_one_go(tmp_path: Path) -> None:

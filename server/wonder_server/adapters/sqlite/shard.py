@@ -25,6 +25,7 @@ from wonder_server.adapters.sqlite.shard_queries import EVENT_COLUMNS, events_sq
 from wonder_server.adapters.sqlite.shard_reads import Parts, Placed
 from wonder_server.adapters.sqlite.shard_schema import MIGRATIONS
 from wonder_server.adapters.sqlite.shard_writes import Pin, Writes
+from wonder_server.core.errors import WonderError
 from wonder_server.core.planner import Planner
 from wonder_server.ports.journal import Answered, Commit, Entry, Event, Loaded
 from wonder_server.ports.records import EventQuery, Head, Query, Snapshot
@@ -34,6 +35,14 @@ T = TypeVar("T")
 _STORED_LIMIT: Final = 20_000
 MAX_EVENTS_BYTES: Final = 256 * 1024
 """About as many bytes of events are read at once; a reader that is slow holds them."""
+
+
+class _SeenError(Exception):
+    """What was read in a write that is not to be kept."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__("seen")
+        self.value = value
 
 
 class SqliteShard:
@@ -185,9 +194,29 @@ class SqliteShard:
             return await look(read_what_is_whole)
         except BriefError as found:
             briefs = found.actors
-        for start in range(0, len(briefs), MOST_AT_ONCE):
-            await self.database.write(partial(write_out, actors=briefs[start : start + MOST_AT_ONCE]))
+        try:
+            for start in range(0, len(briefs), MOST_AT_ONCE):
+                await self.database.write(partial(write_out, actors=briefs[start : start + MOST_AT_ONCE]))
+        except WonderError:
+            # The disk may be full: what can be read is read all the same, and not kept.
+            return await self._look_without_keeping(briefs, read)
         return await look(read)
+
+    async def _look_without_keeping(
+        self, briefs: Sequence[str], read: Callable[[sqlite3.Connection], T]
+    ) -> T:
+        """What ``read`` would find if these actors were written out."""
+
+        def write_and_read(connection: sqlite3.Connection) -> None:
+            write_out(connection, briefs)
+            raise _SeenError(read(connection))
+
+        try:
+            await self.database.write(write_and_read)
+        except _SeenError as seen:
+            found: T = seen.value
+            return found
+        raise AssertionError("it always raises")
 
     # --- writing --------------------------------------------------------------------------------
 
