@@ -18,7 +18,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -466,7 +466,8 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str] | None = None) 
         path = _read(known["config"], *given["config"])
         for name, value in _from_file(path, known).items() if path else ():
             given.setdefault(name, (value, f"the config file {path}"))
-    return _checked(Settings(**{name: _read(known[name], *found) for name, found in given.items()}))
+    settings = Settings(**{name: _read(known[name], *found) for name, found in given.items()})
+    return _checked(replace(settings, data=_absolute(settings.data)))
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -501,6 +502,17 @@ def _read(row: Setting, value: object, source: str) -> Any:
     except ValueError as problem:
         shown = "" if row.secret else f", not {value!r}"
         raise SettingsError(f"{row.name}: {problem}{shown} (from {source}).") from None
+
+
+def _absolute(folder: Path) -> Path:
+    """The folder as every process finds it: git and sandboxes work in folders of their own."""
+    try:
+        return Path(os.path.realpath(folder))
+    except OSError as problem:
+        said = problem.strerror or problem
+        raise SettingsError(
+            f"data: {str(folder)!r} is nowhere: the folder that this process is in cannot be found: {said}."
+        ) from None
 
 
 def _checked(settings: Settings) -> Settings:

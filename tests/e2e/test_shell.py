@@ -18,6 +18,7 @@ from google.protobuf.json_format import MessageToDict
 
 from tests.conformance.test_sandbox_isolation import sandboxed
 from tests.e2e.client import Client, View, struct
+from tests.e2e.launch import ROOT
 from tests.e2e.process import Server, serving
 from tests.sandboxes import bubblewrap
 from wonder.v1 import conversation_pb2 as conversation
@@ -159,6 +160,16 @@ async def test_output_is_streamed_while_the_command_runs(client: Client, server:
             for folder in (server.data / "worktrees").iterdir():
                 (folder / "go").touch()
     assert told == "first\n|second\n"
+
+
+async def test_a_data_folder_may_be_relative_as_the_usual_one_is(server: Server, tmp_path: Path) -> None:
+    data = Path(os.path.relpath(tmp_path / "data", ROOT))  # noqa: ASYNC240
+    async with serving(data) as running, running.client() as client:
+        await client.apply("e2e/shell", LIBRARY)
+        await client.agent("typist", "e2e/shell/typist")
+        room = await client.open("typist")
+        assert (await says(client, room, "echo mine > note; cat note"))["text"] == "mine\n"
+        assert (await running.logged("ready"))["data"] == str((tmp_path / "data").resolve())
 
 
 async def test_a_command_without_a_conversation_has_no_folder(client: Client) -> None:

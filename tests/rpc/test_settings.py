@@ -29,7 +29,29 @@ def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(t
     environ = {"WONDER_CONFIG": str(file), "WONDER_LISTEN": "127.0.0.1:2", "WONDER_SHARDS": "3"}
     settings = load({"listen": "127.0.0.1:3", "data": None}, environ)
     assert (settings.listen, settings.shards, settings.log_level) == ("127.0.0.1:3", 3, "error")
-    assert settings.data == Path("wonder-data")
+    assert settings.data == Path("wonder-data").resolve()
+
+
+@pytest.mark.parametrize("flag", [None, "wonder-data", "./below/../wonder-data"])
+def test_the_data_folder_is_absolute_however_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = load({"data": flag}, {}).data
+    monkeypatch.chdir("/")
+    assert data == tmp_path.resolve() / "wonder-data"
+
+
+def test_a_relative_data_folder_wants_a_folder_to_be_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(SettingsError, match="data: 'wonder-data' is nowhere"):
+        load({}, {})
+    assert load({"data": str(tmp_path)}, {}).data == tmp_path.resolve()
 
 
 @pytest.mark.parametrize(
