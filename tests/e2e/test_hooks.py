@@ -8,6 +8,7 @@ import pytest_asyncio
 from tests.e2e.client import Client, struct
 from tests.rpc.serving import refused
 from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as rooms
 from wonder.v1 import coordinator_service_pb2 as runs
 from wonder.v1 import errors_pb2, run_pb2
 
@@ -50,6 +51,25 @@ task:
       action: {kind: context}
       output_mapping: {output.memory_operations: '[{"op": "explode"}]'}
 ---
+name: endless
+workflow:
+  nodes:
+    - {id: wait, wait: {duration_ms: 600000}}
+---
+name: slow_assembly
+persona: {system_prompt: x, context_assembly_workflow_id: endless}
+---
+name: slip
+description: Fails.
+tool:
+  target_type: task
+  target_id: refuse
+  input_schema: {type: object}
+  input_mapping: {user_message: '"tools"'}
+---
+name: clumsy
+persona: {system_prompt: x, tool_ids: [slip]}
+---
 name: no_assembly
 persona: {system_prompt: x, context_assembly_workflow_id: refusing, memory_extraction_workflow_id: none}
 ---
@@ -62,7 +82,7 @@ persona: {system_prompt: x, memory_extraction_workflow_id: refusing}
 name: bad_extraction
 persona: {system_prompt: x, memory_extraction_workflow_id: misshapen}
 """
-PERSONAS = ("no_assembly", "no_request", "no_extraction", "bad_extraction")
+PERSONAS = ("slow_assembly", "clumsy", "no_assembly", "no_request", "no_extraction", "bad_extraction")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -110,6 +130,30 @@ async def test_a_failed_extraction_marks_the_turn_and_leaves_it_completed(client
     assert view.events[-1].memory_extraction_failed.error.message
     assert not (await client.memories(agent))
     assert not turn.operations
+
+
+@pytest.mark.usefixtures("library")
+async def test_what_is_said_on_a_turn_whose_tool_failed_is_remembered(client: Client) -> None:
+    room = await client.open("clumsy")
+    turn, view = await client.turn(room, "use the tool slip with {}. My name is Ida and I live in Oslo.")
+    assert turn.status == conversation.TURN_STATUS_COMPLETED and turn.issues.tool_failures == 1
+    assert view.names[-1] == "memory_extraction.completed" and not turn.issues.memory_extraction_failed
+    assert await client.memories("clumsy")
+
+
+@pytest.mark.usefixtures("library")
+async def test_a_hook_s_run_is_found_while_it_runs_and_cancelled_with_its_turn(client: Client) -> None:
+    room = await client.open("slow_assembly")
+    turn = (await client.say(room, "hello")).turn
+    ask = runs.GetRunRequest(run_id=turn.context_assembly_run_id)
+    assert (await client.coordinator.GetRun(ask)).run.status == run_pb2.RUN_STATUS_WAITING
+    await client.conversations.CancelTurn(rooms.CancelTurnRequest(turn_id=turn.id))
+    assert (await client.coordinator.GetRun(ask)).run.status == run_pb2.RUN_STATUS_CANCELLED
+    # Nor does it take somebody who looked before.
+    turn = (await client.say(room, "hello again")).turn
+    await client.conversations.CancelTurn(rooms.CancelTurnRequest(turn_id=turn.id))
+    ask = runs.GetRunRequest(run_id=turn.context_assembly_run_id)
+    assert (await client.coordinator.GetRun(ask)).run.status == run_pb2.RUN_STATUS_CANCELLED
 
 
 @pytest.mark.usefixtures("library")
