@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.timestamp_pb2 import Timestamp
-from grpc import aio
 
 from tests.actors.run_kit import RunStage, pinned, staged
 from tests.conformance.journal_subjects import commit, conversation, put_conversation
@@ -227,38 +226,6 @@ async def test_a_run_that_is_none_is_not_found(stub: CoordinatorServiceStub, run
     if run_id:
         call = stub.ListGates(pb.ListGatesRequest(run_id=run_id))
         assert await refused(call) == ("RUN_NOT_FOUND", ["run_id"])
-
-
-class Woken:
-    """An archive in which nothing lies; ``asked`` is of which conversations somebody wanted to know."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    async def awake(self, conversation_id: str) -> None:
-        self.asked.append(conversation_id)
-
-    async def abandon(self, conversation_id: str) -> None:
-        raise AssertionError(conversation_id)
-
-
-async def test_what_is_not_found_may_be_archived_and_is_brought_back_by_its_conversation(
-    stage: RunStage,
-) -> None:
-    attic = Woken()
-    async with serving({SERVICE: CoordinatorServicer(stage.runs, TwoProjects(), attic)}) as channel:
-        stub = CoordinatorServiceStub(channel)
-        with pytest.raises(aio.AioRpcError, match="may be archived, call ListRuns with its conversation_id"):
-            await get(stub, ABSENT)
-        with pytest.raises(aio.AioRpcError, match="No run has this id"):
-            await get(stub, "x")
-        with pytest.raises(aio.AioRpcError, match="name that too, by conversation_id"):
-            await start(stub, context={"turn_id": TURN})
-        assert await listed(stub) == [] and not attic.asked
-        with pytest.raises(aio.AioRpcError, match="No turn of this conversation"):
-            await start(stub, context={"turn_id": TURN, "conversation_id": ROOM})
-        assert await listed(stub, conversation_id=ROOM) == []
-        assert attic.asked == [ROOM, ROOM]
 
 
 # --- ListRuns ---------------------------------------------------------------------------------------

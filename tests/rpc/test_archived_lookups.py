@@ -1,0 +1,49 @@
+"""What lies in the archive is not found by its id alone, and is when its conversation is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from grpc import aio
+
+from tests.actors.run_kit import staged
+from tests.rpc.serving import serving
+from tests.rpc.test_coordinator import ABSENT, ROOM, SERVICE, TURN, TwoProjects, get, listed, start
+from wonder.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
+from wonder_server.rpc.coordinator import CoordinatorServicer
+
+
+class Woken:
+    """An archive in which nothing lies; ``asked`` is of which conversations somebody wanted to know."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def awake(self, conversation_id: str) -> None:
+        self.asked.append(conversation_id)
+
+    async def abandon(self, conversation_id: str) -> None:
+        raise AssertionError(conversation_id)
+
+
+async def test_what_is_not_found_may_be_archived_and_is_brought_back_by_its_conversation(
+    tmp_path: Path,
+) -> None:
+    attic = Woken()
+    async with (
+        staged("memory", tmp_path) as stage,
+        serving({SERVICE: CoordinatorServicer(stage.runs, TwoProjects(), attic)}) as channel,
+    ):
+        stub = CoordinatorServiceStub(channel)
+        with pytest.raises(aio.AioRpcError, match="may be archived, call ListRuns with its conversation_id"):
+            await get(stub, ABSENT)
+        with pytest.raises(aio.AioRpcError, match="No run has this id"):
+            await get(stub, "x")
+        with pytest.raises(aio.AioRpcError, match="name that too, by conversation_id"):
+            await start(stub, context={"turn_id": TURN})
+        assert await listed(stub) == [] and not attic.asked
+        with pytest.raises(aio.AioRpcError, match="No turn of this conversation"):
+            await start(stub, context={"turn_id": TURN, "conversation_id": ROOM})
+        assert await listed(stub, conversation_id=ROOM) == []
+        assert attic.asked == [ROOM, ROOM]
