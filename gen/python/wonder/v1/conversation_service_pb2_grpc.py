@@ -176,7 +176,7 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListConversations(self, request, context):
-        """Lists conversations. PAGE_TOKEN_INVALID.
+        """Lists conversations; archived ones only if asked for, and without bringing them back. PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -280,44 +280,48 @@ class ConversationServiceServicer:
 
     def CancelTurn(self, request, context):
         """Cancels a turn: its model call, tools and delegated turns stop, and the record says so. Answers when the turn is
-        cancelled. TURN_NOT_FOUND, TURN_NOT_ACTIVE.
+        cancelled. TURN_NOT_FOUND, as GetTurn says; TURN_NOT_ACTIVE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTurn(self, request, context):
-        """Reads a turn. TURN_NOT_FOUND.
+        """Reads a turn. TURN_NOT_FOUND, also if its conversation is archived and is not named: `conversation_id` brings that
+        back.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTurns(self, request, context):
-        """Lists turns of one conversation or of all. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists turns of one conversation, which is brought back if it is archived, or of all but archived ones.
+        CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListMessages(self, request, context):
-        """Lists messages of one conversation or of all. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists messages of one conversation, which is brought back if it is archived, or of all but archived ones: none of a
+        turn there. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListMoves(self, request, context):
-        """Lists moves of a turn, a conversation or all, with the models' raw answers. CONVERSATION_NOT_FOUND, TURN_NOT_FOUND,
-        PAGE_TOKEN_INVALID.
+        """Lists moves of a turn, a conversation or all, with the models' raw answers. If a conversation is archived, its
+        `conversation_id` brings it back; without that it is left out, and of a turn there it is TURN_NOT_FOUND.
+        CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListEvents(self, request, context):
-        """Lists events of one conversation, oldest first, or of all, newest first. CONVERSATION_NOT_FOUND,
-        CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
+        """Lists events of one conversation, oldest first, which is brought back if it is archived, or of all but archived
+        ones, newest first. CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

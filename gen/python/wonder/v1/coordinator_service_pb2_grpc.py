@@ -104,14 +104,16 @@ class CoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetRun(self, request, context):
-        """Reads a run. RUN_NOT_FOUND.
+        """Reads a run. RUN_NOT_FOUND; as in every RPC that names a run, also for those of an archived conversation, until
+        that is brought back, by ListRuns with its `conversation_id` for one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRuns(self, request, context):
-        """Lists runs. DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists runs: of one conversation, which is brought back if it is archived, or of all but archived ones.
+        DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -41,7 +41,9 @@ class ConversationServiceStub:
             v1.ListConversationsRequest.SerializeToString,
             v1.ListConversationsResponse.FromString,
         )
-        """Lists conversations. PAGE_TOKEN_INVALID."""
+        """Lists conversations; archived ones only if asked for, and without bringing them back.
+        PAGE_TOKEN_INVALID.
+        """
         self.update_conversation: grpc.aio.UnaryUnaryMultiCallable[
             v1.UpdateConversationRequest, v1.UpdateConversationResponse
         ] = channel.unary_unary(
@@ -174,7 +176,7 @@ class ConversationServiceStub:
             )
         )
         """Cancels a turn: its model call, tools and delegated turns stop, and the record says so. Answers
-        when the turn is cancelled. TURN_NOT_FOUND, TURN_NOT_ACTIVE.
+        when the turn is cancelled. TURN_NOT_FOUND, as GetTurn says; TURN_NOT_ACTIVE.
         """
         self.get_turn: grpc.aio.UnaryUnaryMultiCallable[v1.GetTurnRequest, v1.GetTurnResponse] = (
             channel.unary_unary(
@@ -183,7 +185,9 @@ class ConversationServiceStub:
                 v1.GetTurnResponse.FromString,
             )
         )
-        """Reads a turn. TURN_NOT_FOUND."""
+        """Reads a turn. TURN_NOT_FOUND, also if its conversation is archived and is not named:
+        `conversation_id` brings that back.
+        """
         self.list_turns: grpc.aio.UnaryUnaryMultiCallable[v1.ListTurnsRequest, v1.ListTurnsResponse] = (
             channel.unary_unary(
                 "/wonder.v1.ConversationService/ListTurns",
@@ -191,7 +195,9 @@ class ConversationServiceStub:
                 v1.ListTurnsResponse.FromString,
             )
         )
-        """Lists turns of one conversation or of all. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists turns of one conversation, which is brought back if it is archived, or of all but archived
+        ones. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """
         self.list_messages: grpc.aio.UnaryUnaryMultiCallable[
             v1.ListMessagesRequest, v1.ListMessagesResponse
         ] = channel.unary_unary(
@@ -199,7 +205,9 @@ class ConversationServiceStub:
             v1.ListMessagesRequest.SerializeToString,
             v1.ListMessagesResponse.FromString,
         )
-        """Lists messages of one conversation or of all. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists messages of one conversation, which is brought back if it is archived, or of all but
+        archived ones: none of a turn there. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """
         self.list_moves: grpc.aio.UnaryUnaryMultiCallable[v1.ListMovesRequest, v1.ListMovesResponse] = (
             channel.unary_unary(
                 "/wonder.v1.ConversationService/ListMoves",
@@ -207,8 +215,9 @@ class ConversationServiceStub:
                 v1.ListMovesResponse.FromString,
             )
         )
-        """Lists moves of a turn, a conversation or all, with the models' raw answers.
-        CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists moves of a turn, a conversation or all, with the models' raw answers. If a conversation is
+        archived, its `conversation_id` brings it back; without that it is left out, and of a turn there
+        it is TURN_NOT_FOUND. CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         self.list_events: grpc.aio.UnaryUnaryMultiCallable[v1.ListEventsRequest, v1.ListEventsResponse] = (
             channel.unary_unary(
@@ -217,8 +226,9 @@ class ConversationServiceStub:
                 v1.ListEventsResponse.FromString,
             )
         )
-        """Lists events of one conversation, oldest first, or of all, newest first. CONVERSATION_NOT_FOUND,
-        CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
+        """Lists events of one conversation, oldest first, which is brought back if it is archived, or of
+        all but archived ones, newest first. CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE,
+        PAGE_TOKEN_INVALID.
         """
         self.preview_context: grpc.aio.UnaryUnaryMultiCallable[
             v1.PreviewContextRequest, v1.PreviewContextResponse
@@ -280,7 +290,9 @@ class CoordinatorServiceStub:
                 v1.GetRunResponse.FromString,
             )
         )
-        """Reads a run. RUN_NOT_FOUND."""
+        """Reads a run. RUN_NOT_FOUND; as in every RPC that names a run, also for those of an archived
+        conversation, until that is brought back, by ListRuns with its `conversation_id` for one.
+        """
         self.list_runs: grpc.aio.UnaryUnaryMultiCallable[v1.ListRunsRequest, v1.ListRunsResponse] = (
             channel.unary_unary(
                 "/wonder.v1.CoordinatorService/ListRuns",
@@ -288,7 +300,9 @@ class CoordinatorServiceStub:
                 v1.ListRunsResponse.FromString,
             )
         )
-        """Lists runs. DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists runs: of one conversation, which is brought back if it is archived, or of all but archived
+        ones. DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """
         self.cancel_run: grpc.aio.UnaryUnaryMultiCallable[v1.CancelRunRequest, v1.CancelRunResponse] = (
             channel.unary_unary(
                 "/wonder.v1.CoordinatorService/CancelRun",

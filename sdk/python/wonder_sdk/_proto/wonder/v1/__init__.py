@@ -2583,7 +2583,8 @@ class AgentCallOutcome(betterproto2.Message):
 
     turn_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Its turn, `turn_…`, by which GetTurn finds it; empty at the start, and where there was none.
+    Its turn, `turn_…`, by which GetTurn finds it until its conversation is archived; empty at the start, and where
+    there was none.
     """
 
     operation_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
@@ -3670,11 +3671,12 @@ class Conversation(betterproto2.Message):
         14, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was archived; unset if it was not. Whatever needs its record brings it back: a message or another change,
-    Subscribe and Converse, GetTurn, PreviewContext, and lists of its turns, messages, moves and events. It is then
+    When it was archived; unset if it was not. Whatever needs its record and names it by `conversation_id` brings it
+    back: a message or another change, Subscribe and Converse, GetTurn, PreviewContext, and lists of its turns,
+    messages, moves, events and runs. Until then the id of a turn or run alone finds nothing of it. Once back it is
     listed again, and expires again after as long as before; being archived and being brought back are each one event
-    `conversation_updated`. GetConversation, ListConversations and lists of all conversations leave it where it is. Set
-    by the server.
+    `conversation_updated`. GetConversation and ListConversations leave it where it is; lists of all conversations'
+    turns, messages, moves, events or runs leave it out. Set by the server.
     """
 
     branch: "str" = betterproto2.field(15, betterproto2.TYPE_STRING)
@@ -5647,7 +5649,8 @@ class GetTurnRequest(betterproto2.Message):
 
     conversation_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Id of its conversation; with it the server need not search. Empty if not known.
+    Id of its conversation; with it the server need not search, and brings it back if it is archived. Empty if not
+    known.
     """
 
 
@@ -6179,7 +6182,7 @@ class ListEventsRequest(betterproto2.Message):
 
     conversation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id of a conversation. Empty: all conversations.
+    Id of a conversation. Empty: all conversations that are not archived.
     """
 
     after_sequence: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
@@ -6408,7 +6411,7 @@ class ListMessagesRequest(betterproto2.Message):
 
     conversation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id of a conversation. Empty: all conversations.
+    Id of a conversation. Empty: all conversations that are not archived.
     """
 
     turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -6463,7 +6466,7 @@ class ListMovesRequest(betterproto2.Message):
 
     conversation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id of a conversation. Empty: all conversations.
+    Id of a conversation. Empty: all conversations that are not archived.
     """
 
     turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -6613,7 +6616,7 @@ class ListRunsRequest(betterproto2.Message):
 
     conversation_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Only runs for this conversation.
+    Only runs for this conversation, which is brought back if it is archived. Empty: no runs of archived ones.
     """
 
     statuses: "list[RunStatus]" = betterproto2.field(4, betterproto2.TYPE_ENUM, repeated=True)
@@ -6688,7 +6691,7 @@ class ListTurnsRequest(betterproto2.Message):
 
     conversation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id of a conversation. Empty: all conversations.
+    Id of a conversation. Empty: all conversations that are not archived.
     """
 
     statuses: "list[TurnStatus]" = betterproto2.field(2, betterproto2.TYPE_ENUM, repeated=True)
@@ -10169,13 +10172,14 @@ class Turn(betterproto2.Message):
 
     context_assembly_run_id: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
     """
-    Run of the context-assembly workflow, `run_…`; the newest, where it ran more than once. A hook is recorded with its
-    result: GetRun answers RUN_NOT_FOUND while it runs, and for good if the turn was cancelled meanwhile.
+    Run of the context-assembly workflow, `run_…`; the newest, where it ran more than once. GetRun finds it while it
+    runs too, and cancelled if the turn was cancelled meanwhile; RUN_NOT_FOUND is for one that has not begun.
     """
 
     memory_extraction_run_id: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
     """
-    Run of the memory-extraction workflow, `run_…`; empty until it started.
+    Run of the memory-extraction workflow, `run_…`; empty until it started. GetRun finds it as it does that of context
+    assembly.
     """
 
     persona: "str" = betterproto2.field(13, betterproto2.TYPE_STRING)
