@@ -260,9 +260,8 @@ def test_the_guide_to_workers_runs_as_it_stands(
             assert (status, out) == (1, "") and "There is no page to read. (TASK_FAILED)" in err
             status, out, err = wonder(address, "run", "acme/pages/read_page", "--set", "url=p")
             assert (status, out) == (1, "") and "INPUT_INVALID" in err
-            assert (
-                "There is no workflow 'acme/pages/nosuch'." in wonder(address, "run", "acme/pages/nosuch")[2]
-            )
+            _, _, err = wonder(address, "run", "acme/pages/nosuch")
+            assert "There is no workflow or task 'acme/pages/nosuch'." in err
         finally:
             process.terminate()
 
