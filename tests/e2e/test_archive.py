@@ -168,9 +168,9 @@ async def test_without_its_conversation_nothing_is_found_and_one_is_told_what_to
         assert found and {run.context.conversation_id for run in found} == {populated.kept}
         assert await is_away(client, doomed.room)
         # Of a conversation that is named nothing lies in the archive any more.
-        wrong = pb.ListMovesRequest(turn_id=doomed.turn, conversation_id=populated.kept)
+        wrong = pb.GetTurnRequest(turn_id=doomed.turn, conversation_id=populated.kept)
         with pytest.raises(aio.AioRpcError, match="No turn of this conversation"):
-            await stub.ListMoves(wrong)
+            await stub.GetTurn(wrong)
         named = pb.GetTurnRequest(turn_id=doomed.turn, conversation_id=doomed.room)
         assert (await stub.GetTurn(named)).turn == doomed.before[0]
         assert (await stub.GetTurn(pb.GetTurnRequest(turn_id=doomed.turn))).turn == doomed.before[0]

@@ -233,9 +233,9 @@ class ConversationServicer(RoomMethods, BranchMethods):
     async def list_moves(self, request: pb.ListMovesRequest, _context: Any) -> pb.ListMovesResponse:
         query = Query(table="moves", parent=request.turn_id, newest_first=not request.oldest_first)
         moves, token = await self._page(request, query, MAX_MOVES_PAGE, codec.move)
-        if not moves and request.turn_id and not request.page_token:
+        if request.turn_id and not (moves or request.conversation_id or request.page_token):
             # It may have none yet; but if it is not there, an empty list would be taken for that.
-            await self._conversations.turn(request.turn_id, request.conversation_id)
+            await self._conversations.turn(request.turn_id)
         return pb.ListMovesResponse(moves=moves, next_page_token=token)
 
     async def list_events(self, request: pb.ListEventsRequest, _context: Any) -> pb.ListEventsResponse:
