@@ -366,12 +366,39 @@ def facts(agent: PinnedAgent, given: dict[str, Any], answers: list[str] | None =
         ("Remember that my dog is called Rex.", ["Remember that my dog is called Rex."]),
         ("I'm allergic to nuts", ["I'm allergic to nuts"]),
         ("By the way, my sister lives in Rome.", ["By the way, my sister lives in Rome."]),
+        ("I’m allergic to cats. We’re based in Oslo.", ["I’m allergic to cats.", "We’re based in Oslo."]),
+        ("Don’t forget we’re here.", ["Don’t forget we’re here."]),
+        ("My wife’s name is Ann", ["My wife’s name is Ann"]),
     ],
 )
 def test_without_a_model_statements_of_fact_are_kept_word_for_word(
     assistant: PinnedAgent, message: str, found: list[str]
 ) -> None:
     assert facts(assistant, turn(message)) == found
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ("My dog\tis called Rex", ["My dog is called Rex"]),
+        ("My\u00a0dog is called Rex.\u00a0I\u00a0like tea.", ["My dog is called Rex.", "I like tea."]),
+        ("We  use Postgres.  We \t\u202f \u3000 run Linux.", ["We use Postgres.", "We run Linux."]),
+        ("\t I   live  in Rome  \r\n   by   the sea", ["I live in Rome"]),
+    ],
+)
+def test_without_a_model_words_may_stand_apart_by_any_white_space(
+    assistant: PinnedAgent, message: str, found: list[str]
+) -> None:
+    assert facts(assistant, turn(message)) == found
+
+
+@pytest.mark.parametrize("end", [".", "\n", "!"])
+def test_without_a_model_a_sentence_that_is_cut_off_is_not_kept(assistant: PinnedAgent, end: str) -> None:
+    before = "I like tea. ".ljust(3_980, "x") + ". "
+    assert facts(assistant, turn(before + "My dog is Rex the old" + end)) == ["I like tea."]
+    whole = (before + "My dog is Rex.").ljust(4_000)
+    assert facts(assistant, turn(whole)) == ["I like tea.", "My dog is Rex."]
+    assert facts(assistant, turn(whole + "y" * 1_000)) == ["I like tea.", "My dog is Rex."]
 
 
 @pytest.mark.parametrize(
@@ -399,12 +426,17 @@ def test_without_a_model_nothing_else_is_kept(assistant: PinnedAgent, message: s
     assert facts(assistant, turn(message)) == []
 
 
-OPENINGS = st.sampled_from(["my", "Our", "I", "i'm", "We", "we're", "We are", "Call me", "It", "You", "Time"])
-PREFACES = st.sampled_from(["", "Please remember that ", "note: ", "By the way, ", "btw ", "Don't forget "])
+OPENINGS = st.sampled_from(
+    ["my", "Our", "I", "i'm", "I’m", "We", "we're", "We’re", "We are", "Call me", "It", "You", "Time"]
+)
+PREFACES = st.sampled_from(
+    ["", "Please remember that ", "note: ", "By the way, ", "btw ", "Don't forget ", "Don’t\u00a0forget\t"]
+)
 SENTENCES = st.builds(
-    "{}{} {}{}{}".format,
+    "{}{}{}{}{}{}".format,
     PREFACES,
     OPENINGS,
+    st.sampled_from([" ", "  ", "\t", "\u00a0", "\u3000 "]),
     st.sampled_from(
         ["dog is old", "live in Łódź", "use Postgres", "a nurse", "Sam", "like tea", "question is"]
     ),
