@@ -94,6 +94,21 @@ async def test_a_repeated_request_gets_the_same_turn_even_at_the_same_time() -> 
     assert await reason_of(office.call("Other?", request_id="r1")) is Reason.REQUEST_ID_REUSED
 
 
+async def test_a_repeated_request_brings_its_conversation_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office()
+    turn = await office.call(request_id="r1")
+    opened = []
+    find = office.conversations.open
+
+    async def open_room(conversation_id: str) -> Conversation:
+        opened.append(conversation_id)
+        return await find(conversation_id)
+
+    monkeypatch.setattr(office.conversations, "open", open_room)
+    assert await office.call(request_id="r1") == turn
+    assert opened == [turn.conversation_id], "it may have been archived since"
+
+
 async def test_a_caller_that_goes_away_stops_the_turn() -> None:
     office = Office()
     office.model.ends = ["wait"]

@@ -8,8 +8,8 @@ import pytest
 from grpc import aio
 
 from tests.actors.run_kit import staged
+from tests.rpc.coordinating import ABSENT, ROOM, SERVICE, TURN, TwoProjects, get, listed, start
 from tests.rpc.serving import serving
-from tests.rpc.test_coordinator import ABSENT, ROOM, SERVICE, TURN, TwoProjects, get, listed, start
 from wonder.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from wonder_server.rpc.coordinator import CoordinatorServicer
 

@@ -3,82 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import MessageToDict
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tests.actors.run_kit import RunStage, pinned, staged
+from tests.actors.run_kit import RunStage, pinned
 from tests.conformance.journal_subjects import commit, conversation, put_conversation
-from tests.rpc.serving import KnownNames, refused, serving
-from wonder.v1 import conversation_service_pb2, run_pb2, task_pb2
+from tests.rpc.coordinating import (
+    ABSENT,
+    ROOM,
+    SOON,
+    TURN,
+    TwoProjects,
+    ask,
+    gated,
+    get,
+    listed,
+    start,
+    watched,
+)
+from tests.rpc.serving import refused
 from wonder.v1 import coordinator_service_pb2 as pb
+from wonder.v1 import run_pb2
 from wonder.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
-from wonder_server.actors.streams import NodeProgress
 from wonder_server.core.conversation.values import Caller, Turn
 from wonder_server.core.records import Put
 from wonder_server.ports.records import Query
 from wonder_server.rpc import run_codec
 from wonder_server.rpc.auth import caller
 from wonder_server.rpc.coordinator import CoordinatorServicer
-from wonder_server.rpc.run_stream import said
-from wonder_server.services.executor import StepProgress, StepTrace
-
-SERVICE = "wonder.v1.CoordinatorService"
-SOON = 60_000
-ABSENT = "run_01HF7YAT0000000000000000A1"
-ROOM = "conv_01HF7YAT000000000000000010"
-TURN = "turn_01HF7YAT000000000000000010"
-
-
-class TwoProjects(KnownNames):
-    """The project ``other`` too, whose id is ``proj_other``."""
-
-    async def project_id(self, key: str) -> str:
-        return "proj_other" if key in ("other", "proj_other") else await super().project_id(key)
-
-
-@pytest_asyncio.fixture(params=["memory", "sqlite"])
-async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunStage]:
-    async with staged(request.param, tmp_path) as stage:
-        yield stage
-
-
-@pytest_asyncio.fixture
-async def stub(stage: RunStage) -> AsyncIterator[CoordinatorServiceStub]:
-    async with serving({SERVICE: CoordinatorServicer(stage.runs, TwoProjects())}) as channel:
-        yield CoordinatorServiceStub(channel)
-
-
-def ask(request: Any, **fields: Any) -> Any:
-    """The request with these fields, payloads as plain JSON."""
-    return ParseDict(fields, request())
-
-
-async def start(stub: CoordinatorServiceStub, workflow: str = "team/one", **fields: Any) -> run_pb2.Run:
-    answer = await stub.StartRun(ask(pb.StartRunRequest, workflow_id=workflow, **fields))
-    return answer.run  # type: ignore[no-any-return]
-
-
-async def get(stub: CoordinatorServiceStub, run_id: str) -> run_pb2.Run:
-    answer = await stub.GetRun(pb.GetRunRequest(run_id=run_id))
-    return answer.run  # type: ignore[no-any-return]
-
-
-async def listed(stub: CoordinatorServiceStub, **fields: Any) -> list[str]:
-    """The ids of all runs that a list has, page by page."""
-    ids: list[str] = []
-    token = ""
-    while True:
-        page = await stub.ListRuns(ask(pb.ListRunsRequest, page_size=2, page_token=token, **fields))
-        ids += [run.id for run in page.runs]
-        token = page.next_page_token
-        if not token:
-            return ids
 
 
 async def a_room(stage: RunStage, project: str = "proj_default") -> None:
@@ -361,14 +316,6 @@ async def test_a_signal_carries_so_much(stage: RunStage, stub: CoordinatorServic
 # --- gates ------------------------------------------------------------------------------------------
 
 
-async def gated(stage: RunStage, stub: CoordinatorServiceStub, **fields: Any) -> run_pb2.Gate:
-    stage.clock.now += 1000
-    run = await start(stub, "team/gate", **fields)
-    await stage.finish("a", {"diff": "+1"}, run_id=run.id)
-    (gate,) = (await get(stub, run.id)).pending_gates
-    return gate  # type: ignore[no-any-return]
-
-
 async def gates(stub: CoordinatorServiceStub, **fields: Any) -> list[str]:
     found: list[str] = []
     token = ""
@@ -468,81 +415,6 @@ async def test_who_does_not_say_who_they_are_is_the_caller(stage: RunStage) -> N
     assert resolved.resolution.user_id == "bob"
     (heard,) = await stage.shards.find(Query(table="signals", actor=run_id))
     assert heard.user_id == "bob"
-
-
-# --- WatchRun ---------------------------------------------------------------------------------------
-
-
-async def watched(
-    stub: CoordinatorServiceStub, run_id: str, after: int = 0, *, group_events: bool = False
-) -> list[run_pb2.RunEvent]:
-    """The events that a watcher gets of a run that has ended."""
-    request = pb.WatchRunRequest(run_id=run_id, after_sequence=after, group_events=group_events)
-    words = [word async for word in stub.WatchRun(request)]
-    assert words[-1].end.reason == conversation_service_pb2.END_REASON_COMPLETED
-    if group_events:
-        assert len(words) <= 2, "all of the past is one message"
-        return [event for word in words[:-1] for event in word.events.events or [word.event]]
-    return [word.event for word in words[:-1]]
-
-
-async def test_every_event_is_watched_once_from_any_cursor(
-    stage: RunStage, stub: CoordinatorServiceStub
-) -> None:
-    gate = await gated(stage, stub)
-    words = aiter(stub.WatchRun(pb.WatchRunRequest(run_id=gate.run_id)))
-    live: list[run_pb2.RunEvent] = []
-    while not live or live[-1].name != "gate.opened":
-        live.append((await anext(words)).event)
-    await stub.ResolveGate(
-        pb.ResolveGateRequest(
-            gate_id=gate.id, decision=pb.GATE_DECISION_APPROVE, shown_hash=gate.shown_hash, user_id="ann"
-        )
-    )
-    await stage.finish("b")
-    live += [word.event async for word in words if word.HasField("event")]
-    assert [event.sequence for event in live] == list(range(1, len(live) + 1))
-    assert live[-1].name == "workflow_completed" and live[-1].run_ended.last_sequence == len(live)
-    assert {"gate.opened", "gate.resolved"} <= {event.name for event in live}
-    for after in (0, 1, len(live) - 1, len(live)):
-        assert await watched(stub, gate.run_id, after) == live[after:]
-        assert await watched(stub, gate.run_id, after, group_events=True) == live[after:]
-    beyond = pb.WatchRunRequest(run_id=gate.run_id, after_sequence=len(live) + 1)
-    assert await refused(stub.WatchRun(beyond).read()) == ("CURSOR_OUT_OF_RANGE", ["after_sequence"])
-    negative = pb.WatchRunRequest(run_id=gate.run_id, after_sequence=-1)
-    assert await refused(stub.WatchRun(negative).read()) == ("FIELD_INVALID", ["after_sequence"])
-    assert stage.streams.count == 0
-
-
-async def test_an_end_between_attaching_and_looking_is_shown(stage: RunStage) -> None:
-    view = await stage.start()
-    attachment = await stage.runs.attach(view.run.id, view.head.sequence)
-    await stage.finish("a")
-    ended = await stage.runs.lookup.now(view.run.id)
-    words = [pb.WatchRunResponse.FromString(word) async for word in said(attachment, ended.head.sequence)]
-    attachment.close()
-    assert [word.event.sequence for word in words[:-1]] == [3, 4, 5]
-    assert words[-2].event.name == "workflow_completed" and words[-1].HasField("end")
-
-
-async def test_progress_is_shown_to_those_who_want_it(stage: RunStage, stub: CoordinatorServiceStub) -> None:
-    run = await start(stub)
-    plain = aiter(stub.WatchRun(pb.WatchRunRequest(run_id=run.id)))
-    eager = aiter(stub.WatchRun(pb.WatchRunRequest(run_id=run.id, include_progress=True)))
-    for words in (plain, eager):
-        while (await anext(words)).event.sequence < run.last_sequence:
-            pass
-    began = StepTrace(step_id="s", kind="http", position=0, attempt=1, status="running")
-    half = StepProgress(step_id="s", message="Half.", fraction=0.5, output="…")
-    for item in (began, half):
-        stage.streams.progress(run.id, NodeProgress(node_id="a", execution_id="op_1", item=item))
-    await stage.finish("a")
-    assert all(not word.HasField("progress") for word in [word async for word in plain])
-    first, second, *rest = [word async for word in eager]
-    assert first.progress.step.status == task_pb2.STEP_STATUS_RUNNING
-    assert (first.progress.node_id, first.progress.node_execution_id) == ("a", "op_1")
-    assert second.progress.progress == task_pb2.Progress(message="Half.", fraction=0.5, output="…")
-    assert rest and all(not word.HasField("progress") for word in rest)
 
 
 # --- ReplayRun, ForkRun -----------------------------------------------------------------------------

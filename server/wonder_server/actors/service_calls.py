@@ -116,7 +116,9 @@ class ServiceCalls:
             before = first_answer(await journal.answered(told.scope, told.id), told)
             if before is None:
                 return await self._delegate(asked, content, told)
-            return await self._first_turn(before["conversation_id"])
+            conversation_id = before["conversation_id"]
+            await self._conversations.open(conversation_id)  # It may have been archived since, or deleted.
+            return await self._first_turn(conversation_id)
 
     async def _delegate(self, asked: ServiceCall, content: str, told: Request | None) -> Turn:
         agent = await self._agents.pin_agent(asked.agent)
