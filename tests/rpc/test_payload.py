@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
 import math
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from google.protobuf import struct_pb2
@@ -8,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rpc.echo import Echo, nested
+from wonder.v1 import coordinator_service_pb2, run_pb2
 from wonder_server.core import payloads
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.rpc.payload import (
@@ -30,6 +34,12 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
     max_leaves=10,
 )
+
+
+def at(levels: int, value: object) -> object:
+    for _ in range(levels):
+        value = [value]
+    return value
 
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), JSON))
@@ -59,11 +69,18 @@ def test_an_incoming_number_that_may_have_been_rounded_is_refused_where_it_stand
     )
 
 
-@pytest.mark.parametrize("number", [math.nan, math.inf, 2**53 + 1, 10**400])
-def test_an_outgoing_number_that_a_double_cannot_hold_is_refused_where_it_stands(number: float) -> None:
-    with pytest.raises(WonderError) as refused:
-        dict_to_struct({"a": [{"b": number}]}, "output")
-    assert refused.value.fault.field == "output.a[0].b"
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (math.nan, "NaN"),
+        (math.inf, "Infinity"),
+        (-math.inf, "-Infinity"),
+        (2**53 + 1, "9007199254740993"),
+        (-(10**400), "-1" + "0" * 400),
+    ],
+)
+def test_an_outgoing_number_that_a_double_cannot_hold_is_text(number: float, text: str) -> None:
+    assert struct_to_dict(dict_to_struct({"a": [{"b": number}], "c": 1})) == {"a": [{"b": text}], "c": 1}
 
 
 @pytest.mark.parametrize("number", [2**53, 1e300, -1e300])
@@ -72,21 +89,69 @@ def test_whatever_core_accepts_as_a_payload_can_be_sent(number: float) -> None:
     assert dict_to_struct({"a": number}).fields["a"].number_value == number
 
 
-def test_the_deepest_allowed_payload_can_be_sent_and_one_deeper_is_refused() -> None:
-    deep: dict[str, object] = {}
-    for _ in range(MAX_DEPTH - 1):
-        deep = {"a": deep}
-    assert Echo.FromString(Echo(payload=dict_to_struct(deep)).SerializeToString())
-    with pytest.raises(WonderError) as refused:
-        dict_to_struct({"a": deep}, "input")
-    assert (refused.value.fault.reason, refused.value.fault.field) == (Reason.PAYLOAD_TOO_DEEP, "input")
+def deep(levels: int, *, lists: bool) -> Any:
+    """A value of so many levels, as lists or as objects, around a text."""
+    value: Any = "é"
+    for _ in range(levels):
+        value = [value] if lists else {"a": value}
+    return value
 
 
-@pytest.mark.parametrize("value", [{1: 2}, {"a": object()}, {"a": "\ud800"}, {"\ud800": 1}, {"a": b"x"}])
-def test_what_json_cannot_say_is_refused(value: dict[str, object]) -> None:
-    with pytest.raises(WonderError) as refused:
-        dict_to_struct(value, "output")
-    assert refused.value.fault.reason is Reason.FIELD_INVALID
+def inside(value: Any, levels: int) -> Any:
+    for _ in range(levels):
+        value = value[0] if isinstance(value, list) else value["a"]
+    return value
+
+
+def widest(struct: struct_pb2.Struct) -> coordinator_service_pb2.WatchRunResponse:
+    """The answer in which a payload stands deepest: an event of a run within a stream."""
+    gate = run_pb2.Gate(resolution=run_pb2.GateResolution(answer=struct))
+    return coordinator_service_pb2.WatchRunResponse(event=run_pb2.RunEvent(gate_resolved=gate))
+
+
+@pytest.mark.parametrize("lists", [True, False])
+@pytest.mark.parametrize("levels", range(28, 41))
+def test_what_lies_deeper_than_can_be_sent_goes_out_as_its_json_text(levels: int, lists: bool) -> None:
+    value = {"a": deep(levels - 1, lists=lists), "beside": [1, {}]}
+
+    answer = widest(dict_to_struct(value))
+
+    read = coordinator_service_pb2.WatchRunResponse.FromString(answer.SerializeToString())
+    told = struct_to_dict(read.event.gate_resolved.resolution.answer)
+    if levels <= MAX_DEPTH:
+        assert told == value
+    else:
+        assert told["beside"] == [1, {}]
+        text = inside(told, MAX_DEPTH)
+        assert json.loads(text) == deep(levels - MAX_DEPTH, lists=lists) and "é" in text
+
+
+@pytest.mark.parametrize("lists", [True, False])
+@pytest.mark.parametrize("levels", range(28, 41))
+def test_a_single_value_has_as_many_levels(levels: int, lists: bool) -> None:
+    told = value_to_json(json_to_value(deep(levels, lists=lists)))
+    if levels <= MAX_DEPTH:
+        assert told == deep(levels, lists=lists)
+    else:
+        assert json.loads(inside(told, MAX_DEPTH)) == deep(levels - MAX_DEPTH, lists=lists)
+
+
+def test_whatever_the_depth_and_the_digits_there_is_an_answer() -> None:
+    told = value_to_json(json_to_value([deep(100_000, lists=True)]))
+    assert inside(told, MAX_DEPTH) == value_to_json(json_to_value(10**5000)) == "(too much to be shown)"
+
+
+def test_members_of_any_mapping_are_in_the_text() -> None:
+    frozen = MappingProxyType({"b": MappingProxyType({"c": (1, 2**60)})})
+    told = value_to_json(json_to_value([deep(MAX_DEPTH - 1, lists=True), at(MAX_DEPTH - 1, frozen)]))
+    assert json.loads(inside(told[1], MAX_DEPTH - 1)) == {"b": {"c": [1, 2**60]}}
+
+
+def test_half_a_character_is_replaced() -> None:
+    told = struct_to_dict(dict_to_struct({"\ud800k": "\ud83d\ude00 \ud800"}))
+    assert told == {"\ufffdk": "\U0001f600 \ufffd"}
+    text = inside(value_to_json(json_to_value(at(MAX_DEPTH + 1, "\ud800"))), MAX_DEPTH)
+    assert text == '["\ufffd"]'
 
 
 @pytest.mark.parametrize("levels", [31, 32, 33])

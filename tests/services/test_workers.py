@@ -63,6 +63,16 @@ async def test_a_worker_gets_what_is_asked_for_and_its_output_is_the_answer(
     assert await told(worker) == [Settled(lease_id=given.lease_id)]
 
 
+async def test_an_input_that_no_message_can_carry_as_it_is_goes_to_nobody(pool: Workers) -> None:
+    worker = join(pool)
+    deep: list[Any] = []
+    for _ in range(30):
+        deep = [deep]
+    asked = await ask(pool, input={"a": deep})
+    assert (await asked.fault()).reason is Reason.PAYLOAD_TOO_DEEP
+    assert await told(worker) == []
+
+
 async def test_what_is_asked_for_before_there_is_a_worker_waits_for_one(pool: Workers) -> None:
     asked = await ask(pool)
     assert await asked.waits()

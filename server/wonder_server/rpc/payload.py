@@ -1,10 +1,14 @@
 """Payloads of unknown shape: ``google.protobuf.Struct`` to plain JSON values and back, within limits.
 
-A Struct nested deeper than 33 levels can be built but not sent, so both ways refuse more than
-`MAX_DEPTH`. Its numbers are doubles, in which 2^53 + 1 is 2^53: what comes in must lie within
-±`MAX_INCOMING`, since beyond it nobody can tell which number was meant; what goes out is what
-``core.payloads`` accepts. NaN and infinity pass neither way. Whole numbers come in as ``int``: a
-Struct's 3.0 is 3.
+A Struct nested deeper than 33 levels can be built but not sent, and its numbers are doubles, in which
+2^53 + 1 is 2^53. What comes in is refused beyond `MAX_DEPTH` levels and beyond ±`MAX_INCOMING`, since
+from there on nobody can tell which number was meant; whole numbers come in as ``int``: a Struct's 3.0
+is 3.
+
+What goes out is what was recorded, and an answer never fails because of it: one such value would make
+unreadable every page that it is on. What JSON can say and a Struct cannot carry goes out as text in its
+place: what lies deeper than `MAX_DEPTH` levels as its JSON text, an integer beyond ±2^53 as its digits,
+what is not finite by its name.
 
 `check` applies the same to every payload inside a request, and refuses enum numbers that the contract
 does not know.
@@ -12,6 +16,7 @@ does not know.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from functools import cache
@@ -44,21 +49,19 @@ def value_to_json(value: Value, field: str = "") -> Any:
     return _plain(value, field, field, 0)
 
 
-def dict_to_struct(values: Mapping[str, Any], field: str = "") -> Struct:
-    """A Struct from JSON-like values (dict, list, tuple, str, bool, int, float, None).
-
-    Raises PAYLOAD_TOO_DEEP, NUMBER_OUT_OF_RANGE, or FIELD_INVALID for what JSON cannot say.
-    """
+def dict_to_struct(values: Mapping[str, Any]) -> Struct:
+    """A Struct from JSON-like values (dict, list, tuple, str, bool, int, float, None); text stands for
+    what it cannot carry. Raises FIELD_INVALID for what is no JSON at all, such as bytes."""
     struct = Struct()
     if values:
-        _fill_struct(struct, values, field, field, 1)
+        _fill_struct(struct, values, 1)
     return struct
 
 
-def json_to_value(value: object, field: str = "") -> Value:
+def json_to_value(value: object) -> Value:
     """A Value from a JSON-like value; as `dict_to_struct`."""
     made = Value()
-    _fill(made, value, field, field, 0)
+    _fill(made, value, 0)
     return made
 
 
@@ -116,50 +119,68 @@ def _incoming(number: float, path: str) -> int | float:
 # Into protobuf.
 
 
-def _fill_struct(struct: Struct, values: Mapping[str, Any], root: str, path: str, depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise too_deep(root)
+def _fill_struct(struct: Struct, values: Mapping[str, Any], depth: int) -> None:
     for key, value in values.items():
         if not isinstance(key, str):
-            raise _not_json(path)
+            raise _not_json()
         try:
             slot = struct.fields[key]
         except ValueError:
-            raise _not_json(path) from None
-        _fill(slot, value, root, _join(path, key), depth)
+            slot = struct.fields[_utf8(key)]
+        _fill(slot, value, depth)
 
 
-def _fill(slot: Value, value: object, root: str, path: str, depth: int) -> None:
+def _fill(slot: Value, value: object, depth: int) -> None:
     match value:
         case None:
             slot.null_value = 0  # type: ignore[assignment]
         case bool():
             slot.bool_value = value
-        case int() | float():
-            slot.number_value = _outgoing(value, path)
+        case int():
+            if -MAX_INTEGER <= value <= MAX_INTEGER:
+                slot.number_value = value
+            else:
+                slot.string_value = _text_of(value)
+        case float():
+            if math.isfinite(value):
+                slot.number_value = value
+            else:
+                slot.string_value = _text_of(value)
         case str():
             try:
                 slot.string_value = value
-            except ValueError:  # half of a surrogate pair: JSON text may hold one, UTF-8 may not
-                raise _not_json(path) from None
+            except ValueError:
+                slot.string_value = _utf8(value)
+        case Mapping() | list() | tuple() if depth >= MAX_DEPTH:
+            slot.string_value = _text_of(value)
         case Mapping():
             slot.struct_value.SetInParent()
-            _fill_struct(slot.struct_value, value, root, path, depth + 1)
+            _fill_struct(slot.struct_value, value, depth + 1)
         case list() | tuple():
-            if depth + 1 > MAX_DEPTH:
-                raise too_deep(root)
             slot.list_value.SetInParent()
-            for i, item in enumerate(value):
-                _fill(slot.list_value.values.add(), item, root, f"{path}[{i}]", depth + 1)
+            for item in value:
+                _fill(slot.list_value.values.add(), item, depth + 1)
         case _:
-            raise _not_json(path)
+            raise _not_json()
 
 
-def _outgoing(number: float, path: str) -> float:
-    is_fit = -MAX_INTEGER <= number <= MAX_INTEGER if isinstance(number, int) else math.isfinite(number)
-    if not is_fit:
-        raise _out_of_range(path)
-    return number
+def _text_of(value: object) -> str:
+    """The JSON text of a value."""
+    try:
+        return _utf8(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain_members))
+    except (RecursionError, ValueError):  # Python writes no numbers of more than 4300 digits.
+        return "(too much to be shown)"
+
+
+def _plain_members(value: object) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise _not_json()
+
+
+def _utf8(text: str) -> str:
+    """``text`` with halves of surrogate pairs replaced: JSON text may hold them, UTF-8 may not."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _out_of_range(path: str) -> WonderError:
@@ -170,8 +191,8 @@ def _out_of_range(path: str) -> WonderError:
     )
 
 
-def _not_json(path: str) -> WonderError:
-    return error(Reason.FIELD_INVALID, "The payload holds something that JSON cannot say.", field=path)
+def _not_json() -> WonderError:
+    return error(Reason.FIELD_INVALID, "The payload holds something that JSON cannot say.")
 
 
 # Requests as a whole.

@@ -50,7 +50,7 @@ def told_to_proto(told: StepTrace | StepProgress) -> executor_service_pb2.Stream
 def result_to_proto(task: PinnedTask, outcome: TaskOutcome, duration_ms: int) -> task_pb2.TaskResult:
     """How the task ended, with its steps."""
     return task_pb2.TaskResult(
-        output=dict_to_struct(outcome.output, "output") if outcome.output is not None else None,
+        output=dict_to_struct(outcome.output) if outcome.output is not None else None,
         error=fault_to_proto(outcome.fault) if outcome.fault is not None else None,
         steps=[step_to_proto(step) for step in outcome.steps],
         attempts=max((step.attempt for step in outcome.steps), default=1),

@@ -262,7 +262,7 @@ def _assignment(word: Assigned) -> pb.Assignment:
         operation_id=job.operation_id,
         attempt=word.attempt,
         kind=job.kind,
-        input=dict_to_struct(job.input, "input"),
+        input=dict_to_struct(job.input),
         context=_context(job.context),
         deadline=to_timestamp(word.deadline_ms),
         traceparent=traceparent(job.context),

@@ -68,10 +68,13 @@ class Workers:
     async def perform(self, job: Job) -> dict[str, Any]:
         """Have ``job`` done: its output, which fits the kind's schema. Cancelling reaches the worker.
 
-        Raises `WonderError`: INPUT_INVALID; TIMEOUT, which says so if there was no worker; OUTCOME_UNKNOWN;
-        TASK_FAILED for an output that does not fit; and what the worker says. `NotBegunError` is what may
-        be tried again.
+        Raises `WonderError`: INPUT_INVALID, and PAYLOAD_TOO_DEEP and its like for an input that cannot be
+        sent as it is; TIMEOUT, which says so if there was no worker; OUTCOME_UNKNOWN; TASK_FAILED for an
+        output that does not fit; and what the worker says. `NotBegunError` is what may be tried again.
         """
+        wrong = payloads.check(job.input, field="input")
+        if wrong is not None:
+            raise WonderError(wrong)
         loop = asyncio.get_running_loop()
         self._tickets += 1
         ticket = Ticket(
