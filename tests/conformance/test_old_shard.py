@@ -8,9 +8,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from tests.actors.run_kit import RunStage
 from tests.conformance.journal_subjects import ROW_TYPES
+from wonder_server.adapters.sqlite.connection import connect
+from wonder_server.adapters.sqlite.shard_schema import MIGRATIONS
 from wonder_server.adapters.sqlite.shards import SqliteShards
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.coordinator.values import RunStatus
@@ -33,6 +36,21 @@ async def stage(tmp_path: Path) -> AsyncIterator[RunStage]:
     yield stage
     await stage.loop.stop()
     await shards.close()
+
+
+async def test_what_may_take_long_is_said_and_only_once(tmp_path: Path) -> None:
+    with capture_logs() as said:
+        for path, dump in (
+            (tmp_path / "new.db", ""),
+            (tmp_path / "old.db", DUMP.read_text(encoding="utf-8")),
+        ):
+            connection = sqlite3.connect(path)
+            connection.executescript(dump)
+            connection.close()
+            for _ in range(2):
+                connect(path, MIGRATIONS).close()
+    told = [(each["store"], each["migration"]) for each in said if each["event"] == "rebuilding store"]
+    assert told == [("old.db", name) for name, _ in MIGRATIONS[1:]]
 
 
 async def test_its_runs_are_listed_by_what_they_belong_to(stage: RunStage) -> None:

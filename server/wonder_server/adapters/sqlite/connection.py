@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.logs import logger
+
+_log = logger("store")
 
 _PRAGMAS: Final = (
     # Held from the first access to the end: see the note on two connections in database.py.
@@ -77,7 +80,12 @@ def _migrate(connection: sqlite3.Connection, name: str, migrations: Sequence[tup
             f"The store {name} was written by a newer version of Wonder. Start that version, "
             "or restore a backup made with this one."
         )
+    size = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+    megabytes = connection.execute(size).fetchone()[0] >> 20
     for migration, script in migrations[len(applied) :]:
+        if applied:
+            # It can take ten seconds for each gigabyte, in which nothing else is said.
+            _log.info("rebuilding store", store=name, migration=migration, megabytes=megabytes)
         try:
             # executescript would commit a transaction that is already open, so it opens its own.
             connection.executescript(f"BEGIN IMMEDIATE;\n{script}")
