@@ -329,8 +329,9 @@ class ConversationServiceServicer:
 
     def PreviewContext(self, request, context):
         """Shows the request that would be sent to the model if this message were sent now, and where each part of it comes
-        from. Runs the context-assembly workflow; records nothing. CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND,
-        CONTEXT_ASSEMBLY_FAILED.
+        from. Runs the context-assembly workflow; records nothing. No model is asked for a summary: where one would be
+        written first (`strategy: summarize`), the request is shown without it, older messages left out.
+        CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND, CONTEXT_ASSEMBLY_FAILED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -238,8 +238,10 @@ class ConversationServiceStub:
             v1.PreviewContextResponse.FromString,
         )
         """Shows the request that would be sent to the model if this message were sent now, and where each
-        part of it comes from. Runs the context-assembly workflow; records nothing.
-        CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND, CONTEXT_ASSEMBLY_FAILED.
+        part of it comes from. Runs the context-assembly workflow; records nothing. No model is asked
+        for a summary: where one would be written first (`strategy: summarize`), the request is shown
+        without it, older messages left out. CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND,
+        CONTEXT_ASSEMBLY_FAILED.
         """
         self.diff_branch: grpc.aio.UnaryUnaryMultiCallable[v1.DiffBranchRequest, v1.DiffBranchResponse] = (
             channel.unary_unary(

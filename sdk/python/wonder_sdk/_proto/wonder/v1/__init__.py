@@ -682,13 +682,15 @@ class ErrorReason(betterproto2.Enum):
     PAYLOAD_TOO_DEEP = 5
     """
     A JSON payload is nested more than 30 levels deep. "input is nested 41 levels deep; at most 30 are
-    possible." {limit} INVALID_ARGUMENT with `BadRequest`.
+    possible." {limit} INVALID_ARGUMENT with `BadRequest`. Only of what is sent: in answers, what lies
+    deeper than 30 levels in a payload stands in its place as text, the JSON of it.
     """
 
     NUMBER_OUT_OF_RANGE = 6
     """
     A number in a JSON payload cannot be kept exactly (an integer beyond 2^53) or is not finite.
-    "input.count is beyond 2^53; send it as a string." INVALID_ARGUMENT with `BadRequest`.
+    "input.count is beyond 2^53; send it as a string." INVALID_ARGUMENT with `BadRequest`. In answers such
+    a number is text.
     """
 
     REQUEST_ID_REUSED = 7
