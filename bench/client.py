@@ -170,6 +170,8 @@ class Chat:
 
     def __init__(self, call: Any) -> None:
         self._call = call
+        self._ends = 0
+        """Turns whose end was heard and not told yet."""
 
     async def say(self, text: str) -> None:
         """Send a message; what it leads to is read with `read`."""
@@ -204,21 +206,23 @@ class Chat:
         return seconds
 
     async def end_of_turn(self) -> None:
-        """Read until a turn has ended."""
-        while not _ends_a_turn(await self.read()):
-            pass
+        """Read until a turn has ended; the ends of several may come together."""
+        while not self._ends:
+            self._ends = _ends(await self.read())
+        self._ends -= 1
 
 
-def _payloads(said: Any) -> set[str]:
+def _payloads(said: Any) -> list[str]:
     """What the events say that this carries: none, one, or several that came together."""
     item = said.WhichOneof("item")
     events = said.events.events if item == "events" else [said.event] if item == "event" else ()
-    return {event.WhichOneof("payload") for event in events}
+    return [event.WhichOneof("payload") for event in events]
 
 
-def _ends_a_turn(said: Any) -> bool:
+def _ends(said: Any) -> int:
+    """How many turns have ended by what was said."""
     _must_be_going_well(said)
-    return not TURN_ENDS.isdisjoint(_payloads(said))
+    return sum(payload in TURN_ENDS for payload in _payloads(said))
 
 
 def _must_have_completed(run: Any) -> None:
