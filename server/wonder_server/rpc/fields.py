@@ -1,4 +1,4 @@
-"""Fields of requests: those that must be there, those that are not taken yet, and where faults lie."""
+"""Fields of requests: those that must be there, and where faults lie."""
 
 from __future__ import annotations
 
@@ -25,18 +25,6 @@ def bounded(text: str, field: str, limit: int = MAX_REFERENCE) -> str:
     if len(text) > limit:
         raise error(Reason.FIELD_INVALID, f"{field} has at most {limit} characters.", field=field)
     return text
-
-
-def refuse_given(method: str, given: Mapping[str, object]) -> None:
-    """NOT_IMPLEMENTED for the first of ``given``, field path to value, that is set.
-
-    What cannot be done yet is refused: an answer that passes over a filter would be a wrong answer.
-    """
-    for field, value in given.items():
-        if value:
-            raise error(
-                Reason.NOT_IMPLEMENTED, f"{method} does not take {field} yet.", field=field, method=method
-            )
 
 
 @contextmanager
