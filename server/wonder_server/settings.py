@@ -13,179 +13,34 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
-import json
 import os
-import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from wonder_server.settings_kinds import (
+    ADDRESS,
+    BUCKET,
+    EMBEDDER,
+    ENDPOINT,
+    FLAG,
+    FOLDER,
+    FOLDERS,
+    MCP_SERVERS,
+    PATH,
+    TEXT,
+    Kind,
+    McpServer,
+    choice,
+    number,
+    split_address,
+)
+
 
 class SettingsError(Exception):
     """A setting that cannot be used. The message is a plain sentence; it never holds a secret."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """How a value is read from text (or from TOML), and what to call it in documents."""
-
-    name: str
-    read: Callable[[object], Any]
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("a text is wanted")
-    return value.strip()
-
-
-def _flag(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    word = str(value).strip().lower()
-    if word in ("1", "true", "yes", "on"):
-        return True
-    if word in ("0", "false", "no", "off", ""):
-        return False
-    raise ValueError("true or false is wanted")
-
-
-def _path(value: object) -> Path | None:
-    text = _text(value)
-    return Path(text).expanduser() if text else None
-
-
-def _folder(value: object) -> Path:
-    path = _path(value)
-    if path is None:
-        raise ValueError("a folder is wanted")
-    return path
-
-
-def _folders(value: object) -> tuple[Path, ...]:
-    given = value if isinstance(value, list) else [each for each in _text(value).split(":") if each]
-    paths = tuple(Path(_text(each)) for each in given)
-    if not all(path.is_absolute() for path in paths):
-        raise ValueError("absolute paths are wanted")
-    return paths
-
-
-def _address(value: object) -> str:
-    host, port = split_address(_text(value))
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _endpoint(value: object) -> str:
-    text = _text(value)
-    if text and not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:_-]+/?", text):
-        raise ValueError("a URL of scheme, host and port is wanted, such as http://127.0.0.1:9000")
-    return text.rstrip("/")
-
-
-def _bucket(value: object) -> str:
-    text = _text(value)
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", text):
-        raise ValueError("3 to 63 of a-z, 0-9, '.' and '-' are wanted")
-    return text
-
-
-def _number(low: int, high: int) -> Kind:
-    def read(value: object) -> int:
-        try:
-            number = value if type(value) is int else int(_text(value))
-        except ValueError:
-            raise ValueError("a whole number is wanted") from None
-        if not low <= number <= high:
-            raise ValueError(f"a number from {low} to {high} is wanted")
-        return number
-
-    return Kind("number", read)
-
-
-def _choice(*words: str) -> Kind:
-    def read(value: object) -> str:
-        word = _text(value).lower()
-        if word not in words:
-            raise ValueError(f"one of {', '.join(words)} is wanted")
-        return word
-
-    return Kind(" / ".join(words), read)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpServer:
-    """A server of tools that definitions may use by its name: a process to start, or a place to reach."""
-
-    name: str
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    url: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-
-_MCP_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,99}\Z")
-_MCP_FIELDS = {"command": {"command", "args", "env"}, "url": {"url", "headers"}}
-
-
-def _mcp_servers(value: object) -> tuple[McpServer, ...]:
-    try:
-        given = json.loads(value or "{}") if isinstance(value, str) else value
-    except ValueError:
-        raise ValueError('a JSON object is wanted, such as {"files": {"command": "mcp-files"}}') from None
-    if not isinstance(given, dict):
-        raise ValueError("an object is wanted, from names to servers")
-    return tuple(_mcp_server(name, fields) for name, fields in given.items())
-
-
-def _mcp_server(name: str, given: object) -> McpServer:
-    if not _MCP_NAME.match(name):
-        raise ValueError("a server's name is a letter followed by a-z, 0-9, '_', '.' and '-'")
-    way = next((key for key in _MCP_FIELDS if isinstance(given, dict) and given.get(key)), "")
-    if not way or not isinstance(given, dict) or not set(given) <= _MCP_FIELDS[way]:
-        raise ValueError(f"the server {name} wants a command with args and env, or a url with headers")
-    args, maps = given.get("args", []), {key: given.get(key, {}) for key in ("env", "headers")}
-    texts = isinstance(given[way], str) and isinstance(args, list) and all(isinstance(a, str) for a in args)
-    for each in maps.values():
-        texts = texts and isinstance(each, dict) and all(isinstance(text, str) for text in each.values())
-    if not texts:
-        raise ValueError(
-            f"the server {name} wants texts: args is a list, env and headers are objects of them"
-        )
-    return McpServer(
-        name=name, command=given.get("command", ""), args=tuple(args), url=given.get("url", ""), **maps
-    )
-
-
-def _embedder(value: object) -> str:
-    name = _text(value)
-    kind, _, folder = name.partition(":")
-    if name and not (folder if kind == "local" else all(name.partition("/"))):
-        raise ValueError("provider/model is wanted, or local:/a/folder")
-    return name
-
-
-TEXT = Kind("text", _text)
-EMBEDDER = Kind("provider/model", _embedder)
-MCP_SERVERS = Kind("JSON", _mcp_servers)
-FLAG = Kind("true / false", _flag)
-PATH = Kind("path", _path)
-FOLDERS = Kind("paths", _folders)
-FOLDER = Kind("path", _folder)
-ADDRESS = Kind("host:port", _address)
-ENDPOINT = Kind("URL", _endpoint)
-BUCKET = Kind("name", _bucket)
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """``127.0.0.1:50051`` or ``[::1]:50051`` as host and port. Raises `ValueError` with a sentence."""
-    host, colon, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError("host:port is wanted, such as 127.0.0.1:50051")
-    return host, int(port)
 
 
 def _setting(default: object, env: str, kind: Kind, help: str, *, secret: bool = False) -> Any:
@@ -210,11 +65,11 @@ class Settings:
         "TOML file with any of these settings, by name. It cannot name another config file.",
     )  # fmt: skip
     log_format: str = _setting(
-        "auto", "WONDER_LOG_FORMAT", _choice("auto", "json", "console"),
+        "auto", "WONDER_LOG_FORMAT", choice("auto", "json", "console"),
         "How log lines look; auto is console on a terminal and json elsewhere.",
     )  # fmt: skip
     log_level: str = _setting(
-        "info", "WONDER_LOG_LEVEL", _choice("debug", "info", "warning", "error"),
+        "info", "WONDER_LOG_LEVEL", choice("debug", "info", "warning", "error"),
         "Least level that is logged; debug shows one line per call.",
     )  # fmt: skip
 
@@ -238,24 +93,24 @@ class Settings:
     )  # fmt: skip
 
     shards: int = _setting(
-        1, "WONDER_SHARDS", _number(1, 32),
+        1, "WONDER_SHARDS", number(1, 32),
         "Number of shard databases; counts only when a data folder is made.",
     )  # fmt: skip
     live_actors: int = _setting(
-        1_000, "WONDER_LIVE_ACTORS", _number(1, 1_000_000),
+        1_000, "WONDER_LIVE_ACTORS", number(1, 1_000_000),
         "How many idle conversations stay in memory; the least recently used go first.",
     )  # fmt: skip
     live_actor_bytes: int = _setting(
-        64 * 2**20, "WONDER_LIVE_ACTOR_BYTES", _number(0, 2**40),
+        64 * 2**20, "WONDER_LIVE_ACTOR_BYTES", number(0, 2**40),
         "About how many bytes of text idle conversations hold in memory together.",
     )  # fmt: skip
 
     expire_after_seconds: int = _setting(
-        0, "WONDER_EXPIRE_AFTER_SECONDS", _number(0, 100 * 365 * 86_400),
+        0, "WONDER_EXPIRE_AFTER_SECONDS", number(0, 100 * 365 * 86_400),
         "When a conversation is archived that says nothing of it: so long after its last turn; 0 is never.",
     )  # fmt: skip
     sweep_seconds: int = _setting(
-        3600, "WONDER_SWEEP_SECONDS", _number(1, 86_400),
+        3600, "WONDER_SWEEP_SECONDS", number(1, 86_400),
         "How often the server looks for conversations to archive, besides at its start.",
     )  # fmt: skip
 
@@ -273,7 +128,7 @@ class Settings:
         "sentence-transformers model, or empty for the one built in, which knows spelling only.",
     )  # fmt: skip
     embedder_dimensions: int = _setting(
-        0, "WONDER_EMBEDDER_DIMENSIONS", _number(0, 65_536),
+        0, "WONDER_EMBEDDER_DIMENSIONS", number(0, 65_536),
         "How many numbers a vector of that embedder has. To be given with it.",
     )  # fmt: skip
     openai_api_key: str = _setting(
@@ -318,23 +173,23 @@ class Settings:
     )  # fmt: skip
 
     sandbox_sleep_after_seconds: int = _setting(
-        300, "WONDER_SANDBOX_SLEEP_AFTER_SECONDS", _number(0, 86_400),
+        300, "WONDER_SANDBOX_SLEEP_AFTER_SECONDS", number(0, 86_400),
         "How long a conversation's sandbox is kept warm after its last command.",
     )  # fmt: skip
     sandbox_most: int = _setting(
-        32, "WONDER_SANDBOX_MOST", _number(1, 10_000),
+        32, "WONDER_SANDBOX_MOST", number(1, 10_000),
         "How many sandboxes there are at once; idle ones make room, and commands beyond that wait.",
     )  # fmt: skip
     sandbox_memory_bytes: int = _setting(
-        2 * 2**30, "WONDER_SANDBOX_MEMORY_BYTES", _number(64 * 2**20, 2**44),
+        2 * 2**30, "WONDER_SANDBOX_MEMORY_BYTES", number(64 * 2**20, 2**44),
         "Memory that the processes of one sandbox may take together, its /tmp included.",
     )  # fmt: skip
     sandbox_processes: int = _setting(
-        256, "WONDER_SANDBOX_PROCESSES", _number(8, 100_000),
+        256, "WONDER_SANDBOX_PROCESSES", number(8, 100_000),
         "Processes and threads of one sandbox.",
     )  # fmt: skip
     sandbox_file_bytes: int = _setting(
-        2**30, "WONDER_SANDBOX_FILE_BYTES", _number(2**20, 2**44),
+        2**30, "WONDER_SANDBOX_FILE_BYTES", number(2**20, 2**44),
         "Size of the largest file that a command may write.",
     )  # fmt: skip
     sandbox_folders: tuple[Path, ...] = _setting(
@@ -343,28 +198,28 @@ class Settings:
     )  # fmt: skip
 
     worker_lease_seconds: int = _setting(
-        30, "WONDER_WORKER_LEASE_SECONDS", _number(1, 3_600),
+        30, "WONDER_WORKER_LEASE_SECONDS", number(1, 3_600),
         "How long a worker may be silent before its work is lost; three heartbeats fit in.",
     )  # fmt: skip
 
     drain_seconds: int = _setting(
-        10, "WONDER_DRAIN_SECONDS", _number(1, 3_600),
+        10, "WONDER_DRAIN_SECONDS", number(1, 3_600),
         "From SIGTERM to exit at most, in seconds. Turns in flight are kept for the next start.",
     )  # fmt: skip
     max_request_bytes: int = _setting(
-        4 * 1024 * 1024, "WONDER_MAX_REQUEST_BYTES", _number(64 * 1024, 256 * 1024 * 1024),
+        4 * 1024 * 1024, "WONDER_MAX_REQUEST_BYTES", number(64 * 1024, 256 * 1024 * 1024),
         "Largest message a client may send, in bytes.",
     )  # fmt: skip
     max_concurrent_rpcs: int = _setting(
-        10_000, "WONDER_MAX_CONCURRENT_RPCS", _number(1, 1_000_000),
+        10_000, "WONDER_MAX_CONCURRENT_RPCS", number(1, 1_000_000),
         "How many calls, open streams included, are served at once.",
     )  # fmt: skip
     max_stream_backlog_events: int = _setting(
-        1_000, "WONDER_MAX_STREAM_BACKLOG_EVENTS", _number(1, 1_000_000),
+        1_000, "WONDER_MAX_STREAM_BACKLOG_EVENTS", number(1, 1_000_000),
         "Events that may wait for one slow reader before its stream ends.",
     )  # fmt: skip
     max_stream_backlog_bytes: int = _setting(
-        8 * 1024 * 1024, "WONDER_MAX_STREAM_BACKLOG_BYTES", _number(64 * 1024, 1024 * 1024 * 1024),
+        8 * 1024 * 1024, "WONDER_MAX_STREAM_BACKLOG_BYTES", number(64 * 1024, 1024 * 1024 * 1024),
         "Bytes that may wait for one reader in a burst, and 256 KiB at length, before its stream ends.",
     )  # fmt: skip
 

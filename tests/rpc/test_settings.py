@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from wonder_server.settings import TABLE, McpServer, Settings, SettingsError, load, unknown_variables
+from wonder_server.settings import TABLE, Settings, SettingsError, load, unknown_variables
+from wonder_server.settings_kinds import McpServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from tests.conformance.journal_subjects import commit, conversation, opened, put_conversation, room_id
-from wonder_server import compose
+from wonder_server.compose import parts
 from wonder_server.core.errors import Reason, error
 from wonder_server.services.leftovers import forget_work_of_nobody
 
@@ -53,5 +53,5 @@ async def test_work_in_the_background_that_fails_is_logged() -> None:
         raise ValueError("not thought of")
 
     with capture_logs() as lines:
-        await compose._told("leftovers", fails())
+        await parts.logged("leftovers", fails())
     assert [(line["log_level"], line["work"]) for line in lines] == [("error", "leftovers")]

@@ -21,7 +21,8 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 
 from wonder_server.rpc.auth import Authentication, Tokens
 from wonder_server.rpc.calls import Entrance
-from wonder_server.settings import Settings, SettingsError, split_address
+from wonder_server.settings import Settings, SettingsError
+from wonder_server.settings_kinds import split_address
 
 # Version 1 of reflection is version 1alpha under another name, message for message.
 _REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"

@@ -1,4 +1,4 @@
-"""The only file that names concrete adapters: a server, put together from its settings."""
+"""A server, put together from its settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import sys
-import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -26,9 +25,6 @@ from wonder_server.actors.runs import Runs
 from wonder_server.actors.service_calls import ServiceCalls
 from wonder_server.actors.streams import Streams
 from wonder_server.actors.sweeper import Sweeper
-from wonder_server.adapters.embedders.batched import BatchedEmbedder
-from wonder_server.adapters.embedders.hashing import HashingEmbedder
-from wonder_server.adapters.embedders.helper import HelperEmbedder
 from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.files.blobs import FileBlobs
 from wonder_server.adapters.git.origins import GitOrigins
@@ -38,15 +34,8 @@ from wonder_server.adapters.git.workspaces import GitWorkspaces
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.adapters.mcp.servers import McpServers, Server
 from wonder_server.adapters.models.defaults import default_profile, endpoints, missing_key, settled
-from wonder_server.adapters.models.litellm import PASSED_ENVIRONMENT, LiteLLMModel
-from wonder_server.adapters.models.native.model import NativeModel
-from wonder_server.adapters.models.native.orders import ROUTES
-from wonder_server.adapters.models.offline import OfflineModel
 from wonder_server.adapters.models.prices import LiteLLMPrices
-from wonder_server.adapters.models.routing import ANY, RoutedModel
-from wonder_server.adapters.s3.blobs import S3Blobs, Store
-from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
-from wonder_server.adapters.sandbox.view import Host, Limits
+from wonder_server.adapters.s3.blobs import S3Blobs
 from wonder_server.adapters.sqlite.accounts import SqliteAccounts
 from wonder_server.adapters.sqlite.archives import SqliteArchives
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
@@ -55,10 +44,19 @@ from wonder_server.adapters.sqlite.memory_embeddings import SqliteReembedding
 from wonder_server.adapters.sqlite.memory_upkeep import SqliteMemoryUpkeep
 from wonder_server.adapters.sqlite.shards import SqliteShards
 from wonder_server.adapters.web.guarded import GuardedWeb
+from wonder_server.compose.parts import (
+    SystemClock,
+    logged,
+    make_embedder,
+    make_model,
+    make_sandbox,
+    open_blobs,
+    pack_daily,
+    warn_of_missing_stores,
+)
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.specs import ModelProfile
-from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
 from wonder_server.ports.blobs import Blobs
 from wonder_server.ports.embedder import Embedder
@@ -85,7 +83,7 @@ from wonder_server.settings import Settings, inherited
 
 _log = logger("server")
 
-STANDARD: Final = Path(__file__).parent / "std"
+STANDARD: Final = Path(__file__).parents[1] / "std"
 
 VECTOR_CACHE_BYTES: Final = 512 << 20
 """What the loaded vector indexes may take together."""
@@ -108,16 +106,6 @@ FAR_THREADS: Final = 4
 """Repositories elsewhere that are copied or pushed to at once."""
 
 
-DAY_S: Final = 86_400
-
-
-class SystemClock:
-    """The machine's clock. Implements the port ``Clock``."""
-
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-
 class Wonder:
     """One server's inside. ``start`` opens the stores and takes up what was left."""
 
@@ -131,14 +119,14 @@ class Wonder:
             _log.warning("the chosen model cannot be asked", model=settings.model_choice, why=problem)
         self._prices = LiteLLMPrices()
         self._workers = Workers(self._clock, lease_ms=settings.worker_lease_seconds * 1_000, reserved=ACTIONS)
-        self._model = _model(settings, provider_environment)
+        self._model = make_model(settings, provider_environment)
         self._web = GuardedWeb()
         self._mcp = McpServers([Server(**asdict(each)) for each in settings.mcp_servers], self._web)
         self._git = Git(inherited(GIT_ENVIRONMENT))
         self._git_pool = Pool(GIT_THREADS, "git")
         self._far_pool = Pool(FAR_THREADS, "git-far")
         self._purses = Purses()
-        self._sandbox = _sandbox(settings)
+        self._sandbox = make_sandbox(settings)
         self._blobs: FileBlobs | S3Blobs | None = None
         self._keeping: list[asyncio.Task[None]] = []
         self._servicers: dict[str, object] = {}
@@ -165,7 +153,7 @@ class Wonder:
         self._sandbox.probe()
         gc.set_threshold(*COLLECT_AFTER)
         data = self._settings.data
-        await asyncio.to_thread(_tell_what_is_missing, data)
+        await asyncio.to_thread(warn_of_missing_stores, data)
         row_types = {**RUN.row_types, **CONVERSATION.row_types}
         shards = await SqliteShards.open(data / "shards", self._settings.shards, row_types)
         self._stores.append(shards)
@@ -175,7 +163,7 @@ class Wonder:
         self._stores.append(catalog)
         memories = await SqliteMemories.open(data / "memory.db")
         self._stores.append(memories)
-        self._blobs = blobs = await _blobs(self._settings)
+        self._blobs = blobs = await open_blobs(self._settings)
 
         memory, upkeep = self._memory_service(memories, blobs, catalog)
         library = Library(
@@ -318,7 +306,7 @@ class Wonder:
 
     def _keep(self, what: str, work: Coroutine[Any, Any, None]) -> None:
         """Do it in the background, until the server ends."""
-        self._keeping.append(asyncio.create_task(_told(what, work)))
+        self._keeping.append(asyncio.create_task(logged(what, work)))
 
     def _settle(self, profile: ModelProfile) -> ModelProfile:
         return settled(profile, self._profile)
@@ -329,14 +317,14 @@ class Wonder:
             _log.warning("no artifacts and repositories", why=problem)
         repositories = GitRepositories(self._git, self._git_pool, self._settings.data / "artifacts")
         await repositories.tidy()
-        self._keep("packing", _packed(repositories))
+        self._keep("packing", pack_daily(repositories))
         return Artifacts(repositories, library.project_id)
 
     async def _repos(self, library: Library) -> Repos:
         data = self._settings.data
         repositories = GitRepositories(self._git, self._git_pool, data / "repositories")
         await repositories.tidy()
-        self._keep("packing", _packed(repositories))
+        self._keep("packing", pack_daily(repositories))
         workspaces = GitWorkspaces(repositories, self._git_pool, data / "worktrees")
         await workspaces.tidy()
         repos = Repos(
@@ -352,7 +340,7 @@ class Wonder:
     def _memory_service(
         self, memories: SqliteMemories, blobs: Blobs, catalog: SqliteCatalog
     ) -> tuple[MemoryService, Upkeep]:
-        self._embedder = embedder = _embedder(self._settings)
+        self._embedder = embedder = make_embedder(self._settings)
         notes = SqliteMemoryUpkeep(memories)
         overflow = Overflow(blobs, notes)
         self._vectors = FaissVectors(
@@ -475,88 +463,6 @@ class Wonder:
         orphans = await handlers.sweep()
         if unfinished:
             _log.info("resumed", actors=len(unfinished), orphans=orphans)
-
-
-def _embedder(settings: Settings) -> Embedder:
-    """The built-in one, or one that a helper process reaches."""
-    kind, _, folder = settings.embedder.partition(":")
-    dimensions, environment = settings.embedder_dimensions, inherited(PASSED_ENVIRONMENT)
-    if not settings.embedder:
-        return HashingEmbedder()
-    if kind == "local":
-        return BatchedEmbedder(HelperEmbedder("local", folder, dimensions, environment=environment))
-    provider = settings.embedder.partition("/")[0]
-    inner = HelperEmbedder(
-        "litellm",
-        settings.embedder,
-        dimensions,
-        endpoint=endpoints(settings.provider_environment()).get(provider),
-        allow_remote=settings.allow_remote_models,
-        environment=environment,
-    )
-    return BatchedEmbedder(inner)
-
-
-def _model(settings: Settings, provider_environment: Mapping[str, str]) -> RoutedModel:
-    """Every way of reaching a model, by provider and format."""
-    known = endpoints(provider_environment)
-    remote, environment = settings.allow_remote_models, inherited(PASSED_ENVIRONMENT)
-    native = NativeModel(known, allow_remote=remote, environment=environment)
-    return RoutedModel(
-        {("offline", ANY): OfflineModel(), **dict.fromkeys(ROUTES, native)},
-        otherwise=LiteLLMModel(known, allow_remote=remote, environment=environment),
-    )
-
-
-async def _blobs(settings: Settings) -> FileBlobs | S3Blobs:
-    if not settings.s3_endpoint:
-        return await FileBlobs.open(settings.data / "blobs")
-    return S3Blobs(
-        Store(
-            endpoint=settings.s3_endpoint,
-            bucket=settings.s3_bucket,
-            region=settings.s3_region,
-            access_key=settings.s3_access_key,
-            secret_key=settings.s3_secret_key,
-        )
-    )
-
-
-def _sandbox(settings: Settings) -> BubblewrapSandbox:
-    return BubblewrapSandbox(
-        limits=Limits(
-            memory_bytes=settings.sandbox_memory_bytes,
-            processes=settings.sandbox_processes,
-            file_bytes=settings.sandbox_file_bytes,
-        ),
-        host=Host(folders=settings.sandbox_folders, hidden=(settings.data,)),
-        sleep_after_s=settings.sandbox_sleep_after_seconds,
-        most=settings.sandbox_most,
-    )
-
-
-def _tell_what_is_missing(data: Path) -> None:
-    for name in ("catalog.db", "memory.db"):
-        if (data / "shards").is_dir() and not (data / name).exists():
-            _log.warning("store is missing, a new one is made", store=name)
-
-
-async def _packed(repositories: GitRepositories) -> None:
-    """Once a day: keep repositories small."""
-    while True:
-        try:
-            await repositories.pack()
-        except WonderError as problem:
-            _log.warning("repositories were not packed", problem=str(problem))
-        await asyncio.sleep(DAY_S)
-
-
-async def _told(what: str, work: Coroutine[Any, Any, None]) -> None:
-    """Work in the background of which nobody awaits the end: that it failed is logged."""
-    try:
-        await work
-    except Exception:
-        _log.exception("work in the background failed", work=what)
 
 
 def build(settings: Settings) -> Wonder:

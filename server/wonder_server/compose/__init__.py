@@ -1,0 +1,8 @@
+"""The only package that names concrete adapters: a server, put together from its settings."""
+
+from __future__ import annotations
+
+from wonder_server.compose.parts import SystemClock
+from wonder_server.compose.server import Wonder, build
+
+__all__ = ["SystemClock", "Wonder", "build"]

@@ -1,0 +1,121 @@
+"""Adapters and background jobs, made from the settings."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from wonder_server.adapters.embedders.batched import BatchedEmbedder
+from wonder_server.adapters.embedders.hashing import HashingEmbedder
+from wonder_server.adapters.embedders.helper import HelperEmbedder
+from wonder_server.adapters.files.blobs import FileBlobs
+from wonder_server.adapters.git.repositories import GitRepositories
+from wonder_server.adapters.models.defaults import endpoints
+from wonder_server.adapters.models.litellm import PASSED_ENVIRONMENT, LiteLLMModel
+from wonder_server.adapters.models.native.model import NativeModel
+from wonder_server.adapters.models.native.orders import ROUTES
+from wonder_server.adapters.models.offline import OfflineModel
+from wonder_server.adapters.models.routing import ANY, RoutedModel
+from wonder_server.adapters.s3.blobs import S3Blobs, Store
+from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
+from wonder_server.adapters.sandbox.view import Host, Limits
+from wonder_server.core.errors import WonderError
+from wonder_server.logs import logger
+from wonder_server.ports.embedder import Embedder
+from wonder_server.settings import Settings, inherited
+
+_log = logger("server")
+
+DAY_S: Final = 86_400
+
+
+class SystemClock:
+    """The machine's clock. Implements the port ``Clock``."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+def make_embedder(settings: Settings) -> Embedder:
+    """The built-in one, or one that a helper process reaches."""
+    kind, _, folder = settings.embedder.partition(":")
+    dimensions, environment = settings.embedder_dimensions, inherited(PASSED_ENVIRONMENT)
+    if not settings.embedder:
+        return HashingEmbedder()
+    if kind == "local":
+        return BatchedEmbedder(HelperEmbedder("local", folder, dimensions, environment=environment))
+    provider = settings.embedder.partition("/")[0]
+    inner = HelperEmbedder(
+        "litellm",
+        settings.embedder,
+        dimensions,
+        endpoint=endpoints(settings.provider_environment()).get(provider),
+        allow_remote=settings.allow_remote_models,
+        environment=environment,
+    )
+    return BatchedEmbedder(inner)
+
+
+def make_model(settings: Settings, provider_environment: Mapping[str, str]) -> RoutedModel:
+    """Every way of reaching a model, by provider and format."""
+    known = endpoints(provider_environment)
+    remote, environment = settings.allow_remote_models, inherited(PASSED_ENVIRONMENT)
+    native = NativeModel(known, allow_remote=remote, environment=environment)
+    return RoutedModel(
+        {("offline", ANY): OfflineModel(), **dict.fromkeys(ROUTES, native)},
+        otherwise=LiteLLMModel(known, allow_remote=remote, environment=environment),
+    )
+
+
+async def open_blobs(settings: Settings) -> FileBlobs | S3Blobs:
+    if not settings.s3_endpoint:
+        return await FileBlobs.open(settings.data / "blobs")
+    return S3Blobs(
+        Store(
+            endpoint=settings.s3_endpoint,
+            bucket=settings.s3_bucket,
+            region=settings.s3_region,
+            access_key=settings.s3_access_key,
+            secret_key=settings.s3_secret_key,
+        )
+    )
+
+
+def make_sandbox(settings: Settings) -> BubblewrapSandbox:
+    return BubblewrapSandbox(
+        limits=Limits(
+            memory_bytes=settings.sandbox_memory_bytes,
+            processes=settings.sandbox_processes,
+            file_bytes=settings.sandbox_file_bytes,
+        ),
+        host=Host(folders=settings.sandbox_folders, hidden=(settings.data,)),
+        sleep_after_s=settings.sandbox_sleep_after_seconds,
+        most=settings.sandbox_most,
+    )
+
+
+def warn_of_missing_stores(data: Path) -> None:
+    for name in ("catalog.db", "memory.db"):
+        if (data / "shards").is_dir() and not (data / name).exists():
+            _log.warning("store is missing, a new one is made", store=name)
+
+
+async def pack_daily(repositories: GitRepositories) -> None:
+    """Once a day: keep repositories small."""
+    while True:
+        try:
+            await repositories.pack()
+        except WonderError as problem:
+            _log.warning("repositories were not packed", problem=str(problem))
+        await asyncio.sleep(DAY_S)
+
+
+async def logged(what: str, work: Coroutine[Any, Any, None]) -> None:
+    """Work in the background of which nobody awaits the end: that it failed is logged."""
+    try:
+        await work
+    except Exception:
+        _log.exception("work in the background failed", work=what)

@@ -1,0 +1,174 @@
+"""Kinds of settings: functions that read a value from text or TOML and check it.
+
+Each raises `ValueError` with the expected form as a clause; `settings` adds the key and its source.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a value is read from text (or from TOML), and what to call it in documents."""
+
+    name: str
+    read: Callable[[object], Any]
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a text is wanted")
+    return value.strip()
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off", ""):
+        return False
+    raise ValueError("true or false is wanted")
+
+
+def _path(value: object) -> Path | None:
+    text = _text(value)
+    return Path(text).expanduser() if text else None
+
+
+def _folder(value: object) -> Path:
+    path = _path(value)
+    if path is None:
+        raise ValueError("a folder is wanted")
+    return path
+
+
+def _folders(value: object) -> tuple[Path, ...]:
+    given = value if isinstance(value, list) else [each for each in _text(value).split(":") if each]
+    paths = tuple(Path(_text(each)) for each in given)
+    if not all(path.is_absolute() for path in paths):
+        raise ValueError("absolute paths are wanted")
+    return paths
+
+
+def _address(value: object) -> str:
+    host, port = split_address(_text(value))
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _endpoint(value: object) -> str:
+    text = _text(value)
+    if text and not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:_-]+/?", text):
+        raise ValueError("a URL of scheme, host and port is wanted, such as http://127.0.0.1:9000")
+    return text.rstrip("/")
+
+
+def _bucket(value: object) -> str:
+    text = _text(value)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", text):
+        raise ValueError("3 to 63 of a-z, 0-9, '.' and '-' are wanted")
+    return text
+
+
+def number(low: int, high: int) -> Kind:
+    def read(value: object) -> int:
+        try:
+            number = value if type(value) is int else int(_text(value))
+        except ValueError:
+            raise ValueError("a whole number is wanted") from None
+        if not low <= number <= high:
+            raise ValueError(f"a number from {low} to {high} is wanted")
+        return number
+
+    return Kind("number", read)
+
+
+def choice(*words: str) -> Kind:
+    def read(value: object) -> str:
+        word = _text(value).lower()
+        if word not in words:
+            raise ValueError(f"one of {', '.join(words)} is wanted")
+        return word
+
+    return Kind(" / ".join(words), read)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    """A server of tools that definitions may use by its name: a process to start, or a place to reach."""
+
+    name: str
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+_MCP_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,99}\Z")
+_MCP_FIELDS = {"command": {"command", "args", "env"}, "url": {"url", "headers"}}
+
+
+def _mcp_servers(value: object) -> tuple[McpServer, ...]:
+    try:
+        given = json.loads(value or "{}") if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError('a JSON object is wanted, such as {"files": {"command": "mcp-files"}}') from None
+    if not isinstance(given, dict):
+        raise ValueError("an object is wanted, from names to servers")
+    return tuple(_mcp_server(name, fields) for name, fields in given.items())
+
+
+def _mcp_server(name: str, given: object) -> McpServer:
+    if not _MCP_NAME.match(name):
+        raise ValueError("a server's name is a letter followed by a-z, 0-9, '_', '.' and '-'")
+    way = next((key for key in _MCP_FIELDS if isinstance(given, dict) and given.get(key)), "")
+    if not way or not isinstance(given, dict) or not set(given) <= _MCP_FIELDS[way]:
+        raise ValueError(f"the server {name} wants a command with args and env, or a url with headers")
+    args, maps = given.get("args", []), {key: given.get(key, {}) for key in ("env", "headers")}
+    texts = isinstance(given[way], str) and isinstance(args, list) and all(isinstance(a, str) for a in args)
+    for each in maps.values():
+        texts = texts and isinstance(each, dict) and all(isinstance(text, str) for text in each.values())
+    if not texts:
+        raise ValueError(
+            f"the server {name} wants texts: args is a list, env and headers are objects of them"
+        )
+    return McpServer(
+        name=name, command=given.get("command", ""), args=tuple(args), url=given.get("url", ""), **maps
+    )
+
+
+def _embedder(value: object) -> str:
+    name = _text(value)
+    kind, _, folder = name.partition(":")
+    if name and not (folder if kind == "local" else all(name.partition("/"))):
+        raise ValueError("provider/model is wanted, or local:/a/folder")
+    return name
+
+
+TEXT = Kind("text", _text)
+EMBEDDER = Kind("provider/model", _embedder)
+MCP_SERVERS = Kind("JSON", _mcp_servers)
+FLAG = Kind("true / false", _flag)
+PATH = Kind("path", _path)
+FOLDERS = Kind("paths", _folders)
+FOLDER = Kind("path", _folder)
+ADDRESS = Kind("host:port", _address)
+ENDPOINT = Kind("URL", _endpoint)
+BUCKET = Kind("name", _bucket)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """``127.0.0.1:50051`` or ``[::1]:50051`` as host and port. Raises `ValueError` with a sentence."""
+    host, colon, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("host:port is wanted, such as 127.0.0.1:50051")
+    return host, int(port)
