@@ -67,9 +67,10 @@ class GuardedWeb:
                         Reason.PAYLOAD_TOO_LARGE, f"The answer has more than {request.max_bytes} bytes."
                     )
             headers: dict[str, str] = {}
-            for name, value in response.headers.items():
-                before = headers.get(name.lower())
-                headers[name.lower()] = value if before is None else f"{before}, {value}"
+            for raw_name, raw_value in response.headers.items():
+                name, value = _as_text(raw_name).lower(), _as_text(raw_value)
+                before = headers.get(name)
+                headers[name] = value if before is None else f"{before}, {value}"
             return WebResponse(status=response.status, headers=headers, body=bytes(body))
 
     @asynccontextmanager
@@ -157,6 +158,15 @@ class GuardedWeb:
             return made
 
         return session(keepalive_timeout=KEEP_ALIVE_S), session(force_close=True)
+
+
+def _as_text(header: str) -> str:
+    """Replace the bytes of a header that are not UTF-8 by U+FFFD.
+
+    aiohttp leaves them as surrogates, which no answer of ours can carry."""
+    return (
+        header if header.isascii() else header.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    )
 
 
 def _errors() -> type[Exception]:

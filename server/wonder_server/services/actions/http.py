@@ -108,10 +108,9 @@ def _request(call: ActionCall) -> WebRequest:
     present = {name.lower() for name in headers}
     body = b""
     if given.get("body") is not None:
-        text = given["body"]
-        is_text = isinstance(text, str)
-        body = text.encode() if is_text else msgspec.json.encode(text)
+        body = _encoded(given["body"])
         if "content-type" not in present:
+            is_text = isinstance(given["body"], str)
             headers["Content-Type"] = "text/plain; charset=utf-8" if is_text else "application/json"
     if method not in _SAFE and _IDEMPOTENCY_KEY.lower() not in present and given.get("idempotency_key", True):
         headers[_IDEMPOTENCY_KEY] = quote(call.context.key, safe="/:")
@@ -125,17 +124,38 @@ def _request(call: ActionCall) -> WebRequest:
     )
 
 
+def _encoded(body: Any) -> bytes:
+    """The bytes of a request's body. INPUT_INVALID for text that is not valid Unicode."""
+    try:
+        return body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+    except (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError):
+        raise error(
+            Reason.INPUT_INVALID, "The body cannot be sent: it is neither valid text nor JSON.", field="body"
+        ) from None
+
+
 def _with_query(url: str, query: Mapping[str, Any]) -> str:
-    """The URL with more of a query; its fragment, which is not sent, left out."""
-    plain = urldefrag(url).url
+    """Return the URL with the pairs of ``query`` added and without its fragment, which is never sent.
+    INPUT_INVALID."""
     pairs = [
         (name, _query_text(each))
         for name, value in query.items()
         for each in (value if isinstance(value, list) else [value])
     ]
+    try:
+        plain = urldefrag(url).url
+    except ValueError:
+        raise error(
+            Reason.INPUT_INVALID, "The url cannot be requested: it cannot be read.", field="url"
+        ) from None
     if not pairs:
         return plain
-    return f"{plain}{'&' if '?' in plain else '?'}{urlencode(pairs)}"
+    try:
+        return f"{plain}{'&' if '?' in plain else '?'}{urlencode(pairs)}"
+    except ValueError:
+        raise error(
+            Reason.INPUT_INVALID, "The query cannot be sent: it is not valid text.", field="query"
+        ) from None
 
 
 def _query_text(value: Any) -> str:
@@ -148,8 +168,13 @@ def _query_text(value: Any) -> str:
 
 def _redirected(request: WebRequest, status: int, location: str) -> WebRequest:
     """The request that a redirect asks for. TASK_FAILED for one that would give something away."""
-    url = urldefrag(urljoin(request.url, location)).url
-    before, after = urlsplit(request.url), urlsplit(url)
+    try:
+        url = urldefrag(urljoin(request.url, location)).url
+        before, after = urlsplit(request.url), urlsplit(url)
+    except ValueError:
+        raise error(
+            Reason.TASK_FAILED, f"{_host(request.url)} redirects to an address that cannot be read."
+        ) from None
     if before.scheme.lower() == "https" and after.scheme.lower() != "https":
         raise error(Reason.TASK_FAILED, f"{_host(request.url)} redirects to an address without https.")
     elsewhere = (before.scheme, before.netloc.lower()) != (after.scheme, after.netloc.lower())
@@ -205,7 +230,7 @@ def _retry_after_ms(text: str, now_ms: int) -> int | None:
         return min(int(text[:9]) * 1000, MAX_RETRY_AFTER_MS)
     try:
         until = parsedate_to_datetime(text).timestamp() * 1000
-    except (ValueError, TypeError, OverflowError, IndexError):
+    except (ValueError, TypeError, OverflowError, IndexError, OSError):
         return None
     return min(max(int(until) - now_ms, 0), MAX_RETRY_AFTER_MS)
 
@@ -219,7 +244,7 @@ def _body(response: WebResponse) -> tuple[Any, str]:
     if kind == "application/json" or kind.endswith("+json"):
         try:
             return msgspec.json.decode(response.body), "json"
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             pass  # it says so, but is none: its reader sees what there is
     try:
         return response.body.decode(_charset(parameters)), "text"
