@@ -17,7 +17,7 @@ from wonder_server.actors.run_lookup import RunLookup
 from wonder_server.actors.service_calls import ServiceCalls
 from wonder_server.actors.streams import Reply
 from wonder_server.core.commands import Scope, branch_of
-from wonder_server.core.conversation.values import Conversation
+from wonder_server.core.conversation.values import Conversation, Message, Move, Turn
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.logs import logger
 from wonder_server.ports.records import EventQuery, Query
@@ -283,7 +283,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
             after=_after(wanted, scope),
             limit=limit + 1,
         )
-        cursor = _by_ordinal if by_ordinal else _by_time
+        cursor: Callable[[Any], list[Any]] = _by_ordinal if by_ordinal else _by_time
         return encoded_page(await self._records.find(query), limit, scope, cursor, encode)
 
     # --- streams --------------------------------------------------------------------------------
@@ -416,8 +416,9 @@ def _by_time(row: Any) -> list[Any]:
     return [row.created_ms, row.id]
 
 
-def _by_ordinal(row: Any) -> list[Any]:
-    return [row.ordinal, row.id]
+def _by_ordinal(row: Turn | Message | Move) -> list[Any]:
+    """The place of a row in its actor's order: what the column `ordinal` of its table holds."""
+    return [row.sequence if isinstance(row, Move) else row.ordinal, row.id]
 
 
 def _after(wanted: PageRequest, scope: list[Any]) -> tuple[int, str] | None:
