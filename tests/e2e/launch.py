@@ -3,8 +3,9 @@
 Each is a server as ``wonder serve`` starts it, in a process of its own, that can be made to die at chosen
 points: given several failpoints (see `tests.e2e.failpoints`), the first server dies at the first of them,
 another follows on the same data folder and dies at the second, and so on; after the last comes one that
-lives. With one failpoint none follows. The log says ``killed`` when one of them was and another follows. With
-``CLOCK_AHEAD_S`` in its environment a server's clock is so many seconds ahead.
+lives. With one failpoint none follows. The log says ``killed`` when one of them was and another follows.
+With ``CLOCK_AHEAD_S`` in its environment a server's clock is so many seconds ahead; with ``WALL_CLOCK`` the
+file of that name says, at any time, by how many seconds its machine's wall clock was set.
 
 ``python -m tests.e2e.launch`` takes orders on its standard input, a socket, until that is closed. An order is
 ``{"arguments": [flags of wonder serve], "environment": {…}, "failpoints": ["POINT:COUNT", …]}`` with two
@@ -25,6 +26,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -131,6 +133,7 @@ def _serve(told: dict[str, Any], failpoint: str) -> NoReturn:
         if failpoint:
             Failpoint(failpoint).lay()
         _set_clock(int(os.environ.pop("CLOCK_AHEAD_S", "0")))
+        _set_wall_clock(os.environ.pop("WALL_CLOCK", ""))
         parser = argparse.ArgumentParser(prog="wonder")
         register(parser.add_subparsers())
         arguments = parser.parse_args(["serve", *told["arguments"]])
@@ -148,6 +151,17 @@ def _set_clock(ahead_s: int) -> None:
 
     now_ms = SystemClock.now_ms
     SystemClock.now_ms = lambda clock: now_ms(clock) + 1000 * ahead_s  # type: ignore[method-assign]
+
+
+def _set_wall_clock(file: str) -> None:
+    if not file:
+        return
+
+    def set_ns() -> int:
+        return true_ns() + int(Path(file).read_text()) * 1_000_000_000
+
+    true_ns, time.time_ns = time.time_ns, set_ns
+    time.time = lambda: set_ns() / 1e9
 
 
 def _log(event: str, **told: object) -> None:

@@ -111,6 +111,9 @@ class Actor:
     state: Any = None
     entry_head: int = 0
     event_head: int = 0
+    ahead_ms: int = 0
+    """How far the actor's time is ahead of the server's: its record goes on where it ended, though the clock
+    was set back over a restart."""
     mailbox: deque[Envelope] = field(default_factory=deque)
     going: deque[Command] = field(default_factory=deque)
     """Commands that may go out now."""

@@ -87,6 +87,8 @@ class Loop(Scribe):
         self._tasks: set[asyncio.Task[None]] = set()
         self._wakes = Wakes(clock, self._wake)
         self._ageing = Ageing(self._is_old)
+        self._ahead_ms: dict[str, int] = {}
+        """By actor: how far its time is ahead of the server's, as long as this process lives."""
         self.on_result: Callable[[str], None] = _ignore
         """Told of each operation whose result is told to its actor, by its id."""
         self.on_wake: Callable[[str, Any], Any] = _as_it_is
@@ -208,7 +210,7 @@ class Loop(Scribe):
     def _step(self, actor: Actor, envelope: Envelope) -> bool:
         """Plan one input; False if that broke the working set."""
         try:
-            commands = step(actor, envelope, self._clock.now_ms())
+            commands = step(actor, envelope, self._clock.now_ms() + actor.ahead_ms)
         except Exception:
             actor.broken = WonderError(unexpected("actor_failed", actor=actor.id)), envelope
             return False
@@ -277,7 +279,7 @@ class Loop(Scribe):
 
     def _set_wakes(self, actor: Actor, batch: Batch) -> None:
         for operation_id, wake_ms in batch.wakes.items():
-            self._wakes.set(actor.id, operation_id, wake_ms)
+            self._wakes.set(actor.id, operation_id, _server_time(actor, wake_ms))
         batch.wakes.clear()
 
     def _answer_parent(self, answer: Answer, carried: Sequence[Commit]) -> None:
@@ -328,12 +330,24 @@ class Loop(Scribe):
             actor.entry_head, actor.event_head = loaded.entry_head, loaded.event_head
             actor.submitted = actor.on_disk = True
             actor.crowd = bool(planner.parent(state))
+            actor.ahead_ms = self._ahead(actor.id, loaded.at_ms)
             for operation in loaded.rows["operations"]:
-                self._wakes.set(actor.id, operation.id, operation.wake_ms)
+                self._wakes.set(actor.id, operation.id, _server_time(actor, operation.wake_ms))
             if interrupted.restart:
                 # After the results that are told again: what they close is not done again.
                 told += [Envelope(planner.restarted(each)) for each in planner.pending(state)]
         actor.mailbox.extendleft(reversed(told))
+
+    def _ahead(self, actor_id: str, written_ms: int) -> int:
+        """How far the time of an actor, last written at ``written_ms``, is ahead of the server's.
+
+        It is more than 0 if the clock was set back over a restart. The actor's time then goes on where its
+        record ends, so that a timer waits for what is left of it and not for the clock to catch up.
+        """
+        ahead = max(self._ahead_ms.get(actor_id, 0), written_ms - self._clock.now_ms())
+        if ahead > 0:
+            self._ahead_ms[actor_id] = ahead
+        return max(0, ahead)
 
     def _must_look_up(self, actor: Actor, envelope: Envelope) -> bool:
         """Whether only the store knows if this request was carried out before."""
@@ -444,6 +458,11 @@ class Loop(Scribe):
         for actor in self._actors.values():
             for envelope in [*(actor.batch.taken if actor.batch else ()), *actor.mailbox]:
                 envelope.tell(error(Reason.SERVER_DRAINING, "The server is shutting down; try again."))
+
+
+def _server_time(actor: Actor, at_ms: int) -> int:
+    """The server time of a moment in the actor's time; 0, for never, stays 0."""
+    return max(1, at_ms - actor.ahead_ms) if at_ms else 0
 
 
 def _ignore(_operation_id: str) -> None:

@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from wonder_server.ports.clock import Clock
 
 LONGEST_S = 30.0
-"""The clock is looked at at least as often, so that it is noticed when it jumps ahead."""
+"""The clock is looked at at least as often, so that it is noticed when the machine was suspended."""
 
 _STALE_LIMIT = 1000
 """Entries of the heap that may be of what is forgotten, beside as many as there are others."""
@@ -55,7 +55,9 @@ class Wakes:
                 for operation, at in operations.items()
             ]
             heapify(self._heap)
-        if self._handle is None or self._heap[0][0] < self._looks_ms:
+        # Time that passed while the machine was suspended does not count for the event loop's timer.
+        is_late = self._clock.now_ms() > self._looks_ms
+        if self._handle is None or is_late or self._heap[0][0] < self._looks_ms:
             self._look_later()
 
     def forget(self, actor_id: str) -> None:

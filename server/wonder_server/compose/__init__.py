@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wonder_server.compose.parts import SystemClock
+from wonder_server.compose.clock import SystemClock
 from wonder_server.compose.server import Wonder, build
 
 __all__ = ["SystemClock", "Wonder", "build"]

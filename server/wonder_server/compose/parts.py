@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -30,13 +29,6 @@ from wonder_server.settings import Settings, inherited
 _log = logger("server")
 
 DAY_S: Final = 86_400
-
-
-class SystemClock:
-    """The machine's clock. Implements the port ``Clock``."""
-
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
 
 
 def make_embedder(settings: Settings) -> Embedder:

@@ -44,8 +44,8 @@ from wonder_server.adapters.sqlite.memory_embeddings import SqliteReembedding
 from wonder_server.adapters.sqlite.memory_upkeep import SqliteMemoryUpkeep
 from wonder_server.adapters.sqlite.shards import SqliteShards
 from wonder_server.adapters.web.guarded import GuardedWeb
+from wonder_server.compose.clock import SystemClock
 from wonder_server.compose.parts import (
-    SystemClock,
     logged,
     make_embedder,
     make_model,

@@ -101,11 +101,13 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """An actor as it was written: its rows by table, and how far its journal and events go."""
+    """An actor as it was written: its rows by table, how far its journal and events go, and the time of its
+    last journal entry (0 if it has none)."""
 
     rows: dict[str, list[Any]]
     entry_head: int
     event_head: int
+    at_ms: int = 0
 
 
 class Journal(Protocol):

@@ -66,7 +66,7 @@ class MemoryJournal:
             table: [put.value for put in sorted(found.get(table, {}).values(), key=_by_ordinal)]
             for table in planner.row_types
         }
-        return Loaded(rows, *actor.heads)
+        return Loaded(rows, *actor.heads, actor.entries[-1].at_ms if actor.entries else 0)
 
     def submit(self, commits: Sequence[Commit]) -> asyncio.Future[Any]:
         return done(lambda: self.write(commits))

@@ -65,7 +65,10 @@ class Parts:
 def load(connection: sqlite3.Connection, actor_id: str, planner: Planner) -> Loaded | None:
     """An actor as it was written; None if it was not."""
     actor = connection.execute(
-        "SELECT entry_head, event_head FROM actors WHERE id = ?", (actor_id,)
+        "SELECT entry_head, event_head,"
+        " coalesce((SELECT at_ms FROM entries WHERE actor = actors.id AND sequence = entry_head), 0)"
+        " FROM actors WHERE id = ?",
+        (actor_id,),
     ).fetchone()
     if actor is None:
         return None
@@ -78,7 +81,7 @@ def load(connection: sqlite3.Connection, actor_id: str, planner: Planner) -> Loa
         ]
         for table in planner.row_types
     }
-    return Loaded(rows, actor[0], actor[1])
+    return Loaded(rows, *actor)
 
 
 def _working_set(
