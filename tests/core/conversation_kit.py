@@ -253,6 +253,10 @@ class Driven:
             return self.step(inputs.Failed(operation_id=operation_id, fault=fault))
         return self.step(inputs.Succeeded(operation_id=operation_id, output=output))
 
+    def back_by_id(self, operation_id: str, output: Any = None) -> tuple[Decision, ...]:
+        """The operation comes back well."""
+        return self.step(inputs.Succeeded(operation_id=operation_id, output=output))
+
     def request(self) -> dict[str, Any]:
         return self.state.requests[self.turn.id].body
 

@@ -138,6 +138,20 @@ def test_there_is_room_for_the_answer() -> None:
     assert room_of(small(1000, max_tokens=True)) == 800
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"max_completion_tokens": 500},
+        {"max_output_tokens": 500},
+        {"generationConfig": {"maxOutputTokens": 500}},
+        {"generation_config": {"max_output_tokens": 500}},
+        {"max_tokens": 100, "max_completion_tokens": 500},
+    ],
+)
+def test_room_for_the_answer_is_kept_whatever_its_format_calls_it(parameters: dict[str, Any]) -> None:
+    assert room_of(small(1000, **parameters)) == 500
+
+
 # --- requests ---------------------------------------------------------------------------------------
 
 

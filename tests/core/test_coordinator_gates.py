@@ -95,6 +95,18 @@ def test_what_is_no_answer_is_refused(fields: dict[str, Any], reason: Reason, fi
     assert driven.at == ["y"]
 
 
+def test_an_approval_without_an_answer_passes_on_what_is_shown_only_if_that_fits_the_schema() -> None:
+    wanting = {**SCHEMA, "required": ["amount", "account"]}
+    driven = asked(answer_schema=wanting)
+    assert refused(driven) == (Reason.INPUT_INVALID, "answer")
+    assert refused(driven, answer={"amount": 1}) == (Reason.INPUT_INVALID, "answer")
+    driven.answer(answer={"amount": 1, "account": "x"})
+    assert driven.at == ["y"]
+    rejecting = asked(answer_schema=wanting)
+    rejecting.answer(approve=False)
+    assert rejecting.at == ["n"]
+
+
 def test_a_gate_without_a_schema_takes_only_a_decision() -> None:
     assert refused(asked(), answer={"amount": 1}) == (Reason.INPUT_INVALID, "answer")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from wonder_server.actors.actor import Actor, Batch, Envelope, Outcome
+from wonder_server.actors.notices import note
 from wonder_server.actors.requests import first_answer
 from wonder_server.core.commands import Answer, Command, Stop
 from wonder_server.core.errors import WonderError
@@ -50,6 +51,8 @@ def step(actor: Actor, envelope: Envelope, now_ms: int) -> list[Command]:
     if decisions:
         actor.entry_head += 1
         commit.entries.append(Entry(actor.entry_head, now_ms, envelope.input, decisions))
+        if planner.kind == "conversation":
+            note(actor.id, envelope.input, decisions)
     if not late:
         batch.recorded = len(commit.entries)
         batch.note_wakes(since)

@@ -203,20 +203,24 @@ class PersonaSpec(_message.Message):
     def __init__(self, system_prompt: _Optional[str] = ..., instructions: _Optional[_Iterable[str]] = ..., model_profile_id: _Optional[str] = ..., context_assembly_workflow_id: _Optional[str] = ..., memory_extraction_workflow_id: _Optional[str] = ..., recent_turns_limit: _Optional[int] = ..., tool_ids: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Union[Constraints, _Mapping]] = ..., context_window: _Optional[_Union[ContextWindow, _Mapping]] = ..., retention: _Optional[_Iterable[_Union[RetentionRule, _Mapping]]] = ...) -> None: ...
 
 class Constraints(_message.Message):
-    __slots__ = ("max_moves_per_turn", "allowed_actions", "max_tokens_per_turn", "max_cost_micros_per_turn", "max_turn_ms", "max_delegation_depth")
+    __slots__ = ("max_moves_per_turn", "allowed_actions", "max_tokens_per_turn", "max_cost_micros_per_turn", "max_turn_ms", "max_delegation_depth", "max_tool_calls_per_answer", "max_tool_calls_per_turn")
     MAX_MOVES_PER_TURN_FIELD_NUMBER: _ClassVar[int]
     ALLOWED_ACTIONS_FIELD_NUMBER: _ClassVar[int]
     MAX_TOKENS_PER_TURN_FIELD_NUMBER: _ClassVar[int]
     MAX_COST_MICROS_PER_TURN_FIELD_NUMBER: _ClassVar[int]
     MAX_TURN_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_DELEGATION_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOOL_CALLS_PER_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOOL_CALLS_PER_TURN_FIELD_NUMBER: _ClassVar[int]
     max_moves_per_turn: int
     allowed_actions: _containers.RepeatedScalarFieldContainer[str]
     max_tokens_per_turn: int
     max_cost_micros_per_turn: int
     max_turn_ms: int
     max_delegation_depth: int
-    def __init__(self, max_moves_per_turn: _Optional[int] = ..., allowed_actions: _Optional[_Iterable[str]] = ..., max_tokens_per_turn: _Optional[int] = ..., max_cost_micros_per_turn: _Optional[int] = ..., max_turn_ms: _Optional[int] = ..., max_delegation_depth: _Optional[int] = ...) -> None: ...
+    max_tool_calls_per_answer: int
+    max_tool_calls_per_turn: int
+    def __init__(self, max_moves_per_turn: _Optional[int] = ..., allowed_actions: _Optional[_Iterable[str]] = ..., max_tokens_per_turn: _Optional[int] = ..., max_cost_micros_per_turn: _Optional[int] = ..., max_turn_ms: _Optional[int] = ..., max_delegation_depth: _Optional[int] = ..., max_tool_calls_per_answer: _Optional[int] = ..., max_tool_calls_per_turn: _Optional[int] = ...) -> None: ...
 
 class ContextWindow(_message.Message):
     __slots__ = ("strategy", "threshold", "keep_recent_messages")

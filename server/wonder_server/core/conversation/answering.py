@@ -291,14 +291,19 @@ def _call_tools(
     now: int,
 ) -> Decisions:
     agent, cut = state.works[turn.id].agent, result.stop_reason == "length"
-    prepared = [tools.prepare(agent, call, turn, ids, now, cut=cut) for call in result.tool_calls]
-    move = replace(move, invocations=tuple(item.invocation for item in prepared))
+    allowed, limit = tools.allowed(agent, state.moves[turn.id], result.tool_calls)
+    prepared = [tools.prepare(agent, call, turn, ids, now, cut=cut) for call in result.tool_calls[:allowed]]
+    beyond = tools.beyond(result.tool_calls[allowed:], limit, now)
+    turn = replace(turn, tool_failures=turn.tool_failures + len(beyond))
+    move = replace(move, invocations=(*(item.invocation for item in prepared), *beyond))
     if not any(item.refusal for item in prepared):
         move = tools.settled(move, now)
     decisions: list[Decision] = [
         RecordMove(turn=turn, move=move, operation_id=operation.id),
         *said,
     ]
+    if limit is not None:
+        decisions.append(LimitReached(turn_id=turn.id, limit=Limit(fault=limit, enforced=True)))
     for index, item in enumerate(prepared):
         if item.operation is not None:
             decisions.extend(_dispatched(item.operation))

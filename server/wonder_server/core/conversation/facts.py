@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,13 +97,24 @@ def _indices(agent: PinnedAgent) -> dict[str, list[str]]:
     return found
 
 
+LONGEST = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+"""How formats call the most tokens that an answer may have; Gemini's stands in a part of its own."""
+
+
+def longest_answer(parameters: Mapping[str, Any]) -> int:
+    """Tokens that an answer may have by a profile's parameters, whatever their format calls it; 0 if they do
+    not say."""
+    parts = [parameters, *(parameters.get(name) for name in ("generationConfig", "generation_config"))]
+    said = [part.get(name) for part in parts if isinstance(part, Mapping) for name in LONGEST]
+    return max([each for each in said if type(each) is int and each > 0], default=0)
+
+
 def _room(agent: PinnedAgent) -> int:
     profile = agent.profile.spec
     limit = profile.context_window_tokens
     if not limit:
         return 0
-    answer = profile.parameters.get("max_tokens")
-    longest = answer if isinstance(answer, int) and not isinstance(answer, bool) and answer > 0 else 0
+    longest = longest_answer(profile.parameters)
     share = agent.persona.context_window.threshold
     return max(1, int(limit * LEAST_SHARE), min(int(limit * share), limit - longest))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,42 @@ CUT_OFF = (
     "Your answer was cut off by its limit of tokens, so that this call may be incomplete: it was not carried "
     "out. Call the tool again, with less around it."
 )
+
+
+def allowed(agent: PinnedAgent, moves: Iterable[Move], calls: Sequence[ToolCall]) -> tuple[int, Fault | None]:
+    """How many of ``calls``, from the first, may be carried out after ``moves`` of the same turn, and the
+    limit that the others are beyond, None if none is."""
+    limits = agent.persona.constraints
+    per_answer, per_turn = limits.max_tool_calls_per_answer, limits.max_tool_calls_per_turn
+    made = sum(1 for move in moves for entry in move.invocations if entry.operation_id) if per_turn else 0
+    by_answer = per_answer or len(calls)
+    by_turn = max(0, per_turn - made) if per_turn else len(calls)
+    number = min(len(calls), by_answer, by_turn)
+    if number == len(calls):
+        return number, None
+    whose, limit = ("turn", per_turn) if by_turn < by_answer else ("answer", per_answer)
+    message = (
+        f"The {whose} may have {limit:,} tool calls: {len(calls) - number:,} of the {len(calls):,} in this "
+        f"answer were not carried out. Raise max_tool_calls_per_{whose} in the persona to allow more."
+    )
+    metadata = {"limit": str(limit), "calls": str(len(calls)), "of": whose}
+    return number, Fault(reason=Reason.LIMIT_EXCEEDED, message=message, metadata=metadata)
+
+
+def beyond(calls: Iterable[ToolCall], limit: Fault | None, now: int) -> tuple[Invocation, ...]:
+    """The calls that are beyond ``limit``, each answered as refused at once, within the move: a thousand of
+    them are one change of the record."""
+    if limit is None:
+        return ()
+    whose = limit.metadata["of"]
+    rest = "Call what is still needed in the next answer." if whose == "answer" else "Call no more tools."
+    message = f"Not carried out: one {whose} may have {limit.metadata['limit']} tool calls. {rest}"
+    refused = [_refused(call, ToolErrorCode.PERMISSION_DENIED, message) for call in calls]
+    return tuple(
+        replace(item.invocation, result=replace(item.refusal, created_ms=now))
+        for item in refused
+        if item.refusal is not None
+    )
 
 
 def prepare(

@@ -59,7 +59,7 @@ def refusal(gate: Gate | None, event: ResolveGate) -> Fault | None:
             field="user_id",
         )
     if event.answer is None:
-        return None
+        return _unanswered(gate) if event.approve and gate.answer_schema else None
     if not gate.answer_schema:
         return Fault(
             reason=Reason.INPUT_INVALID,
@@ -71,6 +71,19 @@ def refusal(gate: Gate | None, event: ResolveGate) -> Fault | None:
         message = f"The answer does not match the gate's schema: {'; '.join(problems[:5])}"
         return Fault(reason=Reason.INPUT_INVALID, message=message, field="answer")
     return None
+
+
+def _unanswered(gate: Gate) -> Fault | None:
+    """Why an approval needs an answer: without one the run goes on with what is shown, which is held to the
+    schema in its place."""
+    problems = schemas.validate(gate.answer_schema, gate.shown, name="shown")
+    if not problems:
+        return None
+    message = (
+        "This gate takes no approval without an answer: what it shows does not match its schema "
+        f"({'; '.join(problems[:5])}). Send an answer that does, or reject."
+    )
+    return Fault(reason=Reason.INPUT_INVALID, message=message, field="answer")
 
 
 def resolve(draft: Draft, gate: Gate, event: ResolveGate) -> dict[str, Any]:

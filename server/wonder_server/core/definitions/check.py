@@ -32,6 +32,7 @@ from wonder_server.core.schemas import validate
 MAX_SPEC_BYTES = 1 << 20
 MAX_STEPS = 100
 MAX_TOOLS = 128
+MAX_TOOL_CALLS = 10_000
 MAX_INSTRUCTIONS = 100
 MAX_RECENT_TURNS = 200
 MAX_RETENTION_RULES = 20
@@ -94,6 +95,8 @@ class _Check(Rules):
         self.tools(persona)
         limits = persona.constraints
         self.number("constraints.max_moves_per_turn", limits.max_moves_per_turn, 0, 1_000)
+        for name in ("max_tool_calls_per_answer", "max_tool_calls_per_turn"):
+            self.number(f"constraints.{name}", getattr(limits, name), 0, MAX_TOOL_CALLS)
         for name in ("max_tokens_per_turn", "max_cost_micros_per_turn"):
             self.number(f"constraints.{name}", getattr(limits, name), 0, 2**53)
         self.number("constraints.max_turn_ms", limits.max_turn_ms, 0, MAX_TIMEOUT_MS)

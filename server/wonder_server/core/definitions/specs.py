@@ -89,6 +89,8 @@ class Constraints:
     max_cost_micros_per_turn: int = 0
     max_turn_ms: int = 0
     max_delegation_depth: int = 5
+    max_tool_calls_per_answer: int = 64
+    max_tool_calls_per_turn: int = 256
 
 
 class WindowStrategy(StrEnum):

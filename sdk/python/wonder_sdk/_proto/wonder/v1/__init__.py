@@ -3491,6 +3491,16 @@ class Constraints(betterproto2.Message):
     How deep agents may delegate to agents from one of its turns. Default 5.
     """
 
+    max_tool_calls_per_answer: "int | None" = betterproto2.field(7, betterproto2.TYPE_INT32, optional=True)
+    """
+    Most tool calls that are carried out of one answer of the model; the others are answered as refused. Default 64.
+    """
+
+    max_tool_calls_per_turn: "int | None" = betterproto2.field(8, betterproto2.TYPE_INT32, optional=True)
+    """
+    Most tool calls that are carried out in one turn; the others are answered as refused. Default 256.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "Constraints", Constraints)
 
@@ -8457,7 +8467,8 @@ class ResolveGateRequest(betterproto2.Message):
         4, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What the person edited or answered, by the gate's `answer_schema`.
+    What the person edited or answered, by the gate's `answer_schema`. Left out, an approval passes on what the gate
+    shows, which has to match that schema too.
     """
 
     comment: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)

@@ -1,0 +1,82 @@
+"""A hook that fails leaves a line in the log, whatever becomes of its turn."""
+
+from __future__ import annotations
+
+from structlog.testing import capture_logs
+
+from tests.core.conversation_kit import ASSEMBLED, BUSINESS, NOW, Driven, room, said, send
+from wonder_server.actors.actor import Actor, Envelope
+from wonder_server.actors.step import step
+from wonder_server.core.conversation import inputs
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.state import ConversationState
+from wonder_server.core.conversation.values import OperationKind
+
+ROOM = "conv_01HF7YAT0000000000000000A0"
+
+
+class Stepped(Driven):
+    """A conversation whose inputs go through an actor's steps."""
+
+    def __init__(self, **agent_fields: object) -> None:
+        self.actor = Actor(id=ROOM, planner=CONVERSATION, state=ConversationState())
+        super().__init__(**agent_fields)
+        self.actor.state = self.state
+        self.lines: list[dict[str, object]] = []
+
+    def seen(self, event: inputs.Input) -> None:
+        with capture_logs() as lines:
+            step(self.actor, Envelope(event), self.now + 1)
+        self.lines.extend(lines)
+
+
+def test_a_failed_extraction_is_logged_with_its_reason_and_its_run() -> None:
+    driven = Stepped()
+    driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+    driven.answer(said("Done."))
+    operation = driven.pending(OperationKind.EXTRACTION)
+    driven.seen(inputs.Failed(operation_id=operation.id, fault=BUSINESS))
+    (line,) = driven.lines
+    assert line["event"] == "memory extraction failed" and line["log_level"] == "warning"
+    assert (line["conversation"], line["turn"], line["run"]) == (ROOM, driven.turn.id, operation.run_id)
+    assert (line["reason"], line["why"]) == (BUSINESS.reason.value, BUSINESS.message)
+    assert driven.turn.status.value == "completed"
+
+
+def test_an_extraction_that_puts_out_nonsense_is_logged() -> None:
+    driven = Stepped()
+    driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+    driven.answer(said("Done."))
+    operation_id = driven.pending(OperationKind.EXTRACTION).id
+    driven.seen(inputs.Succeeded(operation_id=operation_id, output={"memory_operations": "none"}))
+    assert [line["event"] for line in driven.lines] == ["memory extraction failed"]
+
+
+def test_a_failed_assembly_is_logged() -> None:
+    driven = Stepped()
+    operation_id = driven.pending(OperationKind.ASSEMBLY).id
+    driven.seen(inputs.Failed(operation_id=operation_id, fault=BUSINESS))
+    assert [(line["event"], line["why"]) for line in driven.lines] == [
+        ("context assembly failed", BUSINESS.message)
+    ]
+
+
+def test_a_failed_summary_is_logged() -> None:
+    driven = Stepped(context=60, summarize=True, begin=False)
+    for number in range(4):
+        driven.step(send(f"seed {number}", "word " * 20, context=60, summarize=True, extraction=False))
+        if any(op.kind is OperationKind.SUMMARY for op in driven.state.operations.values()):
+            break
+        driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+        driven.answer(said("word " * 20))
+    operation_id = driven.pending(OperationKind.SUMMARY).id
+    driven.seen(inputs.Failed(operation_id=operation_id, fault=BUSINESS))
+    assert [(line["event"], line["why"]) for line in driven.lines] == [("summary failed", BUSINESS.message)]
+
+
+def test_what_goes_well_is_not_logged() -> None:
+    driven = Stepped(begin=False)
+    driven.now = NOW
+    driven.seen(send())
+    driven.seen(room())
+    assert driven.lines == []
