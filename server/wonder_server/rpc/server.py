@@ -17,15 +17,12 @@ import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from wonder_server.rpc.auth import Authentication, Tokens
 from wonder_server.rpc.calls import Entrance
+from wonder_server.rpc.reflection import Reflection
 from wonder_server.settings import Settings, SettingsError
 from wonder_server.settings_kinds import split_address
-
-# Version 1 of reflection is version 1alpha under another name, message for message.
-_REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
 
 _LEAST_PENDING: Final = 16_384
 """Calls that may have come and not begun to be served; how many are served is limited with a reason."""
@@ -70,7 +67,7 @@ class RpcServer:
         )
         self._servicers = servicers
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self._add_reflection()
+        Reflection(self._services).add_to(self._server)
 
     @property
     def inside(self) -> int:
@@ -121,21 +118,6 @@ class RpcServer:
         handlers = {method.name: self._entrance.handler(method, servicer) for method in service.methods}
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(service.full_name, handlers),)
-        )
-
-    def _add_reflection(self) -> None:
-        names = [*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME, _REFLECTION_V1]
-        servicer = reflection.aio.ReflectionServicer(names)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(  # type: ignore[no-untyped-call]
-            servicer, self._server
-        )
-        info = grpc.stream_stream_rpc_method_handler(
-            servicer.ServerReflectionInfo,
-            request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
-            response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
-        )
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(_REFLECTION_V1, {"ServerReflectionInfo": info}),)
         )
 
 
