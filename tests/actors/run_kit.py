@@ -132,7 +132,7 @@ class RunStage:
 
     async def task(self, node_id: str, run_id: str = "") -> tuple[str, RunTask]:
         """The oldest task of this node that waits; taken."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while True:
                 for index, (actor, command) in enumerate(self.tasks):
                     if command.node_id == node_id and run_id in ("", actor):

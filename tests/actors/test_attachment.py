@@ -214,7 +214,7 @@ def test_whenever_a_reader_attaches_it_misses_nothing_and_sees_nothing_twice(
             await asyncio.sleep(0)
         world.show()
         world.streams.close(ROOM, "ended")
-        await asyncio.wait_for(reading, 5)
+        await asyncio.wait_for(reading, 60)
         assert client.sequence == len(world.written)
         said = {message: text for message, text in client.text.items() if text}
         assert said == {message: text for message, text in world.open.items() if text}

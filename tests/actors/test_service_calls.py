@@ -45,7 +45,7 @@ class Office(Played):
 
     async def call(self, question: Any = "Two or three?", **fields: Any) -> Turn:
         fields.setdefault("agent", "helper")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return await self.service.call(ServiceCall(input=question, caller=ANN, **fields))
 
     async def all(self, table: str) -> list[Any]:

@@ -467,7 +467,7 @@ async def test_a_killed_server_leaves_no_process(shell: Shell, tmp_path: Path) -
     assert len(sandboxed(str(tmp_path), mark)) >= 3
     server.send_signal(signal.SIGKILL)
     await server.wait()
-    latest = time.monotonic() + 10
+    latest = time.monotonic() + 60
     while left := sandboxed(str(tmp_path), mark):
         assert time.monotonic() < latest, left
         await asyncio.sleep(0.01)
@@ -532,7 +532,7 @@ async def test_asyncio_alone_learns_how_a_cancelled_command_ended(
     heard = asyncio.Event()
     command = Command(argv=("sh", "-c", "echo begun; sleep 60"), timeout_ms=60_000, merged=True)
     running = asyncio.create_task(shell.sandbox.run("k", shell.place, command, lambda _: heard.set()))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await heard.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -560,12 +560,3 @@ async def test_a_sandbox_that_cannot_be_started_just_now_may_be_tried_again(shel
     with pytest.raises(NotBegunError):
         await shell.run("true", place=gone)
     assert await shell.says("echo on") == "on\n"
-
-
-async def test_a_warm_command_costs_less_than_15_ms(shell: Shell) -> None:
-    took = []
-    for _ in range(20):
-        began = time.perf_counter()
-        await shell.run("true")
-        took.append(time.perf_counter() - began)
-    assert min(took[1:]) < 0.015, "others may use this machine, so the quickest counts"

@@ -124,5 +124,5 @@ async def found(client: Client, run_id: str, what: str) -> None:
     signal = run_pb2.Signal(name="found")
     signal.payload.string_value = what
     request = runs.SignalRunRequest(run_id=run_id, signal=signal, request_id=f"found {what}")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await client.coordinator.SignalRun(request)

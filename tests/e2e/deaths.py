@@ -58,6 +58,9 @@ async def at_every(
     """Have a server die at its first passage of ``point``, one at its second, and so on, until there are
     none so many; how many there were.
 
+    The number of commits depends on the machine: a quick one writes more in each. A test may ask for one
+    commit for each step that must be on disk before the next begins, and for no more.
+
     ``tell`` is given a folder of its own, a copy of ``fresh``, and the failpoint; it tells a story through
     that death, looks at what is left, and returns whether there was one. All journals replay afterwards.
     """

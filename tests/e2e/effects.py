@@ -44,7 +44,7 @@ class Effects:
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait until ``condition``, over what is counted, holds."""
-        async with asyncio.timeout(15), self._changed:
+        async with asyncio.timeout(60), self._changed:
             await self._changed.wait_for(condition)
 
     async def answer(self, request: web.Request) -> web.Response:

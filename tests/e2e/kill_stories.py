@@ -1,6 +1,5 @@
 """Turns that are worth killing a server for: every way in which a tool can be carried out, hooks that take
-their time, a history that is summed up. For each its agent, what it is told, and how often at least its
-story comes to a commit."""
+their time, a history that is summed up. For each its agent, and what it is told."""
 
 from __future__ import annotations
 
@@ -159,34 +158,38 @@ _IDS = re.compile(r"\b[a-z]+_[0-9A-Z]{26}\b")
 
 @dataclass(frozen=True)
 class Case:
-    """One story: what is said to ``agent``, one turn after the other; ``sure`` are its commits at least,
-    ``names`` events that it must have."""
+    """One story: what is said to ``agent``, one turn after the other; ``names`` are events that it has."""
 
     texts: tuple[str, ...]
-    sure: int
     agent: str = "host"
     names: tuple[str, ...] = ()
     loose: bool = False
     """Whether the model may be told of some things together or apart, and answers accordingly."""
 
+    @property
+    def steps(self) -> int:
+        """Steps that are on disk before the next begins: the conversation is opened, and of each turn the
+        message is answered, and its end is seen."""
+        return 1 + 2 * len(self.texts)
+
 
 CASES = {
-    "task": Case(("use the tool note with tea",), 6),
-    "workflow": Case(("use the tool note_after with tea",), 7),
-    "delegate": Case(("use the tool note with tea\nuse the tool colleague with say 4 words",), 9),
-    "task in the background": Case(("use the tool note_behind with tea",), 7),
-    "workflow in the background": Case(("use the tool note_later with tea",), 9),
-    "agent in the background": Case(("use the tool colleague_later with say 4 words",), 9),
-    "failure in the background": Case(("use the tool refused with tea",), 6, names=("tool.failed",)),
-    "loop in": Case(("use the tool join with say 4 words",), 8),
+    "task": Case(("use the tool note with tea",)),
+    "workflow": Case(("use the tool note_after with tea",)),
+    "delegate": Case(("use the tool note with tea\nuse the tool colleague with say 4 words",)),
+    "task in the background": Case(("use the tool note_behind with tea",)),
+    "workflow in the background": Case(("use the tool note_later with tea",)),
+    "agent in the background": Case(("use the tool colleague_later with say 4 words",)),
+    "failure in the background": Case(("use the tool refused with tea",), names=("tool.failed",)),
+    "loop in": Case(("use the tool join with say 4 words",)),
     "all at once": Case(
         ("use the tool note with tea\nuse the tool note_later with milk\nuse the tool note_behind with rum\n"
          "use the tool colleague with say 3 words\nuse the tool colleague_later with say 4 words",),
-        10, loose=True,
+        loose=True,
     ),
-    "hooks": Case(("tea",), 7, agent="thorough", names=("memory_extraction.completed",)),
-    "summary": Case((LONG, LONG, "say 3 words"), 8, agent="forgetful", names=("context.reduced",)),
-    "window": Case((LONG, LONG, "say 3 words"), 8, agent="sliding", names=("context.reduced",)),
+    "hooks": Case(("tea",), agent="thorough", names=("memory_extraction.completed",)),
+    "summary": Case((LONG, LONG, "say 3 words"), agent="forgetful", names=("context.reduced",)),
+    "window": Case((LONG, LONG, "say 3 words"), agent="sliding", names=("context.reduced",)),
 }  # fmt: skip
 
 

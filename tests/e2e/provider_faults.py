@@ -36,10 +36,9 @@ class Case:
 
     ``requests``: how many it gets. ``said``: the agent's messages in the record, ``half`` whether there may
     be one more, partial, with a part of `SAID`. ``written`` how often the tool ran, ``failures`` how often a
-    call was refused. ``kind``: what the error says of it. ``within_s``: when the turn has ended at the
-    latest. ``waits_s``: at least as much lies between the requests. ``cancel``: the turn is cancelled when
-    the last request has come. ``hasty``: the agent has little patience. ``litellm``: it comes to the same
-    through LiteLLM.
+    call was refused. ``kind``: what the error says of it. ``waits_s``: at least as much lies between the
+    requests. ``cancel``: the turn is cancelled when the last request has come. ``hasty``: the agent has
+    little patience. ``litellm``: it comes to the same through LiteLLM.
     """
 
     name: str
@@ -53,7 +52,6 @@ class Case:
     written: int = 0
     failures: int = 0
     waits_s: tuple[float, ...] = ()
-    within_s: float = 1.0
     cancel: bool = False
     hasty: bool = False
     litellm: bool = True
@@ -82,11 +80,11 @@ def _cases() -> Iterator[Case]:
         yield from _thrice(name, script, reason, seconds, half=half)
     yield Case(
         name="429-says-when", scripts=(Script(status=429, retry_after="1.2"), GOOD), requests=2, said=(SAID,),
-        waits_s=(1.2,), within_s=1.2, weight=3,
+        waits_s=(1.2,), weight=3,
     )  # fmt: skip
     yield Case(
         name="429-says-when-thrice", scripts=(Script(status=429, retry_after="1.2"),), requests=3,
-        status=FAILED, reason=UNAVAILABLE, waits_s=(1.2, 1.2), within_s=2.4,
+        status=FAILED, reason=UNAVAILABLE, waits_s=(1.2, 1.2),
     )  # fmt: skip
     yield Case(
         name="429-says-tomorrow", scripts=(Script(status=429, retry_after="86400"), GOOD),
@@ -109,11 +107,11 @@ def _cases() -> Iterator[Case]:
     )  # fmt: skip
     yield Case(
         name="a-fault-after-a-tool", scripts=(TOOL, Script(status=500), GOOD), requests=3, said=(SAID,),
-        written=1, waits_s=(0, 0.5), within_s=0.5, weight=2,
+        written=1, waits_s=(0, 0.5), weight=2,
     )  # fmt: skip
     yield Case(
         name="faults-after-a-tool", scripts=(TOOL, Script(status=503)), requests=4, status=FAILED,
-        reason=UNAVAILABLE, written=1, waits_s=(0, *WAITS_S), within_s=sum(WAITS_S),
+        reason=UNAVAILABLE, written=1, waits_s=(0, *WAITS_S),
     )  # fmt: skip
     for name, script, half in (
         ("silent", Script(stall="headers"), False),
@@ -125,7 +123,7 @@ def _cases() -> Iterator[Case]:
         # Nobody but the cancel hangs up on these.
         yield Case(
             name=f"{name}-cancelled", scripts=first, requests=2, status=CANCELLED, reason=STOPPED,
-            half=half, waits_s=(0.5,), within_s=1.5, cancel=True,
+            half=half, waits_s=(0.5,), cancel=True,
         )  # fmt: skip
 
 
@@ -134,12 +132,11 @@ def _thrice(name: str, script: Script, reason: int, seconds: float, *, half: boo
     first, _ = WAITS_S
     yield Case(
         name=f"{name}-once", scripts=(script, GOOD), requests=2, said=(SAID,),
-        waits_s=(first,), within_s=seconds + first, hasty=bool(seconds), weight=2,
+        waits_s=(first,), hasty=bool(seconds), weight=2,
     )  # fmt: skip
     yield Case(
         name=f"{name}-thrice", scripts=(script,), requests=3, status=FAILED, reason=reason, half=half,
-        waits_s=WAITS_S, within_s=3 * seconds + sum(WAITS_S),
-        hasty=bool(seconds),
+        waits_s=WAITS_S, hasty=bool(seconds),
     )  # fmt: skip
 
 

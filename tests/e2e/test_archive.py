@@ -45,7 +45,7 @@ async def archived(populated: Populated, data: Path) -> AsyncIterator[tuple[Clie
 
 async def until(seen: Callable[[], Awaitable[Any]]) -> None:
     """Until something shows that is told to nobody."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             if await seen():
                 return

@@ -79,7 +79,7 @@ async def test_what_was_answered_is_there_after_a_kill(tmp_path: Path) -> None:
                     enough.set()
 
     writers = [asyncio.create_task(writing(worker)) for worker in range(4)]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await enough.wait()
     await server.kill()
     for writer in writers:

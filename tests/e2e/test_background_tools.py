@@ -223,7 +223,7 @@ async def test_a_cancel_stops_what_runs_in_the_background(client: Client, provid
     async with client.listening(room) as listener:
         turn_id = (await client.say(room, "Go.")).turn.id
         view = await listener.until(lambda v: STARTED.text in v.text())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await provider.wait_until(lambda: bool(expert.requests))
             await client.conversations.CancelTurn(pb.CancelTurnRequest(conversation_id=room, turn_id=turn_id))
             await expert.until_closed_early()

@@ -217,13 +217,13 @@ async def call(client: Client, method: MethodDescriptor, data: bytes) -> tuple[s
     path = f"/{method.containing_service.full_name}/{method.name}"
     try:
         if method.server_streaming:
-            stream = client.channel.unary_stream(path)(data, timeout=10)
+            stream = client.channel.unary_stream(path)(data, timeout=60)
             async for _ in stream:
                 if method.name == "Subscribe":  # It is attached, and would stay so.
                     stream.cancel()
                     break
         else:
-            await client.channel.unary_unary(path)(data, timeout=10)
+            await client.channel.unary_unary(path)(data, timeout=60)
     except aio.AioRpcError as problem:
         return refusal(method, problem)
     return "", []

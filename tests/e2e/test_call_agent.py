@@ -67,7 +67,7 @@ async def test_a_caller_that_hangs_up_stops_the_model(client: Client, provider: 
     scripted = Scripted(client, provider, "openai")
     agent = await scripted.agent(Script(stall="headers"))
     call = client.conversations.CallAgent(asked(agent))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await provider.wait_until(lambda: bool(scripted.requests))
         call.cancel()
         await scripted.until_closed_early()

@@ -26,8 +26,9 @@ NAMES = [
     "conversation_turn", "message.appended", "context_assembly.completed", "move.recorded",
     "message.appended", "turn.completed", "memory_extraction.completed",
 ]  # fmt: skip
-SURE = 12
-"""Commits that these make at least; where the machine is slow, what goes on for long is written too."""
+STEPS = 1 + 2 * len(TEXTS)
+"""Steps that are on disk before the next begins: the conversation is opened, and of each turn the message is
+answered, and its end is seen."""
 
 
 async def two_turns(client: Client, view: View) -> None:
@@ -65,7 +66,7 @@ async def test_a_kill_leaves_no_trace_in_the_record(data: Path, doom: str) -> No
 async def test_a_kill_at_any_commit_leaves_no_trace_in_the_record(
     point: str, fresh: Path, tmp_path: Path
 ) -> None:
-    assert await at_every(point, tell, fresh=fresh, folder=tmp_path) >= SURE
+    assert await at_every(point, tell, fresh=fresh, folder=tmp_path) >= STEPS
 
 
 async def tell(data: Path, doom: str) -> int:
@@ -78,7 +79,7 @@ async def tell(data: Path, doom: str) -> int:
 async def test_a_server_that_dies_at_every_third_commit_still_gets_there(data: Path) -> None:
     """At every second it might not: turn and hook may each write that they hand out their work again."""
     view = View()
-    assert await through_deaths(data, two_turns, view, "after-commit:3") > 3
+    assert await through_deaths(data, two_turns, view, "after-commit:3") >= 1
     assert view.names == NAMES
 
 

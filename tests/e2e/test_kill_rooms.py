@@ -35,7 +35,7 @@ async def populated(tmp_path_factory: pytest.TempPathFactory) -> Populated:
 
 async def until(seen: Callable[[], Awaitable[Any]]) -> None:
     """Until something shows that is told to nobody."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             if await seen():
                 return
@@ -79,7 +79,7 @@ async def test_what_is_done_to_a_room_is_done_once_whatever_dies(
     async def tell(data: Path, doom: str) -> int:
         return await through_deaths(data, changes, View(), doom, "")
 
-    assert await at_every(point, tell, fresh=fresh, folder=tmp_path) >= 9
+    assert await at_every(point, tell, fresh=fresh, folder=tmp_path) >= len(CHANGES) + 5
 
 
 async def broken_off(client: Client, view: View) -> None:
@@ -105,7 +105,7 @@ async def test_completing_cancels_once_whatever_dies(
     async def tell(data: Path, doom: str) -> int:
         return await through_deaths(data, broken_off, View(), doom, "")
 
-    assert await at_every(point, tell, fresh=populated.data, folder=tmp_path) >= 4
+    assert await at_every(point, tell, fresh=populated.data, folder=tmp_path) >= 3
 
 
 # --- deleting ---------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ async def test_a_deletion_while_agents_work_stops_them(
         assert written_beside(data, "") == {} and objects(data) == []
         return deaths
 
-    assert await at_every(point, tell, fresh=populated.data, folder=tmp_path) >= 6
+    assert await at_every(point, tell, fresh=populated.data, folder=tmp_path) >= 5
 
 
 # --- archiving --------------------------------------------------------------------------------------
@@ -236,4 +236,4 @@ async def test_what_expires_is_archived_whole_and_comes_back_whole(
         return deaths
 
     deaths = await at_every(point, tell, fresh=populated.data, folder=tmp_path)
-    assert deaths >= (12 if point in COMMITS else 2)
+    assert deaths >= (6 if point in COMMITS else 2)

@@ -35,7 +35,7 @@ from tests.fakes.provider_formats import Call, Format, Script
 
 __all__ = ["Call", "Provider", "Script", "Seen", "running_provider"]
 
-STALL_SECONDS = 60
+STALL_SECONDS = 600
 """A stall ends when the client leaves; this bounds it should the client never do so."""
 
 BY_WORD = "by-word"
@@ -82,7 +82,7 @@ SCRIPTS: dict[str, list[Script]] = {
     "refusal": [Script(text="I will not.", stop="refusal")],
     "thinking": [Script(thought="Let me think.", text="It is so.")],
     "comments": [Script(text="one two three four", comments=True)],
-    "late-end": [Script(text="one two", late_end_ms=60_000)],
+    "late-end": [Script(text="one two", late_end_ms=600_000)],
     "stall-headers": [Script(stall="headers")],
     "stall-first": [Script(text="never", stall="first_token")],
     "stall-chunks": [Script(text="one two three four", stall="chunks")],

@@ -68,18 +68,18 @@ class Worker:
 
     async def hear(self, item: str) -> Any:
         """The next message, which must be this."""
-        response = await asyncio.wait_for(self.call.read(), 10)
+        response = await asyncio.wait_for(self.call.read(), 60)
         assert response is not aio.EOF, await self.call.code()
         assert response.WhichOneof("item") == item, response
         return getattr(response, item)
 
     async def ended(self) -> grpc.StatusCode:
-        assert await asyncio.wait_for(self.call.read(), 10) is aio.EOF
+        assert await asyncio.wait_for(self.call.read(), 60) is aio.EOF
         return await self.call.code()
 
     async def refused(self) -> tuple[str, list[str]]:
         """Reason and fields with which the stream ends."""
-        return await asyncio.wait_for(refused(self._to_the_end()), 10)
+        return await asyncio.wait_for(refused(self._to_the_end()), 60)
 
     async def _to_the_end(self) -> None:
         while await self.call.read() is not aio.EOF:  # raises what the stream ends with
@@ -113,7 +113,7 @@ class Office:
             call.cancel()
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - the pool tells nobody
                 await asyncio.sleep(0.001)
 
@@ -145,7 +145,7 @@ async def office() -> AsyncIterator[Office]:
 
 async def fault(asked: asyncio.Task[Any]) -> Fault:
     with pytest.raises(WonderError) as problem:
-        await asyncio.wait_for(asked, 10)
+        await asyncio.wait_for(asked, 60)
     return problem.value.fault
 
 

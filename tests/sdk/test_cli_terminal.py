@@ -79,7 +79,7 @@ class Person:
         except OSError:  # how a terminal says that nobody is left
             pass
         os.close(self._terminal)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
 
 def _cancel_and_leave(person: Person) -> int:

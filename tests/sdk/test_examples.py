@@ -59,7 +59,7 @@ def address(environment: dict[str, str], tmp_path: Path) -> Iterator[str]:
             time.sleep(0.02)
         yield (data / "ADDRESS").read_text().strip()
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
 
 
 def test_the_quickstart_remembers(address: str, environment: dict[str, str]) -> None:
@@ -124,9 +124,9 @@ def test_a_demo_that_is_interrupted_leaves_nothing_either(environment: dict[str,
                 break
         process.send_signal(signal.SIGINT)
         process.stdout.read()
-        assert process.wait(30) == 130
+        assert process.wait(60) == 130
     health = [sys.executable, "-m", "wonder_sdk.cli", "health", "--server", found[1] if found else ""]
-    assert subprocess.run(health, env=environment, capture_output=True, timeout=30).returncode == 1
+    assert subprocess.run(health, env=environment, capture_output=True, timeout=60).returncode == 1
     assert not list(Path(environment["TMPDIR"]).iterdir())
 
 

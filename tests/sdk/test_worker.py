@@ -92,7 +92,7 @@ class Place:
             await asyncio.wait({running})
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - the pool tells nobody
                 await asyncio.sleep(0.001)
 
@@ -107,7 +107,7 @@ async def place() -> AsyncIterator[Place]:
 
 async def fault(asked: asyncio.Task[Any]) -> Fault:
     with pytest.raises(ServerError) as problem:
-        await asyncio.wait_for(asked, 10)
+        await asyncio.wait_for(asked, 60)
     return problem.value.fault
 
 
@@ -276,7 +276,7 @@ async def test_a_cancel_stops_the_action(place: Place) -> None:
         asked = place.pool.ask()
         await stuck.begun.wait()
         asked.cancel()
-        await asyncio.wait_for(stuck.cancelled.wait(), 10)
+        await asyncio.wait_for(stuck.cancelled.wait(), 60)
         assert stuck.contexts[0].cancelled
 
 
@@ -295,7 +295,7 @@ async def test_as_many_at_once_as_it_takes(place: Place) -> None:
 
     async with place.working(act, max_concurrency=3):
         asked = [place.pool.ask(f"op_{number}") for number in range(8)]
-        await asyncio.wait_for(full.wait(), 10)
+        await asyncio.wait_for(full.wait(), 60)
         go.set()
         await asyncio.gather(*asked)
     assert most == 3
@@ -326,8 +326,8 @@ async def test_a_lost_connection_cancels_what_was_in_hand_and_is_sought_again(pl
         stuck.begun.clear()
         (seat,) = place.pool.seats
         place.pool.dismiss(seat, error(Reason.TIMEOUT, "Nothing was heard."))
-        await asyncio.wait_for(stuck.cancelled.wait(), 10)
-        await asyncio.wait_for(stuck.begun.wait(), 10)
+        await asyncio.wait_for(stuck.cancelled.wait(), 60)
+        await asyncio.wait_for(stuck.begun.wait(), 60)
         stuck.go.set()
         assert await asked == {"done": True}
         assert [context.attempt for context in stuck.contexts] == [1, 2]
@@ -342,7 +342,7 @@ async def test_a_worker_outlives_its_server(place: Place) -> None:
         await place.close()
         place.pool = Pool()
         await place.open()
-        assert await asyncio.wait_for(place.pool.ask(), 10) == {"served": True}
+        assert await asyncio.wait_for(place.pool.ask(), 60) == {"served": True}
 
 
 async def test_a_worker_waits_for_a_server_that_is_not_there_yet(place: Place) -> None:
@@ -354,7 +354,7 @@ async def test_a_worker_waits_for_a_server_that_is_not_there_yet(place: Place) -
     running = asyncio.create_task(place.worker(act).run())
     await asyncio.sleep(0)
     await place.open()
-    assert await asyncio.wait_for(place.pool.ask(), 10) == {"served": True}
+    assert await asyncio.wait_for(place.pool.ask(), 60) == {"served": True}
     running.cancel()
     await asyncio.wait({running})
 
@@ -378,7 +378,7 @@ async def test_a_worker_that_is_told_to_stop_finishes_what_it_has(place: Place, 
     worker = place.worker(stuck.handler())
     running = asyncio.create_task(worker.run())
     asked, after = place.pool.ask("op_1"), place.pool.ask("op_2")
-    await asyncio.wait_for(stuck.begun.wait(), 10)
+    await asyncio.wait_for(stuck.begun.wait(), 60)
     worker.stop() if how == "stop" else running.cancel()
     (seat,) = place.pool.seats
     await place.until(lambda: seat.is_closed)
@@ -395,10 +395,10 @@ async def test_a_worker_that_is_told_twice_stops_at_once(place: Place) -> None:
     worker = place.worker(stuck.handler())
     running = asyncio.create_task(worker.run())
     asked = place.pool.ask()
-    await asyncio.wait_for(stuck.begun.wait(), 10)
+    await asyncio.wait_for(stuck.begun.wait(), 60)
     worker.stop()
     worker.stop()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 60)
     assert stuck.cancelled.is_set()
     assert (await fault(asked)).reason is Reason.OUTCOME_UNKNOWN
 
@@ -408,9 +408,9 @@ async def test_draining_has_an_end(place: Place) -> None:
     worker = place.worker(stuck.handler(), drain_seconds=0.01)
     running = asyncio.create_task(worker.run())
     asked = place.pool.ask()
-    await asyncio.wait_for(stuck.begun.wait(), 10)
+    await asyncio.wait_for(stuck.begun.wait(), 60)
     worker.stop()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 60)
     assert (await fault(asked)).reason is Reason.OUTCOME_UNKNOWN
 
 
@@ -422,7 +422,7 @@ async def test_a_worker_stops_while_it_has_no_connection(place: Place) -> None:
     running = asyncio.create_task(worker.run())
     await asyncio.sleep(0)
     worker.stop()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 60)
 
 
 # --- mistakes in programs ---------------------------------------------------------------------------

@@ -105,7 +105,7 @@ async def test_a_change_of_embedder_goes_on_in_the_background_while_search_goes_
     assert await house.first("green tea") == "Anna likes green tea"
     [written] = await house.write("written meanwhile")
     await house.service.update("ada", written.id, Change(content="changed meanwhile"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await house.reembedder.wait_until_idle()
     assert await house.count() == before + 1
     assert await house.count(old) == 0
@@ -130,7 +130,7 @@ async def test_what_is_written_while_the_embedder_is_out_of_reach_is_found_by_wo
     assert await house.first("tea") == "Anna likes green tea"
     assert await house.count() == 0
     embedder.down = False
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await house.reembedder.wait_until_idle()
     assert await house.count() == 1
     assert await house.first("gren") == "Anna likes green tea"
@@ -142,7 +142,7 @@ async def test_a_text_that_the_embedder_refuses_keeps_no_other_from_its_vectors(
     await house.write("forbidden words", *(f"note {n}" for n in range(70)))
     assert await house.count() == 0
     house.reembedder.start()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await house.reembedder.wait_until_idle()
     assert await house.count() == 70
     assert await house.first("forbidden") == "forbidden words"

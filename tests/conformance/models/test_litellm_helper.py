@@ -130,7 +130,7 @@ async def test_the_helper_ends_with_its_server() -> None:
     process.kill()
 
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await gone.wait()
     finally:
         asyncio.get_running_loop().remove_reader(helper)
