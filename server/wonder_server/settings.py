@@ -197,6 +197,17 @@ class Settings:
         "More folders that commands may read beside the system's, with ':' between them, such as /opt/tools.",
     )  # fmt: skip
 
+    repository_roots: tuple[Path, ...] = _setting(
+        (), "WONDER_REPOSITORY_ROOTS", FOLDERS,
+        "Folders of this machine, with ':' between them, below which a project's repositories may lie. "
+        "Empty: no folder of this machine can be a repository, only URLs.",
+    )  # fmt: skip
+    repository_update_checkouts: bool = _setting(
+        False, "WONDER_REPOSITORY_UPDATE_CHECKOUTS", FLAG,
+        "Whether a merge updates the working folder in which its target is checked out, below "
+        "repository_roots. If false, such a merge is refused.",
+    )  # fmt: skip
+
     worker_lease_seconds: int = _setting(
         30, "WONDER_WORKER_LEASE_SECONDS", number(1, 3_600),
         "How long a worker may be silent before its work is lost; three heartbeats fit in.",

@@ -35,9 +35,13 @@ BAD_BRANCHES = (
     "0123456789abcdef0123456789abcdef01234567",
 )  # fmt: skip
 GOOD_URLS = ("/srv/git/x.git", "https://example.com/x.git", "ssh://git@host:22/x", "git@host:team/x.git",
-             "file:///srv/x", "/with space/x", "git://host/x")  # fmt: skip
+             "file:///srv/x", "/with space/x", "git://host/x", "https://user:key@example.com:8443/a",
+             "ssh://git@[2001:db8::1]/a", "file:///srv/a%20b", "git://h")  # fmt: skip
 BAD_URLS = ("", "x", "../x", "-x", "--upload-pack=x", "ext::sh -c x", "fd::1", "http://",
-            "ftp://h/x", "/a\nb",
+            "ftp://h/x", "/a\nb", "ssh://-oProxyCommand=touch%20x/a", "ssh://-x@host/a", "ssh://git@-x/a",
+            "-x@host:a", "git@-x:a", "git@host:-x", "git@host:", "https://-x/a", "file://host/a",
+            "file:relative", "https:///a", "http://h:x/a", "https://example.com\u00a0/a",
+            "transport::https://example.com/a", "EXT::x", "git+ssh://host/a",
             "https://a b", "a@b", "x" * 3_000)  # fmt: skip
 
 

@@ -16,7 +16,11 @@ from grpc import aio
 from tests.e2e.client import Client
 from tests.e2e.launch import PATH, order
 
-_ENVIRONMENT = {"PYTHONPATH": PATH, "WONDER_ALLOW_REMOTE_MODELS": "false"}
+_ENVIRONMENT = {
+    "PYTHONPATH": PATH,
+    "WONDER_ALLOW_REMOTE_MODELS": "false",
+    "WONDER_REPOSITORY_UPDATE_CHECKOUTS": "true",
+}
 
 
 class Server:
@@ -33,7 +37,8 @@ class Server:
         self.log: list[dict[str, Any]] = []
         self.address = ""
         self._flags = flags
-        self._environment = {**os.environ, **_ENVIRONMENT, **(environment or {})}
+        roots = {"WONDER_REPOSITORY_ROOTS": str(data.resolve().parent.parent)}
+        self._environment = {**os.environ, **_ENVIRONMENT, **roots, **(environment or {})}
         self._doom = doom
         self._changed = asyncio.Condition()
         self._pid = 0

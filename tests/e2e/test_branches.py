@@ -192,6 +192,23 @@ async def test_what_cannot_be_is_refused(client: Client, tmp_path: Path) -> None
         assert (await refused(creating)) == ("FIELD_INVALID", ["project.repositories[0].url"])
 
 
+async def test_a_merge_runs_no_hook_of_the_repository(client: Client, tmp_path: Path) -> None:
+    ours, mark = await team(client, tmp_path), tmp_path / "mark"
+    ours.origin.git("config", "core.hooksPath", "hooks")
+    (ours.origin.folder / "hooks").mkdir()
+    for name in ("pre-receive", "update", "post-receive", "post-update", "reference-transaction"):
+        (ours.origin.folder / "hooks" / name).write_text(f"#!/bin/sh\ntouch {mark}\n")
+        (ours.origin.folder / "hooks" / name).chmod(0o755)
+    room = await ours.room()
+    await ours.write(room, "src", "1\n")
+    assert (await ours.merge(room)).merged and not mark.exists()
+    assert (ours.origin.folder / "src").read_text() == "1\n"
+    project = library_pb2.Project(name=f"outside{next(_numbers)}")
+    project.repositories.add(name="code", url=str(Path(__file__).parents[2]))
+    creating = client.library.CreateProject(library.CreateProjectRequest(project=project))
+    assert (await refused(creating)) == ("FIELD_INVALID", ["project.repositories[0].url"])
+
+
 async def test_a_conversation_is_where_its_agent_is_at_home(
     client: Client, provider: Provider, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -84,13 +85,25 @@ class FixedProjects:
 class Inside:
     """The part of a server that works on repositories; ``again`` is the same after a restart."""
 
-    def __init__(self, folder: Path, projects: FixedProjects) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        projects: FixedProjects,
+        *,
+        roots: Sequence[Path] | None = None,
+        updates_checkouts: bool = True,
+    ) -> None:
+        """``roots``: where repositories may lie; None: beside ``folder``."""
         self.folder, self.projects = folder, projects
+        self.roots = [folder.parent] if roots is None else roots
+        self.updates_checkouts = updates_checkouts
         self.released: list[str] = []
         self.pool = Pool(4, "git")
         self.repositories = GitRepositories(Git(os.environ), self.pool, folder / "repositories")
         self.workspaces = GitWorkspaces(self.repositories, self.pool, folder / "worktrees")
-        self.origins = GitOrigins(self.repositories, self.pool, folder)
+        self.origins = GitOrigins(
+            self.repositories, self.pool, folder, self.roots, updates_checkouts=updates_checkouts
+        )
         self.repos = Repos(
             repositories=self.repositories,
             origins=self.origins,
@@ -103,7 +116,7 @@ class Inside:
         self.released.append(key)
 
     def again(self) -> Inside:
-        return Inside(self.folder, self.projects)
+        return Inside(self.folder, self.projects, roots=self.roots, updates_checkouts=self.updates_checkouts)
 
     async def close(self) -> None:
         await self.origins.close()

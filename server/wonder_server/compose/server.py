@@ -329,7 +329,13 @@ class Wonder:
         await workspaces.tidy()
         repos = Repos(
             repositories=repositories,
-            origins=GitOrigins(repositories, self._far_pool, data),
+            origins=GitOrigins(
+                repositories,
+                self._far_pool,
+                data,
+                self._settings.repository_roots,
+                updates_checkouts=self._settings.repository_update_checkouts,
+            ),
             workspaces=workspaces,
             projects=library.projects,
             release=self._sandbox.release,

@@ -97,9 +97,15 @@ def check_work_branch(branch: str, field: str = "branch") -> str:
     return check_branch(branch, field)
 
 
-_REACHED: Final = re.compile(
-    r"(?:https?|ssh|git|file)://[^\s]+\Z|[A-Za-z0-9_.-]+@[A-Za-z0-9_.-]+:[^\s]+\Z|/[^\n]*\Z"
+_FOLDER: Final = re.compile(r"(?:file://)?/[^\n]*\Z")
+_HOST: Final = (
+    r"(?:[A-Za-z0-9_.~%+][^\s/@:]*(?::[^\s/@]*)?@)?(?:[A-Za-z0-9_][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+\])"
 )
+_REACHED: Final = re.compile(rf"(?:https?|ssh|git)://{_HOST}(?::[0-9]{{1,5}})?(?:/[^\s]*)?\Z")
+_SHORT: Final = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*:[^\s:-][^\s]*\Z")
+"""The short form of ``ssh``, such as ``git@example.com:team/code.git``. User, host and path begin with no
+hyphen: ``ssh`` would take it for an option."""
+
 MAX_URL: Final = 2_000
 
 
@@ -107,7 +113,8 @@ def check_repository_url(url: str, field: str = "url") -> str:
     """``url``, if a repository could be there: a folder's absolute path, or what git reaches by https, ssh or
     its own protocol. FIELD_INVALID otherwise."""
     plain = all(" " <= character != "\x7f" for character in url)
-    if len(url) > MAX_URL or not plain or not _REACHED.match(url) or "::" in url.partition("/")[0]:
+    known = _FOLDER.match(url) or _REACHED.match(url) or _SHORT.match(url)
+    if len(url) > MAX_URL or not plain or not known or "::" in url.partition("/")[0]:
         raise error(
             Reason.FIELD_INVALID,
             f"{field} is no place of a repository: give an absolute path, or a URL such as "

@@ -41,6 +41,11 @@ class Origins(Protocol):
         farther away may be away for a while, and is not asked."""
         ...
 
+    async def permit(self, url: str) -> None:
+        """Check that the server may use this repository. FIELD_INVALID for a folder below no root, and for
+        anything that is no place of a repository."""
+        ...
+
     async def fetch(self, origin: Origin, *, afresh: bool = False) -> str:
         """See that our copy is there, with the origin's branches as ``origin/<branch>``; ``afresh``: as they
         are now. Its default branch. A copy is made in the background: STORAGE_UNAVAILABLE (transient) while

@@ -216,6 +216,7 @@ class Repos:
     async def _indexed(self, place: _Place) -> Sequence[File] | None:
         try:
             async with asyncio.timeout(INDEX_PATIENCE_S):
+                await self._origins.permit(place.origin.url)
                 at = await self._at(place)
             return await self._repositories.of(place.name).files(at, limit=MAX_FILES + 1)
         except (TimeoutError, WonderError):  # It is for those who read it to hear why.
@@ -496,11 +497,14 @@ class Repos:
                 f"Name a repository of the project '{project.name}': {', '.join(names[:20])}.",
                 field="repository",
             )
-        return _Place(project, project.repositories[names.index(repository) if repository else 0], branch)
+        place = _Place(project, project.repositories[names.index(repository) if repository else 0], branch)
+        await self._origins.permit(place.origin.url)
+        return place
 
     @asynccontextmanager
     async def _begun(self, place: _Place) -> AsyncIterator[Work]:
         """See that branch and files are there, and stay."""
+        await self._origins.permit(place.origin.url)
         known, work = self._repositories.of(place.name), place.work
         start: str | None = None
         while True:

@@ -119,6 +119,16 @@ def apply(bare: Bare, root: Path, old: str, new: str) -> None:
             folders.write(root, path, bare.blob(kept[1], MOST) if kept else None, kept[0] if kept else "")
 
 
+def different(bare: Bare, root: Path, old: str, new: str) -> str | None:
+    """Return a path that differs between the trees ``old`` and ``new`` and in the folder is as in neither."""
+    before, after = _files(entries(bare, old)), _files(entries(bare, new))
+    for path in sorted({**before, **after}):
+        wanted = (before.get(path), after.get(path))
+        if wanted[0] != wanted[1] and _now(root, path) not in wanted:
+            return path
+    return None
+
+
 def _files(listed: Iterable[Entry]) -> Mapping[str, tuple[str, str]]:
     return {
         entry.path: (entry.mode, entry.id)

@@ -16,6 +16,9 @@ from typing import Final, TypeVar
 
 from wonder_server.adapters.git import merging, reading
 from wonder_server.adapters.git.bare import Bare, Moved
+from wonder_server.adapters.git.hosts import HostFolders, HostProblem, is_local
+from wonder_server.adapters.git.local_origins import LocalOrigins
+from wonder_server.adapters.git.references import BrokenReference
 from wonder_server.adapters.git.repositories import GitRepositories, again
 from wonder_server.adapters.git.run import GitError, Pool
 from wonder_server.core.errors import Reason, WonderError, error
@@ -38,32 +41,44 @@ PATIENCE_S: Final = 20.0
 FRESH_S: Final = 2.0
 """A copy that was brought up to date so shortly ago is up to date, unless a merge depends on it."""
 
-_FOLLOWING: Final = ("--receive-pack=git -c receive.denyCurrentBranch=updateInstead receive-pack",)
-"""A folder in which somebody works follows the merge, if nothing there would be lost."""
-
 _REFUSED: Final = re.compile(r"!\s.*\[(?:remote )?rejected\] \((.*)\)")
 _TOLD: Final = re.compile(r"^ref: refs/heads/(\S+)\tHEAD$", re.MULTILINE)
 
 
 class GitOrigins:
-    """Implements the port ``Origins``. ``forbidden``: the server's own folder, nobody's repository."""
+    """Implements the port ``Origins``. ``forbidden`` is the server's data folder, ``roots`` the folders of
+    the host below which repositories may lie. ``updates_checkouts``: a merge also updates the working folder
+    in which its target is checked out."""
 
-    def __init__(self, repositories: GitRepositories, pool: Pool, forbidden: Path) -> None:
+    def __init__(
+        self,
+        repositories: GitRepositories,
+        pool: Pool,
+        forbidden: Path,
+        roots: Sequence[Path] = (),
+        *,
+        updates_checkouts: bool = False,
+    ) -> None:
         self._repositories = repositories
         self._pool = pool
-        self._forbidden = forbidden.resolve()
+        self._hosts = HostFolders(roots, forbidden)
+        self._local = LocalOrigins(self._hosts, updates_checkouts=updates_checkouts)
         self._under_way: dict[str, asyncio.Task[str]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._fresh: dict[str, tuple[float, str]] = {}
 
     async def look(self, url: str) -> None:
-        origin = Origin(name="new", url=url)
-        self._check(origin)
-        if _is_local(origin):
-            await self._pool.do(partial(self._look, origin))
+        await self.permit(url)
+        if is_local(url):
+            await self._pool.do(partial(self._look, url))
+
+    async def permit(self, url: str) -> None:
+        check_repository_url(url)
+        if is_local(url):
+            await self._pool.do(partial(self._hosts.check, url))
 
     async def fetch(self, origin: Origin, *, afresh: bool = False) -> str:
-        self._check(origin)
+        await self.permit(origin.url)
         known = self._fresh.get(origin.name)
         if known and not afresh and time.monotonic() - known[0] < FRESH_S:
             return origin.default_branch or known[1]
@@ -94,7 +109,7 @@ class GitOrigins:
         resolutions: Sequence[Change] = (),
         dry: bool = False,
     ) -> Merged:
-        self._check(origin)
+        await self.permit(origin.url)
         bare = self._repositories.of(origin.name).bare
         merge = partial(self._merge, bare, origin, target, source, signed, resolutions, dry)
         # To its end, whoever still waits.
@@ -126,29 +141,21 @@ class GitOrigins:
 
     # --- in a thread ------------------------------------------------------------------------------
 
-    def _check(self, origin: Origin) -> None:
-        """Raises FIELD_INVALID for what can be no origin."""
-        check_repository_url(origin.url)
-        path = origin.url.removeprefix("file://")
-        if _is_local(origin) and Path(path).resolve().is_relative_to(self._forbidden):
-            raise error(
-                Reason.FIELD_INVALID, "The server's own folder is no project's repository.", field="url"
-            )
-
-    def _look(self, origin: Origin) -> None:
+    def _look(self, url: str) -> None:
         try:
-            self._repositories.git.reach(
-                self._forbidden, "ls-remote", "--heads", "--", origin.url, seconds=PATIENCE_S
-            )
-        except GitError as problem:
-            why = _why(problem.text)
+            with self._hosts.open(url) as host:
+                host.branches(), host.default_branch()
+        except (HostProblem, BrokenReference) as problem:
             raise error(
-                Reason.FIELD_INVALID, f"'{origin.url}' cannot be used as a repository: {why}.", field="url"
+                Reason.FIELD_INVALID, f"'{url}' cannot be used as a repository: {problem}.", field="url"
             ) from None
 
     def _copy(self, bare: Bare, origin: Origin) -> str:
+        """Bring the copy up to date. Returns the branch that the origin's HEAD names, or ``main``."""
         bare.make()
         try:
+            if is_local(origin.url):
+                return self._local.copy(bare, origin.url, COPY_S) or "main"
             told = _TOLD.search(
                 bare.git.reach(
                     bare.folder, "ls-remote", "--symref", "--", origin.url, "HEAD", seconds=PUSH_S
@@ -159,7 +166,7 @@ class GitOrigins:
                 "--no-auto-gc", "--no-recurse-submodules", "--", origin.url,
                 "+refs/heads/*:refs/heads/origin/*", "^refs/heads/wonder/*", seconds=COPY_S,
             )  # fmt: skip
-        except (GitError, WonderError) as problem:
+        except (GitError, HostProblem, BrokenReference, WonderError) as problem:
             raise _unreachable(origin, problem) from None
         return told[1] if told else "main"
 
@@ -194,12 +201,16 @@ class GitOrigins:
 
     def _push(self, bare: Bare, origin: Origin, target: str, made: str, ours: str) -> None:
         """The one step that makes a merge count. `Moved` if somebody else was faster."""
+        if is_local(origin.url):
+            try:
+                return self._local.hand(bare, origin.url, target, made, ours, PUSH_S)
+            except (GitError, HostProblem, BrokenReference) as problem:
+                raise _unreachable(origin, problem) from None
         reference = f"refs/heads/{target}"
         try:
             bare.git.reach(
                 bare.folder, "push", "--porcelain", "--no-verify", "--no-signed", "--recurse-submodules=no",
-                f"--force-with-lease={reference}:{ours}",
-                *(_FOLLOWING if _is_local(origin) else ()), "--", origin.url, f"{made}:{reference}",
+                f"--force-with-lease={reference}:{ours}", "--", origin.url, f"{made}:{reference}",
                 seconds=PUSH_S,
             )  # fmt: skip
         except GitError as problem:
@@ -215,12 +226,16 @@ class GitOrigins:
             ) from None
 
 
-def _is_local(origin: Origin) -> bool:
-    return origin.url.startswith(("/", "file://"))
-
-
-def _unreachable(origin: Origin, problem: GitError | WonderError) -> WonderError:
-    text = problem.text if isinstance(problem, GitError) else problem.fault.message
+def _unreachable(origin: Origin, problem: Exception) -> WonderError:
+    if isinstance(problem, HostProblem | BrokenReference):
+        return error(
+            Reason.STORAGE_UNAVAILABLE,
+            f"The repository cannot be used: {problem}.",
+            transient=True,
+        )
+    if isinstance(problem, WonderError) and problem.fault.reason is Reason.FIELD_INVALID:
+        return problem
+    text = problem.fault.message if isinstance(problem, WonderError) else getattr(problem, "text", "")
     _log.warning("repository cannot be reached", repository=origin.name, said=text[-500:])
     why = _why(text)
     return error(Reason.STORAGE_UNAVAILABLE, f"The repository cannot be reached: {why}.", transient=True)
@@ -228,8 +243,8 @@ def _unreachable(origin: Origin, problem: GitError | WonderError) -> WonderError
 
 def _why(text: str) -> str:
     """What people can do something about in what git said."""
-    if "dubious ownership" in text:
-        return "it belongs to another user of this machine; git wants it named in safe.directory"
+    if any(sign in text for sign in ("Permission denied", "insufficient permission", "Read-only file")):
+        return "the server may not read or write there"
     if "not appear to be a git repository" in text or "does not exist" in text or "not found" in text:
         return "there is no repository there"
     return "the server's log says what git said"

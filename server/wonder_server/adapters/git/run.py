@@ -126,16 +126,36 @@ class Git:
         most: int = MAX_OUTPUT,
         may_cut: bool = False,
         seconds: float = DEADLINE_S,
+        handles: Sequence[int] = (),
     ) -> Said:
         """Run a command on the bare repository ``folder``. GitError unless it ends with one of ``fine``.
 
         Beyond ``most`` bytes it is stopped: with ``may_cut`` that is an answer, else PAYLOAD_TOO_LARGE.
-        TIMEOUT and STORAGE_UNAVAILABLE are transient.
+        TIMEOUT and STORAGE_UNAVAILABLE are transient. git inherits the open folders ``handles``.
         """
-        given = [*_SAFE, f"--git-dir={folder}", *arguments]
         return self._run(
-            given, self._path | _PLAIN | dict(also or {}), input, fine, most, may_cut=may_cut, seconds=seconds
+            [*_SAFE, f"--git-dir={folder}", *arguments],
+            self._path | _PLAIN | dict(also or {}),
+            input,
+            fine,
+            most,
+            may_cut=may_cut,
+            seconds=seconds,
+            handles=handles,
         )
+
+    def fetch(
+        self, folder: Path, other: Path, *refspecs: str, seconds: float, handles: Sequence[int]
+    ) -> None:
+        """Fetch from ``other``, a bare repository of the server's own, in the same plain surroundings."""
+        if self._stopped:
+            raise error(Reason.SERVER_DRAINING, "The server is stopping.", transient=True)
+        given = [
+            *_SAFE, f"--git-dir={folder}", "fetch", "--quiet", "--prune", "--no-tags",
+            "--no-write-fetch-head", "--no-auto-gc", "--no-recurse-submodules", "--", str(other), *refspecs,
+        ]  # fmt: skip
+        environment = self._path | _PLAIN | {"GIT_ALLOW_PROTOCOL": "file"}
+        self._run(given, environment, seconds=seconds, is_far=True, handles=handles)
 
     def reach(self, folder: Path, *arguments: str, seconds: float, also: Sequence[str] = ()) -> Said:
         """The same for what goes to another repository, which may be far away: with the configuration of
@@ -145,7 +165,7 @@ class Git:
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_ASKPASS": "true",
             "SSH_ASKPASS": "true",
-            "GIT_ALLOW_PROTOCOL": "file:http:https:ssh:git",
+            "GIT_ALLOW_PROTOCOL": "http:https:ssh:git",
             "GIT_SSH_COMMAND": self._environment.get("GIT_SSH_COMMAND", "ssh -oBatchMode=yes"),
         }
         given = [*_SAFE, *also, f"--git-dir={folder}", *arguments]
@@ -164,6 +184,7 @@ class Git:
         seconds: float = DEADLINE_S,
         may_cut: bool = False,
         is_far: bool = False,
+        handles: Sequence[int] = (),
     ) -> Said:
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as complaints:
             if isinstance(input, bytes):
@@ -177,6 +198,8 @@ class Git:
                     stderr=complaints,
                     env=dict(environment),
                     start_new_session=True,
+                    cwd="/",
+                    pass_fds=handles,
                 )
             except OSError as problem:
                 raise error(

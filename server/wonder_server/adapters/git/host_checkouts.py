@@ -1,0 +1,100 @@
+"""Updates of a working folder of the host in which the target of a merge is checked out.
+
+Only where the operator has turned on ``repository_update_checkouts``. git never runs in the folder: files
+are compared and written one by one (`checkouts`), and the index is rewritten from its bytes. So no filter,
+hook or attribute of the folder counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from wonder_server.adapters.git import checkouts
+from wonder_server.adapters.git.bare import EMPTY_TREE, Bare
+from wonder_server.adapters.git.hosts import Checkout, Host
+from wonder_server.adapters.git.references import BrokenReference, read_file
+from wonder_server.adapters.git.run import GitError
+from wonder_server.core.errors import Reason, WonderError, error
+
+_MAX_INDEX: Final = 256 << 20
+_LOCK: Final = "index.lock"
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def following(bare: Bare, host: Host, checkout: Checkout, target: str, old: str, new: str) -> Iterator[None]:
+    """Give the folder the files and the index of the commit ``new``, then let the branch be changed; take
+    them back if that fails. ``old`` is the commit that is checked out, "" before the first.
+
+    RESOURCE_IN_USE if a file differs from ``old`` there, so that uncommitted work is never lost. A file that
+    is as in ``new`` already, after a crash in the middle, is no difference.
+    """
+    try:
+        os.close(os.open(_LOCK, _NEW, 0o644, dir_fd=host.common))
+    except FileExistsError:
+        raise _in_use(target, "another git is at work there (index.lock)") from None
+    try:
+        before, after = (bare.commits([each])[0].tree if each else EMPTY_TREE for each in (old, new))
+        try:
+            content = read_file(host.common, "index", _MAX_INDEX)
+            index = _moved_on(bare, content, before, after)
+        except (BrokenReference, GitError):
+            raise _in_use(target, "its index cannot be read") from None
+        if index is None:
+            raise _in_use(target, "changes are staged there") from None
+        if (path := checkouts.different(bare, checkout.folder, before, after)) is not None:
+            raise _in_use(target, f"'{path[:200]}' was changed there")
+        try:
+            checkouts.apply(bare, checkout.folder, before, after)
+            _put_index(host.common, index)
+            yield
+        except BaseException as problem:
+            checkouts.apply(bare, checkout.folder, after, before)
+            if content is not None:
+                _put_index(host.common, content)
+            if isinstance(problem, WonderError) and problem.fault.reason is Reason.FIELD_INVALID:
+                raise _in_use(target, problem.fault.message.rstrip(".")) from None
+            raise
+    finally:
+        os.unlink(_LOCK, dir_fd=host.common)
+
+
+def _moved_on(bare: Bare, content: bytes | None, before: str, after: str) -> bytes | None:
+    """Return the index with the tree ``after``, or None if it holds neither ``before`` nor ``after``."""
+    with tempfile.TemporaryDirectory(dir=bare.folder.parent, prefix=".new-") as draft:
+        place = Path(draft) / "index"
+        also = {"GIT_INDEX_FILE": str(place)}
+        if content is not None:
+            place.write_bytes(content)
+        else:
+            bare.git.run(bare.folder, "read-tree", "--empty", also=also)
+        staged = bare.git.run(bare.folder, "write-tree", "--missing-ok", also=also).text
+        if staged == before:
+            bare.git.run(bare.folder, "read-tree", "-i", "-m", before, after, also=also)
+        elif staged != after:
+            return None
+        return place.read_bytes()
+
+
+def _put_index(common: int, content: bytes) -> None:
+    """Replace the index in one step."""
+    draft = "index.wonder"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(draft, dir_fd=common)
+    with open(os.open(draft, _NEW, 0o644, dir_fd=common), "wb") as file:
+        file.write(content)
+    os.rename(draft, "index", src_dir_fd=common, dst_dir_fd=common)
+
+
+def _in_use(target: str, why: str) -> WonderError:
+    return error(
+        Reason.RESOURCE_IN_USE,
+        f"The branch '{target}' is checked out in a working folder, which cannot follow the merge: {why}. "
+        "Commit or undo the changes there, then merge again.",
+        id=target,
+    )

@@ -1,0 +1,111 @@
+"""Copies of host repositories, and merges handed to them, with nothing of theirs obeyed (see `hosts`).
+
+A merge arrives as one pack and one compare-and-swap of a branch. ``git push`` is not used: it would start
+``git receive-pack`` in the host repository, which runs that repository's hooks and obeys its configuration.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from wonder_server.adapters.git import host_checkouts
+from wonder_server.adapters.git.bare import NOTHING, Bare, Moved
+from wonder_server.adapters.git.hosts import Host, HostFolders, Lens
+from wonder_server.adapters.git.run import GitError
+from wonder_server.core.errors import Reason, WonderError, error
+
+
+class LocalOrigins:
+    """Repositories in folders of the host. Every method blocks. Errors: HostProblem, BrokenReference,
+    GitError, FIELD_INVALID outside the roots."""
+
+    def __init__(self, hosts: HostFolders, *, updates_checkouts: bool) -> None:
+        self._hosts = hosts
+        self._updates_checkouts = updates_checkouts
+
+    def copy(self, bare: Bare, url: str, seconds: float) -> str:
+        """Bring the copy ``bare`` up to date. Return the branch that the repository's HEAD names, or ""."""
+        with self._hosts.open(url) as host, self._hosts.lens(host, bare.folder.parent) as lens:
+            default, there = host.default_branch(), host.branches()
+            lens.show(
+                {name: each for name, each in there.items() if not name.startswith("wonder/")},
+                default if default in there else "",
+            )
+            bare.git.fetch(
+                bare.folder, lens.folder, "+refs/heads/*:refs/heads/origin/*",
+                seconds=seconds, handles=lens.handles,
+            )  # fmt: skip
+            return default
+
+    def hand(self, bare: Bare, url: str, target: str, made: str, ours: str, seconds: float) -> None:
+        """Set the host's branch ``target`` from the commit ``ours`` ("": no such branch) to ``made``.
+
+        `Moved` if it is not at ``ours``. RESOURCE_IN_USE if it is checked out and may not be updated."""
+        with self._hosts.open(url) as host, self._hosts.lens(host, bare.folder.parent) as lens:
+            host.check_way(target)
+            if host.branch(target) != ours:
+                raise Moved
+            checkout = host.checkout_of(target)
+            if checkout is not None and not (self._updates_checkouts and checkout.is_main):
+                raise _checked_out(target, may_update=self._updates_checkouts)
+            lens.open_references()
+            kept = _send(bare, lens, made, ours, seconds)
+            try:
+                with ExitStack() as stack:
+                    if checkout is not None:
+                        stack.enter_context(
+                            host_checkouts.following(bare, host, checkout, target, ours, made)
+                        )
+                    _step(bare, host, lens, target, made, ours)
+            finally:
+                lens.release(kept)
+
+
+def _send(bare: Bare, lens: Lens, made: str, ours: str, seconds: float) -> str:
+    """Add the objects of ``made`` to the host's as one pack, marked as kept. Return the pack's id.
+
+    One pack and no loose objects: a group that shares the repository then needs no rights to new folders."""
+    with tempfile.TemporaryDirectory(dir=bare.folder.parent, prefix=".new-") as draft:
+        wanted = f"{made}\n" + (f"^{ours}\n" if ours else "")
+        said = bare.git.run(
+            bare.folder, "pack-objects", "--revs", "--quiet", f"{draft}/pack",
+            input=wanted.encode(), seconds=seconds,
+        )  # fmt: skip
+        with (Path(draft) / f"pack-{said.text}.pack").open("rb") as pack:
+            told = bare.git.run(
+                lens.folder, "index-pack", "--stdin", "--keep=wonder",
+                input=pack, seconds=seconds, handles=lens.handles,
+            )  # fmt: skip
+    return told.text.split()[-1]
+
+
+def _step(bare: Bare, host: Host, lens: Lens, target: str, made: str, ours: str) -> None:
+    """Change the branch, if it is still at ``ours``."""
+    try:
+        bare.git.run(
+            lens.folder, "update-ref", "--no-deref", f"refs/heads/{target}", made, ours or NOTHING,
+            handles=lens.handles,
+        )  # fmt: skip
+    except GitError as problem:
+        if host.branch(target) != ours or "File exists" in problem.text:  # The lock of another git.
+            raise Moved from None
+        raise
+
+
+def _checked_out(target: str, *, may_update: bool) -> WonderError:
+    ways: Sequence[str] = (
+        "check out another branch there (`git switch --detach`)",
+        "merge into another branch",
+        "use a bare repository",
+    )
+    if not may_update:
+        ways = (*ways, "or let the operator turn on the setting repository_update_checkouts")
+    return error(
+        Reason.RESOURCE_IN_USE,
+        f"The branch '{target}' is checked out in a working folder, so nothing was merged: "
+        f"{'; '.join(ways)}.",
+        id=target,
+    )

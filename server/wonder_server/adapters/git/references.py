@@ -1,0 +1,139 @@
+"""Branches of a repository, read as data from its files: no program runs and no symbolic link is followed.
+
+A branch is a file below ``refs/heads`` or a line of ``packed-refs``; the file wins. An unreadable entry is
+damage and raises `BrokenReference`, so that damage is never reported as a missing branch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_ID: Final = re.compile(r"[0-9a-f]{40}\Z")
+_HEADS: Final = "refs/heads/"
+_MAX_BYTES: Final = 64 << 20
+_MAX_DEPTH: Final = 64
+_MAX_LINKS: Final = 5
+"""Symbolic references that are followed from one branch, as in git."""
+
+
+class BrokenReference(Exception):
+    """A reference that cannot be read. The message is a clause for people."""
+
+
+def read_file(handle: int, name: str, most: int = _MAX_BYTES) -> bytes | None:
+    """Return the content of a regular file below the folder ``handle``, or None if it does not exist.
+
+    Raises BrokenReference for anything else at this path, and for more than ``most`` bytes.
+    """
+    *folders, last = name.split("/")
+    try:
+        with opened(handle, folders) as inner:
+            file = os.open(last, _FILE, dir_fd=inner)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as problem:
+        raise BrokenReference(f"{name} cannot be read: {problem.strerror}") from None
+    with open(file, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            if stat.S_ISDIR(os.fstat(file).st_mode):
+                return None
+            raise BrokenReference(f"{name} is no regular file")
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise BrokenReference(f"{name} has more than {most} bytes")
+    return content
+
+
+@contextmanager
+def opened(handle: int, folders: list[str]) -> Iterator[int]:
+    """Open a folder below ``handle``, one part at a time, without following a symbolic link."""
+    current = os.dup(handle)
+    try:
+        for folder in folders:
+            inner = os.open(folder, FOLDER, dir_fd=current)
+            os.close(current)
+            current = inner
+        yield current
+    finally:
+        os.close(current)
+
+
+def head_of(handle: int) -> str:
+    """Return the branch that HEAD of the repository ``handle`` names, or "" if HEAD names none."""
+    content = read_file(handle, "HEAD", 4_096)
+    if content is None:
+        raise BrokenReference("HEAD is missing")
+    text = content.decode("utf-8", "replace").strip()
+    return text[5:].strip().removeprefix(_HEADS) if text.startswith(f"ref: {_HEADS}") else ""
+
+
+def branch(handle: int, name: str) -> str:
+    """Return the commit id of a branch, or "" if there is no such branch. Raises BrokenReference."""
+    seen = f"{_HEADS}{name}"
+    for _ in range(_MAX_LINKS):
+        content = read_file(handle, seen, 4_096)
+        if content is None:
+            return _packed(handle).get(seen, "")
+        text = content.decode("utf-8", "replace").strip()
+        if _ID.match(text):
+            return text
+        if not text.startswith("ref: refs/"):
+            raise BrokenReference(f"the reference '{seen[:200]}' holds no commit id")
+        seen = text[5:].strip()
+        if ".." in seen or not seen.startswith(_HEADS):
+            raise BrokenReference(f"the reference '{name[:200]}' leads out of {_HEADS}")
+    raise BrokenReference(f"the reference '{name[:200]}' leads from one to the next without end")
+
+
+def branches(handle: int) -> dict[str, str]:
+    """Return the commit id of each branch. Raises BrokenReference if one of them cannot be read."""
+    # Loose files first: git packs by writing packed-refs before it removes the files.
+    loose = list(_loose(handle))
+    found = {name: branch(handle, name) for name in loose}
+    packed = _packed(handle)
+    for full, commit_id in packed.items():
+        if full.startswith(_HEADS):
+            found.setdefault(full.removeprefix(_HEADS), commit_id)
+    return {name: commit_id for name, commit_id in found.items() if commit_id}
+
+
+def _loose(handle: int) -> Iterator[str]:
+    try:
+        with opened(handle, ["refs", "heads"]) as heads:
+            yield from _walk(heads, "", 0)
+    except OSError as problem:
+        raise BrokenReference(f"{_HEADS} cannot be read: {problem.strerror}") from None
+
+
+def _walk(folder: int, base: str, depth: int) -> Iterator[str]:
+    if depth > _MAX_DEPTH:
+        raise BrokenReference(f"{_HEADS}{base[:200]} is nested too deep")
+    with os.scandir(folder) as listing:
+        names = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in listing)
+    for name, is_folder in names:
+        if is_folder:
+            with opened(folder, [name]) as inner:
+                yield from _walk(inner, f"{base}{name}/", depth + 1)
+        elif not name.endswith(".lock"):
+            yield base + name
+
+
+def _packed(handle: int) -> dict[str, str]:
+    """Return the references in ``packed-refs``, by full name."""
+    content = read_file(handle, "packed-refs")
+    found: dict[str, str] = {}
+    for line in (content or b"").decode("utf-8", "surrogateescape").split("\n"):
+        if not line or line[0] in "#^":
+            continue
+        commit_id, space, name = line.partition(" ")
+        if not space or not _ID.match(commit_id):
+            raise BrokenReference("packed-refs holds a line that is no reference")
+        found[name] = commit_id
+    return found
