@@ -87,6 +87,15 @@ class Settings:
         None, "WONDER_AUTH_TOKENS_FILE", PATH,
         "File with one 'token name' per line. When set, every call but health needs a bearer token.",
     )  # fmt: skip
+    act_as: str = _setting(
+        "", "WONDER_ACT_AS", TEXT,
+        "Names of tokens, with commas between, that may give a user_id other than their own name.",
+    )  # fmt: skip
+    admin: str = _setting(
+        "", "WONDER_ADMIN", TEXT,
+        "Names of tokens, with commas between, that may delete, prune, and change the network policy and the "
+        "repositories of projects.",
+    )  # fmt: skip
     memory_search_all: str = _setting(
         "", "WONDER_MEMORY_SEARCH_ALL", TEXT,
         "Names of tokens, with commas between, that may search the memories of all agents together.",
@@ -224,6 +233,18 @@ class Settings:
     max_concurrent_rpcs: int = _setting(
         10_000, "WONDER_MAX_CONCURRENT_RPCS", number(1, 1_000_000),
         "How many calls, open streams included, are served at once.",
+    )  # fmt: skip
+    max_streams: int = _setting(
+        0, "WONDER_MAX_STREAMS", number(0, 1_000_000),
+        "How many of these calls may be streams. 0: nine tenths, so that other calls always find a place.",
+    )  # fmt: skip
+    max_caller_rpcs: int = _setting(
+        0, "WONDER_MAX_CALLER_RPCS", number(0, 1_000_000),
+        "How many of these calls one token may have, open streams included. 0: half.",
+    )  # fmt: skip
+    attach_seconds: int = _setting(
+        30, "WONDER_ATTACH_SECONDS", number(1, 3_600),
+        "Seconds that a client of Converse has to send `attach`; then its stream ends with NOT_ATTACHED.",
     )  # fmt: skip
     max_stream_backlog_events: int = _setting(
         1_000, "WONDER_MAX_STREAM_BACKLOG_EVENTS", number(1, 1_000_000),

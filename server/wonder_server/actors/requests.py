@@ -10,22 +10,15 @@ from typing import Any
 from wonder_server.core.errors import Reason, error
 from wonder_server.ports.journal import Answered, Request
 
-MAX_REQUEST_ID = 128
-
 
 def request(scope: str, request_id: str, **asked: Any) -> Request | None:
     """The request's identity, or None if the client gave it no id.
 
-    ``asked`` is what must be the same for it to be the same request. Errors: FIELD_INVALID.
+    ``request_id`` is the key that ``rpc/once.py`` makes of it, with the caller's name. ``asked`` is what must
+    be the same for it to be the same request.
     """
     if not request_id:
         return None
-    if len(request_id.encode("utf-8", "surrogatepass")) > MAX_REQUEST_ID:
-        raise error(
-            Reason.FIELD_INVALID,
-            f"A request_id has at most {MAX_REQUEST_ID} bytes.",
-            field="request_id",
-        )
     text = json.dumps(asked, sort_keys=True, ensure_ascii=False, default=str)
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return Request(scope, request_id, digest)

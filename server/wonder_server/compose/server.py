@@ -64,7 +64,7 @@ from wonder_server.rpc.conversation import ConversationServicer
 from wonder_server.rpc.coordinator import CoordinatorServicer
 from wonder_server.rpc.executor import ExecutorServicer
 from wonder_server.rpc.library import LibraryServicer
-from wonder_server.rpc.memory import SEARCH_ALL, MemoryServicer
+from wonder_server.rpc.memory import MemoryServicer
 from wonder_server.rpc.rights import Rights
 from wonder_server.services.actions import ACTIONS, Services
 from wonder_server.services.artifacts import Artifacts
@@ -295,10 +295,6 @@ class Wonder:
         if self._rooms is not None:
             await self._rooms.close()
 
-    def _rights(self) -> Rights:
-        names = [name.strip() for name in self._settings.memory_search_all.split(",")]
-        return Rights({SEARCH_ALL: [name for name in names if name]})
-
     async def _missing(self) -> dict[str, str]:
         """Kinds of action that cannot be carried out on this machine, and why."""
         problem = await asyncio.shield(self._sandbox.probe())
@@ -440,18 +436,42 @@ class Wonder:
             workers=self._workers,
             missing=self._missing,
         )
+        rights = Rights.of(self._settings)
         self._servicers.update(
             {
-                "wonder.v1.ConversationService": ConversationServicer(
-                    conversations, rooms, calls, library, previews, repos, runs.lookup
+                "wonder.v1.ConversationService": self._conversing(
+                    conversations, rooms, calls, library, previews, repos, runs, rights
                 ),
-                "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library, attic),
+                "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library, attic, rights),
                 "wonder.v1.ExecutorService": self._executions,
                 "wonder.v1.LibraryService": LibraryServicer(
-                    library, artifacts, SqliteAccounts(shards), repos
+                    library, artifacts, SqliteAccounts(shards), repos, rights
                 ),
-                "wonder.v1.MemoryService": MemoryServicer(memory, library, self._rights()),
+                "wonder.v1.MemoryService": MemoryServicer(memory, library, rights),
             }
+        )
+
+    def _conversing(
+        self,
+        conversations: Conversations,
+        rooms: Rooms,
+        calls: ServiceCalls,
+        library: Library,
+        previews: Previews,
+        repos: Repos,
+        runs: Runs,
+        rights: Rights,
+    ) -> ConversationServicer:
+        return ConversationServicer(
+            conversations,
+            rooms,
+            calls,
+            library,
+            previews,
+            repos,
+            runs.lookup,
+            rights,
+            float(self._settings.attach_seconds),
         )
 
     def _retain(self, memory: MemoryService, library: Library, runs: Runs) -> Retention:

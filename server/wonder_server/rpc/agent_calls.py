@@ -9,17 +9,18 @@ from wonder_server.core.conversation.values import Caller, Turn
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.ids import is_id
 from wonder_server.core.paths import check_work_branch
-from wonder_server.rpc import auth
 from wonder_server.rpc import conversation_codec as codec
 from wonder_server.rpc.fields import required
 from wonder_server.rpc.names import Names
+from wonder_server.rpc.once import request_key
 from wonder_server.rpc.payload import value_to_json
+from wonder_server.rpc.rights import Rights
 
 MAX_TIMEOUT_MS = 24 * 60 * 60 * 1000
 
 
-async def decode(request: pb.CallAgentRequest, names: Names) -> ServiceCall:
-    """Errors: FIELD_INVALID, PROJECT_NOT_FOUND, NOT_IMPLEMENTED, those of payloads."""
+async def decode(request: pb.CallAgentRequest, names: Names, rights: Rights) -> ServiceCall:
+    """Errors: FIELD_INVALID, PERMISSION_DENIED, PROJECT_NOT_FOUND, NOT_IMPLEMENTED, those of payloads."""
     loop_in = request.mode == common_pb2.INVOCATION_MODE_LOOP_IN
     if request.mode not in common_pb2.InvocationMode.values():
         raise error(Reason.FIELD_INVALID, "There is no such mode.", field="mode")
@@ -50,13 +51,13 @@ async def decode(request: pb.CallAgentRequest, names: Names) -> ServiceCall:
     return ServiceCall(
         agent=required(request.agent_id, "agent_id"),
         input=value_to_json(request.input, "input"),
-        caller=_caller(request.caller),
+        caller=_caller(request.caller, rights),
         conversation_id=request.conversation_id,
         project_id=await names.project_id(request.project_id) if request.project_id else "",
         branch=check_work_branch(request.branch) if request.branch else "",
         timeout_ms=request.timeout_ms,
         budget=codec.budget_of(request.budget, "budget") if request.HasField("budget") else None,
-        request_id=request.request_id,
+        request_id=request_key(request.request_id),
     )
 
 
@@ -78,7 +79,7 @@ def encode(turn: Turn) -> pb.CallAgentResponse:
     return answer
 
 
-def _caller(caller: common_pb2.Caller) -> Caller:
+def _caller(caller: common_pb2.Caller, rights: Rights) -> Caller:
     kind = caller.WhichOneof("caller")
     if kind == "workflow":
         return Caller(type="workflow", run_id=_id("run", caller.workflow.run_id, "caller.workflow.run_id"))
@@ -89,7 +90,7 @@ def _caller(caller: common_pb2.Caller) -> Caller:
             turn_id=_id("turn", caller.agent.turn_id, "caller.agent.turn_id"),
         )
     user_id = codec.sized(caller.user.user_id, codec.MAX_USER, "caller.user.user_id")
-    return Caller(user_id=user_id or auth.caller.get())
+    return Caller(user_id=rights.user(user_id, "caller.user.user_id"))
 
 
 def _id(prefix: str, value: str, field: str) -> str:

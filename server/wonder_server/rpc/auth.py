@@ -11,6 +11,7 @@ import hmac
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -20,11 +21,14 @@ from grpc import aio
 
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
+from wonder_server.rpc.refusals import Refusals
 from wonder_server.rpc.status import refusal
 from wonder_server.settings import SettingsError
 
 ANONYMOUS: Final = ""
 MIN_TOKEN_LENGTH: Final = 16
+CHECK_EVERY_S: Final = 1.0
+"""Seconds between two looks at the tokens file."""
 _log = logger("rpc")
 _OPEN: Final = ("/grpc.health.v1.Health/",)
 
@@ -32,12 +36,25 @@ caller: ContextVar[str] = ContextVar("caller", default=ANONYMOUS)
 """The name of the token that the current call brought; ``ANONYMOUS`` where no token is asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A token, by its hash, and its name."""
+
+    digest: bytes
+    name: str
+
+
+credential: ContextVar[Credential | None] = ContextVar("credential", default=None)
+"""The token that the current call brought; None where no token is asked for."""
+
+
 class Tokens:
     """The tokens a server accepts. Keeps only their hashes."""
 
     def __init__(self, names: dict[str, str]) -> None:
         """``names`` maps each token to its name."""
-        self._known = tuple((_digest(token), name) for token, name in names.items())
+        self._known = tuple(Credential(_digest(token), name) for token, name in names.items())
+        self._valid = frozenset(self._known)
 
     @classmethod
     def read(cls, path: Path) -> Tokens:
@@ -65,16 +82,23 @@ class Tokens:
             raise SettingsError(f"auth_tokens_file: {path} holds no token, so nobody could ever call.")
         return cls(names)
 
-    def name_of(self, authorization: str) -> str:
-        """The caller's name for an ``authorization`` header. Raises UNAUTHENTICATED."""
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __contains__(self, credential: object) -> bool:
+        """Return True if this token is still valid, and still under this name."""
+        return credential in self._valid
+
+    def find(self, authorization: str) -> Credential:
+        """Return the credential that an ``authorization`` header brings. Raises UNAUTHENTICATED."""
         scheme, _, token = authorization.strip().partition(" ")
         digest = _digest(token.strip())
-        found = ""
+        found = None
         # Every token is compared, in constant time, so that timing tells nothing about any of them.
-        for known, name in self._known:
-            if hmac.compare_digest(known, digest):
-                found = name
-        if scheme.lower() != "bearer" or not found:
+        for known in self._known:
+            if hmac.compare_digest(known.digest, digest):
+                found = known
+        if scheme.lower() != "bearer" or found is None:
             raise error(
                 Reason.UNAUTHENTICATED,
                 "A token that this server knows is wanted, as the metadata 'authorization: Bearer <token>'.",
@@ -82,13 +106,49 @@ class Tokens:
         return found
 
 
+class TokensFile:
+    """The tokens of a file. A change of the file takes effect without a restart.
+
+    `current` looks at the file's time, size and inode at most once in ``every_s`` seconds. A new content that
+    cannot be read is logged once, and the tokens before it stay in force.
+    """
+
+    def __init__(self, path: Path, *, every_s: float = CHECK_EVERY_S) -> None:
+        """Raise `SettingsError` as `Tokens.read`."""
+        self._path = path
+        self._every_s = every_s
+        # The stamp comes first: a change between the two is then seen as one at the next look.
+        self._stamp = _stamp(path)
+        self._tokens = Tokens.read(path)
+        self._looked = time.monotonic()
+
+    def current(self) -> Tokens:
+        """Return the tokens in force now; the object changes when they do."""
+        now = time.monotonic()
+        if now - self._looked >= self._every_s:
+            self._looked = now
+            self._look()
+        return self._tokens
+
+    def _look(self) -> None:
+        stamp = _stamp(self._path)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._tokens = Tokens.read(self._path)
+        except SettingsError as problem:
+            _log.error("tokens_file_rejected", problem=str(problem), effect="the tokens before stay in force")
+        else:
+            _log.info("tokens_file_loaded", path=str(self._path), tokens=len(self._tokens))
+
+
 class Authentication(aio.ServerInterceptor):
     """Asks every call but health for a token, and sets `caller` for what runs after it."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: TokensFile, refusals: Refusals) -> None:
         self._tokens = tokens
-        self._refused = 0
-        self._logged = float("-inf")
+        self._refusals = refusals
 
     async def intercept_service(
         self,
@@ -103,19 +163,15 @@ class Authentication(aio.ServerInterceptor):
         # Of two, nobody could say which was meant.
         header = headers[0] if len(headers) == 1 else ""
         try:
-            caller.set(self._tokens.name_of(header if isinstance(header, str) else ""))
+            found = self._tokens.current().find(header if isinstance(header, str) else "")
         except WonderError as problem:
             return _refusing(handler, problem, partial(self._noted, str(handler_call_details.method)))
+        credential.set(found)
+        caller.set(found.name)
         return handler
 
     def _noted(self, method: str, peer: str) -> None:
-        """Log refusals, but no more than one line a second, however many there are."""
-        self._refused += 1
-        now = time.monotonic()
-        if now - self._logged >= 1.0:
-            _log.warning("call refused", rpc=method.lstrip("/"), reason=Reason.UNAUTHENTICATED.value,
-                         peer=peer, calls=self._refused)  # fmt: skip
-            self._logged, self._refused = now, 0
+        self._refusals.note(Reason.UNAUTHENTICATED, rpc=method.lstrip("/"), peer=peer)
 
 
 def _refusing(handler: Any, problem: WonderError, noted: Callable[[str], None]) -> Any:
@@ -134,6 +190,15 @@ def _refusing(handler: Any, problem: WonderError, noted: Callable[[str], None]) 
         (True, True): grpc.stream_stream_rpc_method_handler,
     }
     return kinds[handler.request_streaming, handler.response_streaming](refuse)
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """Return what changes when a file is written or replaced; zeros if there is no file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 def _digest(token: str) -> bytes:

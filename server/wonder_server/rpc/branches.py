@@ -14,9 +14,9 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
 from wonder_server.ports.repositories import Commit, FileDiff
 from wonder_server.rpc.artifacts import conflict_to_proto, resolutions_from_proto
-from wonder_server.rpc.auth import caller
 from wonder_server.rpc.fields import bounded, renamed, required
 from wonder_server.rpc.once import once_of
+from wonder_server.rpc.rights import Rights
 from wonder_server.services.repos import Repos
 
 _log = logger("rpc")
@@ -37,6 +37,7 @@ class BranchMethods:
     _conversations: Conversations
     _rooms: Rooms
     _runs: RunLookup
+    _rights: Rights
 
     async def diff_branch(self, request: pb.DiffBranchRequest, _context: Any) -> pb.DiffBranchResponse:
         scope = await self._scope(request)
@@ -60,7 +61,7 @@ class BranchMethods:
         with renamed(_IN_MERGE):
             merged = await self._repos.merge(
                 scope,
-                request.user_id or caller.get(),
+                self._rights.user(request.user_id, "user_id"),
                 bounded(request.repository, "repository"),
                 target=request.target_branch,
                 message=request.message,
@@ -88,7 +89,7 @@ class BranchMethods:
             branch=place.branch,
             target_branch=place.target,
             commit=commit.id,
-            user_id=request.user_id or caller.get(),
+            user_id=self._rights.user(request.user_id, "user_id"),
         )
         try:
             await self._rooms.note_merge(scope.conversation_id, merge)

@@ -32,7 +32,10 @@ from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
+from wonder_server.rpc.admission import Admission, Places, Visit
 from wonder_server.rpc.payload import check
+from wonder_server.rpc.refusals import Refusals
+from wonder_server.rpc.rights import NO_RIGHTS, Rights, right_for
 from wonder_server.rpc.status import refusal
 from wonder_server.rpc.wire import explain
 
@@ -41,26 +44,23 @@ _log = logger("rpc")
 
 
 class Entrance:
-    """The way into the server: counts who is inside, refuses past a limit and while draining."""
+    """The way into the server: checks rights and limits, and turns what goes wrong into a status."""
 
-    def __init__(self, *, max_request_bytes: int, max_concurrent_rpcs: int) -> None:
+    def __init__(
+        self,
+        *,
+        max_request_bytes: int,
+        places: Places,
+        rights: Rights = NO_RIGHTS,
+        refusals: Refusals | None = None,
+    ) -> None:
         self._max_request_bytes = max_request_bytes
-        self._max_concurrent = max_concurrent_rpcs
-        self._inside = 0
-        self._draining = False
-
-    @property
-    def inside(self) -> int:
-        """Calls being served now, open streams included."""
-        return self._inside
-
-    def close(self) -> None:
-        """From now on every new call gets SERVER_DRAINING."""
-        self._draining = True
+        self._rights = rights
+        self._refusals = refusals or Refusals()
+        self.admission = Admission(places)
 
     def handler(self, method: MethodDescriptor, servicer: object) -> Any:
         """The grpc handler that leads ``method`` to ``servicer``, bytes in and bytes out."""
-        name = f"{method.containing_service.full_name}/{method.name}"
         act = getattr(servicer, snake_case(method.name), None) or _missing(method)
         decode = self._decoder(method)
 
@@ -71,10 +71,10 @@ class Entrance:
             return _encode(await act(asked(received), context))
 
         async def one(received: Any, context: Any) -> bytes:
-            return await self._serve(name, context, answer(received, context))
+            return await self._serve(method, context, answer(received, context))
 
         async def many(received: Any, context: Any) -> None:
-            await self._serve(name, context, _send(lambda: act(asked(received), context), context))
+            await self._serve(method, context, _send(lambda: act(asked(received), context), context))
 
         return _SHAPES[method.client_streaming, method.server_streaming](
             many if method.server_streaming else one
@@ -100,24 +100,31 @@ class Entrance:
 
         return decode
 
-    async def _serve(self, name: str, context: Any, work: Coroutine[Any, Any, T]) -> T:
+    async def _serve(self, method: MethodDescriptor, context: Any, work: Coroutine[Any, Any, T]) -> T:
         """Await ``work``, and turn what it raises into a status and a log line."""
         began = time.perf_counter()
+        name = f"{method.containing_service.full_name}/{method.name}"
+        visit: Visit | None = None
         try:
-            self._enter()
+            visit = self.admission.enter(is_stream=method.client_streaming or method.server_streaming)
             try:
+                if right := right_for(method.name):
+                    self._rights.demand(right)
                 result = await work
             finally:
-                self._inside -= 1
-        except (asyncio.CancelledError, aio.AbortError):
+                self.admission.leave(visit)
+        except aio.AbortError:
             _log.debug("call ended early", rpc=name, ms=_ms(began))
             raise
-        except cygrpc.ExecuteBatchError:
-            # Its client left while something was being sent to it.
-            _log.debug("call ended early", rpc=name, ms=_ms(began))
-            raise asyncio.CancelledError from None
+        except (asyncio.CancelledError, cygrpc.ExecuteBatchError):
+            # Its client left, perhaps while something was being sent to it; or the server ends it.
+            if visit is None or visit.ended is None:
+                _log.debug("call ended early", rpc=name, ms=_ms(began))
+                raise asyncio.CancelledError from None
+            asyncio.current_task().uncancel()  # type: ignore[union-attr]
+            answer = refusal(self._known(visit.ended, name, began))
         except Exception as problem:
-            answer = refusal(_as_wonder_error(problem, name, began))
+            answer = refusal(self._known(problem, name, began))
         else:
             _log.debug("call", rpc=name, ms=_ms(began))
             return result
@@ -126,25 +133,21 @@ class Entrance:
         await context.abort(answer.code, answer.message, answer.trailers)
         raise AssertionError("abort always raises")
 
-    def _enter(self) -> None:
-        self._inside += 1
-        refused = self._refused()
-        if refused is not None:
-            self._inside -= 1
-            raise refused
-
-    def _refused(self) -> WonderError | None:
-        if self._draining:
-            return error(
-                Reason.SERVER_DRAINING, "The server is shutting down; try again.", retry_after_ms=1_000
-            )
-        if self._inside > self._max_concurrent:
-            return error(
-                Reason.LIMIT_EXCEEDED,
-                f"The server already serves {self._max_concurrent} calls; try again later.",
-                retry_after_ms=1_000,
-            )
-        return None
+    def _known(self, problem: Exception, name: str, began: float) -> WonderError:
+        """Return ``problem`` if clients may see it, else an incident number. Either way it is logged."""
+        known = _find(problem)
+        if known is not None:
+            fault = known.fault
+            where = {"field": fault.field} if fault.field else {}
+            self._refusals.note(fault.reason, rpc=name, message=fault.message, ms=_ms(began), **where)
+            return known
+        incident = secrets.token_hex(4)
+        _log.error("call failed", rpc=name, incident=incident, ms=_ms(began), exc_info=problem)
+        return error(
+            Reason.INTERNAL,
+            f"Something went wrong inside the server. Its log knows more, under incident {incident}.",
+            incident=incident,
+        )
 
 
 class Requests(AsyncIterator[Message]):
@@ -199,23 +202,6 @@ def _missing(method: MethodDescriptor) -> Callable[[Any, Any], Any]:
         raise error(Reason.NOT_IMPLEMENTED, f"{method.name} is not implemented yet.", method=method.name)
 
     return refuse
-
-
-def _as_wonder_error(problem: Exception, name: str, began: float) -> WonderError:
-    """``problem`` if it may be shown; else an incident number in its place. Either way it is logged."""
-    known = _find(problem)
-    if known is not None:
-        where = {"field": known.fault.field} if known.fault.field else {}
-        _log.warning("call refused", rpc=name, reason=known.fault.reason.value, message=known.fault.message,
-                     ms=_ms(began), **where)  # fmt: skip
-        return known
-    incident = secrets.token_hex(4)
-    _log.error("call failed", rpc=name, incident=incident, ms=_ms(began), exc_info=problem)
-    return error(
-        Reason.INTERNAL,
-        f"Something went wrong inside the server. Its log knows more, under incident {incident}.",
-        incident=incident,
-    )
 
 
 def _find(problem: BaseException) -> WonderError | None:

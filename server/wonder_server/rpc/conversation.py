@@ -23,13 +23,14 @@ from wonder_server.logs import logger
 from wonder_server.ports.records import EventQuery, Query
 from wonder_server.rpc import agent_calls, previews
 from wonder_server.rpc import conversation_codec as codec
-from wonder_server.rpc.auth import caller
 from wonder_server.rpc.branches import BranchMethods
 from wonder_server.rpc.conversation_stream import say
 from wonder_server.rpc.event_codec import event
 from wonder_server.rpc.faults import fault_to_proto
 from wonder_server.rpc.names import Names
+from wonder_server.rpc.once import request_key
 from wonder_server.rpc.pages import encoded_page
+from wonder_server.rpc.rights import NO_RIGHTS, Rights
 from wonder_server.rpc.rooms import RoomMethods
 from wonder_server.rpc.times import from_timestamp
 from wonder_server.rpc.traces import brought
@@ -39,6 +40,9 @@ from wonder_server.services.repos import Repos
 _log = logger("rpc")
 
 MAX_MOVES_PAGE = 100
+
+ATTACH_S = 30.0
+"""Seconds that a client has for the first message of a stream, unless the settings say otherwise."""
 
 
 class ConversationServicer(RoomMethods, BranchMethods):
@@ -53,10 +57,14 @@ class ConversationServicer(RoomMethods, BranchMethods):
         previews: Previews,
         repos: Repos,
         runs: RunLookup,
+        rights: Rights = NO_RIGHTS,
+        attach_s: float = ATTACH_S,
     ) -> None:
         super().__init__(rooms)
         self._repos = repos
         self._runs = runs
+        self._rights = rights
+        self._attach_s = attach_s
         self._conversations = conversations
         self._calls = calls
         self._previews = previews
@@ -75,7 +83,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
             draft = await self._conversations.settled(draft, at_home=at_home)
             return pb.CreateConversationResponse(conversation=codec.conversation(draft, 0))
         created, existed = await self._conversations.create(
-            draft, request.request_id, return_existing=request.return_existing, at_home=at_home
+            draft, request_key(request.request_id), return_existing=request.return_existing, at_home=at_home
         )
         return pb.CreateConversationResponse(conversation=await self._encode(created), existed=existed)
 
@@ -175,7 +183,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
 
     async def send_message(self, request: pb.SendMessageRequest, context: Any) -> pb.SendMessageResponse:
         conversation_id = request.conversation_id
-        taken = await self._conversations.send(conversation_id, _saying(request.send, brought(context)))
+        taken = await self._conversations.send(conversation_id, self._saying(request.send, brought(context)))
         turn = taken.turn or await self._conversations.turn(taken.turn_id, conversation_id)
         message = taken.message or await self._conversations.message(taken.message_id, conversation_id)
         return pb.SendMessageResponse(
@@ -183,19 +191,19 @@ class ConversationServicer(RoomMethods, BranchMethods):
         )
 
     async def call_agent(self, request: pb.CallAgentRequest, context: Any) -> pb.CallAgentResponse:
-        asked = await agent_calls.decode(request, self._names)
+        asked = await agent_calls.decode(request, self._names, self._rights)
         asked = dataclasses.replace(asked, trace_id=brought(context))
         return agent_calls.encode(await self._calls.call(asked))
 
     async def preview_context(
         self, request: pb.PreviewContextRequest, _context: Any
     ) -> pb.PreviewContextResponse:
-        saying = _saying(request.send)
+        saying = self._saying(request.send)
         return previews.encode(await self._previews.preview(request.conversation_id, saying))
 
     async def cancel_turn(self, request: pb.CancelTurnRequest, _context: Any) -> pb.CancelTurnResponse:
         turn, _ = await self._conversations.cancel(
-            request.conversation_id, request.turn_id, request.request_id
+            request.conversation_id, request.turn_id, request_key(request.request_id)
         )
         return pb.CancelTurnResponse(turn=codec.turn(turn))
 
@@ -286,6 +294,18 @@ class ConversationServicer(RoomMethods, BranchMethods):
         cursor: Callable[[Any], list[Any]] = _by_ordinal if by_ordinal else _by_time
         return encoded_page(await self._records.find(query), limit, scope, cursor, encode)
 
+    def _saying(self, send: pb.Send, trace_id: str = "") -> Saying:
+        user_id = codec.sized(send.user_id, codec.MAX_USER, "user_id")
+        return Saying(
+            content=send.content,
+            reply_to_message_id=send.reply_to_message_id,
+            request_id=request_key(send.request_id),
+            agent_id=send.agent_id,
+            user_id=self._rights.user(user_id, "user_id"),
+            metadata=codec.metadata_of(send.metadata, "metadata"),
+            trace_id=trace_id,
+        )
+
     # --- streams --------------------------------------------------------------------------------
 
     async def subscribe(self, request: pb.SubscribeRequest, context: Any) -> None:
@@ -296,7 +316,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
             attachment.close()
 
     async def converse(self, requests: AsyncIterator[pb.ConverseRequest], context: Any) -> None:
-        first = await anext(aiter(requests), None)
+        first = await self._first(requests)
         if first is None or first.WhichOneof("intent") != "attach":
             raise error(Reason.NOT_ATTACHED, "The first message of a stream is `attach`.", field="attach")
         attachment, attached = await self._attach(first.attach)
@@ -307,6 +327,18 @@ class ConversationServicer(RoomMethods, BranchMethods):
         finally:
             reader.cancel()
             attachment.close()
+
+    async def _first(self, requests: AsyncIterator[pb.ConverseRequest]) -> pb.ConverseRequest | None:
+        """Return the first message of a stream, None if it ends first. NOT_ATTACHED past the deadline."""
+        try:
+            async with asyncio.timeout(self._attach_s):
+                return await anext(aiter(requests), None)
+        except TimeoutError:
+            raise error(
+                Reason.NOT_ATTACHED,
+                f"The stream sent no `attach` within {self._attach_s:g} s.",
+                field="attach",
+            ) from None
 
     async def _attach(self, attach: pb.Attach) -> tuple[Attachment, pb.Attached]:
         if attach.after_sequence < 0:
@@ -378,10 +410,12 @@ class ConversationServicer(RoomMethods, BranchMethods):
                 field=f"{request.WhichOneof('intent')}.request_id",
             )
         if request.HasField("send"):
-            taken = await self._conversations.send(conversation_id, _saying(request.send, trace_id))
+            taken = await self._conversations.send(conversation_id, self._saying(request.send, trace_id))
             attachment.subscription.push(_sent(request_id, taken))
             return
-        turn, sequence = await self._conversations.cancel(conversation_id, request.cancel.turn_id, request_id)
+        turn, sequence = await self._conversations.cancel(
+            conversation_id, request.cancel.turn_id, request_key(request_id)
+        )
         cancelled = pb.Cancelled(request_id=request_id, turn_id=turn.id, sequence=sequence)
         attachment.subscription.push(_reply(cancelled=cancelled))
 
@@ -398,18 +432,6 @@ def _sent(request_id: str, taken: Said) -> Reply:
 
 def _reply(**item: Any) -> Reply:
     return Reply(pb.ConverseResponse(**item).SerializeToString())
-
-
-def _saying(send: pb.Send, trace_id: str = "") -> Saying:
-    return Saying(
-        content=send.content,
-        reply_to_message_id=send.reply_to_message_id,
-        request_id=send.request_id,
-        agent_id=send.agent_id,
-        user_id=codec.sized(send.user_id, codec.MAX_USER, "user_id") or caller.get(),
-        metadata=codec.metadata_of(send.metadata, "metadata"),
-        trace_id=trace_id,
-    )
 
 
 def _by_time(row: Any) -> list[Any]:

@@ -14,8 +14,10 @@ from wonder_server.core.errors import Reason, error
 from wonder_server.rpc import run_codec as codec
 from wonder_server.rpc.fields import bounded
 from wonder_server.rpc.names import Names
+from wonder_server.rpc.once import request_key
 from wonder_server.rpc.pages import encoded_page
 from wonder_server.rpc.payload import json_to_value
+from wonder_server.rpc.rights import NO_RIGHTS, Rights
 from wonder_server.rpc.run_requests import (
     RunRequests,
     after_of,
@@ -36,7 +38,10 @@ MAX_SHOWN = 20_000
 class CoordinatorServicer:
     """See ``coordinator_service.proto``."""
 
-    def __init__(self, runs: Runs, names: Names, attic: Brings | None = None) -> None:
+    def __init__(
+        self, runs: Runs, names: Names, attic: Brings | None = None, rights: Rights = NO_RIGHTS
+    ) -> None:
+        self._rights = rights
         self._runs = runs
         self._requests = RunRequests(runs, names, attic or NoAttic())
 
@@ -48,11 +53,11 @@ class CoordinatorServicer:
         if request.validate_only:
             await self._runs.check(starting)
             return pb.StartRunResponse()
-        view = await self._runs.start(starting, request.request_id, wait_ms=wait_ms)
+        view = await self._runs.start(starting, request_key(request.request_id), wait_ms=wait_ms)
         return pb.StartRunResponse(run=codec.run(view))
 
     async def fork_run(self, request: pb.ForkRunRequest, _context: Any) -> pb.ForkRunResponse:
-        view = await self._runs.forks.fork(forking_of(request), request.request_id)
+        view = await self._runs.forks.fork(forking_of(request), request_key(request.request_id))
         return pb.ForkRunResponse(run=codec.run(view))
 
     # --- looking --------------------------------------------------------------------------------
@@ -95,12 +100,14 @@ class CoordinatorServicer:
     async def cancel_run(self, request: pb.CancelRunRequest, _context: Any) -> pb.CancelRunResponse:
         reason = words_of(request.reason, "reason")
         view = await self._runs.cancel(
-            request.run_id, reason, bounded(request.etag, "etag"), request.request_id
+            request.run_id, reason, bounded(request.etag, "etag"), request_key(request.request_id)
         )
         return pb.CancelRunResponse(run=codec.run(view))
 
     async def signal_run(self, request: pb.SignalRunRequest, _context: Any) -> pb.SignalRunResponse:
-        sequence = await self._runs.signal(request.run_id, signal_of(request), request.request_id)
+        sequence = await self._runs.signal(
+            request.run_id, signal_of(request, self._rights), request_key(request.request_id)
+        )
         return pb.SignalRunResponse(sequence=sequence)
 
     async def list_gates(self, request: pb.ListGatesRequest, _context: Any) -> pb.ListGatesResponse:
@@ -113,7 +120,9 @@ class CoordinatorServicer:
         return pb.ListGatesResponse(gates=gates, next_page_token=token)
 
     async def resolve_gate(self, request: pb.ResolveGateRequest, _context: Any) -> pb.ResolveGateResponse:
-        gate = await self._runs.gates.resolve(decision_of(request), request.request_id)
+        gate = await self._runs.gates.resolve(
+            decision_of(request, self._rights), request_key(request.request_id)
+        )
         return pb.ResolveGateResponse(gate=codec.gate(gate))
 
     # --- proving --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from wonder.v1 import library_pb2
 from wonder.v1 import library_service_pb2 as pb
 from wonder_server.core.budget import Account
 from wonder_server.core.definitions.faults import MAX_FAULTS
-from wonder_server.core.definitions.resources import Agent
+from wonder_server.core.definitions.resources import Agent, NetworkPolicy, Project
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.ports.accounts import Accounts
 from wonder_server.rpc import library_codec as codec
@@ -23,6 +23,7 @@ from wonder_server.rpc.artifacts import ArtifactMethods
 from wonder_server.rpc.auth import caller
 from wonder_server.rpc.fields import required
 from wonder_server.rpc.once import once_of
+from wonder_server.rpc.rights import ADMIN, NO_RIGHTS, Rights
 from wonder_server.services.artifacts import Artifacts
 from wonder_server.services.catalog_writes import Once
 from wonder_server.services.definitions import MAX_APPLY
@@ -42,9 +43,11 @@ class LibraryServicer(ArtifactMethods):
         artifacts: Artifacts,
         accounts: Accounts | None = None,
         repos: Repos | None = None,
+        rights: Rights = NO_RIGHTS,
     ) -> None:
         super().__init__(artifacts)
         self._repos = repos
+        self._rights = rights
         self._definitions = library.definitions
         self._agents = library.agents
         self._accounts = accounts
@@ -156,6 +159,8 @@ class LibraryServicer(ArtifactMethods):
         if faults:
             checking = self._definitions.apply(library, drafts, validate_only=True)
             await _refuse(faults, checking, places)
+        if request.prune and not request.validate_only:
+            self._rights.demand(ADMIN, "prune deletes definitions.", "prune")
         applied = await self._definitions.apply(
             library,
             drafts,
@@ -232,6 +237,7 @@ class LibraryServicer(ArtifactMethods):
     ) -> pb.CreateProjectResponse:
         required(request.project.name, "project.name")
         wanted = codec.project_from_proto(request.project)
+        self._check_reach(Project(id="", name=""), wanted)
         if self._repos is not None:
             await self._repos.look((), wanted.repositories)
         project = await self._projects.create(
@@ -240,6 +246,13 @@ class LibraryServicer(ArtifactMethods):
             validate_only=request.validate_only,
         )
         return pb.CreateProjectResponse(project=codec.project_to_proto(project))
+
+    def _check_reach(self, before: Project, wanted: Project) -> None:
+        """PERMISSION_DENIED if ``wanted`` reaches otherwise than ``before`` and the caller is no admin."""
+        if (wanted.network or NetworkPolicy()) != (before.network or NetworkPolicy()):
+            self._rights.demand(ADMIN, "project.network changes.", "project.network")
+        if wanted.repositories != before.repositories:
+            self._rights.demand(ADMIN, "project.repositories change.", "project.repositories")
 
     async def get_project(self, request: pb.GetProjectRequest, _context: Any) -> pb.GetProjectResponse:
         project = await self._projects.project(required(request.project_id, "project_id"))
@@ -255,7 +268,13 @@ class LibraryServicer(ArtifactMethods):
         self, request: pb.UpdateProjectRequest, _context: Any
     ) -> pb.UpdateProjectResponse:
         key = required(request.project.id, "project.id")
-        edit = codec.project_edit(request.project, request.update_mask)
+        change = codec.project_edit(request.project, request.update_mask)
+
+        def edit(stored: Project) -> Project:
+            wanted = change(stored)
+            self._check_reach(stored, wanted)
+            return wanted
+
         known = await self._projects.find(key)
         if known is not None and self._repos is not None:
             await self._repos.look(known.repositories, edit(known).repositories)
@@ -304,4 +323,5 @@ def _once(request: Any) -> Once | None:
     """The request's mark, each caller's by themselves. With ``validate_only`` nothing is kept, so
     nothing is remembered either."""
     once = once_of(request)
-    return once and Once(f"{caller.get()}/{once.request_id}", once.fingerprint)
+    # The catalog has always kept ids with the caller's name before them, an empty one without tokens.
+    return once and (once if caller.get() else Once(f"/{once.request_id}", once.fingerprint))

@@ -27,7 +27,7 @@ from wonder_server.rpc.memory_codec import (
 )
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import Kept, Recent, once_of
-from wonder_server.rpc.rights import Rights
+from wonder_server.rpc.rights import SEARCH_ALL, Rights
 from wonder_server.services.memory import MAX_BATCH, MemoryService
 from wonder_server.services.paging import PageRequest
 
@@ -36,7 +36,6 @@ R = TypeVar("R")
 MAX_QUERY_BYTES: Final = 64 * 1024
 MAX_AGENTS: Final = 1_000
 """Agents whose memories are searched together."""
-SEARCH_ALL: Final = "memory.search_all"
 
 _IN_MEMORY: Final = {
     name: f"memory.{name}"
@@ -257,16 +256,20 @@ async def _carry_out(act: Callable[[], Awaitable[R]], over: asyncio.Event, kept:
 
 
 def _key(request: Any) -> str:
-    """The idempotency key of a write. The fingerprint is part of it: another request that comes with the
-    same ``request_id`` must not be answered with this one's memory."""
+    """The idempotency key of a write. The fingerprint, which covers the caller, is part of it: another
+    request that comes with the same ``request_id`` must not be answered with this one's memory."""
     once = once_of(request)
-    return f"request:{once.request_id}:{once.fingerprint}" if once else ""
+    return f"request:{request.request_id}:{once.fingerprint}" if once else ""
 
 
 def _asked(request: Any) -> Request | None:
     """A change's ``request_id``, each caller's by themselves."""
     once = once_of(request)
-    return Request(id=f"{caller.get()}/{once.request_id}", fingerprint=once.fingerprint) if once else None
+    if once is None:
+        return None
+    # Stored with the caller's name before it, an empty one without tokens.
+    key = once.request_id if caller.get() else f"/{once.request_id}"
+    return Request(id=key, fingerprint=once.fingerprint)
 
 
 def _memory_id(value: str, field: str) -> str:

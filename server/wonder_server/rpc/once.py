@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from wonder_server.core.errors import Reason, error
-from wonder_server.rpc.auth import caller
+from wonder_server.rpc.auth import ANONYMOUS, caller
 from wonder_server.services.catalog_writes import Once
 
 T = TypeVar("T")
@@ -20,25 +20,38 @@ T = TypeVar("T")
 MAX_REQUEST_ID_BYTES: Final = 128
 
 
+def request_key(request_id: str) -> str:
+    """Return the key under which the server stores the current caller's ``request_id``; "" for an empty id.
+
+    The key begins with the name of the caller's token, so equal ids of two callers are two requests. A server
+    without tokens stores the id as it is. FIELD_INVALID if the id is too long.
+    """
+    if not request_id:
+        return ""
+    size = len(request_id.encode("utf-8", "surrogatepass"))
+    if size > MAX_REQUEST_ID_BYTES:
+        raise error(
+            Reason.FIELD_INVALID,
+            f"request_id has {size} bytes; the maximum is {MAX_REQUEST_ID_BYTES}.",
+            field="request_id",
+        )
+    name = caller.get()
+    # A name has no line break, so the first "/" ends it: "a/b" with "c" stays apart from "a" with "b/c".
+    return f"{name.replace('/', chr(10))}/{request_id}" if name != ANONYMOUS else request_id
+
+
 def once_of(request: Any) -> Once | None:
     """The mark of a request that has a ``request_id``, None without. FIELD_INVALID if it is too long.
 
     The fingerprint covers who asks, what kind of request it is, and all that it says.
     """
-    request_id: str = request.request_id
-    if not request_id:
+    if not (key := request_key(request.request_id)):
         return None
-    if len(request_id.encode()) > MAX_REQUEST_ID_BYTES:
-        raise error(
-            Reason.FIELD_INVALID,
-            f"A request_id has at most {MAX_REQUEST_ID_BYTES} bytes.",
-            field="request_id",
-        )
     digest = hashlib.blake2b(digest_size=16)
     for part in (caller.get().encode(), request.DESCRIPTOR.full_name.encode()):
         digest.update(len(part).to_bytes(4, "big") + part)
     digest.update(request.SerializeToString(deterministic=True))
-    return Once(request_id, digest.hexdigest())
+    return Once(key, digest.hexdigest())
 
 
 @dataclass(slots=True)
@@ -60,11 +73,11 @@ class Recent(Generic[T]):
         self._limit = limit
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._entries: OrderedDict[tuple[str, str], _Entry[T]] = OrderedDict()
+        self._entries: OrderedDict[str, _Entry[T]] = OrderedDict()
 
     def find(self, once: Once) -> T | None:
         """What is kept for this request. REQUEST_ID_REUSED if its id came with another one."""
-        entry = self._entries.get(_key(once))
+        entry = self._entries.get(once.request_id)
         if entry is None:
             return None
         if entry.fingerprint != once.fingerprint:
@@ -72,7 +85,7 @@ class Recent(Generic[T]):
                 Reason.REQUEST_ID_REUSED,
                 "This request_id was used for another request; choose a new one.",
                 field="request_id",
-                request_id=once.request_id,
+                request_id=once.request_id.partition("/")[2] if caller.get() else once.request_id,
             )
         return entry.value
 
@@ -89,10 +102,10 @@ class Recent(Generic[T]):
     def keep(self, once: Once, value: T) -> Kept[T]:
         """Keep ``value`` for a request that begins. LIMIT_EXCEEDED as `make_room`."""
         self.make_room()
-        self._entries[_key(once)] = _Entry(once.fingerprint, value)
-        return Kept(self, _key(once))
+        self._entries[once.request_id] = _Entry(once.fingerprint, value)
+        return Kept(self, once.request_id)
 
-    def settle(self, key: tuple[str, str], size: int) -> None:
+    def settle(self, key: str, size: int) -> None:
         """The request is over; what is kept of it takes ``size`` bytes."""
         entry = self._entries[key]
         entry.size, entry.is_settled = size, True
@@ -100,7 +113,7 @@ class Recent(Generic[T]):
         while self._bytes > self._max_bytes and self._forget_oldest():
             pass
 
-    def forget(self, key: tuple[str, str]) -> None:
+    def forget(self, key: str) -> None:
         """Nothing became of the request: it may be sent again."""
         self._bytes -= self._entries.pop(key).size
 
@@ -116,7 +129,7 @@ class Kept(Generic[T]):
     """The place of a request in `Recent`. Call one of the two, once."""
 
     recent: Recent[T]
-    key: tuple[str, str]
+    key: str
 
     def settle(self, size: int = 0) -> None:
         """It is over, and remembered with so many bytes."""
@@ -125,7 +138,3 @@ class Kept(Generic[T]):
     def forget(self) -> None:
         """It failed, and may be sent again."""
         self.recent.forget(self.key)
-
-
-def _key(once: Once) -> tuple[str, str]:
-    return caller.get(), once.request_id

@@ -1,31 +1,75 @@
-"""Rights beyond a caller's own: what not everybody with a token may do."""
+"""Rights of named callers. A server without tokens grants every right to every caller.
+
+- ``act_as``: give a ``user_id`` other than the token's name, in messages, calls, signals, gates and merges.
+- ``admin``: call a ``Delete…`` method, prune, and change a project's network policy and repositories.
+- ``memory.search_all``: search the memories of all agents together.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from wonder_server.core.errors import Reason, error
 from wonder_server.rpc.auth import ANONYMOUS, caller
+from wonder_server.settings import Settings
+
+ACT_AS: Final = "act_as"
+ADMIN: Final = "admin"
+SEARCH_ALL: Final = "memory.search_all"
 
 
 class Rights:
-    """Who has which right, by the names of their tokens. Where no token is asked for, everybody has all.
+    """Names of the tokens that hold each right.
 
     The setting that grants a right is named after it: `memory.search_all` by WONDER_MEMORY_SEARCH_ALL.
     """
 
     def __init__(self, granted: Mapping[str, Collection[str]]) -> None:
-        """``granted``: for each right the names that have it."""
+        """``granted``: for each right the names that hold it."""
         self._granted = {right: frozenset(names) for right, names in granted.items()}
 
-    def demand(self, right: str) -> None:
-        """PERMISSION_DENIED if the current caller does not have it."""
+    @classmethod
+    def of(cls, settings: Settings) -> Rights:
+        """Read the rights from their settings: names with commas between."""
+        listed = {
+            ACT_AS: settings.act_as,
+            ADMIN: settings.admin,
+            SEARCH_ALL: settings.memory_search_all,
+        }
+        return cls(
+            {
+                right: [name.strip() for name in names.split(",") if name.strip()]
+                for right, names in listed.items()
+            }
+        )
+
+    def demand(self, right: str, why: str = "", field: str = "") -> None:
+        """Raise PERMISSION_DENIED unless the current caller holds ``right``; ``why`` begins the message."""
         name = caller.get()
         if name != ANONYMOUS and name not in self._granted.get(right, ()):
             setting = f"WONDER_{right.replace('.', '_').upper()}"
-            raise error(
-                Reason.PERMISSION_DENIED,
-                f"This token does not have the right {right}; the operator grants it to names by the setting "
-                f"{setting}.",
-                permission=right,
+            message = (
+                f"The token '{name}' does not have the right {right}; the operator grants it to names by the "
+                f"setting {setting}."
             )
+            raise error(Reason.PERMISSION_DENIED, f"{why} {message}".strip(), field=field, permission=right)
+
+    def user(self, given: str, field: str) -> str:
+        """Return the person that a request speaks for: the caller, or ``given`` if the caller has `act_as`.
+
+        PERMISSION_DENIED if ``given`` is another name than the caller's.
+        """
+        name = caller.get()
+        if given and name not in (ANONYMOUS, given):
+            self.demand(ACT_AS, f"{field} is '{given}': leave it empty, or give the token's own name.", field)
+        return given or name
+
+
+NO_RIGHTS: Final = Rights({})
+"""No named caller holds any right."""
+
+
+def right_for(method: str) -> str:
+    """Return the right that a method of the contract needs whatever its request says; "" for none."""
+    return ADMIN if method.startswith("Delete") else ""

@@ -14,6 +14,7 @@ from wonder_server.core.conversation.values import Conversation
 from wonder_server.core.errors import Reason, error
 from wonder_server.rpc import conversation_codec as codec
 from wonder_server.rpc.fields import required
+from wonder_server.rpc.once import request_key
 from wonder_server.rpc.times import from_timestamp
 
 PATHS = ("title", "external_ref", "metadata", "budget", "expire_time")
@@ -35,7 +36,7 @@ class RoomMethods:
     ) -> pb.AddParticipantResponse:
         room = required(request.conversation_id, "conversation_id")
         newcomer = codec.newcomer(request.participant, "participant")
-        joined = await self._rooms.join(room, newcomer, request.request_id)
+        joined = await self._rooms.join(room, newcomer, request_key(request.request_id))
         return pb.AddParticipantResponse(conversation=await self._encode(joined))
 
     async def remove_participant(
@@ -46,7 +47,7 @@ class RoomMethods:
         if who is None:
             raise error(Reason.FIELD_INVALID, "Name a user or an agent.", field="user_id")
         key = required(getattr(request, who), who)
-        left = await self._rooms.leave(room, who.removesuffix("_id"), key, request.request_id)
+        left = await self._rooms.leave(room, who.removesuffix("_id"), key, request_key(request.request_id))
         return pb.RemoveParticipantResponse(conversation=await self._encode(left))
 
     async def update_conversation(
@@ -55,7 +56,7 @@ class RoomMethods:
         message = request.conversation
         change = _revision(message, request.update_mask)
         room = required(message.id, "conversation.id")
-        changed = await self._rooms.revise(room, change, request.request_id)
+        changed = await self._rooms.revise(room, change, request_key(request.request_id))
         return pb.UpdateConversationResponse(conversation=await self._encode(changed))
 
     async def complete_conversation(
@@ -65,7 +66,7 @@ class RoomMethods:
             required(request.conversation_id, "conversation_id"),
             cancel_turns=request.cancel_turns,
             version=_version(request.etag),
-            request_id=request.request_id,
+            request_id=request_key(request.request_id),
         )
         return pb.CompleteConversationResponse(conversation=await self._encode(completed))
 
@@ -75,7 +76,7 @@ class RoomMethods:
         opened = await self._rooms.reopen(
             required(request.conversation_id, "conversation_id"),
             version=_version(request.etag),
-            request_id=request.request_id,
+            request_id=request_key(request.request_id),
         )
         return pb.ReopenConversationResponse(conversation=await self._encode(opened))
 
@@ -86,7 +87,7 @@ class RoomMethods:
             required(request.conversation_id, "conversation_id"),
             keep_system_message=request.keep_system_message,
             version=_version(request.etag),
-            request_id=request.request_id,
+            request_id=request_key(request.request_id),
         )
         return pb.ResetConversationResponse(conversation=await self._encode(anew))
 
@@ -96,7 +97,7 @@ class RoomMethods:
         await self._rooms.delete(
             required(request.conversation_id, "conversation_id"),
             version=_version(request.etag),
-            request_id=request.request_id,
+            request_id=request_key(request.request_id),
         )
         return pb.DeleteConversationResponse()
 

@@ -23,11 +23,11 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
 from wonder_server.core.paths import check_work_branch
 from wonder_server.ports.records import Query
-from wonder_server.rpc.auth import caller
 from wonder_server.rpc.conversation_codec import words
 from wonder_server.rpc.fields import bounded, renamed, required
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.payload import struct_to_dict, value_to_json
+from wonder_server.rpc.rights import Rights
 from wonder_server.rpc.times import from_timestamp
 from wonder_server.services.agents import check_metadata
 from wonder_server.services.paging import PageRequest
@@ -170,8 +170,8 @@ def words_of(text: str, field: str) -> str:
     return bounded(text, field, MAX_WORDS)
 
 
-def signal_of(request: pb.SignalRunRequest) -> ReceiveSignal:
-    """FIELD_INVALID, PAYLOAD_TOO_LARGE."""
+def signal_of(request: pb.SignalRunRequest, rights: Rights) -> ReceiveSignal:
+    """FIELD_INVALID, PAYLOAD_TOO_LARGE, PERMISSION_DENIED."""
     given = request.signal
     if not _SIGNAL.match(given.name):
         raise error(
@@ -179,11 +179,13 @@ def signal_of(request: pb.SignalRunRequest) -> ReceiveSignal:
         )
     payload = value_to_json(given.payload, "signal.payload")
     _check_size(payload, "signal.payload")
-    return ReceiveSignal(name=given.name, payload=payload, user_id=_user(given.user_id, "signal.user_id"))
+    return ReceiveSignal(
+        name=given.name, payload=payload, user_id=_user(given.user_id, "signal.user_id", rights)
+    )
 
 
-def decision_of(request: pb.ResolveGateRequest) -> ResolveGate:
-    """FIELD_INVALID, PAYLOAD_TOO_LARGE."""
+def decision_of(request: pb.ResolveGateRequest, rights: Rights) -> ResolveGate:
+    """FIELD_INVALID, PAYLOAD_TOO_LARGE, PERMISSION_DENIED."""
     if request.decision == pb.GATE_DECISION_UNSPECIFIED:
         raise error(Reason.FIELD_INVALID, "Say what is decided: approve or reject.", field="decision")
     answer = struct_to_dict(request.answer, "answer") if request.HasField("answer") else None
@@ -194,7 +196,7 @@ def decision_of(request: pb.ResolveGateRequest) -> ResolveGate:
         shown_hash=required(request.shown_hash, "shown_hash"),
         answer=answer,
         comment=words_of(request.comment, "comment"),
-        user_id=_user(request.user_id, "user_id"),
+        user_id=_user(request.user_id, "user_id", rights),
     )
 
 
@@ -241,9 +243,9 @@ def after_of(wanted: PageRequest, scope: Sequence[Any]) -> tuple[int, str] | Non
             )
 
 
-def _user(given: str, field: str) -> str:
-    """Whoever is named, else the caller."""
-    return bounded(given, field) or caller.get()
+def _user(given: str, field: str, rights: Rights) -> str:
+    """The person who is named, else the caller. FIELD_INVALID, PERMISSION_DENIED."""
+    return rights.user(bounded(given, field), field)
 
 
 def _check_size(payload: Any, field: str) -> None:

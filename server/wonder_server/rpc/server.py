@@ -6,6 +6,7 @@ method of the contract is always there, if only to answer NOT_IMPLEMENTED.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import importlib
 import pkgutil
@@ -18,14 +19,21 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from wonder_server.rpc.auth import Authentication, Tokens
+from wonder_server.logs import logger
+from wonder_server.rpc.admission import Places
+from wonder_server.rpc.auth import CHECK_EVERY_S, Authentication, TokensFile
 from wonder_server.rpc.calls import Entrance
 from wonder_server.rpc.reflection import Reflection
+from wonder_server.rpc.refusals import Refusals
+from wonder_server.rpc.rights import Rights
 from wonder_server.settings import Settings, SettingsError
 from wonder_server.settings_kinds import split_address
 
 _LEAST_PENDING: Final = 16_384
 """Calls that may have come and not begun to be served; how many are served is limited with a reason."""
+
+
+_log = logger("rpc")
 
 
 class ListenError(Exception):
@@ -56,14 +64,19 @@ class RpcServer:
         self._settings = settings
         self._services = contract() if services is None else tuple(services)
         self._names = [service.full_name for service in self._services]
+        self._refusals = Refusals()
         self._entrance = Entrance(
-            max_request_bytes=settings.max_request_bytes, max_concurrent_rpcs=settings.max_concurrent_rpcs
+            max_request_bytes=settings.max_request_bytes,
+            places=Places.of(settings),
+            rights=Rights.of(settings),
+            refusals=self._refusals,
         )
         self._health = health.aio.HealthServicer()
-        tokens = Tokens.read(settings.auth_tokens_file) if settings.auth_tokens_file else None
+        self._tokens = TokensFile(settings.auth_tokens_file) if settings.auth_tokens_file else None
+        self._watching: asyncio.Task[None] | None = None
         self._server = aio.server(
             options=_options(settings.max_request_bytes, settings.max_concurrent_rpcs),
-            interceptors=[Authentication(tokens)] if tokens else (),
+            interceptors=[Authentication(self._tokens, self._refusals)] if self._tokens else (),
         )
         self._servicers = servicers
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -72,7 +85,7 @@ class RpcServer:
     @property
     def inside(self) -> int:
         """Calls of the contract being served now, open streams included."""
-        return self._entrance.inside
+        return self._entrance.admission.inside
 
     def bind(self) -> str:
         """Bind the address of the settings. Returns it with the real port.
@@ -99,16 +112,32 @@ class RpcServer:
         for service in self._services:
             self._add(service, self._servicers.get(service.full_name))
         await self._server.start()
+        if self._tokens is not None:
+            self._watching = asyncio.create_task(self._watch(self._tokens))
         await self._announce(health_pb2.HealthCheckResponse.SERVING)
 
     async def drain(self) -> None:
         """Say NOT_SERVING and refuse new calls; those being served go on."""
-        self._entrance.close()
+        self._entrance.admission.close()
         await self._announce(health_pb2.HealthCheckResponse.NOT_SERVING)
 
     async def stop(self, grace_seconds: float) -> None:
         """Stop; calls still being served after ``grace_seconds`` are cancelled."""
+        if self._watching is not None:
+            self._watching.cancel()
         await self._server.stop(grace_seconds)
+        self._refusals.flush()
+
+    async def _watch(self, file: TokensFile) -> None:
+        """End the open calls of tokens that were removed from the file."""
+        tokens = file.current()
+        while True:
+            await asyncio.sleep(CHECK_EVERY_S)
+            if (changed := file.current()) is not tokens:
+                tokens = changed
+                ended = self._entrance.admission.end_unless(tokens.__contains__)
+                if ended:
+                    _log.info("calls_ended", calls=ended, reason="their tokens were removed")
 
     async def _announce(self, status: int) -> None:
         for name in ("", *self._names):

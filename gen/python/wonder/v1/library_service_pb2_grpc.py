@@ -31,8 +31,10 @@ class LibraryServiceStub:
     In all services of this package: `page_size` is 50 unless given and at most 500; lists begin with the newest
     unless they say otherwise; `next_page_token` is empty on the last page. A `request_id` (at most 128 bytes) makes a
     change idempotent: the same request sent again with it gets the first answer, another request gets
-    ERROR_REASON_REQUEST_ID_REUSED; it is remembered for 24 hours at least. An `etag` that is given and is no longer
-    the resource's gets ERROR_REASON_ETAG_MISMATCH; empty, the change is made whatever the resource says. With
+    ERROR_REASON_REQUEST_ID_REUSED; it is remembered for 24 hours at least. It belongs to the caller: on a server with
+    tokens the same `request_id` of another token's name is another request. On such a server each method whose name
+    begins with `Delete` needs the right `admin`, else ERROR_REASON_PERMISSION_DENIED. An `etag` that is given and is no
+    longer the resource's gets ERROR_REASON_ETAG_MISMATCH; empty, the change is made whatever the resource says. With
     `validate_only` everything is checked and answered as if it were done, and nothing is kept.
     """
 
@@ -185,8 +187,10 @@ class LibraryServiceServicer:
     In all services of this package: `page_size` is 50 unless given and at most 500; lists begin with the newest
     unless they say otherwise; `next_page_token` is empty on the last page. A `request_id` (at most 128 bytes) makes a
     change idempotent: the same request sent again with it gets the first answer, another request gets
-    ERROR_REASON_REQUEST_ID_REUSED; it is remembered for 24 hours at least. An `etag` that is given and is no longer
-    the resource's gets ERROR_REASON_ETAG_MISMATCH; empty, the change is made whatever the resource says. With
+    ERROR_REASON_REQUEST_ID_REUSED; it is remembered for 24 hours at least. It belongs to the caller: on a server with
+    tokens the same `request_id` of another token's name is another request. On such a server each method whose name
+    begins with `Delete` needs the right `admin`, else ERROR_REASON_PERMISSION_DENIED. An `etag` that is given and is no
+    longer the resource's gets ERROR_REASON_ETAG_MISMATCH; empty, the change is made whatever the resource says. With
     `validate_only` everything is checked and answered as if it were done, and nothing is kept.
     """
 
@@ -258,7 +262,8 @@ class LibraryServiceServicer:
 
     def ApplyDefinitions(self, request, context):
         """Saves many definitions of one library at once, all or none, and says what changed. They may refer to each other in
-        any order. DEFINITION_INVALID with each fault's place, RESOURCE_IN_USE when pruning.
+        any order. DEFINITION_INVALID with each fault's place, RESOURCE_IN_USE when pruning. With
+        tokens `prune` needs the right `admin`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -310,7 +315,8 @@ class LibraryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateProject(self, request, context):
-        """Creates a project. ALREADY_EXISTS, FIELD_INVALID.
+        """Creates a project. ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or repositories without the
+        right `admin`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -331,7 +337,8 @@ class LibraryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateProject(self, request, context):
-        """Changes a project. PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED.
+        """Changes a project. PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED if `network` or
+        `repositories` change without the right `admin`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -542,8 +549,10 @@ class LibraryService:
     In all services of this package: `page_size` is 50 unless given and at most 500; lists begin with the newest
     unless they say otherwise; `next_page_token` is empty on the last page. A `request_id` (at most 128 bytes) makes a
     change idempotent: the same request sent again with it gets the first answer, another request gets
-    ERROR_REASON_REQUEST_ID_REUSED; it is remembered for 24 hours at least. An `etag` that is given and is no longer
-    the resource's gets ERROR_REASON_ETAG_MISMATCH; empty, the change is made whatever the resource says. With
+    ERROR_REASON_REQUEST_ID_REUSED; it is remembered for 24 hours at least. It belongs to the caller: on a server with
+    tokens the same `request_id` of another token's name is another request. On such a server each method whose name
+    begins with `Delete` needs the right `admin`, else ERROR_REASON_PERMISSION_DENIED. An `etag` that is given and is no
+    longer the resource's gets ERROR_REASON_ETAG_MISMATCH; empty, the change is made whatever the resource says. With
     `validate_only` everything is checked and answered as if it were done, and nothing is kept.
     """
 

@@ -441,9 +441,12 @@ class LibraryServiceStub:
     with the newest unless they say otherwise; `next_page_token` is empty on the last page. A
     `request_id` (at most 128 bytes) makes a change idempotent: the same request sent again with it
     gets the first answer, another request gets ERROR_REASON_REQUEST_ID_REUSED; it is remembered for
-    24 hours at least. An `etag` that is given and is no longer the resource's gets
-    ERROR_REASON_ETAG_MISMATCH; empty, the change is made whatever the resource says. With
-    `validate_only` everything is checked and answered as if it were done, and nothing is kept.
+    24 hours at least. It belongs to the caller: on a server with tokens the same `request_id` of
+    another token's name is another request. On such a server each method whose name begins with
+    `Delete` needs the right `admin`, else ERROR_REASON_PERMISSION_DENIED. An `etag` that is given
+    and is no longer the resource's gets ERROR_REASON_ETAG_MISMATCH; empty, the change is made
+    whatever the resource says. With `validate_only` everything is checked and answered as if it
+    were done, and nothing is kept.
     """
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
@@ -536,7 +539,7 @@ class LibraryServiceStub:
         )
         """Saves many definitions of one library at once, all or none, and says what changed. They may
         refer to each other in any order. DEFINITION_INVALID with each fault's place, RESOURCE_IN_USE
-        when pruning.
+        when pruning. With tokens `prune` needs the right `admin`.
         """
         self.export_definitions: grpc.aio.UnaryUnaryMultiCallable[
             v1.ExportDefinitionsRequest, v1.ExportDefinitionsResponse
@@ -601,7 +604,9 @@ class LibraryServiceStub:
             v1.CreateProjectRequest.SerializeToString,
             v1.CreateProjectResponse.FromString,
         )
-        """Creates a project. ALREADY_EXISTS, FIELD_INVALID."""
+        """Creates a project. ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or
+        repositories without the right `admin`.
+        """
         self.get_project: grpc.aio.UnaryUnaryMultiCallable[v1.GetProjectRequest, v1.GetProjectResponse] = (
             channel.unary_unary(
                 "/wonder.v1.LibraryService/GetProject",
@@ -625,7 +630,9 @@ class LibraryServiceStub:
             v1.UpdateProjectRequest.SerializeToString,
             v1.UpdateProjectResponse.FromString,
         )
-        """Changes a project. PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED."""
+        """Changes a project. PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED
+        if `network` or `repositories` change without the right `admin`.
+        """
         self.delete_project: grpc.aio.UnaryUnaryMultiCallable[
             v1.DeleteProjectRequest, v1.DeleteProjectResponse
         ] = channel.unary_unary(

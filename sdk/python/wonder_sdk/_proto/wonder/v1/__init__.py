@@ -807,8 +807,8 @@ class ErrorReason(betterproto2.Enum):
 
     NOT_ATTACHED = 63
     """
-    The first message of a Converse stream must attach, and only the first. "Attach to a conversation
-    first." FAILED_PRECONDITION.
+    The first message of a Converse stream must attach, and only the first, and within the server's
+    `attach_seconds`. "Attach to a conversation first." FAILED_PRECONDITION.
     """
 
     NO_AGENT = 64
@@ -7078,7 +7078,7 @@ class MergeBranchRequest(betterproto2.Message):
 
     user_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Who merges. Empty: the caller.
+    Who merges. Empty: the caller. Another name needs the right `act_as`.
     """
 
     validate_only: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
@@ -8478,7 +8478,7 @@ class ResolveGateRequest(betterproto2.Message):
 
     user_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Who decides. Empty: the caller.
+    Who decides. Empty: the caller. Another name needs the right `act_as`.
     """
 
     request_id: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
@@ -9091,7 +9091,8 @@ class Send(betterproto2.Message):
 
     user_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Who speaks. Empty: the caller, or the conversation's only user. A user who does not take part joins.
+    Who speaks. Empty: the caller, or the conversation's only user. A user who does not take part joins. On a server
+    with tokens another name than the caller's needs the right `act_as`, else PERMISSION_DENIED.
     """
 
     metadata: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -9200,7 +9201,7 @@ class Signal(betterproto2.Message):
 
     user_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Who sent it.
+    Who sent it. Empty: the caller. Another name needs the right `act_as`.
     """
 
 
@@ -10496,7 +10497,7 @@ class UserCaller(betterproto2.Message):
 
     user_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id of the user, as the client names it.
+    Id of the user, as the client names it. In requests another name than the caller's needs the right `act_as`.
     """
 
 

@@ -1,0 +1,68 @@
+"""Log lines of refused calls: at most one a second for each reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from wonder_server.core.errors import Reason
+from wonder_server.logs import logger
+
+WINDOW_S: Final = 1.0
+
+_log = logger("rpc")
+
+
+class Refusals:
+    """Logs the first refusal of a reason at once, and those of each later second in one line.
+
+    ``calls`` is the number of refusals that a line stands for; its other fields are those of the latest one.
+    """
+
+    def __init__(self, later: Callable[[float, Callable[[], None]], object] | None = None) -> None:
+        """``later(seconds, act)`` calls ``act`` once; the event loop's by default."""
+        self._later = later
+        self._windows: dict[Reason, _Window] = {}
+
+    def note(self, reason: Reason, **fields: Any) -> None:
+        """Count a refusal, and log it if its reason was not logged within the last second."""
+        window = self._windows.get(reason)
+        if window is not None:
+            window.calls += 1
+            window.fields = fields
+            return
+        self._windows[reason] = _Window()
+        self._say(reason, 1, fields)
+
+    def flush(self) -> None:
+        """Log what is counted and not yet logged."""
+        for reason, window in self._windows.items():
+            if window.calls:
+                _write(reason, window.calls, window.fields)
+                window.calls = 0
+
+    def _say(self, reason: Reason, calls: int, fields: dict[str, Any]) -> None:
+        _write(reason, calls, fields)
+        later = self._later or asyncio.get_running_loop().call_later
+        later(WINDOW_S, lambda: self._passed(reason))
+
+    def _passed(self, reason: Reason) -> None:
+        window = self._windows.pop(reason)
+        if window.calls:
+            self._windows[reason] = _Window()
+            self._say(reason, window.calls, window.fields)
+
+
+class _Window:
+    """Refusals of one reason since its last line."""
+
+    __slots__ = ("calls", "fields")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.fields: dict[str, Any] = {}
+
+
+def _write(reason: Reason, calls: int, fields: dict[str, Any]) -> None:
+    _log.warning("call refused", reason=reason.value, **fields, calls=calls)

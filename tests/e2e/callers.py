@@ -1,0 +1,43 @@
+"""Callers with tokens of their own, on one server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.client import Client
+from tests.e2e.process import Server
+
+TOKENS = {name: f"token-of-{name}-0123456789" for name in ("ann", "bob", "chief", "proxy")}
+
+
+def tokens_file(folder: Path, *names: str) -> Path:
+    """Write a tokens file of these names, or of all, in place of the one before."""
+    path = folder / "tokens"
+    fresh = folder / "tokens.new"
+    fresh.write_text("".join(f"{TOKENS[name]} {name}\n" for name in names or TOKENS))
+    fresh.replace(path)
+    return path
+
+
+class _As:
+    """A stub whose calls bring a token."""
+
+    def __init__(self, stub: Any, name: str) -> None:
+        self._stub = stub
+        self._metadata = (("authorization", f"Bearer {TOKENS[name]}"),)
+
+    def __getattr__(self, method: str) -> Any:
+        return partial(getattr(self._stub, method), metadata=self._metadata)
+
+
+@asynccontextmanager
+async def calling(server: Server, name: str) -> AsyncIterator[Client]:
+    """A client that calls as ``name``."""
+    async with server.client() as client:
+        for stub in ("conversations", "coordinator", "executor", "library", "memory"):
+            setattr(client, stub, _As(getattr(client, stub), name))
+        yield client
