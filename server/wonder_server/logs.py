@@ -9,10 +9,13 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterable
-from typing import TextIO
+from typing import Final, TextIO
 
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+LIBRARY_TEXT: Final = 500
+"""Characters of what a library logs. It may quote what others sent."""
 
 
 def configure(
@@ -42,10 +45,22 @@ def configure(
         logger_factory=structlog.WriteLoggerFactory(file=out),
         cache_logger_on_first_use=True,
     )
-    # Libraries that use the standard library's logging: only what went wrong, one format.
-    logging.basicConfig(
-        level=logging.WARNING, stream=out, format="%(levelname)s %(name)s: %(message)s", force=True
-    )
+    logging.basicConfig(level=logging.WARNING, handlers=[_Libraries()], force=True)
+
+
+class _Libraries(logging.Handler):
+    """Writes warnings and errors of libraries (those that use the module ``logging``) as lines like ours."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record: one line, whatever it holds."""
+        try:
+            text = record.getMessage()
+            if len(text) > LIBRARY_TEXT:
+                text = f"{text[:LIBRARY_TEXT]}…"
+            fields = {"exc_info": record.exc_info} if record.exc_info else {}
+            logger("libraries").log(record.levelno, "library", library=record.name, text=text, **fields)
+        except Exception:
+            self.handleError(record)
 
 
 def _blot(secrets: Iterable[str]) -> Processor:

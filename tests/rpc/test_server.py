@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from io import StringIO
@@ -186,6 +187,22 @@ async def test_an_unexpected_exception_shows_an_incident_and_the_log_has_the_sam
     assert "library" not in message and "ValueError" not in message
     assert line["incident"] == info.metadata["incident"] and line["incident"] in message
     assert "ValueError" in line["exception"] and "sk-secret" not in out.getvalue()
+
+
+def test_what_a_library_logs_is_one_line_like_any_other() -> None:
+    root, out = logging.getLogger(), StringIO()
+    before = root.handlers[:]
+    logs.configure("json", "error", secrets=["sk-secret"], stream=out)
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        logging.getLogger("some.library").exception("it has\nbroken: sk-secret %s", "x" * 1_000)
+    logging.getLogger("some.library").warning("below the level")
+    [line] = map(json.loads, out.getvalue().splitlines())
+    assert (line["event"], line["level"], line["library"]) == ("library", "error", "some.library")
+    assert line["text"].startswith("it has\nbroken: [secret] xxx") and len(line["text"]) <= 501
+    assert "ValueError" in line["exception"]
+    root.handlers[:] = before
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,8 @@ async def test_an_error_of_the_tool_can_be_a_result() -> None:
 
 
 BROKEN = error(Reason.TASK_FAILED, "The MCP server went away.", transient=True)
+LATE = error(Reason.TIMEOUT, "The MCP server has not answered.", transient=True)
+SILENT = error(Reason.TIMEOUT, "The MCP server has not begun a session.")
 UNREACHED = NotBegunError(Reason.TASK_FAILED, "It does not start.")
 
 
@@ -167,6 +169,9 @@ UNREACHED = NotBegunError(Reason.TASK_FAILED, "It does not start.")
         (True, BROKEN, 2, None),
         (None, UNREACHED, 2, None),
         (True, said("no", is_error=True), 1, Reason.TASK_FAILED),
+        (True, LATE, 1, Reason.TIMEOUT),
+        (None, LATE, 1, Reason.OUTCOME_UNKNOWN),
+        (None, SILENT, 1, Reason.TIMEOUT),
     ],
 )
 async def test_it_is_tried_again_only_if_it_may_be_or_was_not_begun(

@@ -16,6 +16,7 @@ class McpCall(Value, frozen=True, kw_only=True):
     """One call of a tool. Exactly one of ``server``, a name that the operator gave, and ``url`` is set.
 
     ``headers`` go with a ``url``. ``key`` is the idempotency key, for servers that want to know it.
+    ``timeout_s`` bounds all of it: starting a process, beginning a session, the call itself.
     """
 
     tool: str
@@ -24,6 +25,7 @@ class McpCall(Value, frozen=True, kw_only=True):
     url: str = ""
     headers: Mapping[str, str] = {}
     key: str = ""
+    timeout_s: float = 30
 
 
 class McpResult(Value, frozen=True, kw_only=True):
@@ -40,7 +42,9 @@ class Mcp(Protocol):
     ``call`` makes exactly one call. It raises `WonderError`: FIELD_INVALID for a server that the operator
     does not name, PERMISSION_DENIED for a ``url`` that the policy does not allow, TASK_FAILED for what the
     server refuses, `NotBegunError` where the server was not reached, TASK_FAILED with ``transient=True``
-    where it went away meanwhile. Cancelling tells the server to stop.
+    where it went away meanwhile, PAYLOAD_TOO_LARGE for an answer that is not read to its end, TIMEOUT for a
+    server that does not answer: final before the tool was asked for, ``transient=True`` after. Cancelling
+    tells the server to stop.
     """
 
     async def call(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from wonder_server.adapters.mcp.bounds import ServerLog
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
@@ -41,6 +42,8 @@ class McpServers:
         self._servers = {server.name: server for server in servers}
         self._web = web
         self._held: dict[str, Held] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._logs: dict[str, ServerLog] = {}
         self._session: Any = None
         self._closed = False
 
@@ -56,11 +59,7 @@ class McpServers:
         if self._closed:
             raise NotBegunError(Reason.SERVER_DRAINING, "The server is stopping; no tool can be called.")
         if server is not None and server.command:
-            held = self._held.get(server.name)
-            if held is None or held.ended:
-                held = session.Held(server.name, server.command, server.args, server.env)
-                self._held[server.name] = held
-            result: McpResult = await held.call(call, progress)
+            result: McpResult = await self._running(server).call(call, progress)
             return result
         if server is not None:
             url, headers, policy = server.url, server.headers, EVERYWHERE
@@ -72,7 +71,23 @@ class McpServers:
     async def close(self) -> None:
         """End all sessions and processes; nothing can be called afterwards."""
         self._closed = True
-        await asyncio.gather(*(held.close() for held in self._held.values()))
+        running = [held.close() for held in self._held.values()]
+        await asyncio.gather(*running, *self._ending, return_exceptions=True)
+
+    def _running(self, server: Server) -> Held:
+        """The session with a process, begun anew if there is none that takes calls."""
+        held = self._held.get(server.name)
+        if held is not None and not held.ended:
+            return held
+        if held is not None and not held.gone.done():
+            self._ending.add(held.gone)
+            held.gone.add_done_callback(self._ending.discard)
+        if server.name not in self._logs:
+            self._logs[server.name] = ServerLog(server.name)
+        log = self._logs[server.name]
+        made: Held = self._session.Held(server.name, server.command, server.args, server.env, log)
+        self._held[server.name] = made
+        return made
 
     def _named(self, name: str) -> Server:
         server = self._servers.get(name)

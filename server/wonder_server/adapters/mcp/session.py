@@ -8,18 +8,20 @@ take their time to start, and callers come and go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
-import anyio
 import httpx2
 from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
+    PARSE_ERROR,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
@@ -27,17 +29,26 @@ from mcp_types import (
     InputRequiredResult,
     RequestParamsMeta,
 )
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from wonder_server.adapters.mcp.transport import GuardedTransport
+from wonder_server.adapters.mcp.bounds import ServerLog, fraction
+from wonder_server.adapters.mcp.process import Link, started
+from wonder_server.adapters.mcp.sieve import ASKED, Asked, Sieve, unreadable
+from wonder_server.adapters.mcp.transport import MAX_BODY_BYTES, GuardedTransport, Noted, Sifted
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.printable import printable, quoted
 from wonder_server.core.task.effects import NotBegunError
 from wonder_server.logs import logger
 from wonder_server.ports.mcp import McpCall, McpResult, ToldProgress
 
 START_TIMEOUT_S: Final = 30
+"""How long a server may take until its session has begun, its process's start included."""
+
+QUICK_S: Final = 5
+"""A start that fails this soon is worth another try. Tries of slow ones would add up."""
+
 IDLE_S: Final = 300
 """A process that nobody has called for this long is ended."""
 
@@ -48,9 +59,13 @@ _US: Final = Implementation(name="wonder", version="1")
 _ANSWER: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(
     CallToolResult | InputRequiredResult
 )
-_MESSAGE_LENGTH: Final = 500
 
 _log = logger("mcp")
+
+# The package logs what servers send, with stack traces, several lines an answer. What is worth a line is
+# said here.
+logging.getLogger("mcp").addHandler(logging.NullHandler())
+logging.getLogger("mcp").propagate = False
 
 
 async def call_at(
@@ -62,82 +77,137 @@ async def call_at(
     progress: ToldProgress | None,
 ) -> McpResult:
     """One call of a server on the network, in a session of its own. Errors as `ports.mcp.Mcp.call`."""
-    transport = GuardedTransport(web, policy)
+    server = _place(url)
+    transport, sieve = GuardedTransport(web, policy, server), Sieve()
+    began = asyncio.get_running_loop().time()
     asked, outcome = False, None
+    http = httpx2.AsyncClient(transport=transport, headers=dict(headers), timeout=None, trust_env=False)
+    streams = streamable_http_client(url, http_client=http, max_sse_event_size=MAX_BODY_BYTES)
     try:
-        async with (
-            httpx2.AsyncClient(
-                transport=transport, headers=dict(headers), timeout=None, trust_env=False
-            ) as http,
-            _client(streamable_http_client(url, http_client=http)) as client,
-        ):
-            asked = True
-            outcome = await _outcome(client, call, progress)
+        async with asyncio.timeout_at(began + min(START_TIMEOUT_S, call.timeout_s)) as patience:
+            async with http, _client(_sifted(streams, sieve, transport)) as client:
+                asked = True
+                # From here on the call's own deadline holds; the session's end has one too.
+                patience.reschedule(None)
+                outcome = await _outcome(client, server, call, began + call.timeout_s, progress, Asked())
     except Exception as problem:  # mostly a group of them
         # Once there is an outcome, trouble with closing the session is nobody's.
         if outcome is None:
-            _log.debug("mcp session failed", why=_names(problem))
-            raise _unreached(transport.problem, asked) from None
+            if patience.expired():
+                raise _silent(server, call.timeout_s) from None
+            _log.debug("mcp session failed", server=server, why=_why(problem))
+            raise _unreached(transport.problem, server, asked) from None
     if isinstance(outcome, WonderError):
         raise transport.problem or outcome
     assert outcome is not None, "a session without an outcome has failed"
     return outcome
 
 
-def _unreached(problem: WonderError | None, asked: bool) -> WonderError:
+@asynccontextmanager
+async def _sifted(
+    streams: AbstractAsyncContextManager[tuple[Any, Any]], sieve: Sieve, transport: GuardedTransport
+) -> AsyncIterator[tuple[Any, Any]]:
+    async with streams as (incoming, outgoing):
+        yield Sifted(incoming, sieve, transport), Noted(outgoing, sieve)
+
+
+def _unreached(problem: WonderError | None, server: str, asked: bool) -> WonderError:
     """Why a session came to nothing. Before the tool was asked for, nothing can have happened."""
     if problem is None:
-        problem = error(Reason.TASK_FAILED, "What answers there is no MCP server.", transient=asked)
+        problem = error(Reason.TASK_FAILED, f"What answers at {server} is no MCP server.", transient=asked)
     if asked or not problem.fault.transient:
         return problem
     return NotBegunError(problem.fault.reason, problem.fault.message)
 
 
+def _silent(server: str, timeout_s: float) -> WonderError:
+    """The error of a session that did not begin in time. Another try would take as long, so it is final."""
+    waited = min(START_TIMEOUT_S, timeout_s)
+    message = f"The MCP server '{server}' has not begun a session within {waited:g} s: it does not answer."
+    return error(Reason.TIMEOUT, message)
+
+
+def _place(url: str) -> str:
+    """The host of a URL, for errors and logs: the rest may hold secrets."""
+    with contextlib.suppress(ValueError):
+        return printable(urlsplit(url).hostname or "", 200)
+    return ""
+
+
 class Held:
     """A server that runs as a process, and the session with it; begins at once.
 
-    It ends by itself: when the process does, or after `IDLE_S` without a call. ``ended`` says that it takes
-    no more calls.
+    It ends by itself: when the process does or breaks a rule, or after `IDLE_S` without a call. ``ended``
+    says that it takes no more calls; ``gone`` is done when the process has ended too.
     """
 
-    def __init__(self, name: str, command: str, args: tuple[str, ...], env: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, command: str, args: tuple[str, ...], env: Mapping[str, str], log: ServerLog
+    ) -> None:
         self.ended = False
         self._name = name
-        self._process = StdioServerParameters(command=command, args=list(args), env=dict(env))
+        self._process = (command, args, env)
+        self._log = log
+        self._sieve = Sieve()
+        self._link: Link | None = None
         self._calls = 0
         self._last_used = 0.0
+        self._wanted = True
         self._over = asyncio.Event()
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._live())
+        self.gone = asyncio.create_task(self._live())
 
     async def call(self, call: McpCall, progress: ToldProgress | None) -> McpResult:
         """Errors as `ports.mcp.Mcp.call`."""
+        began = asyncio.get_running_loop().time()
+        asked = Asked()
         self._calls += 1
         try:
-            client = await asyncio.shield(self._ready)
+            client = await self._begun(call.timeout_s)
             if self.ended:
                 raise NotBegunError(Reason.TASK_FAILED, f"The MCP server '{self._name}' has ended.")
-            outcome = await _outcome(client, call, progress)
+            deadline = began + call.timeout_s
+            outcome = await _outcome(client, self._name, call, deadline, progress, asked)
         finally:
+            self._sieve.forget(asked)
             self._calls -= 1
             self._last_used = asyncio.get_running_loop().time()
         if isinstance(outcome, WonderError):
-            raise outcome
+            raise asked.problem or (self._problem() if outcome is _WENT_AWAY else outcome)
         return outcome
 
     async def close(self) -> None:
         """End the session and the process, and wait until they have."""
+        self._wanted = False
         self._end()
-        await asyncio.wait([self._task])
+        if not self._ready.done():
+            self.gone.cancel()
+        await asyncio.wait([self.gone])
+
+    async def _begun(self, timeout_s: float) -> Client:
+        """The session, once it has begun."""
+        try:
+            async with asyncio.timeout(min(START_TIMEOUT_S, timeout_s)):
+                return await asyncio.shield(self._ready)
+        except TimeoutError:
+            raise _silent(self._name, timeout_s) from None
+
+    def _problem(self) -> WonderError:
+        """Why a call was cut off that the server is not to blame for, as far as is known."""
+        if self._link is not None and self._link.problem is not None:
+            return self._link.problem
+        message = f"The MCP server '{self._name}' went away during the call."
+        return error(Reason.TASK_FAILED, message, transient=True)
 
     def _end(self) -> None:
         self.ended = True
         self._over.set()
 
     async def _live(self) -> None:
-        client = _client(_watched(stdio_client(self._process), self._end))
+        began = asyncio.get_running_loop().time()
+        client = _client(self._streams())
         try:
-            async with asyncio.timeout(START_TIMEOUT_S):
+            async with asyncio.timeout(START_TIMEOUT_S) as patience:
                 await client.__aenter__()
             try:
                 self._ready.set_result(client)
@@ -145,14 +215,42 @@ class Held:
             finally:
                 self._end()
                 await client.__aexit__(None, None, None)
+            if self._wanted:
+                self._log.failed(self._problem().fault.message if self._blamed() else "its process has ended")
         except Exception as problem:
-            _log.warning("mcp server failed", server=self._name, why=_names(problem))
+            if patience.expired():
+                self._fail(_silent(self._name, START_TIMEOUT_S))
+            else:
+                took = asyncio.get_running_loop().time() - began
+                self._fail(self._not_begun(problem, again=took < QUICK_S))
         finally:
             self._end()
-            if not self._ready.done():
-                message = f"The MCP server '{self._name}' does not start; the server's log says more."
-                self._ready.set_exception(NotBegunError(Reason.TASK_FAILED, message))
-                self._ready.exception()  # nobody may be waiting for it
+            self._fail(
+                NotBegunError(Reason.SERVER_DRAINING, "The server is stopping; no tool can be called.")
+            )
+
+    def _blamed(self) -> bool:
+        return self._link is not None and self._link.problem is not None
+
+    def _not_begun(self, problem: Exception, *, again: bool) -> WonderError:
+        why = self._problem().fault.message if self._blamed() else _why(problem)
+        message = f"The MCP server '{self._name}' does not start: {why}"
+        return NotBegunError(Reason.TASK_FAILED, message) if again else error(Reason.TASK_FAILED, message)
+
+    def _fail(self, problem: WonderError) -> None:
+        """Tell those who wait for the session that there is none."""
+        if not self._ready.done():
+            if self._wanted:
+                self._log.failed(problem.fault.message)
+            self._ready.set_exception(problem)
+            self._ready.exception()  # nobody may be waiting for it
+
+    @asynccontextmanager
+    async def _streams(self) -> AsyncIterator[tuple[Any, Any]]:
+        command, args, env = self._process
+        async with started(self._name, command, args, env, self._sieve, self._log, self._end) as link:
+            self._link = link
+            yield link.incoming, link.outgoing
 
     async def _until_over(self) -> None:
         while not self._over.is_set():
@@ -162,46 +260,66 @@ class Held:
             except TimeoutError:
                 now = asyncio.get_running_loop().time()
                 if not self._calls and now - self._last_used >= IDLE_S:
+                    self._wanted = False
                     return
 
 
-def _names(problem: BaseException) -> str:
-    """What went wrong, for the log: without texts, which may quote secrets, but for those of the system."""
+def _why(problem: BaseException) -> str:
+    """What went wrong, in words that show no secrets and none of the package's: they are for programmers."""
     if isinstance(problem, BaseExceptionGroup):
-        return ", ".join(map(_names, problem.exceptions))
-    words = problem.strerror if isinstance(problem, OSError) else ""
-    return f"{type(problem).__name__} {words or ''}".strip()
+        return _why(problem.exceptions[0])
+    if isinstance(problem, MCPError) and problem.code not in (CONNECTION_CLOSED, PARSE_ERROR):
+        return f"it refuses a session: {quoted(problem.message)}"
+    if isinstance(problem, MCPError):
+        return "it ended before a session had begun."
+    if isinstance(problem, OSError):
+        return f"{problem.strerror or 'the system refuses'}."
+    return "it does not keep to the protocol."
 
 
 # --- one call -----------------------------------------------------------------------------------
+
+
+_WENT_AWAY: Final = error(Reason.TASK_FAILED, "The MCP server went away during the call.", transient=True)
 
 
 def _client(transport: Any) -> Client:
     return Client(transport, client_info=_US, cache=None)
 
 
-async def _outcome(client: Client, call: McpCall, tell: ToldProgress | None) -> McpResult | WonderError:
+async def _outcome(
+    client: Client, server: str, call: McpCall, deadline: float, tell: ToldProgress | None, asked: Asked
+) -> McpResult | WonderError:
     """What came of a call. An error is handed back: raised, it would come out of the session in a group."""
 
     async def told(progress: float, total: float | None, message: str | None) -> None:
         if tell is not None:
-            tell(message or "", min(max(progress / total, 0.0), 1.0) if total else None)
+            tell(printable(message or ""), fraction(progress, total))
 
     # The package's own `call_tool` checks results against the schema of the server with regular expressions
     # of Python, which a hostile server could make run for ever.
     meta = cast("RequestParamsMeta", {KEY: call.key}) if call.key else None
     parameters = CallToolRequestParams(name=call.tool, arguments=dict(call.arguments), _meta=meta)
+    token = ASKED.set(asked)
     try:
-        answer = await client.session.send_request(
-            CallToolRequest(params=parameters), _ANSWER, progress_callback=told if tell else None
-        )
+        async with asyncio.timeout_at(deadline):
+            answer = await client.session.send_request(
+                CallToolRequest(params=parameters), _ANSWER, progress_callback=told if tell else None
+            )
+    except TimeoutError:
+        message = f"The MCP server '{server}' has not answered the call of '{call.tool}' within"
+        return error(Reason.TIMEOUT, f"{message} {call.timeout_s:g} s.", transient=True)
     except MCPError as problem:
         if problem.code == CONNECTION_CLOSED:
-            return error(Reason.TASK_FAILED, "The MCP server went away during the call.", transient=True)
-        said = problem.message[:_MESSAGE_LENGTH]
+            return _WENT_AWAY
+        if problem.code == PARSE_ERROR:
+            return unreadable(server)
+        said = quoted(problem.message)
         return error(Reason.TASK_FAILED, f"The MCP server refuses to call '{call.tool}': {said}")
-    except (ValidationError, ValueError, RuntimeError):
+    except Exception:  # what the package makes of answers that are none is not documented
         return error(Reason.TASK_FAILED, f"The tool '{call.tool}' answered what is no result.")
+    finally:
+        ASKED.reset(token)
     if isinstance(answer, InputRequiredResult):
         return error(Reason.TASK_FAILED, f"The tool '{call.tool}' wants more input, which nobody can give.")
     return McpResult(
@@ -209,40 +327,3 @@ async def _outcome(client: Client, call: McpCall, tell: ToldProgress | None) -> 
         structured=answer.structured_content,
         is_error=answer.is_error,
     )
-
-
-class _Watched:
-    """A stream of messages that says when it has ended."""
-
-    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
-        self._stream = stream
-        self._ended = ended
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def __aiter__(self) -> _Watched:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self._stream.__anext__()
-        except (StopAsyncIteration, anyio.ClosedResourceError):
-            self._ended()
-            raise
-
-    async def __aenter__(self) -> _Watched:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *problem: Any) -> Any:
-        return await self._stream.__aexit__(*problem)
-
-
-@asynccontextmanager
-async def _watched(
-    transport: AbstractAsyncContextManager[tuple[Any, Any]], ended: Callable[[], None]
-) -> AsyncIterator[tuple[Any, Any]]:
-    """The transport, with ``ended`` called when nothing more comes from it."""
-    async with transport as (incoming, outgoing):
-        yield _Watched(incoming, ended), outgoing

@@ -6,12 +6,14 @@ Imported with the package, which is on first use.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
 
+from wonder_server.adapters.mcp.bounds import MAX_ANSWER_BYTES
+from wonder_server.adapters.mcp.sieve import Sieve, Verdict, flooded
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
@@ -19,8 +21,14 @@ from wonder_server.core.errors import Reason, WonderError, error
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
-MAX_ANSWER_BYTES: Final = 8 << 20
-"""Of one answer. What an action may return is less; progress comes on top."""
+MAX_BODY_BYTES: Final = MAX_ANSWER_BYTES + (1 << 20)
+"""Of one answer over HTTP as events: the message, and the progress before it."""
+
+MAX_RESUMPTIONS: Final = 5
+"""How often an answer that broke off is asked for again. The server says how soon, and may say at once."""
+
+MAX_REQUESTS_OF_SERVER: Final = 16
+"""What a server may ask of us in a session: each is refused with a request of its own."""
 
 GOODBYE_S: Final = 2
 """How long a server may take to end a session. Whoever ends one has his answer, or was cancelled."""
@@ -33,15 +41,19 @@ _OF_THE_CONNECTION: Final = frozenset(
 class GuardedTransport(httpx2.AsyncBaseTransport):
     """Sends what httpx is asked to send. ``problem`` is why a request was not sent, or broke."""
 
-    def __init__(self, web: GuardedWeb, policy: NetworkPolicy) -> None:
+    def __init__(self, web: GuardedWeb, policy: NetworkPolicy, server: str) -> None:
         self._web = web
         self._policy = policy
+        self._server = server
+        self._resumptions = 0
         self.problem: WonderError | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """One request; its answer is read as it arrives."""
         if request.method == "DELETE":
             return await self._goodbye(request)
+        if request.method == "GET" and not self._may_get(request):
+            return httpx2.Response(405)
         return await self._sent(request)
 
     async def _goodbye(self, request: httpx2.Request) -> httpx2.Response:
@@ -53,6 +65,27 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
                 return httpx2.Response(response.status_code)
         except TimeoutError:
             raise httpx2.ReadTimeout("the server does not end the session") from None
+
+    def _may_get(self, request: httpx2.Request) -> bool:
+        """Return True for what may be got: the rest of an answer, not a stream of a server's own messages.
+
+        The package would open that stream again without end, as soon as the server closes it.
+        """
+        if "last-event-id" not in request.headers:
+            return False
+        self._resumptions += 1
+        return self._resumptions <= MAX_RESUMPTIONS
+
+    def too_long(self) -> None:
+        """Note that an answer has more bytes than are read."""
+        message = (
+            f"The MCP server '{self._server}' answered with more than {MAX_ANSWER_BYTES} bytes; ask for less."
+        )
+        self.problem = error(Reason.PAYLOAD_TOO_LARGE, message)
+
+    def flooded(self) -> None:
+        """Note that the server sends more messages than are taken."""
+        self.problem = flooded(self._server)
 
     async def _sent(self, request: httpx2.Request) -> httpx2.Response:
         stack = AsyncExitStack()
@@ -75,23 +108,26 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(
             response.status,
             headers=list(_passed_on(response.headers).items()),
-            stream=_Answer(response, stack),
+            stream=_Answer(response, stack, self.too_long),
         )
 
 
 class _Answer(httpx2.AsyncByteStream):
     """The body of an answer. Closing it closes the connection if there is more to come."""
 
-    def __init__(self, response: ClientResponse, stack: AsyncExitStack) -> None:
+    def __init__(self, response: ClientResponse, stack: AsyncExitStack, too_long: Callable[[], None]) -> None:
         self._response = response
         self._stack = stack
+        self._too_long = too_long
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = MAX_ANSWER_BYTES
+        events = self._response.content_type == "text/event-stream"
+        left = most = MAX_BODY_BYTES if events else MAX_ANSWER_BYTES
         async for chunk in self._response.content.iter_any():
             left -= len(chunk)
             if left < 0:
-                raise httpx2.ReadError(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
+                self._too_long()
+                raise httpx2.ReadError(f"the answer has more than {most} bytes")
             yield chunk
 
     async def aclose(self) -> None:
@@ -100,3 +136,58 @@ class _Answer(httpx2.AsyncByteStream):
 
 def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in _OF_THE_CONNECTION}
+
+
+class _Wrapped:
+    """A stream of the package, which is more than its protocol says."""
+
+    def __init__(self, stream: Any, sieve: Sieve) -> None:
+        self._stream = stream
+        self._sieve = sieve
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def __aenter__(self) -> Any:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *problem: Any) -> Any:
+        return await self._stream.__aexit__(*problem)
+
+
+class Sifted(_Wrapped):
+    """Messages from the server: those that the session is for. Ends when there are too many."""
+
+    def __init__(self, stream: Any, sieve: Sieve, transport: GuardedTransport) -> None:
+        super().__init__(stream, sieve)
+        self._transport = transport
+        self._asked_of_us = 0
+
+    def __aiter__(self) -> Sifted:
+        return self
+
+    async def __anext__(self) -> Any:
+        while True:
+            item = await self._stream.__anext__()
+            if isinstance(item, Exception):
+                continue
+            verdict = self._sieve.judge(item.message)
+            if verdict is Verdict.FLOOD:
+                self._transport.flooded()
+                raise StopAsyncIteration
+            if verdict is Verdict.REFUSE:
+                self._asked_of_us += 1
+            if verdict is Verdict.PASS or (
+                verdict is Verdict.REFUSE and self._asked_of_us <= MAX_REQUESTS_OF_SERVER
+            ):
+                return item
+
+
+class Noted(_Wrapped):
+    """Messages to the server."""
+
+    async def send(self, item: Any) -> None:
+        """Send a message."""
+        self._sieve.sent(item.message)
+        await self._stream.send(item)

@@ -5,10 +5,12 @@ Nobody knows what a tool does, so a call may be repeated only if the action says
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from wonder_server.core.definitions.resources import NetworkPolicy
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.printable import quoted
 from wonder_server.ports.mcp import McpCall, McpResult
 from wonder_server.services.actions.kind import ActionCall, ActionKind
 
@@ -39,11 +41,12 @@ async def _run(call: ActionCall) -> dict[str, Any]:
         tool=given["tool"],
         arguments=given.get("arguments", {}),
         key=call.context.key,
+        timeout_s=call.timeout_ms / 1000,
     )
-    result = await call.services.mcp.call(asked, policy, call.progress)
+    result = await _called(call, asked, policy)
     text = _text(result)
     if result.is_error and given.get("fail_on_error", True):
-        said = text.strip()[:TEXT_HEAD] or "it does not say why"
+        said = quoted(text, TEXT_HEAD)
         raise error(Reason.TASK_FAILED, f"The tool '{asked.tool}' failed: {said}", tool=asked.tool)
     return {
         "content": result.content,
@@ -51,6 +54,16 @@ async def _run(call: ActionCall) -> dict[str, Any]:
         "structured": result.structured,
         "is_error": result.is_error,
     }
+
+
+async def _called(call: ActionCall, asked: McpCall, policy: NetworkPolicy) -> McpResult:
+    """Make the call. A server that did not answer in time is not asked again: that would take as long."""
+    try:
+        return await call.services.mcp.call(asked, policy, call.progress)
+    except WonderError as problem:
+        if problem.fault.reason is Reason.TIMEOUT and call.repeatable:
+            raise WonderError(replace(problem.fault, transient=False)) from None
+        raise
 
 
 def _text(result: McpResult) -> str:
@@ -110,4 +123,5 @@ MCP = ActionKind(
     },
     repeatable=False,
     run=_run,
+    keeps_time=True,
 )

@@ -1,0 +1,34 @@
+"""Texts of other programs on one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from wonder_server.core.printable import printable, quoted
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "shown"),
+    [
+        ("plain, größer 你好 🙂\n", 30, "plain, größer 你好 🙂"),
+        ("a\nb\tc\x00\x1b[31m", 30, r"a\nb\tc\x00\x1b[31m"),
+        ("\u202e\ud800\x85", 30, r"\u202e\ud800\x85"),
+        ("x" * 10, 10, "x" * 10),
+        ("x" * 11, 10, "x" * 10 + "…"),
+        ("\n" * 5 + "x", 10, r"\n\n\n\n\n" + "…"),
+    ],
+)
+def test_a_text_stands_on_one_line_and_has_its_length_at_most(text: str, most: int, shown: str) -> None:
+    assert printable(text, most) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("The disk is full.\nTraceback (most recent call last):\n  File", "The disk is full."),
+        ("Traceback (most recent call last):\n  File", "it does not say why"),
+        (" \n", "it does not say why"),
+    ],
+)
+def test_a_reason_is_quoted_without_a_stack_trace(text: str, shown: str) -> None:
+    assert quoted(text) == shown
