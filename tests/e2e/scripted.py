@@ -35,6 +35,7 @@ class Scripted:
         tools: tuple[str, ...] = ("wonder/std/remember", "wonder/std/recall"),
         moves: int = 20,
         assembly: str = "",
+        extraction: str = "none",
         model: str = "",
         window: dict[str, object] | None = None,
         limits: dict[str, int] | None = None,
@@ -61,7 +62,7 @@ class Scripted:
             "persona": {
                 "system_prompt": "You are played by a script.",
                 "model_profile_id": f"profile_{number}",
-                "memory_extraction_workflow_id": "none",
+                **({"memory_extraction_workflow_id": extraction} if extraction else {}),
                 **({"context_assembly_workflow_id": assembly} if assembly else {}),
                 "tool_ids": list(tools),
                 "constraints": {"max_moves_per_turn": moves, **(limits or {})},

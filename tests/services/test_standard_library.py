@@ -342,10 +342,20 @@ def nothing_known(_: dict[str, Any]) -> dict[str, Any]:
     return {"memories": []}
 
 
+def asserted(given: dict[str, Any]) -> dict[str, Any]:
+    assert given["condition"], given["message"]
+    return {}
+
+
 def facts(agent: PinnedAgent, given: dict[str, Any], answers: list[str] | None = None) -> list[str]:
     assert agent.extraction is not None
     left = list(answers or [])
-    actions = {"context": dict, "llm": lambda _: {"text": left.pop(0)}, "memory.search": nothing_known}
+    actions = {
+        "context": dict,
+        "llm": lambda _: {"text": left.pop(0)},
+        "memory.search": nothing_known,
+        "assert": asserted,
+    }
     output = run_workflow(agent.extraction, given, actions)
     assert not left
     for operation in output["memory_operations"]:
@@ -479,13 +489,27 @@ def test_with_a_model_its_facts_are_kept_whatever_it_wraps_them_in(assistant: Pi
     assert found == ["Ada likes teal.", "B."]
 
 
-def test_with_a_model_an_answer_that_is_no_list_is_asked_for_once_more(assistant: PinnedAgent) -> None:
-    assert facts(assistant, turn("Hello.", "openai"), ["I found nothing.", "[]"]) == []
+@pytest.mark.parametrize(
+    "answer",
+    [
+        'Here you are:\n```json\n[{"content": "Ann likes tea."}]\n```\nAnything else?',
+        '[{"content": "Ann likes tea.", "significance": 0.5,},]',
+        '{"facts": [{"content": "Ann likes tea."}]}',
+        '{"content": "Ann likes tea."}',
+        'As said in [1]: [{"content": "Ann likes tea."}]',
+        '[note] {"note": [] } [{"content": "Ann likes tea."}]',
+    ],
+)
+def test_with_a_model_json_is_found_whatever_is_said_around_it(assistant: PinnedAgent, answer: str) -> None:
+    assert facts(assistant, turn("Hello.", "openai"), [answer]) == ["Ann likes tea."]
 
 
-def test_with_a_model_two_bad_answers_fail_the_extraction(assistant: PinnedAgent) -> None:
-    with pytest.raises(WonderError):
-        facts(assistant, turn("Hello.", "openai"), ["Nothing.", "Still nothing."])
+@pytest.mark.parametrize("answer", ["Nothing.", "", "[broken", '["a" "b"', "{" * 5_000, "[NaN]"])
+def test_with_a_model_an_answer_without_json_fails_the_extraction_and_is_not_asked_for_again(
+    assistant: PinnedAgent, answer: str
+) -> None:
+    with pytest.raises(AssertionError, match="holds no JSON"):
+        facts(assistant, turn("Hello.", "openai"), [answer])
 
 
 @pytest.mark.parametrize("format", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])

@@ -21,5 +21,6 @@ class Bills:
         """An action in this scope has asked a model."""
         if self._loop is None or not (scope.turn_id and scope.conversation_id):
             return
-        asked = ModelAsked(turn_id=scope.turn_id, run_id=scope.root_id or scope.run_id, usage=usage)
+        run_id = scope.root_id or scope.run_id
+        asked = ModelAsked(turn_id=scope.turn_id, run_id=run_id, usage=usage, metered=True)
         self._loop.tell(scope.conversation_id, asked)

@@ -35,13 +35,14 @@ from wonder_server.core.commands import (
     Scope,
     Stop,
 )
-from wonder_server.core.conversation.inputs import Failed, Frugal, ModelAnswered, Woken
+from wonder_server.core.conversation.inputs import Failed, Frugal, ModelAnswered, ModelAsked, Woken
 from wonder_server.core.coordinator.inputs import CancelRun, EventEmitted, Start
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.frozen import replace
+from wonder_server.core.model import Meter, ModelResult
 from wonder_server.ports.clock import Clock
-from wonder_server.ports.model import Finished, Model, TextDelta
+from wonder_server.ports.model import Counted, Finished, Model, TextDelta
 from wonder_server.ports.prices import Prices
 from wonder_server.ports.records import Records
 
@@ -237,17 +238,25 @@ class Handlers:
         streams, message_id = self._streams, command.message_id
         streams.begin(actor_id, command.turn_id, message_id, command.dispatches)
         chunks = self._model.stream(command.profile, command.request)
-        result, said, fault = None, list[str](), _BROKEN_OFF
+        result, said, fault, meter = None, list[str](), _BROKEN_OFF, Meter()
         self._said[command.operation_id] = said
         try:
             async for chunk in chunks:
                 if isinstance(chunk, TextDelta):
                     said.append(chunk.text)
+                    meter.said(chunk.text)
                     streams.say(actor_id, message_id, chunk.text)
+                elif isinstance(chunk, Counted):
+                    meter.counted(chunk.usage, chunk.letters)
                 elif isinstance(chunk, Finished):
                     result = chunk.result
         except WonderError as problem:
             fault = problem.fault
+        except asyncio.CancelledError:
+            # Nobody waits for the answer any more; what has come of it is paid for all the same.
+            if not self._stopping:
+                await self._bill(actor_id, command, meter)
+            raise
         finally:
             if self._said.get(command.operation_id) is said:
                 del self._said[command.operation_id]
@@ -255,11 +264,21 @@ class Handlers:
             if close is not None:
                 await close()
         if result is None:
+            await self._bill(actor_id, command, meter)
             failed = Failed(operation_id=command.operation_id, fault=fault, spoken="".join(said))
             return lambda: self._actors.tell(actor_id, failed)
         priced = await self._prices.priced(command.profile, result)
         answered = ModelAnswered(operation_id=command.operation_id, result=priced)
         return lambda: self._actors.tell(actor_id, answered)
+
+    async def _bill(self, actor_id: str, command: CallModel, meter: Meter) -> None:
+        """Tell what a call has used that did not come to its end; that it was made counts by itself."""
+        used = meter.used(command.request)
+        if used is None:
+            return
+        priced = await self._prices.priced(command.profile, ModelResult(text="", usage=used))
+        asked = ModelAsked(turn_id=command.turn_id, run_id="", usage=priced.usage, calls=0)
+        self._actors.tell(actor_id, asked)
 
     def _woken(self, operation_id: str, event: Any) -> Any:
         """A model that is out of time is not left without what it has said."""

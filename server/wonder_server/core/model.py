@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from wonder_server.core.tokens import BYTES_PER_TOKEN, json_tokens, text_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,7 @@ class Usage:
 
     ``cached_input_tokens`` are part of ``input_tokens``, ``reasoning_tokens`` of ``output_tokens``.
     ``cost_micros``: what it cost in millionths of a US dollar, by the price table; None if not known.
+    ``estimated``: the call ended before its provider had counted everything, so that a part is our estimate.
     """
 
     input_tokens: int | None = None
@@ -33,6 +36,7 @@ class Usage:
     cached_input_tokens: int | None = None
     reasoning_tokens: int | None = None
     cost_micros: int | None = None
+    estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,3 +56,39 @@ class ModelResult:
     stop_reason: str = "end"
     model: str = ""
     reasoning: str = ""
+
+
+class Meter:
+    """Counts what a call under way has used, for the case that it does not come to its end."""
+
+    __slots__ = ("_letters", "_said", "_told", "begun")
+
+    def __init__(self) -> None:
+        self.begun = False
+        self._said: list[str] = []
+        self._letters = 0
+        self._told = Usage()
+
+    def said(self, text: str) -> None:
+        """A piece of the answer's text has arrived."""
+        self.begun = True
+        self._said.append(text)
+
+    def counted(self, told: Usage, letters: int) -> None:
+        """The provider has counted ``told`` so far, and has sent ``letters`` in all that are no text."""
+        self.begun = True
+        self._told, self._letters = told, letters
+
+    def used(self, request: dict[str, Any]) -> Usage | None:
+        """What the call with ``request`` has used: as its provider counted, and an estimate for the rest.
+        None if nothing of an answer has come: nobody knows then whether anything was used."""
+        if not self.begun:
+            return None
+        told = self._told
+        written = text_tokens("".join(self._said)) + -(-self._letters // BYTES_PER_TOKEN)
+        return replace(
+            told,
+            input_tokens=json_tokens(request) if told.input_tokens is None else told.input_tokens,
+            output_tokens=max(told.output_tokens or 0, written),
+            estimated=True,
+        )

@@ -9,13 +9,21 @@ from typing import Any, Protocol
 import msgspec
 
 from wonder_server.core.definitions.specs import ModelProfile
-from wonder_server.core.model import ModelResult
+from wonder_server.core.model import ModelResult, Usage
 
 
 class TextDelta(msgspec.Struct, frozen=True, gc=False):
     """A piece of the answer's text, in order."""
 
     text: str
+
+
+class Counted(msgspec.Struct, frozen=True, gc=False):
+    """What the call has used so far: the provider's counts, and how many ``letters`` have come that are no
+    text (tool calls, thinking). Any number of these come before the end, for the case that it never does."""
+
+    usage: Usage
+    letters: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +33,14 @@ class Finished:
     result: ModelResult
 
 
-Chunk = TextDelta | Finished
+Chunk = TextDelta | Counted | Finished
 
 
 class Model(Protocol):
     """One way of reaching models.
 
-    ``stream`` yields `TextDelta` s whose concatenation is the result's text, then one `Finished`.
+    ``stream`` yields `TextDelta` s whose concatenation is the result's text, with `Counted` between them
+    where something else arrives, then one `Finished`.
     It raises `WonderError`: MODEL_UNAVAILABLE or TIMEOUT with ``transient=True`` for what may
     succeed if tried again (429 with ``retry_after_ms``, 5xx, connection lost, stalled), MODEL_FAILED
     for what will not (401, 400). Messages never hold a key. Closing the iterator (``aclose``) or

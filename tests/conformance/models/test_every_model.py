@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.models.subjects import Subject, collect, with_results
 from wonder_server.adapters.models.offline import OfflineModel
-from wonder_server.ports.model import TextDelta
+from wonder_server.ports.model import Counted, TextDelta
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -28,10 +28,12 @@ async def test_text_arrives_in_pieces_that_add_up_to_the_result(subject: Subject
 async def test_text_arrives_as_it_is_said(subject: Subject) -> None:
     chunks = subject.model.stream(*subject.case("slow"))
 
-    pieces = [await anext(chunks) for _ in range(5)]
+    pieces = [await anext(chunks) for _ in range(6)]
     await chunks.aclose()  # type: ignore[attr-defined]
 
-    assert all(isinstance(piece, TextDelta) for piece in pieces)
+    # Some providers count what was asked before they answer.
+    assert sum(isinstance(piece, TextDelta) for piece in pieces) >= 5
+    assert all(isinstance(piece, TextDelta | Counted) for piece in pieces)
     assert sum(len(piece.text.split()) for piece in pieces if isinstance(piece, TextDelta)) < 50
 
 
@@ -164,6 +166,6 @@ async def test_a_stream_can_be_left_early(subject: Subject) -> None:
     first = await anext(chunks)
     await chunks.aclose()  # type: ignore[attr-defined]
 
-    assert isinstance(first, TextDelta)
+    assert isinstance(first, TextDelta | Counted)
     with pytest.raises(StopAsyncIteration):
         await anext(chunks)

@@ -32,13 +32,19 @@ examples:
 
 While the agent works, Ctrl-C cancels its turn. At the prompt, Ctrl-C twice, Ctrl-D or /quit leaves;
 the conversation stays, and turns go on. /help lists what else can be said.
+
+With a real model each turn costs two calls: the answer, and after it memory extraction, which reads the
+exchange for what to remember. Both count in the turn's usage. An agent whose persona says
+`memory_extraction_workflow_id: none` makes the first alone.
 """
 _HELP = """\
   /new     begin a new conversation
   /quit    leave (or Ctrl-D); the conversation stays
   /help    this
   //text   say something that begins with a slash
-  Lines typed while the agent speaks are not sent; Ctrl-C cancels its turn."""
+  Lines typed while the agent speaks are not sent; Ctrl-C cancels its turn.
+  After each answer of a real model a second call of it extracts what to remember (and is charged);
+  `memory_extraction_workflow_id: none` in the agent's persona switches that off."""
 _PROMPT = "you> "
 _HISTORY = Path.home() / ".wonder_history"
 

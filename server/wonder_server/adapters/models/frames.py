@@ -11,6 +11,7 @@ and back::
     {"ready": true}                                                   after litellm's import
     {"id": id, "text": "…"}     a piece of the answer
     {"id": id}                  something arrived that is not text
+    {"id": id, "counted": {…}, "letters": n}    what was used so far
     {"id": id, "result": {…}}   or {"id": id, "fault": {…}}: the last word on a call
 """
 

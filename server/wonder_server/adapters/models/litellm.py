@@ -25,7 +25,8 @@ from wonder_server.adapters.models.endpoints import Endpoint, refuse_remote
 from wonder_server.adapters.models.patience import Patience
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, Reason, WonderError, error
-from wonder_server.ports.model import Chunk, Finished, TextDelta
+from wonder_server.core.model import Usage
+from wonder_server.ports.model import Chunk, Counted, Finished, TextDelta
 
 PASSED_ENVIRONMENT = (
     "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ",
@@ -84,6 +85,8 @@ class LiteLLMModel:
                 message = await call.next()
                 if "text" in message:
                     yield TextDelta(message["text"])
+                elif "counted" in message:
+                    yield Counted(Usage(**message["counted"]), message["letters"])
                 elif "result" in message:
                     yield Finished(frames.result_from_json(message["result"]))
                     return
@@ -179,7 +182,8 @@ class _Call:
         self._patience = Patience(profile, self._give_up)
 
     def arrive(self, message: dict[str, Any]) -> None:
-        self._patience.heard()
+        if "counted" not in message:
+            self._patience.heard()
         if "fault" in message:
             self.fail(frames.fault_from_json(message["fault"]))
         elif len(message) > 1:

@@ -22,6 +22,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any, NoReturn
 
 import aiohttp
@@ -98,12 +99,17 @@ class Worker:
         gathered = formats.accumulator(call["format"])
         native = call["format"] == formats.ANTHROPIC_MESSAGES
         events = self._anthropic(call) if native else self._chat(call)
+        told = (gathered.counted, gathered.letters)
         try:
             async for event in events:
                 if text := formats.fed(gathered, event):
                     self._send({"id": call_id, "text": text})
                 elif gathered.begun:
                     self._send({"id": call_id})
+                so_far = (gathered.counted, gathered.letters)
+                if so_far != told:
+                    told = so_far
+                    self._send({"id": call_id, "counted": asdict(told[0]), "letters": told[1]})
         finally:
             await events.aclose()
         return formats.whole(gathered)

@@ -80,9 +80,11 @@ class RecordMove(Value, frozen=True, kw_only=True):
 
 
 class ChargeTurn(Value, frozen=True, kw_only=True):
-    """The turn has spent something besides its own moves: a delegate's turn, a summary."""
+    """The turn has spent something besides its own moves: a delegate's turn, a summary. ``operation`` is the
+    hook that did, which is charged as it spends from now on."""
 
     turn: Turn
+    operation: Operation | None = None
 
 
 class DispatchTask(Value, frozen=True, kw_only=True):

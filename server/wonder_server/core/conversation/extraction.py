@@ -56,7 +56,7 @@ def extracted(
         )
         for item in asked[:MAX_MEMORY_OPERATIONS]
     ]
-    turn, paid = hook_paid(turn, output)
+    turn, paid = hook_paid(turn, operation, output)
     if writes:
         # The turn's extraction is over when the last of these is; the event waits for it.
         return (*paid, *writes, CancelOperation(operation=operation))

@@ -103,12 +103,16 @@ class Frugal(Value, frozen=True, kw_only=True):
 
 
 class ModelAsked(Value, frozen=True, kw_only=True):
-    """An ``llm`` action has asked a model in a turn's name. ``run_id`` is the outermost run that it was part
-    of, "" if it was part of none. A hook says itself what it has spent, all other work does not."""
+    """A model was asked in a turn's name: by an ``llm`` action, or by the turn itself without an end that it
+    could be charged with. ``run_id`` is the outermost run that it was part of, "" if it was part of none.
+    ``calls``: how many calls that is, 0 if they count elsewhere. ``metered``: hooks are charged by this too,
+    and no longer by what they say themselves that they have spent."""
 
     turn_id: str
     run_id: str
     usage: Usage
+    calls: int = 1
+    metered: bool = False
 
 
 class Woken(Value, frozen=True, kw_only=True):
@@ -120,9 +124,11 @@ class Woken(Value, frozen=True, kw_only=True):
 
 
 class Restarted(Value, frozen=True, kw_only=True):
-    """The server has started again and found this operation in the conversation's outbox."""
+    """The server has started again and found this operation in the conversation's outbox. ``metered``: a call
+    of a model that was under way counts, though nobody knows what it has used."""
 
     operation_id: str
+    metered: bool = False
 
 
 Result = ModelAnswered | ModelAsked | Succeeded | Failed | Frugal | Woken | Restarted

@@ -125,9 +125,10 @@ def linked(turn: Turn, operation: Operation) -> Turn:
     return turn
 
 
-def hook_paid(turn: Turn, output: object) -> tuple[Turn, Decisions]:
-    """The turn that has paid for the models that a hook of it asked, if the hook says so in ``usage``."""
-    spent = told(output, None)
+def hook_paid(turn: Turn, operation: Operation, output: object) -> tuple[Turn, Decisions]:
+    """The turn that has paid for the models that a hook of it asked, if the hook says so in ``usage`` and
+    they were not charged as they were asked."""
+    spent = None if operation.metered else told(output, None)
     if spent is None:
         return turn, ()
     paid = charged(turn, spent)
@@ -139,9 +140,14 @@ def paid_by_turn(state: ConversationState, asked: ModelAsked) -> Decisions:
     turn, run_id = state.turns.get(asked.turn_id), asked.run_id
     if turn is None or state.conversation is None or state.conversation.deleted_ms:
         return ()
-    if run_id and any(op.run_id == run_id and op.kind in _HOOKS for op in state.operations.values()):
+    paid = charged(turn, of_call(asked.usage, asked.calls))
+    hooks = (op for op in state.operations.values() if op.run_id == run_id and op.kind in _HOOKS)
+    own = next(hooks, None) if run_id else None
+    if own is None:
+        return (ChargeTurn(turn=paid),)
+    if not asked.metered:
         return ()
-    return (ChargeTurn(turn=charged(turn, of_call(asked.usage, 1))),)
+    return (ChargeTurn(turn=paid, operation=None if own.metered else replace(own, metered=True)),)
 
 
 def outcome_of(

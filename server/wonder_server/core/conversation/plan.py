@@ -42,6 +42,7 @@ from wonder_server.core.conversation.decisions import (
     AppendMessage,
     AssemblyFailed,
     CancelOperation,
+    ChargeTurn,
     ContextAssembled,
     EndTurnByCancel,
     LimitReached,
@@ -97,6 +98,7 @@ from wonder_server.core.conversation.room_inputs import (
 )
 from wonder_server.core.conversation.rooms import plan_room
 from wonder_server.core.conversation.sending import refuse, send
+from wonder_server.core.conversation.spending import Spent, charged
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.summaries import cut_of, summarized, summary_failed
 from wonder_server.core.conversation.unanswered import with_unanswered
@@ -157,7 +159,7 @@ def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
             return () if operation is None else _woken(state, operation, event.spoken, now_ms)
         case Restarted():
             operation = state.operations.get(event.operation_id)
-            return () if operation is None else _restarted(state, operation, now_ms)
+            return () if operation is None else _restarted(state, operation, now_ms, metered=event.metered)
         case Join() | Leave() | Revise() | NoteMerge() | Complete() | Reopen() | Reset():
             return plan_room(state, event, now_ms)
         case Vacate() | Demolish() | Expire() | PutAway() | Rouse() | Discard():
@@ -254,7 +256,7 @@ def _assembled(
     if isinstance(request, Fault):
         return _failed(state, operation, request, now)
     turn = linked(state.turns[operation.turn_id], operation)
-    turn, paid = hook_paid(turn, event.output)
+    turn, paid = hook_paid(turn, operation, event.output)
     return (
         *paid,
         ContextAssembled(
@@ -362,11 +364,18 @@ def _woken(state: ConversationState, operation: Operation, spoken: str, now: int
     return (CancelOperation(operation=operation), *failed)
 
 
-def _restarted(state: ConversationState, operation: Operation, now: int) -> Decisions:
+def _restarted(
+    state: ConversationState, operation: Operation, now: int, *, metered: bool = False
+) -> Decisions:
     if operation.status is OperationStatus.BACKOFF:
         return ()
     if operation.repeatable:
-        return (Redispatch(operation=again(operation, now)),)
+        lost: Decisions = ()
+        if metered and operation.kind is OperationKind.MODEL:
+            # The call that was under way when the server stopped: its provider may have been asked.
+            spent = Spent(model_calls=1, unpriced_calls=1)
+            lost = (ChargeTurn(turn=charged(state.turns[operation.turn_id], spent)),)
+        return (*lost, Redispatch(operation=again(operation, now)))
     fault = Fault(
         reason=Reason.OUTCOME_UNKNOWN,
         message="The server stopped while this ran; whether it took effect is unknown.",

@@ -100,7 +100,7 @@ CONVERSATION = Planner(
         operation_id=operation_id, fault=fault, run_id=run_id
     ),
     woken=lambda operation_id: inputs.Woken(operation_id=operation_id),
-    restarted=lambda operation_id: inputs.Restarted(operation_id=operation_id),
+    restarted=lambda operation_id: inputs.Restarted(operation_id=operation_id, metered=True),
     row_types={
         "conversations": values.Conversation,
         "turns": values.Turn,

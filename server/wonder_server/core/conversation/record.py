@@ -117,7 +117,7 @@ def _way(decision: Decision) -> Way:
         case RecordMove():
             return suited(decision, _moved)
         case ChargeTurn():
-            return suited(decision, lambda state, it: (*_conversation(state), _turn(it.turn)))
+            return suited(decision, _charged)
         case AgentCallEnded() | WorkflowBegan() | WorkflowEnded():
             return suited(decision, lambda _, it: (_child(it),))
         case AdoptTurn():
@@ -302,6 +302,11 @@ def _operation(operation: Operation, *, fresh: bool = False) -> Put:
         created_ms=operation.created_ms,
         fresh=fresh,
     )
+
+
+def _charged(state: ConversationState, decision: ChargeTurn) -> Changes:
+    changes = (*_conversation(state), _turn(decision.turn))
+    return changes if decision.operation is None else (*changes, _operation(decision.operation))
 
 
 def _child(decision: AgentCallEnded | WorkflowBegan | WorkflowEnded) -> Emit:

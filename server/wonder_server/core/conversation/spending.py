@@ -59,13 +59,14 @@ S = TypeVar("S", Turn, Conversation)
 
 
 def of_call(usage: Usage, attempts: int) -> Spent:
-    """What one call of a model spent; attempts that failed count as calls, their tokens nobody tells."""
+    """What one call of a model spent; attempts that failed count as calls. What is estimated has no known
+    price, though its estimate counts."""
     return Spent(
         input_tokens=usage.input_tokens or 0,
         output_tokens=usage.output_tokens or 0,
         cost_micros=usage.cost_micros or 0,
         model_calls=attempts,
-        unpriced_calls=int(usage.cost_micros is None),
+        unpriced_calls=int(usage.cost_micros is None or usage.estimated),
     )
 
 

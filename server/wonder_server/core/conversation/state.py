@@ -183,6 +183,11 @@ class ConversationState:
         if self.conversation is not None:
             self.conversation = replace(self.conversation, summary=decision.summary)
 
+    def _charge(self, decision: ChargeTurn) -> None:
+        self._put_turn(decision.turn)
+        if decision.operation is not None:
+            self._put_operation(decision.operation)
+
     def _release(self, turn_id: str) -> None:
         self.works.pop(turn_id, None)
         self.requests.pop(turn_id, None)
@@ -301,7 +306,9 @@ def _way(decision: Decision) -> Way:
             return suited(decision, lambda state, it: state._close(it.operation_id))
         case CompleteTurn() | FailTurn() | EndTurnByCancel():
             return suited(decision, lambda state, it: state._end_turn(it.turn))
-        case ChargeTurn() | AdoptTurn():
+        case ChargeTurn():
+            return suited(decision, ConversationState._charge)
+        case AdoptTurn():
             return suited(decision, lambda state, it: state._put_turn(it.turn))
         case ReleaseWork():
             return suited(decision, lambda state, it: state._release(it.turn_id))

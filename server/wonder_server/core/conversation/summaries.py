@@ -105,7 +105,7 @@ def summarized(
     conversation = state.conversation
     if not isinstance(text, str) or not text.strip() or not older or conversation is None:
         return summary_failed(state, operation, ids, now)
-    turn, paid = hook_paid(turn, output)
+    turn, paid = hook_paid(turn, operation, output)
     before = summary_of(state, agent)
     summary = Summary(
         text=text.strip()[:MAX_SUMMARY_CHARS],

@@ -304,7 +304,7 @@ class Operation(Value, frozen=True, kw_only=True):
     turn; that of one that is looped in is the turn's own. ``mode`` is how an agent is called.
     ``is_async``: the turn does not wait for it. ``tells`` are the operations whose results, which came while
     the turn went on, a model call tells of. ``repeatable``: it may simply be done again after a crash
-    (feature I4).
+    (feature I4). ``metered``: what a hook has spent was charged as it was spent, not by what it puts out.
     """
 
     id: str
@@ -327,6 +327,7 @@ class Operation(Value, frozen=True, kw_only=True):
     timeout_ms: int = 60_000
     wake_ms: int = 0
     repeatable: bool = True
+    metered: bool = False
     created_ms: int = 0
 
 

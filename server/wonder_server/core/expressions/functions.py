@@ -27,6 +27,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -338,9 +339,51 @@ def _parse_json(frame: Frame, text: Any) -> Any:
     return value
 
 
+_MOST_BRACKETS = 64
+"""So many places where JSON may begin are tried."""
+
+_TRAILING_COMMA = re.compile(r",(\s*[\]}])")
+
+
+def _find_json(frame: Frame, text: Any, default: Any) -> Any:
+    """The longest list or object in JSON within a text, however much is said around it; ``default`` if there
+    is none. Commas before a closing bracket are forgiven."""
+    given = _text(text)
+    frame.spend(len(given) >> 3)
+    found, longest, at = default, 0, 0
+    for _ in range(_MOST_BRACKETS):
+        starts = [start for start in (given.find("[", at), given.find("{", at)) if start >= 0]
+        if not starts:
+            break
+        start = min(starts)
+        frame.spend((len(given) - start) >> 3)
+        value, end = _json_at(given, start)
+        if end - start > longest:
+            found, longest = value, end - start
+        at = max(end, start + 1)
+    frame.spend_on(found)
+    return found
+
+
+def _json_at(text: str, start: int) -> tuple[Any, int]:
+    """The JSON value that begins at ``start``, and where it ends; ``start`` again if none does."""
+    try:
+        return _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        pass
+    tidied = _TRAILING_COMMA.sub(r"\1", text[start:])
+    try:
+        value, end = _DECODER.raw_decode(tidied)
+    except (ValueError, RecursionError):
+        return None, start
+    return value, min(len(text), start + end)
+
+
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 FUNCTIONS: dict[str, Function] = {
     "size": Function(_size, 1, 1, free=True),
@@ -383,4 +426,5 @@ FUNCTIONS: dict[str, Function] = {
     "get": Function(_get, 3, 3, free=True),
     "to_json": Function(_to_json, 1, 1),
     "parse_json": Function(_parse_json, 1, 1),
+    "find_json": Function(_find_json, 2, 2),
 }

@@ -14,9 +14,9 @@ from typing import Any, cast
 
 from wonder_server.core.definitions.parse import read_record
 from wonder_server.core.definitions.specs import ModelProfile
-from wonder_server.core.errors import Reason, error
-from wonder_server.core.model import ModelResult
-from wonder_server.ports.model import Chunk, Finished
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.model import Meter, ModelResult
+from wonder_server.ports.model import Chunk, Counted, TextDelta
 from wonder_server.services.actions.kind import ActionCall, ActionKind
 
 
@@ -31,11 +31,16 @@ async def _run(call: ActionCall) -> dict[str, Any]:
         raise error(
             Reason.TIMEOUT, f"The model did not finish within {profile.timeout_ms} ms.", transient=True
         ) from None
+    return _as_json(await _billed(call, profile, result))
+
+
+async def _billed(call: ActionCall, profile: ModelProfile, result: ModelResult) -> ModelResult:
+    """``result`` with its price, charged to whoever the action works for."""
     prices = call.services.prices
     priced = result if prices is None else await prices.priced(profile, result)
     if call.services.spent is not None:
         call.services.spent(call.context, priced.usage)
-    return _as_json(priced)
+    return priced
 
 
 def _profile(call: ActionCall) -> ModelProfile:
@@ -56,12 +61,24 @@ def _profile(call: ActionCall) -> ModelProfile:
 
 
 async def _answer(call: ActionCall, profile: ModelProfile) -> ModelResult:
-    chunks = call.services.model.stream(profile, dict(call.input["request"]))
-    # Closing it closes the upstream request at once, whatever ends this: an error, a timeout, a cancel.
-    async with aclosing(cast("AsyncGenerator[Chunk]", chunks)):
-        async for chunk in chunks:
-            if isinstance(chunk, Finished):
-                return chunk.result
+    request, meter = dict(call.input["request"]), Meter()
+    chunks = call.services.model.stream(profile, request)
+    try:
+        # Closing it closes the upstream request at once, whatever ends this: an error, a timeout, a cancel.
+        async with aclosing(cast("AsyncGenerator[Chunk]", chunks)):
+            async for chunk in chunks:
+                if isinstance(chunk, TextDelta):
+                    meter.said(chunk.text)
+                elif isinstance(chunk, Counted):
+                    meter.counted(chunk.usage, chunk.letters)
+                else:
+                    return chunk.result
+    except (WonderError, asyncio.CancelledError):
+        # What has come of the answer is paid for, whoever still waits for it.
+        used = meter.used(request)
+        if used is not None:
+            await _billed(call, profile, ModelResult(text="", usage=used))
+        raise
     raise error(Reason.MODEL_FAILED, "The model's answer has no end.", transient=True)
 
 

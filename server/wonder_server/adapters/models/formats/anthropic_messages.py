@@ -39,6 +39,7 @@ class AnthropicMessages:
     def __init__(self) -> None:
         self.begun = False
         self.ended = False
+        self.letters = 0
         self._blocks: dict[int, dict[str, Any]] = {}
         self._pieces: dict[int, list[str]] = {}
         self._stop = ""
@@ -86,8 +87,10 @@ class AnthropicMessages:
                 return text
             case "input_json_delta":
                 pieces.append(delta["partial_json"])
+                self.letters += len(pieces[-1])
             case "thinking_delta":
                 pieces.append(clean_text(delta["thinking"]))
+                self.letters += len(pieces[-1])
             case "signature_delta":
                 block["signature"] = block.get("signature", "") + delta["signature"]
             case "citations_delta":
@@ -116,13 +119,14 @@ class AnthropicMessages:
             text="".join(block["text"] for block in content if block.get("type") == "text"),
             tool_calls=calls,
             raw={"role": "assistant", "content": content},
-            usage=self._counted(),
+            usage=self.counted,
             stop_reason="tool_calls" if calls and stop == "end" else stop,
             model=self._model,
             reasoning="".join(block["thinking"] for block in content if block.get("type") == "thinking"),
         )
 
-    def _counted(self) -> Usage:
+    @property
+    def counted(self) -> Usage:
         """All input tokens, as OpenAI counts them: Anthropic reports cached ones apart from the rest."""
         cached = count(self._usage, "cache_read_input_tokens")
         return Usage(

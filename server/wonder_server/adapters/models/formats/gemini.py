@@ -49,6 +49,7 @@ class Gemini:
     def __init__(self) -> None:
         self.begun = False
         self.ended = False
+        self.letters = 0
         self._parts: list[tuple[dict[str, Any], list[str]]] = []
         """Each part as it began, and the pieces of its text."""
         self._text: list[str] = []
@@ -85,12 +86,14 @@ class Gemini:
         """
         if not isinstance(part.get("text"), str):
             self.begun = True
+            self.letters += len(str(part))
             self._parts.append((part, []))
             return ""
         text = clean_text(part["text"])
         thought = bool(part.get("thought"))
         if text:
             self.begun = True
+            self.letters += len(text) if thought else 0
             (self._reasoning if thought else self._text).append(text)
         plain = {"text": "", "thought": True} if thought else {"text": ""}
         if part != {**plain, "text": part["text"]}:
@@ -118,19 +121,23 @@ class Gemini:
             text="".join(self._text),
             tool_calls=calls,
             raw={"role": "model", "parts": parts},
-            usage=Usage(
-                input_tokens=total(
-                    count(self._usage, "promptTokenCount"), count(self._usage, "toolUsePromptTokenCount")
-                ),
-                output_tokens=total(
-                    count(self._usage, "candidatesTokenCount"), count(self._usage, "thoughtsTokenCount")
-                ),
-                cached_input_tokens=count(self._usage, "cachedContentTokenCount"),
-                reasoning_tokens=count(self._usage, "thoughtsTokenCount"),
-            ),
+            usage=self.counted,
             stop_reason="tool_calls" if calls and stop == "end" else stop,
             model=self._model,
             reasoning="".join(self._reasoning),
+        )
+
+    @property
+    def counted(self) -> Usage:
+        return Usage(
+            input_tokens=total(
+                count(self._usage, "promptTokenCount"), count(self._usage, "toolUsePromptTokenCount")
+            ),
+            output_tokens=total(
+                count(self._usage, "candidatesTokenCount"), count(self._usage, "thoughtsTokenCount")
+            ),
+            cached_input_tokens=count(self._usage, "cachedContentTokenCount"),
+            reasoning_tokens=count(self._usage, "thoughtsTokenCount"),
         )
 
 

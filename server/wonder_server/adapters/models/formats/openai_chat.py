@@ -57,6 +57,7 @@ class OpenAIChat:
     def __init__(self) -> None:
         self.begun = False
         self.ended = False
+        self.letters = 0
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._reasoning: list[str] = []
@@ -64,7 +65,7 @@ class OpenAIChat:
         self._calls: list[Written] = []
         self._by_index: dict[int, Written] = {}
         self._finish = ""
-        self._usage = Usage()
+        self.counted = Usage()
         self._model = ""
 
     @property
@@ -76,7 +77,7 @@ class OpenAIChat:
             raise WonderError(reported(event["error"]))
         self._model = event.get("model") or self._model
         if usage := event.get("usage"):
-            self._usage = Usage(
+            self.counted = Usage(
                 input_tokens=count(usage, "prompt_tokens"),
                 output_tokens=count(usage, "completion_tokens"),
                 cached_input_tokens=count(usage, "prompt_tokens_details", "cached_tokens"),
@@ -108,6 +109,7 @@ class OpenAIChat:
         if thought := delta.get("reasoning_content") or delta.get("reasoning"):
             self.begun = True
             if isinstance(thought, str):
+                self.letters += len(thought)
                 self._reasoning.append(clean_text(thought))
                 self._repeats_reasoning |= "reasoning_content" in delta
         return text
@@ -132,6 +134,7 @@ class OpenAIChat:
         written.id = written.id or call_id
         written.name = written.name or function.get("name") or ""
         written.arguments.append(function.get("arguments") or "")
+        self.letters += len(written.arguments[-1])
 
     def _with_id(self, call_id: str) -> Written | None:
         return next((call for call in self._calls if call.id == call_id), None)
@@ -155,7 +158,7 @@ class OpenAIChat:
                 # Servers that think before they call tools want to see what they thought.
                 reasoning=reasoning if self._repeats_reasoning else "",
             ),
-            usage=self._usage,
+            usage=self.counted,
             stop_reason=stop,
             model=self._model,
             reasoning=reasoning,

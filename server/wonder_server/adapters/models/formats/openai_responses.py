@@ -42,6 +42,7 @@ class OpenAIResponses:
     def __init__(self) -> None:
         self.begun = False
         self.ended = False
+        self.letters = 0
         self._items: dict[int, dict[str, Any]] = {}
         self._text: list[str] = []
         self._spoken: set[tuple[int, int]] = set()
@@ -65,9 +66,11 @@ class OpenAIResponses:
                 return self._said(event, event["delta"])
             case "response.function_call_arguments.delta":
                 self._arguments.setdefault(event["output_index"], []).append(event["delta"])
+                self.letters += len(event["delta"])
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 self.begun = True
                 self._reasoning.append(clean_text(event["delta"]))
+                self.letters += len(self._reasoning[-1])
             case "response.reasoning_summary_part.added" if self._reasoning:
                 self._reasoning.append("\n\n")
             case "response.output_item.added":
@@ -119,6 +122,15 @@ class OpenAIResponses:
             found += self._unspoken(index, item)
         return found
 
+    @property
+    def counted(self) -> Usage:
+        return Usage(
+            input_tokens=count(self._usage, "input_tokens"),
+            output_tokens=count(self._usage, "output_tokens"),
+            cached_input_tokens=count(self._usage, "input_tokens_details", "cached_tokens"),
+            reasoning_tokens=count(self._usage, "output_tokens_details", "reasoning_tokens"),
+        )
+
     def result(self) -> ModelResult:
         output, written = [], []
         for index, item in sorted(self._items.items()):
@@ -142,12 +154,7 @@ class OpenAIResponses:
             text=text,
             tool_calls=calls,
             raw={"output": output},
-            usage=Usage(
-                input_tokens=count(self._usage, "input_tokens"),
-                output_tokens=count(self._usage, "output_tokens"),
-                cached_input_tokens=count(self._usage, "input_tokens_details", "cached_tokens"),
-                reasoning_tokens=count(self._usage, "output_tokens_details", "reasoning_tokens"),
-            ),
+            usage=self.counted,
             stop_reason="tool_calls" if calls and stop == "end" else stop,
             model=self._model,
             reasoning="".join(self._reasoning),

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from wonder_server.adapters.models.arguments import clean_text, is_acceptable, parse_arguments
 from wonder_server.adapters.models.faults import from_status
 from wonder_server.core.errors import Fault
-from wonder_server.core.model import ModelResult, ToolCall
+from wonder_server.core.model import ModelResult, ToolCall, Usage
 
 MAX_COUNT = 2**40
 """No answer has more tokens; a provider that says so is not believed."""
@@ -19,10 +19,16 @@ class Accumulator(Protocol):
 
     ``begun``: something of the answer has arrived, be it text, a tool call or thinking. ``complete``: the
     provider has said why it stopped; without that the stream broke off. ``ended``: nothing follows.
+    ``letters``: how many have come that are no text of the answer.
     """
 
     begun: bool
     ended: bool
+    letters: int
+
+    @property
+    def counted(self) -> Usage:
+        """What the provider has counted so far."""
 
     @property
     def complete(self) -> bool: ...

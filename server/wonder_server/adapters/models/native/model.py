@@ -19,8 +19,9 @@ from wonder_server.adapters.models.native.exchange import Exchange
 from wonder_server.adapters.models.native.orders import Order, order
 from wonder_server.adapters.models.sse import EventDecoder, parsed
 from wonder_server.core.definitions.specs import ModelProfile
-from wonder_server.core.errors import WonderError
-from wonder_server.ports.model import Chunk, Finished, TextDelta
+from wonder_server.core.errors import Fault, WonderError
+from wonder_server.core.model import Usage
+from wonder_server.ports.model import Chunk, Counted, Finished, TextDelta
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -60,15 +61,23 @@ class NativeModel:
             asked = self._order(profile, request)
             exchange = Exchange(await self._session(), asked, profile)
             gathered, decoder, over = formats.accumulator(asked.format), EventDecoder(), False
+            counted = Counted(Usage(), 0)
             try:
                 await exchange.open()
                 while not over:
-                    text, over = await _more(exchange, decoder, gathered)
+                    text, over, fault = await _more(exchange, decoder, gathered)
+                    so_far = Counted(gathered.counted, gathered.letters)
+                    exchange.patience.held = True
                     if text:
-                        exchange.patience.held = True
                         yield TextDelta(text)
-                        exchange.patience.held = False
+                    if so_far != counted:
+                        counted = so_far
+                        yield counted
+                    exchange.patience.held = False
+                    if gathered.begun:
                         exchange.patience.heard()
+                    if fault is not None:
+                        raise WonderError(fault)
                 result = formats.whole(gathered)
                 exchange.let_go()
             finally:
@@ -102,28 +111,35 @@ class NativeModel:
         return await asyncio.shield(self._opening)
 
 
-async def _more(exchange: Exchange, decoder: EventDecoder, gathered: formats.Accumulator) -> tuple[str, bool]:
-    """The next of the answer's text, and whether its provider has now said all of it."""
+async def _more(
+    exchange: Exchange, decoder: EventDecoder, gathered: formats.Accumulator
+) -> tuple[str, bool, Fault | None]:
+    """The next of the answer's text, whether its provider has now said all of it, and what went wrong behind
+    that text. Comes back without text too when something else has come, so that what it used can be told."""
     text, over = "", False
-    while not text and not over:
+    told, letters = gathered.counted, gathered.letters
+    while not text and not over and gathered.letters == letters and gathered.counted == told:
         try:
             received = await exchange.read()
         except WonderError:
             if gathered.complete:  # Lost is only what nobody needs any more.
-                return "", True
+                return "", True, None
             raise
         complete, over = gathered.complete, not received
         for data in decoder.feed(received):
             if data == _DONE:
                 over = True
                 break
-            text += formats.fed(gathered, parsed(data))
+            try:
+                text += formats.fed(gathered, parsed(data))
+            except WonderError as problem:
+                return text, False, problem.fault
             if gathered.begun:
                 exchange.patience.heard()
         over = over or gathered.ended
         if gathered.complete and not complete:
             exchange.patience.nearly_over()
-    return text, over
+    return text, over, None
 
 
 async def _open_session() -> ClientSession:

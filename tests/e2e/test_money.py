@@ -1,0 +1,159 @@
+"""Every call of a model that its provider answered is charged: to its turn, its conversation, its agent."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.e2e.client import Client
+from tests.e2e.scripted import PROVIDERS, Scripted
+from tests.fakes.provider import Call, Provider, Script
+from wonder.v1 import common_pb2 as common
+from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder.v1 import library_service_pb2 as library
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+COMPLETED, FAILED = conversation.TURN_STATUS_COMPLETED, conversation.TURN_STATUS_FAILED
+SAID = "one two three four five six seven eight"
+
+ASKING_TWICE = """
+name: ask_model
+task:
+  steps:
+    - id: ask
+      action: {kind: llm, max_attempts: 2, backoff_ms: 1}
+      input_mapping:
+        model_profile: '{"provider": "openai", "model": "MODEL", "format": "openai_chat"}'
+        request: '{"model": "MODEL", "messages": [{"role": "user", "content": "And?"}]}'
+      output_mapping: {output.text: result.text}
+---
+name: ask_model_tool
+tool: {target_type: task, target_id: ask_model, description: Asks a model, input_schema: {type: object}}
+"""
+
+
+async def spent(client: Client, turn_id: str) -> common.Usage:
+    request = pb.GetTurnRequest(turn_id=turn_id)
+    return (await client.conversations.GetTurn(request)).turn.usage
+
+
+async def charged_everywhere(client: Client, room: str, turn_id: str, agent: str) -> common.Usage:
+    """The turn's usage, which its conversation and its agent, that have no other turn, have too."""
+    usage = await spent(client, turn_id)
+    whole = (
+        await client.conversations.GetConversation(pb.GetConversationRequest(conversation_id=room))
+    ).conversation
+    assert whole.usage == usage
+    found = (await client.library.GetAgent(library.GetAgentRequest(agent_id=agent))).agent.usage
+    counted = ("input_tokens", "output_tokens", "model_calls")
+    assert [getattr(found, name) for name in counted] == [getattr(usage, name) for name in counted]
+    return usage
+
+
+@pytest.mark.parametrize("speaks", ["openai", "anthropic", "responses", "gemini"])
+@pytest.mark.parametrize(
+    ("answer", "remembered", "failed"),
+    [
+        ("There is nothing to keep, I think.", [], True),
+        (
+            'Sure!\n```json\n[{"content": "Ann likes tea.", "significance": 0.7,},]\n```\nDone.',
+            ["Ann likes tea."],
+            False,
+        ),
+        ('{"facts": [{"content": "Ann has a dog."}]}', ["Ann has a dog."], False),
+        ("", [], True),
+    ],
+)
+async def test_an_extraction_is_charged_whatever_the_model_makes_of_it(
+    client: Client, provider: Provider, speaks: str, answer: str, remembered: list[str], failed: bool
+) -> None:
+    scripted = Scripted(client, provider, speaks)
+    agent = await scripted.agent(Script(text="I see."), Script(text=answer), extraction="")
+    room = await client.open(agent)
+    turn, view = await client.turn(room, "My name is Ann, and I like tea.")
+    assert turn.status == COMPLETED
+    ended = "memory_extraction.failed" if failed else "memory_extraction.completed"
+    assert view.of_turn(turn.id)[-1] == ended
+    assert await client.memories(agent) == remembered
+    usage = await charged_everywhere(client, room, turn.id, agent)
+    assert usage.model_calls == len(scripted.requests) == 2
+    (move,) = await client.moves(turn.id, room)
+    # The provider counts both requests the same.
+    assert usage.input_tokens == 2 * move.usage.input_tokens > 0
+    assert usage.output_tokens == 2 * move.usage.output_tokens > 0
+
+
+async def told_of(client: Client, room: str, turn_id: str) -> common.Usage:
+    """The turn's usage once it is charged, which follows the end of a turn that is cancelled."""
+    while not (usage := await spent(client, turn_id)).output_tokens:  # noqa: ASYNC110 - no event says so
+        await asyncio.sleep(0.01)
+    return usage
+
+
+@pytest.mark.parametrize("speaks", PROVIDERS)
+async def test_a_cancelled_stream_is_charged_with_what_was_streamed(
+    client: Client, provider: Provider, speaks: str
+) -> None:
+    scripted = Scripted(client, provider, speaks)
+    agent = await scripted.agent(Script(text=" ".join(f"word{n}" for n in range(2000)), delay_ms=20))
+    room = await client.open(agent)
+    async with client.listening(room) as listener:
+        said = await client.say(room, "Speak without end.")
+        await listener.until(lambda v: any(text.count(" ") > 20 for text in v.texts.values()))
+        await client.conversations.CancelTurn(
+            pb.CancelTurnRequest(conversation_id=room, turn_id=said.turn.id)
+        )
+        await listener.until(lambda v: v.settled(said.turn.id))
+    async with asyncio.timeout(20):
+        await told_of(client, room, said.turn.id)
+    usage = await charged_everywhere(client, room, said.turn.id, agent)
+    assert usage.model_calls == len(scripted.requests) == 1
+    assert usage.input_tokens > 0 and usage.output_tokens > 20
+    # An estimate is no known cost.
+    assert not usage.HasField("cost_micros")
+
+
+@pytest.mark.parametrize("speaks", PROVIDERS)
+async def test_an_answer_that_broke_off_is_charged_beside_the_one_that_came(
+    client: Client, provider: Provider, speaks: str
+) -> None:
+    scripted = Scripted(client, provider, speaks)
+    agent = await scripted.agent(Script(text=SAID, break_off="abort"), Script(text=SAID))
+    room = await client.open(agent)
+    turn, _ = await client.turn(room, "Count.")
+    assert turn.status == COMPLETED
+    usage = await charged_everywhere(client, room, turn.id, agent)
+    assert usage.model_calls == len(scripted.requests) == 2
+    (move,) = await client.moves(turn.id, room)
+    assert usage.input_tokens > move.usage.input_tokens
+    assert usage.output_tokens > move.usage.output_tokens
+
+
+async def test_an_answer_that_failed_for_good_is_charged(client: Client, provider: Provider) -> None:
+    scripted = Scripted(client, provider, "openai")
+    agent = await scripted.agent(Script(text=SAID, error_event=400))
+    room = await client.open(agent)
+    turn, _ = await client.turn(room, "Count.")
+    assert turn.status == FAILED
+    usage = await charged_everywhere(client, room, turn.id, agent)
+    assert usage.model_calls == len(scripted.requests) == 1
+    assert usage.input_tokens > 0 and usage.output_tokens > 0
+
+
+async def test_a_tools_model_call_that_broke_off_is_charged(client: Client, provider: Provider) -> None:
+    provider.script("asked-by-tool", Script(text=SAID, break_off="abort"), Script(text=SAID))
+    await client.apply("e2e/money", ASKING_TWICE.replace("MODEL", "asked-by-tool"))
+    scripted = Scripted(client, provider, "openai")
+    call = Call(name="ask_model_tool", arguments="{}")
+    agent = await scripted.agent(
+        Script(calls=(call,)), Script(text="Done."), tools=("e2e/money/ask_model_tool",)
+    )
+    room = await client.open(agent)
+    turn, _ = await client.turn(room, "Ask.")
+    assert turn.status == COMPLETED
+    usage = await charged_everywhere(client, room, turn.id, agent)
+    asked = provider.of("asked-by-tool")
+    assert usage.model_calls == len(scripted.requests) + len(asked) == 4
