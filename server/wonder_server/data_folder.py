@@ -35,6 +35,24 @@ class DataFolder:
         path = path.resolve()
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as problem:
+            raise DataFolderError(f"The data folder {path} cannot be written: {problem.strerror}.") from None
+        folder = cls.hold(path)
+        try:
+            folder.listens_on(listen)
+        except DataFolderError:
+            os.close(folder._lock)
+            raise
+        return folder
+
+    @classmethod
+    def hold(cls, path: Path) -> DataFolder:
+        """Lock a folder that is there, for a moment in which no server may have it.
+
+        Raises `DataFolderError` when another process holds it or its lock file cannot be opened.
+        """
+        path = path.resolve()
+        try:
             lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as problem:
             raise DataFolderError(f"The data folder {path} cannot be written: {problem.strerror}.") from None
@@ -47,13 +65,7 @@ class DataFolder:
                 f"The data folder {path} is in use by {holder}. "
                 "Stop that server, or give this one another folder with --data."
             ) from None
-        folder = cls(path, lock)
-        try:
-            folder.listens_on(listen)
-        except DataFolderError:
-            os.close(lock)
-            raise
-        return folder
+        return cls(path, lock)
 
     def listens_on(self, address: str) -> None:
         """Record in the lock where this process listens. Raises `DataFolderError`."""

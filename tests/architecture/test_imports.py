@@ -30,6 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "rpc": {"actors", "services", "ports", "core", "settings", "settings_kinds", "logs", "wonder"},
     "compose": {"rpc", "adapters", "actors", "services", "ports", "core", "std", "settings", "logs"},
     "lifecycle": {"rpc", "settings", "logs", "data_folder"},
+    "check": {"compose", "data_folder"},
     "serve": {"compose", "lifecycle", "rpc", "core", "settings", "logs", "data_folder"},
 }
 # Beyond the standard library, the pure room has the schema and regular expression libraries.

@@ -187,6 +187,10 @@ class Client:
         request = pb.ListMovesRequest(turn_id=turn_id, conversation_id=conversation_id, oldest_first=True)
         return list((await self.conversations.ListMoves(request)).moves)
 
+    async def rooms(self) -> list[conversation.Conversation]:
+        request = pb.ListConversationsRequest(page_size=100)
+        return list((await self.conversations.ListConversations(request)).conversations)
+
     async def messages(self, conversation_id: str) -> list[conversation.Message]:
         request = pb.ListMessagesRequest(conversation_id=conversation_id, oldest_first=True)
         return list((await self.conversations.ListMessages(request)).messages)

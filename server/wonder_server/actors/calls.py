@@ -35,8 +35,11 @@ from wonder_server.core.conversation.values import (
 from wonder_server.core.coordinator.values import Execution, ExecutionStatus
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.records import Query, Records
+
+_log = logger("actors")
 
 MOST_SWEPT = 100_000
 """Active turns that are looked through at a start."""
@@ -117,8 +120,9 @@ class Calls:
         self._loop.tell(conversation_id, CancelCall(operation_id=operation_id, spoken=spoken))
 
     async def sweep(self) -> int:
-        """After a start: stop the turns whose parents gave up just before the server ended; how many."""
-        query = Query(table="turns", statuses=(TurnStatus.ACTIVE.value,), limit=MOST_SWEPT)
+        """After a start: stop the turns whose parents gave up just before the server ended; how many. Damaged
+        records are left alone."""
+        query = Query(table="turns", statuses=(TurnStatus.ACTIVE.value,), limit=MOST_SWEPT, lenient=True)
         orphans = 0
         for turn in await self._records.find(query):
             parent = turn.parent
@@ -128,7 +132,15 @@ class Calls:
         return orphans
 
     async def _is_awaited(self, turn: Turn, parent: Parent) -> bool:
-        """Whether ``parent`` still waits for this turn, and not for another attempt."""
+        """Whether ``parent`` still waits for this turn, and not for another attempt, as far as can be
+        read."""
+        try:
+            return await self._awaits(turn, parent)
+        except WonderError as problem:
+            _log.error("orphans_unknown", turn=turn.id, problem=str(problem))
+            return True
+
+    async def _awaits(self, turn: Turn, parent: Parent) -> bool:
         if parent.actor_id.startswith("conv_"):
             waiting = await self._records.get("operations", parent.operation_id, parent.actor_id)
             return isinstance(waiting, Operation) and waiting.run_id == turn.conversation_id

@@ -58,6 +58,10 @@ ROUND = 64
 MOST_WRITING = 16
 """Commits under way, above which volatile runs that go on for long are not written as well."""
 
+MOST_PAUSES = 512
+"""An actor that can never be loaded, such as a damaged one, is tried again after at most as many times the
+usual pause, or when a request names it."""
+
 MOST_WAITING = 32
 """Commits under way, above which nobody of the crowd begins: the disk could not follow."""
 
@@ -405,7 +409,10 @@ class Loop(Scribe):
                 self._fail_operation(actor, envelope.input, fault, interrupted)
         self._poke_followers(actor)
         self._rest(actor)
-        asyncio.get_running_loop().call_later(scribe.RELOAD_AFTER_S, self._reload, actor.id)
+        if failed is None and not fault.transient:
+            interrupted.failures += 1
+        pause = scribe.RELOAD_AFTER_S * min(2**interrupted.failures, MOST_PAUSES)
+        asyncio.get_running_loop().call_later(pause, self._reload, actor.id)
 
     def _take_back(self, actor: Actor, begun: list[Command], problem: WonderError) -> None:
         """Stop what was begun too early: tasks, and children, of which nothing can be on disk."""

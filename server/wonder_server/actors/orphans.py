@@ -7,24 +7,38 @@ operation, and the child would wait on for ever.
 
 from __future__ import annotations
 
+from wonder_server.core.commands import Parent
 from wonder_server.core.conversation.values import Turn, TurnStatus
 from wonder_server.core.coordinator.values import Execution, ExecutionStatus, Run, RunStatus
+from wonder_server.core.errors import WonderError
+from wonder_server.logs import logger
 from wonder_server.ports.records import Query, Records
+
+_log = logger("actors")
 
 MOST_SWEPT = 100_000
 """Open runs that are looked through at a start."""
 
 
 async def orphaned_runs(records: Records) -> list[str]:
-    """The ids of open runs whose parents have given them up."""
+    """The ids of open runs whose parents have given them up. Damaged records are left alone."""
     open_ones = (RunStatus.RUNNING.value, RunStatus.WAITING.value)
-    found: list[Run] = await records.find(Query(table="runs", statuses=open_ones, limit=MOST_SWEPT))
+    query = Query(table="runs", statuses=open_ones, limit=MOST_SWEPT, lenient=True)
+    found: list[Run] = await records.find(query)
     return [run.id for run in found if run.parent is not None and not await _is_awaited(records, run)]
 
 
 async def _is_awaited(records: Records, run: Run) -> bool:
     parent = run.parent
     assert parent is not None
+    try:
+        return await _awaits(records, parent, run)
+    except WonderError as problem:
+        _log.error("orphans_unknown", run=run.id, problem=str(problem))
+        return True
+
+
+async def _awaits(records: Records, parent: Parent, run: Run) -> bool:
     if parent.actor_id.startswith("run_"):
         # A node's execution has the id of its operation; each attempt has a child of its own.
         node = await records.get("executions", parent.operation_id, parent.actor_id)

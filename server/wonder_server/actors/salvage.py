@@ -18,12 +18,13 @@ from wonder_server.core.errors import Fault
 class Interrupted:
     """What an actor is to be told first when it is loaded: inputs, and with ``restart`` that each operation
     of its outbox is to be handed out again. ``careful``: its last commit failed. ``singly``: how many inputs
-    are to be written each alone."""
+    are to be written each alone. ``failures``: how often in a row it could not be loaded, for good."""
 
     left: list[Envelope] = field(default_factory=list)
     restart: bool = False
     careful: bool = False
     singly: int = 0
+    failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)

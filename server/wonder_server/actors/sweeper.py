@@ -56,7 +56,14 @@ class Sweeper:
         done = 0
         after = (0, _LAST)
         while True:
-            query = Query(table="conversations", by_ordinal=True, newest_first=False, after=after, limit=PAGE)
+            query = Query(
+                table="conversations",
+                by_ordinal=True,
+                newest_first=False,
+                after=after,
+                limit=PAGE,
+                lenient=True,
+            )
             page: list[Conversation] = await self._records.find(query)
             for room in page:
                 due = due_ms(room)

@@ -39,6 +39,8 @@ class Query:
     newest_first: bool = True
     after: tuple[int, str] | None = None
     limit: int = 50
+    lenient: bool = False
+    """Omit damaged rows, which are logged, instead of raising STORAGE_UNAVAILABLE."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

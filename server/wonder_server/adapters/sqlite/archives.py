@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from wonder_server.adapters.sqlite.seals import Seals
 from wonder_server.adapters.sqlite.shard import SqliteShard
 from wonder_server.adapters.sqlite.shard_schema import MIGRATIONS, ROW_TABLES
+from wonder_server.adapters.sqlite.shard_seals import PLACED, check, sealed
 from wonder_server.adapters.sqlite.shards import SqliteShards
 from wonder_server.ports.archives import Line
 
@@ -47,6 +49,7 @@ class SqliteArchives:
         def write(connection: sqlite3.Connection) -> None:
             known = {table: _columns(connection, table) for table in _KEYS}
             for table, row in lines:
+                row = sealed(table, row)
                 columns = [column for column in row if column in known[table]]
                 connection.execute(
                     f"INSERT OR IGNORE INTO {table} ({', '.join(columns)})"
@@ -60,7 +63,7 @@ class SqliteArchives:
 async def _pages(shard: SqliteShard, table: str, owner: str) -> AsyncIterator[list[Line]]:
     after: Any = ""
     while True:
-        page = await shard.database.read(partial(_page, table=table, owner=owner, after=after))
+        page = await shard.database.read(partial(_page, shard.seals, table=table, owner=owner, after=after))
         if page:
             yield page
         order = _KEYS[table][1]
@@ -69,16 +72,23 @@ async def _pages(shard: SqliteShard, table: str, owner: str) -> AsyncIterator[li
         after = page[-1][1][order]
 
 
-def _page(connection: sqlite3.Connection, *, table: str, owner: str, after: Any) -> list[Line]:
+def _page(seals: Seals, connection: sqlite3.Connection, *, table: str, owner: str, after: Any) -> list[Line]:
+    """Some rows, none of them damaged: what lies in the archive must be whole. STORAGE_UNAVAILABLE."""
     whose, order = _KEYS[table]
-    sql, values = f"SELECT * FROM {table} WHERE {whose} = ?", [owner]
+    place = "rowid" if table in PLACED else "0"
+    sql, values = f"SELECT {place}, * FROM {table} WHERE {whose} = ?", [owner]
     if order and after != "":
         sql, values = f"{sql} AND {order} > ?", [owner, after]
     if order:
         sql += f" ORDER BY {order} LIMIT {PAGE}"
     found = connection.execute(sql, values)
-    names = [column[0] for column in found.description]
-    return [(table, dict(zip(names, row, strict=True))) for row in found.fetchall()]
+    names = [column[0] for column in found.description[1:]]
+    lines: list[Line] = []
+    for place, *values in found.fetchall():
+        row = dict(zip(names, values, strict=True))
+        check(seals, table, row, place)
+        lines.append((table, row))
+    return lines
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:

@@ -14,6 +14,7 @@ from typing import Final
 
 from wonder_server.adapters.sqlite import shard_reads as reads
 from wonder_server.adapters.sqlite.codec import Folder
+from wonder_server.adapters.sqlite.seals import Seals
 from wonder_server.adapters.sqlite.shard_writes import Writes
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.ports.journal import Commit
@@ -47,12 +48,12 @@ def refuse_briefs(connection: sqlite3.Connection, actors: Sequence[str]) -> None
         raise BriefError([actor for actor, _, _ in found])
 
 
-def write_out(connection: sqlite3.Connection, actors: Sequence[str]) -> None:
+def write_out(connection: sqlite3.Connection, actors: Sequence[str], seals: Seals) -> None:
     """Write what follows from the journals of those of ``actors`` that still are written in brief."""
     writes = Writes(Folder())
     for actor, root, entry_head in _briefs(connection, actors):
         commit = Commit(actor, RUN, entry_head=entry_head, root=root)
-        commit.add_all(reads.entries(connection, actor, RUN, 0, entry_head))
+        commit.add_all(reads.entries(connection, actor, RUN, 0, entry_head, seals))
         writes.add(commit)
         connection.execute("UPDATE actors SET brief = 0 WHERE id = ?", (actor,))
     writes.carry_out(connection, ())

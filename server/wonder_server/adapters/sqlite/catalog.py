@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from wonder_server.adapters.sqlite.catalog_schema import MIGRATIONS
 from wonder_server.adapters.sqlite.database import Database
+from wonder_server.adapters.sqlite.seals import Seals, seal
 from wonder_server.core.definitions.parse import read_record, to_json
 from wonder_server.core.definitions.references import Reference
 from wonder_server.core.definitions.resources import (
@@ -31,16 +32,39 @@ _TABLES: Final[dict[type[Any], str]] = {
     Project: "projects",
 }
 
-_LIBRARY: Final = "SELECT body FROM libraries WHERE id = :key OR name = :key"
-_LIBRARIES: Final = "SELECT body FROM libraries WHERE name > ? ORDER BY name LIMIT ?"
-_DEFINITION: Final = """
-    SELECT body FROM definitions JOIN revisions ON definition_id = id
+SEALED_TABLES: Final = ("libraries", "revisions", "agents", "projects", "answers")
+
+
+def catalog_key(table: str, row: Mapping[str, Any]) -> tuple[tuple[Any, ...], bytes]:
+    """What the seal of a whole row covers: its key, and its content."""
+    if table == "answers":
+        return (row["request_id"], row["fingerprint"], row["created_ms"]), str(row["result"]).encode(
+            "utf-8", "surrogatepass"
+        )
+    key = (
+        (row["definition_id"], row["revision"], "")
+        if table == "revisions"
+        else (row["id"], row["name"], row["version"])
+    )
+    return key, str(row["body"]).encode("utf-8", "surrogatepass")
+
+
+_READ_FROM: Final[dict[type[Any], str]] = {**_TABLES, Definition: "revisions"}
+
+_SEALED: Final = "id, name, version, CAST(body AS BLOB), seal"
+_REVISION: Final = "definition_id, revision, '', CAST(body AS BLOB), revisions.seal"
+"""What is read of a resource: its key, its content as bytes, its seal."""
+
+_LIBRARY: Final = f"SELECT {_SEALED} FROM libraries WHERE id = :key OR name = :key"
+_LIBRARIES: Final = f"SELECT {_SEALED} FROM libraries WHERE name > ? ORDER BY name LIMIT ?"
+_DEFINITION: Final = f"""
+    SELECT {_REVISION} FROM definitions JOIN revisions ON definition_id = id
     WHERE (id = :id OR (:id = '' AND library = :library AND name = :name))
       AND revision = CASE WHEN :revision THEN :revision ELSE version END
 """
 # A list of any length is one bound parameter, a JSON array; an empty one means all.
-_DEFINITIONS: Final = """
-    SELECT body FROM definitions JOIN revisions ON definition_id = id AND revision = version
+_DEFINITIONS: Final = f"""
+    SELECT {_REVISION} FROM definitions JOIN revisions ON definition_id = id AND revision = version
     WHERE (library, name) > (:after_library, :after_name)
       AND :library_id IN ('', library_id)
       AND (:kinds = '[]' OR kind IN (SELECT value FROM json_each(:kinds)))
@@ -53,23 +77,25 @@ _DEFINITIONS: Final = """
       )
     ORDER BY library, name LIMIT :limit
 """
-_REVISIONS: Final = """
-    SELECT body FROM revisions
+_REVISIONS: Final = f"""
+    SELECT {_REVISION} FROM revisions
     WHERE definition_id = :id AND (:before = 0 OR revision < :before)
     ORDER BY revision DESC LIMIT :limit
 """
-_AGENT: Final = "SELECT body FROM agents WHERE id = :key OR name = :key"
-_AGENTS: Final = """
-    SELECT body FROM agents
+_AGENT: Final = f"SELECT {_SEALED} FROM agents WHERE id = :key OR name = :key"
+_AGENTS: Final = f"""
+    SELECT {_SEALED} FROM agents
     WHERE (:before = '' OR id < :before)
       AND (:project = '' OR id IN (SELECT agent_id FROM agent_projects WHERE project_id = :project))
     ORDER BY id DESC LIMIT :limit
 """
-_PROJECT: Final = "SELECT body FROM projects WHERE id = :key OR name = :key"
-_PROJECTS: Final = """
-    SELECT body FROM projects WHERE (:before = '' OR id < :before) ORDER BY id DESC LIMIT :limit
+_PROJECT: Final = f"SELECT {_SEALED} FROM projects WHERE id = :key OR name = :key"
+_PROJECTS: Final = f"""
+    SELECT {_SEALED} FROM projects WHERE (:before = '' OR id < :before) ORDER BY id DESC LIMIT :limit
 """
-_ANSWER: Final = "SELECT request_id, fingerprint, result, created_ms FROM answers WHERE request_id = ?"
+_ANSWER: Final = (
+    "SELECT request_id, fingerprint, created_ms, CAST(result AS BLOB), seal FROM answers WHERE request_id = ?"
+)
 
 _INSERT_DEFINITION: Final = """
     INSERT INTO definitions (id, library_id, library, name, kind, labels, version)
@@ -78,22 +104,29 @@ _INSERT_DEFINITION: Final = """
 _UPDATE_DEFINITION: Final = """
     UPDATE definitions SET labels = :labels, version = :version WHERE id = :id AND version = :version - 1
 """
-_INSERT_REVISION: Final = "INSERT INTO revisions (definition_id, revision, body) VALUES (?, ?, ?)"
+_INSERT_REVISION: Final = "INSERT INTO revisions (definition_id, revision, body, seal) VALUES (?, ?, ?, ?)"
 _INSERT_ANSWER: Final = (
-    "INSERT INTO answers (request_id, fingerprint, result, created_ms) VALUES (?, ?, ?, ?)"
+    "INSERT INTO answers (request_id, fingerprint, created_ms, result, seal) VALUES (?, ?, ?, ?, ?)"
 )
 
 
 class SqliteCatalog:
     """Implements the port over one `Database` of its own."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, seals: Seals) -> None:
         self._database = database
+        self._seals = seals
 
     @classmethod
     async def open(cls, path: Path | str) -> SqliteCatalog:
         """Open or create the file. STORAGE_UNAVAILABLE where that fails."""
-        return cls(await Database.open(path, MIGRATIONS))
+        database = await Database.open(path, MIGRATIONS)
+        try:
+            name = database.path.name
+            return cls(database, await database.read(lambda connection: Seals.of(connection, name)))
+        except BaseException:
+            await database.close()
+            raise
 
     async def close(self) -> None:
         await self._database.close()
@@ -161,7 +194,9 @@ class SqliteCatalog:
             row = connection.execute(_ANSWER, (request_id,)).fetchone()
             if row is None:
                 return None
-            return Answer(request_id=row[0], fingerprint=row[1], result=json.loads(row[2]), created_ms=row[3])
+            *key, data, found = row
+            result = json.loads(self._seals.check("answers", tuple(key), data, found, 1))
+            return Answer(request_id=key[0], fingerprint=key[1], result=result, created_ms=key[2])
 
         return await self._database.read(read)
 
@@ -171,7 +206,16 @@ class SqliteCatalog:
 
     async def _many(self, shape: type[R], sql: str, parameters: Any) -> list[R]:
         rows = await self._database.read(lambda connection: connection.execute(sql, parameters).fetchall())
-        return [read_record(shape, json.loads(row[0])) for row in rows]
+        return [self._resource(shape, row) for row in rows]
+
+    def _resource(self, shape: type[R], row: tuple[Any, ...]) -> R:
+        *key, data, found = row
+        table = _READ_FROM[shape]
+        body = self._seals.check(table, tuple(key), data, found, 1)
+        try:
+            return read_record(shape, json.loads(body))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            self._seals.refuse(table, tuple(key))
 
 
 def _put(connection: sqlite3.Connection, resource: Resource) -> None:
@@ -213,19 +257,24 @@ def _put_definition(connection: sqlite3.Connection, definition: Definition, body
         connection.execute(_INSERT_DEFINITION, row)
     elif connection.execute(_UPDATE_DEFINITION, row).rowcount != 1:
         raise _stale()
-    connection.execute(_INSERT_REVISION, (definition.id, definition.revision, body))
+    key = definition.id, definition.revision
+    connection.execute(_INSERT_REVISION, (*key, body, seal(("revisions", *key, ""), body.encode())))
 
 
 def _put_row(connection: sqlite3.Connection, resource: Library | Agent | Project, body: str) -> None:
     table = _TABLES[type(resource)]
-    row = {"id": resource.id, "name": resource.name, "version": resource.version, "body": body}
+    key = resource.id, resource.name, resource.version
+    mark = seal((table, *key), body.encode())
+    row = {"id": resource.id, "name": resource.name, "version": resource.version, "body": body, "seal": mark}
     if resource.version == 1:
         connection.execute(
-            f"INSERT INTO {table} (id, name, version, body) VALUES (:id, :name, :version, :body)", row
+            f"INSERT INTO {table} (id, name, version, body, seal)"
+            " VALUES (:id, :name, :version, :body, :seal)",
+            row,
         )
     else:
         changed = connection.execute(
-            f"UPDATE {table} SET name = :name, version = :version, body = :body "
+            f"UPDATE {table} SET name = :name, version = :version, body = :body, seal = :seal "
             "WHERE id = :id AND version = :version - 1",
             row,
         )
@@ -250,12 +299,9 @@ def _drop(connection: sqlite3.Connection, resource: Resource) -> None:
 
 def _remember(connection: sqlite3.Connection, answer: Answer) -> None:
     connection.execute("DELETE FROM answers WHERE created_ms < ?", (answer.created_ms - ANSWERS_KEPT_MS,))
-    row = (
-        answer.request_id,
-        answer.fingerprint,
-        json.dumps(answer.result, ensure_ascii=False),
-        answer.created_ms,
-    )
+    key = answer.request_id, answer.fingerprint, answer.created_ms
+    result = json.dumps(answer.result, ensure_ascii=False)
+    row = (*key, result, seal(("answers", *key), result.encode()))
     try:
         connection.execute(_INSERT_ANSWER, row)
     except sqlite3.IntegrityError:

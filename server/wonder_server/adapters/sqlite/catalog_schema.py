@@ -67,4 +67,22 @@ MIGRATIONS: Final = (
         CREATE INDEX answers_by_age ON answers (created_ms);
         """,
     ),
+    (
+        "0002 seals",
+        """
+        -- See seals.py: checksums, and of which tables a row may lack one.
+        ALTER TABLE libraries ADD COLUMN seal INTEGER;
+        ALTER TABLE revisions ADD COLUMN seal INTEGER;
+        ALTER TABLE agents    ADD COLUMN seal INTEGER;
+        ALTER TABLE projects  ADD COLUMN seal INTEGER;
+        ALTER TABLE answers   ADD COLUMN seal INTEGER;
+        CREATE TABLE unsealed (name TEXT PRIMARY KEY, upto INTEGER NOT NULL) WITHOUT ROWID;
+        INSERT INTO unsealed VALUES
+            ('libraries', EXISTS (SELECT 1 FROM libraries)),
+            ('revisions', EXISTS (SELECT 1 FROM revisions)),
+            ('agents', EXISTS (SELECT 1 FROM agents)),
+            ('projects', EXISTS (SELECT 1 FROM projects)),
+            ('answers', EXISTS (SELECT 1 FROM answers));
+        """,
+    ),
 )

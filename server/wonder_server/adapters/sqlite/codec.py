@@ -104,7 +104,7 @@ class Folder:
             self._equal.clear()
         found = self._equal.get(data)
         if found is None:
-            digest = _hash(data)
+            digest = part_name(data)
             found = self._equal[data] = _Piece(data, digest, msgspec.Raw(_reference(digest)))
         self._same[id(value)] = value, found
         return found
@@ -175,7 +175,7 @@ class Folding:
         parts = {digest: data for within in self.pins.values() for digest, data in within.items()}
         parts.update(self.parts)
         # Too small to be a part itself, but not all that is in it?
-        name = ",".join(parts) if folded is body else _hash(body)
+        name = ",".join(parts) if folded is body else part_name(body)
         return _Pin(value, msgspec.Raw(folded), name, parts)
 
     def _shortened(self, value: Any) -> Any:
@@ -304,7 +304,7 @@ class Folding:
         """A reference to what is long enough for that, which is then a part."""
         if len(body) < OBJECT_FROM:
             return body
-        digest = _hash(body)
+        digest = part_name(body)
         self.parts[digest] = body
         return _reference(digest)
 
@@ -325,7 +325,8 @@ def _with(value: Any, found: Sequence[tuple[tuple[str, ...], Any]]) -> Any:
     return {name: getattr(value, name) for name in field_names(value.__class__)} | changed
 
 
-def _hash(data: bytes) -> str:
+def part_name(data: bytes) -> str:
+    """The name of a part: the hash of its content."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 

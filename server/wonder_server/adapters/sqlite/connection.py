@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from wonder_server.adapters.sqlite.seals import ADVICE
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
 
@@ -104,15 +105,15 @@ def unavailable(sentence: str, *, transient: bool = False, cause: BaseException 
     return fault
 
 
-def storage_fault(failure: BaseException, *, always: bool = False) -> BaseException:
-    """STORAGE_UNAVAILABLE for what the storage itself caused.
+def storage_fault(failure: BaseException, store: str, *, always: bool = False) -> BaseException:
+    """STORAGE_UNAVAILABLE for what the storage itself caused, ``store`` being its file.
 
     Anything else (a constraint, a bug, a `WonderError`) comes back as it is, unless ``always``: then
     it counts as the storage's, as everything does that fails a commit.
     """
     code = _code(failure)
-    if code in _BROKEN:
-        return unavailable("The data on disk is damaged; restore a backup.", cause=failure)
+    if code in _BROKEN or (code == sqlite3.SQLITE_ERROR and _is_unreadable(failure)):
+        return unavailable(f"The store {store} is damaged. {ADVICE}", cause=failure)
     if code == sqlite3.SQLITE_FULL:
         return unavailable("The disk is full; free some space.", transient=True, cause=failure)
     if always or code in _PASSING:
@@ -126,12 +127,18 @@ def storage_fault(failure: BaseException, *, always: bool = False) -> BaseExcept
     return failure
 
 
+def _is_unreadable(failure: BaseException) -> bool:
+    """Whether SQLite found a text that is none, or JSON that is none, where it only ever wrote both."""
+    said = str(failure)
+    return said.startswith("Could not decode to UTF-8") or "malformed JSON" in said
+
+
 def _unopened(path: Path, failure: sqlite3.Error) -> WonderError:
     code = _code(failure)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         sentence = f"The store {path.name} is in use by another connection; stop the other server first."
     elif code in _BROKEN:
-        sentence = f"The store {path.name} is damaged or not a database; restore a backup."
+        sentence = f"The store {path.name} is damaged or not a database. {ADVICE}"
     else:
         sentence = f"The store {path.name} could not be opened: {failure}."
     return unavailable(sentence, cause=failure)

@@ -250,7 +250,7 @@ class Database:
                     execute("ROLLBACK")
             done = done or len(jobs)
             for job in jobs[:done]:
-                job.error = job.error or storage_fault(failure, always=True)
+                job.error = job.error or storage_fault(failure, self.path.name, always=True)
         return len(batch) if done == len(jobs) else batch.index(jobs[done])
 
     def _alike(self, jobs: list[_Job]) -> Iterator[list[_Job]]:
@@ -282,7 +282,7 @@ class Database:
                 self._pace_s += 0.2 * ((thread_time() - began) / max(1, len(items)) - self._pace_s)
         except BaseException as failure:
             for job in jobs:
-                job.error = storage_fault(failure)
+                job.error = storage_fault(failure, self.path.name)
             _undo(connection, holds)
             return False
         if holds:
@@ -298,7 +298,7 @@ class Database:
             if connection.total_changes != before:
                 raise AssertionError("A read changed the database: it must be given to write().")
         except BaseException as failure:
-            job.error = storage_fault(failure)
+            job.error = storage_fault(failure, self.path.name)
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.

@@ -133,4 +133,13 @@ MIGRATIONS: Final = (
         CREATE TABLE deleted_agents (agent_id TEXT PRIMARY KEY, is_sure INTEGER NOT NULL) WITHOUT ROWID;
         """,
     ),
+    (
+        "0003 seals",
+        """
+        -- See seals.py: the checksum of what a memory says, and up to which key a memory may lack one.
+        ALTER TABLE memories ADD COLUMN seal INTEGER;
+        CREATE TABLE unsealed (name TEXT PRIMARY KEY, upto INTEGER NOT NULL) WITHOUT ROWID;
+        INSERT INTO unsealed SELECT 'memories', coalesce(max(key), 0) FROM memories;
+        """,
+    ),
 )

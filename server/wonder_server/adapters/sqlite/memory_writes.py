@@ -5,6 +5,7 @@ Functions here run in the writer's thread.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ from typing import Final
 
 from wonder_server.adapters.sqlite import memory_fields, memory_index
 from wonder_server.adapters.sqlite.memory_filter import LIVE
-from wonder_server.adapters.sqlite.memory_rows import FIELDS, locate, memory_of
+from wonder_server.adapters.sqlite.memory_rows import FIELDS, locate, memory_of, sealed
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.memory import Memory, fingerprint
 from wonder_server.ports.memories import Entry, Request, Stored, Text
@@ -22,8 +23,8 @@ _INSERT: Final = """
     INSERT INTO memories (
         id, agent_id, type, content, significance, metadata, conversation_id, turn_id, move_id, run_id,
         speaker, ordinal, idempotency_key, fingerprint, created_ms, updated_ms, version,
-        content_ref, size_bytes, supersedes_id
-    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)
+        content_ref, size_bytes, supersedes_id, seal
+    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)
 """
 _EMBED: Final = (
     "INSERT INTO embeddings (memory_key, agent_id, embedder, vector, passage) VALUES (?, ?, ?, ?, ?)"
@@ -36,7 +37,7 @@ _KNOWN: Final = f"""
 """
 _CHANGE: Final = """
     UPDATE memories SET type = ?, significance = ?, metadata = ?, fingerprint = ?, updated_ms = ?,
-        version = ?, archived_ms = ?
+        version = ?, archived_ms = ?, seal = ?
     WHERE key = ?
 """
 _CHANGE_TEXT: Final = "UPDATE memories SET content = ?, content_ref = ?, size_bytes = ? WHERE key = ?"
@@ -96,16 +97,23 @@ def change(
     old = read(connection, key)
     memory_fields.take(connection, key, memory.agent_id, old.metadata)
     memory_fields.put(connection, key, memory.agent_id, memory.metadata)
+    metadata = json.dumps(memory.metadata)
+    placed = (
+        (old.content, old.content_ref, old.size_bytes) if text is None or words is None else _placed(text)
+    )
     connection.execute(
         _CHANGE,
         (
             memory.type,
             memory.significance,
-            json.dumps(memory.metadata),
+            metadata,
             fingerprint(memory.type, memory.content),
             memory.updated_ms,
             memory.version,
             memory.archived_ms,
+            sealed(
+                dataclasses.replace(memory, source=old.source, created_ms=old.created_ms), metadata, placed
+            ),
             key,
         ),
     )
@@ -234,7 +242,20 @@ def _known(connection: sqlite3.Connection, agent_id: str, entry: Entry) -> Memor
 def _insert(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_ms: int) -> int:
     draft = entry.draft
     source = draft.source
-    content, reference, size = _placed(entry.text)
+    content, reference, size = placed = _placed(entry.text)
+    metadata = json.dumps(draft.metadata)
+    memory = Memory(
+        id=entry.id,
+        agent_id=agent_id,
+        type=draft.type,
+        content=draft.content,
+        significance=draft.significance,
+        metadata=draft.metadata,
+        source=source,
+        created_ms=now_ms,
+        updated_ms=now_ms,
+        version=1,
+    )
     key = connection.execute(
         _INSERT,
         (
@@ -243,7 +264,7 @@ def _insert(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_ms:
             draft.type,
             content,
             draft.significance,
-            json.dumps(draft.metadata),
+            metadata,
             source.conversation_id,
             source.turn_id,
             source.move_id,
@@ -257,6 +278,7 @@ def _insert(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_ms:
             reference,
             size,
             entry.supersedes_id,
+            sealed(memory, metadata, placed),
         ),
     ).lastrowid
     assert key is not None

@@ -21,6 +21,7 @@ from wonder_server.adapters.sqlite.briefs import (
 )
 from wonder_server.adapters.sqlite.codec import Folder, decode
 from wonder_server.adapters.sqlite.database import Database
+from wonder_server.adapters.sqlite.seals import Seals
 from wonder_server.adapters.sqlite.shard_queries import EVENT_COLUMNS, events_sql
 from wonder_server.adapters.sqlite.shard_reads import Parts, Placed
 from wonder_server.adapters.sqlite.shard_schema import MIGRATIONS
@@ -31,6 +32,9 @@ from wonder_server.ports.journal import Answered, Commit, Entry, Event, Loaded
 from wonder_server.ports.records import EventQuery, Head, Query, Snapshot
 
 T = TypeVar("T")
+
+_DATA: Final = -3
+"""The place of the content among the columns of an event."""
 
 _STORED_LIMIT: Final = 20_000
 MAX_EVENTS_BYTES: Final = 256 * 1024
@@ -48,9 +52,10 @@ class _SeenError(Exception):
 class SqliteShard:
     """One shard file. Implements the port ``Journal``, and the queries that `Records` merges."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, seals: Seals) -> None:
         """Internal; use `open`."""
         self.database = database
+        self.seals = seals
         self._folder = Folder()
         self._stored: set[Pin] = set()
         """Known to be on disk, so that they need not be written again."""
@@ -58,7 +63,13 @@ class SqliteShard:
     @classmethod
     async def open(cls, path: Path) -> SqliteShard:
         """Open or create the shard file. Errors: STORAGE_UNAVAILABLE."""
-        return cls(await Database.open(path, MIGRATIONS))
+        database = await Database.open(path, MIGRATIONS)
+        name = f"{path.parent.name}/{path.name}"
+        try:
+            return cls(database, await database.read(lambda connection: Seals.of(connection, name)))
+        except BaseException:
+            await database.close()
+            raise
 
     async def close(self) -> None:
         await self.database.close()
@@ -93,14 +104,23 @@ class SqliteShard:
         stored.update(pins)
 
     async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
-        return await self._look([actor_id], lambda connection: reads.load(connection, actor_id, planner))
+        return await self._look(
+            [actor_id], lambda connection: reads.load(connection, actor_id, planner, self.seals)
+        )
 
     async def answered(self, scope: str, request_id: str) -> Answered | None:
-        sql = "SELECT fingerprint, answer FROM requests_answered WHERE scope = ? AND id = ?"
+        sql = (
+            "SELECT actor, fingerprint, CAST(answer AS BLOB), seal FROM requests_answered"
+            " WHERE scope = ? AND id = ?"
+        )
 
         def read(connection: sqlite3.Connection) -> Answered | None:
             row = connection.execute(sql, (scope, request_id)).fetchone()
-            return None if row is None else Answered(row[0], decode(row[1]))
+            if row is None:
+                return None
+            actor, fingerprint, told, found = row
+            key = scope, request_id, actor, fingerprint
+            return Answered(fingerprint, decode(self.seals.check("requests_answered", key, told, found, 1)))
 
         return await self.database.read(read)
 
@@ -108,13 +128,18 @@ class SqliteShard:
         sql = f"SELECT {EVENT_COLUMNS} FROM events WHERE actor = ? AND sequence > ? ORDER BY sequence LIMIT ?"
 
         def read(connection: sqlite3.Connection) -> list[Event]:
-            found, size, parts = [], 0, Parts(connection, actor_id)
+            found: list[Event] = []
+            size, parts = 0, Parts(connection, actor_id, self.seals)
             with closing(connection.execute(sql, (actor_id, after, limit))) as rows:
                 for row in rows:
+                    if found and row[1] != found[-1].sequence + 1:
+                        self.seals.refuse("events", (actor_id, found[-1].sequence + 1))
                     found.append(reads.event(parts, row, planner))
-                    size += len(row[-1])
+                    size += len(row[_DATA])
                     if size + parts.size > MAX_EVENTS_BYTES:
-                        break
+                        return found
+            if len(found) < limit:
+                reads.refuse_lost(connection, actor_id, after, found, self.seals)
             return found
 
         return await self._look([actor_id], read)
@@ -122,7 +147,7 @@ class SqliteShard:
     async def entries(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Entry]:
         # The journal is there whole, also of those that were written in brief.
         return await self.database.read(
-            lambda connection: reads.entries(connection, actor_id, planner, after, limit)
+            lambda connection: reads.entries(connection, actor_id, planner, after, limit, self.seals)
         )
 
     async def unfinished(self) -> list[str]:
@@ -151,7 +176,7 @@ class SqliteShard:
         """The rows that ``query`` asks for, of this shard, each with its place in the order."""
 
         def read(connection: sqlite3.Connection) -> list[Placed]:
-            return reads.rows(connection, query, row_type)
+            return reads.rows(connection, query, row_type, self.seals)
 
         return await self._look([] if query.table in LISTED else [query.actor], read)
 
@@ -162,7 +187,7 @@ class SqliteShard:
             head = reads.heads(connection, [actor]).get(actor)
             if head is None:
                 return None
-            found = [reads.rows(connection, query, row_type) for query, row_type in queries]
+            found = [reads.rows(connection, query, row_type, self.seals) for query, row_type in queries]
             return Snapshot(head, [[value for _, value in rows] for rows in found])
 
         return await self._look([actor], read, glances=True)
@@ -173,7 +198,7 @@ class SqliteShard:
 
         def read(connection: sqlite3.Connection) -> list[Event]:
             rows = connection.execute(sql, values).fetchall()
-            return [reads.event(Parts(connection, row[0]), row, planner) for row in rows]
+            return [reads.event(Parts(connection, row[0], self.seals), row, planner) for row in rows]
 
         return await self._look([query.actor], read)
 
@@ -196,7 +221,8 @@ class SqliteShard:
             briefs = found.actors
         try:
             for start in range(0, len(briefs), MOST_AT_ONCE):
-                await self.database.write(partial(write_out, actors=briefs[start : start + MOST_AT_ONCE]))
+                some = briefs[start : start + MOST_AT_ONCE]
+                await self.database.write(partial(write_out, actors=some, seals=self.seals))
         except WonderError:
             # The disk may be full: what can be read is read all the same, and not kept.
             return await self._look_without_keeping(briefs, read)
@@ -208,7 +234,7 @@ class SqliteShard:
         """What ``read`` would find if these actors were written out."""
 
         def write_and_read(connection: sqlite3.Connection) -> None:
-            write_out(connection, briefs)
+            write_out(connection, briefs, self.seals)
             raise _SeenError(read(connection))
 
         try:

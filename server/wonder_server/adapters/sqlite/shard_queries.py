@@ -9,7 +9,11 @@ from wonder_server.adapters.sqlite.shard_schema import COLUMNS, FEW, OPEN
 from wonder_server.core.planner import Planner
 from wonder_server.ports.records import EventQuery, Query
 
-EVENT_COLUMNS: Final = "actor, sequence, at_ms, name, kind, turn_id, message_id, data"
+EVENT_COLUMNS: Final = (
+    "actor, sequence, at_ms, name, kind, turn_id, message_id, CAST(data AS BLOB), seal, rowid"
+)
+ROW_COLUMNS: Final = "actor, id, parent, ordinal, status, alias, live, CAST(data AS BLOB), seal, rowid"
+"""As bytes, so that what is no text any more is read too, and found to be damaged."""
 
 
 def rows_sql(query: Query) -> tuple[str, list[Any]]:
@@ -62,7 +66,7 @@ def rows_sql(query: Query) -> tuple[str, list[Any]]:
         where.add(f"({order}, id) {'<' if query.newest_first else '>'} (?, ?)", *query.after)
     way = "DESC" if query.newest_first else "ASC"
     sql = (
-        f"SELECT actor, id, {order}, data FROM {query.table} WHERE {where} "
+        f"SELECT {order}, {ROW_COLUMNS} FROM {query.table} WHERE {where} "
         f"ORDER BY {order} {way}, id {way} LIMIT ?"
     )
     return sql, [*where.values, query.limit]

@@ -296,6 +296,24 @@ CREATE INDEX events_by_time ON events (at_ms, actor, sequence) WHERE substr(acto
 few pages. In the order of its key each row touched a page of its own, and rows had overflow pages from a
 quarter of a page on. That halved what SQLite costs for a turn."""
 
+SEALED: Final = (*_FIRST_TABLES, *_TABLES_OF_WORKFLOWS, "entries", "events")
+"""Tables whose rows have a seal (see `seals`), and a place that says whether they must. Charges are never
+kept, parts are named by the hash of their content, and accounts are sums that a trigger keeps."""
+
+SEALED_BY_KEY: Final = ("actors", "requests_answered")
+"""Tables that lie in the order of their keys: if there were rows before seals, each may lack one."""
+
+_SEALS = f"""
+{"".join(f"ALTER TABLE {table} ADD COLUMN seal INTEGER;" for table in (*SEALED, *SEALED_BY_KEY))}
+CREATE TABLE unsealed (name TEXT PRIMARY KEY, upto INTEGER NOT NULL) WITHOUT ROWID;
+{"".join(f"INSERT INTO unsealed SELECT '{table}', coalesce(max(rowid), 0) FROM {table};" for table in SEALED)}
+{
+    "".join(
+        f"INSERT INTO unsealed SELECT '{table}', EXISTS (SELECT 1 FROM {table});" for table in SEALED_BY_KEY
+    )
+}
+"""
+
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0001_shard", _rows(_FIRST_TABLES) + _INDEXES + _REST),
     ("0002_workflows", _rows(_TABLES_OF_WORKFLOWS) + _WORKFLOWS),
@@ -304,4 +322,5 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0005_accounts", _rows(_TABLES_OF_ACCOUNTS) + _ACCOUNTS),
     ("0006_brief", _BRIEF),
     ("0007_appended", _APPENDED),
+    ("0008_seals", _SEALS),
 )

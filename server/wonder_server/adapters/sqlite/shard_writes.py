@@ -15,7 +15,9 @@ from typing import Any, Final
 
 from wonder_server.adapters.sqlite.codec import Folder, Folding, encode
 from wonder_server.adapters.sqlite.erasing import erase_record, erase_root
+from wonder_server.adapters.sqlite.seals import seal
 from wonder_server.adapters.sqlite.shard_schema import COLUMNS, FOLDED_TABLES, ROW_TABLES, SHARED
+from wonder_server.core.budget import CHARGES
 from wonder_server.core.records import Change, Delete, Erase, Put, field_at
 from wonder_server.ports.journal import Commit
 
@@ -40,25 +42,46 @@ class _Rows:
         return f"{self.head} VALUES {', '.join([row] * count)} {self.tail}"
 
 
-_COLUMNS: Final = ("actor", "id", "parent", "ordinal", "status", "alias", "live", "created_ms", "data")
+_COLUMNS: Final = (
+    "actor",
+    "id",
+    "parent",
+    "ordinal",
+    "status",
+    "alias",
+    "live",
+    "created_ms",
+    "data",
+    "seal",
+)
 _PUT: Final = {
     table: _Rows(
         f"INSERT INTO {table} ({', '.join((*_COLUMNS, *COLUMNS.get(table, {}).values()))})",
         len(_COLUMNS) + len(COLUMNS.get(table, {})),
         "ON CONFLICT (actor, id) DO UPDATE SET parent = excluded.parent, ordinal = excluded.ordinal,"
-        " status = excluded.status, alias = excluded.alias, live = excluded.live, data = excluded.data",
+        " status = excluded.status, alias = excluded.alias, live = excluded.live, data = excluded.data,"
+        " seal = excluded.seal",
     )
     for table in ROW_TABLES
+    if table != CHARGES
+} | {
+    CHARGES: _Rows(
+        f"INSERT INTO {CHARGES} ({', '.join((*_COLUMNS[:-1], *COLUMNS[CHARGES].values()))})",
+        len(_COLUMNS) - 1 + len(COLUMNS[CHARGES]),
+    )
 }
 _DELETE: Final = {table: _Rows(f"DELETE FROM {table} WHERE ", 2, deletes=True) for table in ROW_TABLES}
 _ACTOR: Final = _Rows(
-    "INSERT INTO actors (id, kind, root, entry_head, event_head, brief)",
-    6,
-    "ON CONFLICT (id) DO UPDATE SET entry_head = excluded.entry_head, event_head = excluded.event_head",
+    "INSERT INTO actors (id, kind, root, entry_head, event_head, brief, seal)",
+    7,
+    "ON CONFLICT (id) DO UPDATE SET entry_head = excluded.entry_head, event_head = excluded.event_head,"
+    " seal = excluded.seal",
 )
-_ENTRY: Final = _Rows("INSERT INTO entries (actor, sequence, at_ms, input, decisions)", 5)
-_EVENT: Final = _Rows("INSERT INTO events (actor, sequence, at_ms, name, kind, turn_id, message_id, data)", 8)
-_REQUEST: Final = _Rows("INSERT INTO requests_answered (scope, id, actor, fingerprint, answer)", 5)
+_ENTRY: Final = _Rows("INSERT INTO entries (actor, sequence, at_ms, input, decisions, seal)", 6)
+_EVENT: Final = _Rows(
+    "INSERT INTO events (actor, sequence, at_ms, name, kind, turn_id, message_id, data, seal)", 9
+)
+_REQUEST: Final = _Rows("INSERT INTO requests_answered (scope, id, actor, fingerprint, answer, seal)", 6)
 _PART: Final = _Rows("INSERT OR IGNORE INTO parts (root, hash, data)", 3)
 
 _SIZES: Final = (256, 128, 64, *range(56, 31, -8), *range(28, 15, -4), *range(14, 7, -2), *range(7, 0, -1))
@@ -99,7 +122,10 @@ class Writes:
         if folding is None:
             folding = self._foldings[root] = self._folder.begin()
         heads = commit.entry_head, commit.event_head
-        self._actors[actor] = (actor, commit.planner.kind, root, *heads, commit.brief)
+        self._actors[actor] = (
+            *(actor, commit.planner.kind, root, *heads, commit.brief),
+            seal(("actors", actor, *heads), b""),
+        )
         found = self._changes
         for change in changes:
             row = change.table, actor, change.id
@@ -109,14 +135,15 @@ class Writes:
                 found[row] = (change, folding)
         values = self._values[_ENTRY]
         for entry in commit.entries:
-            texts = folding.tagged(entry.input), folding.all_tagged(entry.decisions)
-            values += (actor, entry.sequence, entry.at_ms, *texts)
+            told, decided = folding.tagged(entry.input), folding.all_tagged(entry.decisions)
+            step = actor, entry.sequence, entry.at_ms
+            values += (*step, told, decided, seal(("entries", *step), f"{told}\n{decided}".encode()))
         values = self._values[_EVENT]
         text = folding.text if commit.planner.kind == "run" else folding.whole
         for event in commit.events:
             emit = event.emit
             told = text(emit.value)
-            values += (
+            key = (
                 actor,
                 event.sequence,
                 event.at_ms,
@@ -125,14 +152,15 @@ class Writes:
                 emit.turn_id,
                 emit.message_id,
             )
-            values.append(told)
+            values += (*key, told, seal(("events", *key), told.encode()))
         self._add_requests(commit)
 
     def _add_requests(self, commit: Commit) -> None:
         values = self._values[_REQUEST]
         for request, answer in commit.requests:
-            told = encode(answer).decode()
-            values += (request.scope, request.id, commit.actor_id, request.fingerprint, told)
+            told = encode(answer)
+            key = request.scope, request.id, commit.actor_id, request.fingerprint
+            values += (*key, told.decode(), seal(("requests_answered", *key), told))
 
     def carry_out(self, connection: sqlite3.Connection, stored: Collection[Pin]) -> list[Pin]:
         """Write it all, but for pins that are ``stored`` already. Returns the pins that were not."""
@@ -146,8 +174,19 @@ class Writes:
             elif isinstance(change, Put):
                 text = folding.text if table in FOLDED_TABLES else folding.whole
                 values = rows.setdefault(_PUT[table], [])
-                values += (actor, row_id, change.parent, change.ordinal, change.status, change.alias)
-                values += (change.live, change.created_ms, text(change.value))
+                key = (
+                    actor,
+                    row_id,
+                    change.parent,
+                    change.ordinal,
+                    change.status,
+                    change.alias,
+                    int(change.live),
+                )
+                data = text(change.value)
+                values += (*key, change.created_ms, data)
+                if table != CHARGES:
+                    values.append(seal((table, *key), data.encode()))
                 if table in COLUMNS:
                     values += [field_at(change.value, path) for path in COLUMNS[table]]
         rows[_PART], pins = self._parts(stored)

@@ -1,0 +1,111 @@
+"""Checking a data folder whole: every store, every object, every git repository."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from wonder_server.adapters.git.run import GIT_ENVIRONMENT, Git, GitError
+from wonder_server.adapters.sqlite.checking import Found, check_catalog, check_memory, check_shard
+from wonder_server.core.errors import WonderError
+from wonder_server.ports.blobs import is_key, key_of
+from wonder_server.settings import inherited
+
+Say = Callable[[str], None]
+
+_FSCK_S: Final = 3600.0
+"""Seconds for one repository."""
+
+_MOST_BYTES: Final = 4 << 20
+
+
+@dataclass(slots=True)
+class Report:
+    """The result of a check. ``problems`` has one line for each damaged or missing record."""
+
+    records: int = 0
+    unchecked: int = 0
+    objects: int = 0
+    repositories: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def check_folder(data: Path, say: Say, *, objects_elsewhere: bool = False) -> Report:
+    """Check a data folder that no server has. ``say`` is told of each step. ``objects_elsewhere``: they lie
+    in a bucket and are not looked for in the folder."""
+    report = Report()
+    referred: dict[str, str] = {}
+    for name, check in _stores(data):
+        say(f"{name} …")
+        found = check()
+        report.records += found.records
+        report.unchecked += found.unchecked
+        report.problems += found.problems
+        referred |= found.objects
+    say("blobs …")
+    _check_objects(data / "blobs", referred, report, objects_elsewhere=objects_elsewhere)
+    git = Git(inherited(GIT_ENVIRONMENT))
+    repositories = [
+        path for name in ("artifacts", "repositories") for path in sorted((data / name).glob("[!.]*.git"))
+    ]
+    if repositories and (lacking := git.probe()):
+        report.problems.append(f"{len(repositories)} git repositories were not checked: {lacking}.")
+        return report
+    for path in repositories:
+        say(f"{path.relative_to(data)} …")
+        report.repositories += 1
+        report.problems += [f"{path.relative_to(data)}: {line}" for line in _fsck(git, path)]
+    return report
+
+
+def _stores(data: Path) -> Iterator[tuple[str, Callable[[], Found]]]:
+    shards = sorted((data / "shards").glob("[0-9][0-9].db"))
+    wanted = (data / "shards" / "COUNT").read_text(encoding="ascii", errors="replace").strip()
+    if wanted.isdigit() and len(shards) != int(wanted):
+        lost = Found(problems=[f"shards: {len(shards)} of {wanted} files are there"])
+        yield "shards", lambda: lost
+    for path in shards:
+        yield f"shards/{path.name}", lambda path=path: check_shard(path)  # type: ignore[misc]
+    for name, check in (("catalog.db", check_catalog), ("memory.db", check_memory)):
+        if (data / name).exists():
+            yield name, lambda name=name, check=check: check(data / name)  # type: ignore[misc]
+        else:
+            missing = Found(problems=[f"{name}: the file is missing"])
+            yield name, lambda missing=missing: missing  # type: ignore[misc]
+
+
+def _check_objects(
+    folder: Path, referred: dict[str, str], report: Report, *, objects_elsewhere: bool
+) -> None:
+    there: set[str] = set()
+    for path in sorted(folder.glob("[0-9a-f][0-9a-f]/*")):
+        report.objects += 1
+        there.add(path.name)
+        try:
+            whole = is_key(path.name) and key_of(path.read_bytes()) == path.name
+        except OSError as problem:
+            report.problems.append(f"blobs/{path.parent.name}/{path.name}: {problem.strerror}")
+            continue
+        if not whole:
+            owner = referred.get(path.name, "no record that was found")
+            report.problems.append(
+                f"blobs/{path.parent.name}/{path.name}: it is damaged; it belongs to {owner}"
+            )
+    if not objects_elsewhere:
+        for key in sorted(referred.keys() - there):
+            report.problems.append(f"blobs/{key[:2]}/{key}: it is missing; it belongs to {referred[key]}")
+
+
+def _fsck(git: Git, path: Path) -> list[str]:
+    """What git finds wrong in a repository, a line each."""
+    arguments = ("fsck", "--full", "--no-dangling", "--no-progress")
+    try:
+        git.run(path, *arguments, most=_MOST_BYTES, may_cut=True, seconds=_FSCK_S)
+    except GitError as problem:
+        found = [line.strip() for line in f"{problem.text}\n{problem.said}".splitlines() if line.strip()]
+        return found or [f"git fsck ended with {problem.code}"]
+    except WonderError as problem:
+        return [str(problem)]
+    return []
