@@ -7,6 +7,8 @@ replayed: the planners must decide the same again. Everything runs on the sessio
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from tests.conformance.models.subjects import KEY
 from tests.e2e.client import Client
 from tests.e2e.journals import assert_replays
 from tests.e2e.process import Server, serving
+from tests.fakes import mcp_server
 from tests.fakes.provider import Provider, running_provider
 
 
@@ -30,8 +33,15 @@ async def provider() -> AsyncIterator[Provider]:
 async def server(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
     """The shared server: offline unless a model profile says otherwise."""
     data = tmp_path_factory.mktemp("shared") / "data"
+    notes = data.with_name("notes")
+    fake = {
+        "command": sys.executable,
+        "args": [mcp_server.__file__, str(notes)],
+        "env": {"GIVEN": "needle-4711"},
+    }
     environment = {
         "WONDER_MODEL": "offline",
+        "WONDER_MCP_SERVERS": json.dumps({"fake": fake}),
         "OPENAI_API_KEY": KEY,
         "ANTHROPIC_API_KEY": KEY,
         "GEMINI_API_KEY": KEY,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wonder_server.core.conversation.shown import shown
 from wonder_server.core.conversation.values import ToolResult
 
 Request = dict[str, Any]
@@ -42,7 +43,8 @@ class Dialect:
 def result_text(result: ToolResult) -> str:
     """A tool's result as the text that the model reads."""
     if result.success:
-        return result.result if isinstance(result.result, str) else _json(result.result)
+        read = shown(result.result)
+        return read if isinstance(read, str) else _json(read)
     return _json({"error": {"code": result.code, "message": result.message, "retriable": result.retriable}})
 
 
@@ -165,7 +167,7 @@ def _function_response(calls: list[dict[str, Any]], position: int, result: ToolR
     response = {
         **({"id": call["id"]} if call.get("id") else {}),
         "name": call.get("name", ""),
-        "response": {"output": result.result} if result.success else {"error": failure},
+        "response": {"output": shown(result.result)} if result.success else {"error": failure},
     }
     return {"functionResponse": response}
 
