@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 
-from wonder_sdk import Client, TextDelta, UnavailableError, v1
+from wonder_sdk import Client, TextDelta, WonderError, v1
 
 
 async def main() -> None:
@@ -25,5 +25,5 @@ async def main() -> None:
 
 try:
     asyncio.run(main())
-except UnavailableError as problem:
+except WonderError as problem:
     sys.exit(str(problem))

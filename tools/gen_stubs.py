@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import grpc.aio
 
+from ..encoding import Encoder
 from .wonder import v1
 '''
 _SERVICE = 6  # FileDescriptorProto.service, in source paths
@@ -67,7 +68,7 @@ def _client_stub(
         lines += [
             f"        self.{_snake(method.name)}: {kind} = channel.{_shape(method)}(",
             f'            "/{file.package}.{service.name}/{method.name}",',
-            f"            {request}.SerializeToString,",
+            f"            Encoder({request}),",
             f"            {response}.FromString,",
             "        )",
             indent(_docstring(comments[_SERVICE, index, _METHOD, number]), "    "),

@@ -60,7 +60,7 @@ async def test_it_describes_everything_and_one_of_each_kind(curl: Curl) -> None:
         ("wonder.v1.ConverseRequest", "a message"),
         ("wonder.v1.ConverseRequest.attach", "a field"),
         ("wonder.v1.ErrorReason", "an enum"),
-        ("wonder.v1.ERROR_REASON_FIELD_INVALID", "an enum value"),
+        ("wonder.v1.ErrorReason.ERROR_REASON_FIELD_INVALID", "an enum value"),
     ):
         code, described, problem = await curl("describe", symbol)
         assert code == 0, problem

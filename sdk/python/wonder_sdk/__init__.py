@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from wonder_sdk.errors import NotFoundError as NotFoundError
     from wonder_sdk.errors import OutOfRangeError as OutOfRangeError
     from wonder_sdk.errors import PermissionDeniedError as PermissionDeniedError
+    from wonder_sdk.errors import RequestError as RequestError
     from wonder_sdk.errors import ResourceExhaustedError as ResourceExhaustedError
+    from wonder_sdk.errors import TurnCancelledError as TurnCancelledError
+    from wonder_sdk.errors import TurnFailedError as TurnFailedError
     from wonder_sdk.errors import UnauthenticatedError as UnauthenticatedError
     from wonder_sdk.errors import UnavailableError as UnavailableError
     from wonder_sdk.errors import UnimplementedError as UnimplementedError
@@ -49,8 +52,9 @@ _HOMES = {
     "wonder_sdk.errors": (
         "AbortedError", "AlreadyExistsError", "CallCancelledError", "DeadlineExceededError",
         "FailedPreconditionError", "InternalError", "InvalidArgumentError", "NotFoundError",
-        "OutOfRangeError", "PermissionDeniedError", "ResourceExhaustedError", "UnauthenticatedError",
-        "UnavailableError", "UnimplementedError", "Violation", "WonderError",
+        "OutOfRangeError", "PermissionDeniedError", "RequestError", "ResourceExhaustedError",
+        "TurnCancelledError", "TurnFailedError", "UnauthenticatedError", "UnavailableError",
+        "UnimplementedError", "Violation", "WonderError",
     ),
     "wonder_sdk.record": ("Item", "MessageRestarted", "TextDelta"),
     "wonder_sdk.reply": ("Events", "Reply"),

@@ -1,21 +1,28 @@
 """Channels to a server: options, credentials, and calls whose errors are `WonderError`.
 
 The generated stubs ask a channel for multi-callables. `TypedChannel` stands in for a grpc.aio channel
-there: it adds the caller's token to each call and turns every ``AioRpcError`` into a `WonderError`.
+there: it adds the caller's token to each call, encodes requests before they are handed to gRPC, fails calls
+that a server no longer answers, and turns every ``AioRpcError`` into a `WonderError`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Generator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
 
 from wonder_sdk import environment
-from wonder_sdk.errors import CONNECT_SECONDS, from_rpc
+from wonder_sdk.errors import CONNECT_SECONDS, RequestError, WonderError, from_rpc
+from wonder_sdk.resume import SILENT_MS
+from wonder_sdk.silence import STREAM_SECONDS, UNARY_SECONDS, Watchdog
+
+Encode: TypeAlias = Callable[[Any], bytes]
+"""Serialise a request; see `wonder_sdk.encoding`."""
 
 # The server refuses pings under 10 s and most proxies under 30.
 _OPTIONS: list[tuple[str, int]] = [
@@ -66,51 +73,119 @@ class Access:
 class TypedChannel:
     """What generated stubs need of a channel; see the module's docstring."""
 
-    def __init__(self, channel: grpc.aio.Channel, access: Access, target: str) -> None:
+    def __init__(
+        self, channel: grpc.aio.Channel, access: Access, target: str, silent_ms: int = SILENT_MS
+    ) -> None:
         self._channel, self._target = channel, target
         self._metadata = access.metadata
+        self._dog = Watchdog(channel, target, silent_ms / 1000)
 
-    def unary_unary(self, *method: Any) -> Callable[..., Any]:
-        return self._call(self._channel.unary_unary(*method), UnaryAnswer)
+    async def close(self) -> None:
+        """Close the channel, and with it what is under way."""
+        await self._dog.close()
+        await self._channel.close()
 
-    def unary_stream(self, *method: Any) -> Callable[..., Any]:
-        return self._call(self._channel.unary_stream(*method), StreamedAnswer)
+    def unary_unary(self, path: str, encode: Encode, decode: Any) -> Callable[..., Any]:
+        return self._one(self._channel.unary_unary(path, None, decode), encode, UnaryAnswer)
 
-    def stream_unary(self, *method: Any) -> Callable[..., Any]:
-        return self._call(self._channel.stream_unary(*method), UnaryAnswer)
+    def unary_stream(self, path: str, encode: Encode, decode: Any) -> Callable[..., Any]:
+        return self._one(self._channel.unary_stream(path, None, decode), encode, StreamedAnswer)
 
-    def stream_stream(self, *method: Any) -> Callable[..., Any]:
-        return self._call(self._channel.stream_stream(*method), StreamedAnswer)
+    def stream_unary(self, path: str, encode: Encode, decode: Any) -> Callable[..., Any]:
+        return self._many(self._channel.stream_unary(path, None, decode), encode, UnaryAnswer)
 
-    def _call(self, method: Callable[..., Any], answer: Callable[[Any, str], Any]) -> Callable[..., Any]:
-        def call(*request: Any, metadata: Any = (), **options: Any) -> Any:
-            started = method(*request, metadata=(*self._metadata, *(metadata or ())), **options)
-            return answer(started, self._target)
+    def stream_stream(self, path: str, encode: Encode, decode: Any) -> Callable[..., Any]:
+        return self._many(self._channel.stream_stream(path, None, decode), encode, StreamedAnswer)
+
+    def _one(self, method: Callable[..., Any], encode: Encode, answer: type[_Answer]) -> Callable[..., Any]:
+        def call(request: Any, *, metadata: Any = (), **options: Any) -> Any:
+            # Before the call begins, so that what is wrong is raised here.
+            data = encode(request)
+            started = method(data, metadata=(*self._metadata, *(metadata or ())), **options)
+            return answer(started, self._target, self._dog, encode)
+
+        return call
+
+    def _many(self, method: Callable[..., Any], encode: Encode, answer: type[_Answer]) -> Callable[..., Any]:
+        def call(requests: Any = None, *, metadata: Any = (), **options: Any) -> Any:
+            wrong: list[RequestError] = []
+            given = None if requests is None else _encoded(requests, encode, wrong, lambda: started.cancel())
+            started = method(given, metadata=(*self._metadata, *(metadata or ())), **options)
+            return answer(started, self._target, self._dog, encode, wrong)
 
         return call
 
 
-class UnaryAnswer:
-    """A grpc.aio call with one answer: awaited, it gives that or raises a `WonderError`."""
+async def _encoded(
+    requests: Any, encode: Encode, wrong: list[RequestError], cancel: Callable[[], object]
+) -> AsyncIterator[bytes]:
+    """The bytes of ``requests``. One that cannot be sent is put into ``wrong``, and ends the call."""
+    async for request in requests if hasattr(requests, "__aiter__") else _each(requests):
+        try:
+            data = encode(request)
+        except RequestError as problem:
+            wrong.append(problem)
+            cancel()
+            return
+        yield data
 
-    def __init__(self, call: Any, target: str) -> None:
-        self._call, self._target = call, target
+
+async def _each(requests: Iterable[Any]) -> AsyncIterator[Any]:
+    for request in requests:
+        yield request
+
+
+class _Answer:
+    """A grpc.aio call whose errors are `WonderError`; all else that calls have is the call's own."""
+
+    patience = UNARY_SECONDS
+
+    def __init__(
+        self, call: Any, target: str, dog: Watchdog, encode: Encode, wrong: Sequence[RequestError] = ()
+    ) -> None:
+        self._call, self._target, self._encode, self._wrong = call, target, encode, wrong
+        self._watched = dog.watch(call, self.patience)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
+
+    async def write(self, request: Any) -> None:
+        """Send one more request of a stream."""
+        data = self._encode(request)
+        try:
+            await self._call.write(data)
+        except grpc.aio.AioRpcError as problem:
+            raise from_rpc(problem, self._target) from None
+
+    def _problem(self) -> WonderError | None:
+        """Why the call was cancelled by this client; None if it was whoever waits for it."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            return None
+        return self._wrong[0] if self._wrong else self._watched.problem
+
+
+class UnaryAnswer(_Answer):
+    """A grpc.aio call with one answer: awaited, it gives that or raises a `WonderError`."""
 
     def __await__(self) -> Generator[Any, None, Any]:
         try:
             return (yield from self._call.__await__())
         except grpc.aio.AioRpcError as problem:
-            raise from_rpc(problem, self._target) from None
+            raise self._problem() or from_rpc(problem, self._target) from None
+        except asyncio.CancelledError:
+            if (known := self._problem()) is not None:
+                raise known from None
+            raise
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._call, name)
 
-
-class StreamedAnswer:
+class StreamedAnswer(_Answer):
     """A grpc.aio call with many answers: iterated, it gives them or raises a `WonderError`."""
 
-    def __init__(self, call: Any, target: str) -> None:
-        self._call, self._target = call, target
+    patience = STREAM_SECONDS
+
+    def __init__(self, call: Any, *more: Any) -> None:
+        super().__init__(call, *more)
         self._answers: AsyncIterator[Any] = aiter(call)
 
     def __aiter__(self) -> AsyncIterator[Any]:
@@ -118,9 +193,12 @@ class StreamedAnswer:
 
     async def __anext__(self) -> Any:
         try:
-            return await anext(self._answers)
+            answer = await anext(self._answers)
         except grpc.aio.AioRpcError as problem:
-            raise from_rpc(problem, self._target) from None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._call, name)
+            raise self._problem() or from_rpc(problem, self._target) from None
+        except asyncio.CancelledError:
+            if (known := self._problem()) is not None:
+                raise known from None
+            raise
+        self._watched.heard()
+        return answer

@@ -59,9 +59,9 @@ class Client(Workflows, Memories, Files):
         access = Access(token=token, tls_root=tls_root, tls=tls)
         self.target = target = target or environment.target()
         self._reconnect = reconnect or Reconnect()
-        self._channel = access.open(target)
         # The stubs ask a channel for nothing but its four kinds of call.
-        typed: Any = TypedChannel(self._channel, access, target)
+        typed: Any = TypedChannel(access.open(target), access, target, self._reconnect.silent_ms)
+        self._typed: TypedChannel = typed
         self.conversations = stubs.ConversationServiceStub(typed)
         self.library = stubs.LibraryServiceStub(typed)
         self.coordinator = stubs.CoordinatorServiceStub(typed)
@@ -79,7 +79,7 @@ class Client(Workflows, Memories, Files):
 
     async def close(self) -> None:
         """Close the connection. Turns and runs go on."""
-        await self._channel.close()
+        await self._typed.close()
 
     async def create_conversation(
         self,

@@ -18,7 +18,9 @@ from typing import Any, Self, TypeAlias
 import betterproto2
 
 from wonder_sdk._proto.wonder import v1
+from wonder_sdk.encoding import checked
 from wonder_sdk.errors import CallCancelledError, NotFoundError, UnavailableError, WonderError, from_fault
+from wonder_sdk.handling import Handling
 from wonder_sdk.mailbox import Mailbox
 from wonder_sdk.record import GapError, Item, Seen, ended_turn
 from wonder_sdk.reply import Events, Reply, quiet_future
@@ -50,6 +52,7 @@ class Chat:
         self.conversation_id = conversation_id
         self.conversation = v1.Conversation(id=conversation_id)
         self._open, self._watch, self._seen = open_, watch, seen
+        self._handling = Handling(seen.cursor)
         self._patience = Patience(reconnect)
         self._attached: asyncio.Future[None] = quiet_future()
         self._wanted = asyncio.Event()
@@ -73,8 +76,14 @@ class Chat:
 
     @property
     def cursor(self) -> int:
-        """Sequence of the last event seen: attach after it to go on from here."""
-        return self._seen.cursor
+        """Sequence of the last event that the program has handled: attach after it to go on from here.
+
+        An event is handled when the next item of the iterator that gave it is asked for. So while a loop's
+        body runs, its event is not: who stores the cursor and crashes gets that event again, and loses none.
+        Events that no iterator of this chat gets count as handled; those of a reply that was dropped do with
+        the next `send` or `events`. Where `events` is iterated, replies that are not do not count.
+        """
+        return self._handling.cursor(each for items in self._unclaimed.values() for each in items)
 
     @property
     def seconds_away(self) -> float:
@@ -112,14 +121,20 @@ class Chat:
         reply_to: str = "",
         metadata: dict[str, Any] | None = None,
         request_id: str = "",
+        check: bool = True,
     ) -> Reply:
         """Say something. It is on its way at once; the `Reply` may be iterated, or dropped.
 
         ``agent`` (id or name) is who is to answer, ``user`` who speaks, ``reply_to`` the id of a
         message. A ``request_id`` of your own makes the message idempotent beyond this chat: sent again
         with it, it starts nothing, and the reply shows the turn that it started at first.
+
+        A turn that fails raises TurnFailedError at the end of the loop over the reply, one that somebody else
+        cancels TurnCancelledError; with ``check=False`` the loop just ends, and ``reply.turn`` says how.
+        Raises RequestError for a value that cannot be sent.
         """
         self._check_usable()
+        self._handling.moved_on()
         send = v1.Send(
             content=content,
             agent_id=agent,
@@ -129,7 +144,7 @@ class Chat:
             request_id=request_id or _new_request_id(),
         )
         taken = self._ask(send.request_id, v1.ConverseRequest(send=send))
-        reply = Reply(send.request_id, taken, self.cancel, self._give_up)
+        reply = Reply(send.request_id, taken, self.cancel, self._give_up, self._handling, check=check)
         self._replies[send.request_id] = reply
         return reply
 
@@ -139,6 +154,8 @@ class Chat:
         Raises FailedPreconditionError (TURN_NOT_ACTIVE) when it has ended, NotFoundError.
         """
         self._check_usable()
+        if (reply := self._by_turn.get(turn_id)) is not None:
+            reply.is_cancelled_here = True
         cancel = v1.Cancel(turn_id=turn_id, request_id=request_id or _new_request_id())
         await asyncio.shield(self._ask(cancel.request_id, v1.ConverseRequest(cancel=cancel)))
 
@@ -171,7 +188,8 @@ class Chat:
         what was before has come. Called before the first `send`: everything after the cursor.
         """
         self._check_usable()
-        events = Events()
+        self._handling.moved_on()
+        events = Events(self._handling)
         self._watchers.add(events)
         self._wanted.set()
         return events
@@ -179,6 +197,7 @@ class Chat:
     def _ask(self, request_id: str, request: v1.ConverseRequest) -> asyncio.Future[str]:
         if request_id in self._unanswered:
             raise ValueError(f"request_id {request_id!r} is still waiting for its answer")
+        checked(request, v1.ConverseRequest)
         ask = self._unanswered[request_id] = _Ask(request)
         self._all_answered.clear()
         self._wanted.set()
@@ -246,6 +265,8 @@ class Chat:
                         for item in self._seen.take(response):
                             self._patience.worked()
                             self._route(item)
+                            if isinstance(item, v1.Event):
+                                self._handling.arrived(item.sequence)
                 await self._room()
             return wait_ms
         finally:
@@ -269,6 +290,7 @@ class Chat:
     ) -> None:
         for _ in self._seen.take(response):
             pass
+        self._handling.arrived(self._seen.cursor)
         if attached.conversation:
             self.conversation = attached.conversation
         for ask in self._unanswered.values():
@@ -281,7 +303,7 @@ class Chat:
         if not self._caught_up:
             self._caught_up = True
             for events in list(self._watchers):
-                events.mailbox.put(caught_up)
+                events.put(caught_up)
 
     def _on_sent(self, sent: v1.Sent) -> None:
         reply = self._replies.pop(sent.request_id, None)
@@ -333,7 +355,7 @@ class Chat:
 
     def _route(self, item: Item) -> None:
         for events in list(self._watchers):
-            events.mailbox.put(item)
+            events.put(item)
         turn_id = item.turn_id
         if not turn_id:
             return
@@ -343,10 +365,9 @@ class Chat:
             self._unclaimed.setdefault(turn_id, []).append(item)
 
     def _give(self, reply: Reply, item: Item) -> None:
-        reply.mailbox.put(item)
+        reply.put(item)
         if ended_turn(item):
             self._by_turn.pop(reply.turn_id, None)
-            reply.mailbox.end()
 
     async def _room(self) -> None:
         """Wait while somebody who watches everything lags too far behind."""

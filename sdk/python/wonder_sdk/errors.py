@@ -4,6 +4,7 @@
 
     WonderError
      ├ InvalidArgumentError       a field is wrong: see ``field`` and ``violations``
+     │  └ RequestError            … and the SDK saw it, so nothing was sent; also a TypeError and a ValueError
      ├ NotFoundError              no such conversation, agent, definition …
      ├ AlreadyExistsError         the name is taken
      ├ AbortedError               somebody was faster: read again, then try again
@@ -16,7 +17,9 @@
      ├ DeadlineExceededError      it took longer than allowed
      ├ UnavailableError           the server, a store or a model cannot be reached now
      ├ UnimplementedError         this server cannot do that yet
-     └ InternalError              a fault of the server, or an answer that makes no sense
+     ├ InternalError              a fault of the server, or an answer that makes no sense
+     └ TurnFailedError            a turn failed; also an instance of the class of its reason
+        └ TurnCancelledError      … or was cancelled by somebody else
 
 Branch by class or by ``reason``, never by message. The same errors come from a call's status (the one
 ``google.rpc.ErrorInfo`` of it) and from a ``v1.Fault`` inside a stream, a turn or a run.
@@ -24,6 +27,7 @@ Branch by class or by ``reason``, never by message. The same errors come from a 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -101,6 +105,15 @@ class InvalidArgumentError(WonderError):
     status = grpc.StatusCode.INVALID_ARGUMENT
 
 
+class RequestError(InvalidArgumentError, TypeError, ValueError):
+    """A value that a field of the contract cannot hold. Raised before anything is sent; ``field`` is its
+    path."""
+
+    def __init__(self, message: str, field: str) -> None:
+        violations = [Violation(field, message)] if field else []
+        super().__init__(message, reason=v1.ErrorReason.FIELD_INVALID, violations=violations)
+
+
 class NotFoundError(WonderError):
     status = grpc.StatusCode.NOT_FOUND
 
@@ -150,6 +163,21 @@ class UnavailableError(WonderError):
     nobody_there = False
     timed_out = False
     hung_up = False
+
+
+class TurnFailedError(WonderError):
+    """A turn has ended without completing. Raised after its last item.
+
+    ``turn`` is the turn as it ended, ``turn_id`` its id. It is also an instance of the class of its
+    ``reason``: one for a budget that is used up is a ResourceExhaustedError too.
+    """
+
+    turn: v1.Turn
+    turn_id = ""
+
+
+class TurnCancelledError(TurnFailedError):
+    """A turn was cancelled, and not by this client's own `Reply.cancel`, `Reply.give_up` or `Chat.cancel`."""
 
 
 class UnimplementedError(WonderError):
@@ -210,6 +238,29 @@ def from_fault(fault: v1.Fault) -> WonderError:
         metadata=fault.metadata,
         retry_after_ms=fault.retry_after_ms,
     )
+
+
+def from_turn(turn: v1.Turn) -> TurnFailedError:
+    """The exception for a turn that failed or was cancelled."""
+    is_cancelled = turn.status is v1.TurnStatus.CANCELLED
+    reason = v1.ErrorReason.CANCELLED if is_cancelled else v1.ErrorReason.UNSPECIFIED
+    message = "The turn was cancelled." if is_cancelled else "The turn failed; the server gave no reason."
+    facts = from_fault(turn.error or v1.Fault(reason=reason, message=message))
+    kind: Any = type(facts)
+    problem: TurnFailedError = _turn_class(TurnCancelledError if is_cancelled else TurnFailedError, kind)(
+        facts.message,
+        reason=facts.reason,
+        violations=facts.violations,
+        metadata=facts.metadata,
+        retry_after_ms=facts.retry_after_ms,
+    )
+    problem.turn, problem.turn_id = turn, turn.id
+    return problem
+
+
+@functools.cache
+def _turn_class(first: Any, kind: Any) -> Any:
+    return type(first.__name__, (first, kind), {"__doc__": first.__doc__, "status": kind.status})
 
 
 def from_rpc(problem: grpc.aio.AioRpcError, target: str = "") -> WonderError:

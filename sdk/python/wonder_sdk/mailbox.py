@@ -24,10 +24,12 @@ class Mailbox(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
-    def put(self, item: T) -> None:
+    def put(self, item: T) -> bool:
+        """Add an item. Returns False if it comes after the end, and is left out."""
         if not self._ended:
             self._items.append(item)
             self._changed.set()
+        return not self._ended
 
     def end(self, problem: BaseException | None = None) -> None:
         """No more comes. What is there can still be got; then `get` raises ``problem`` or stops."""

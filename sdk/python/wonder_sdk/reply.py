@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Self, TypeAlias
 
 from wonder_sdk._proto.wonder import v1
-from wonder_sdk.errors import from_fault
+from wonder_sdk.errors import WonderError, from_turn
+from wonder_sdk.handling import Handling
 from wonder_sdk.mailbox import Mailbox
 from wonder_sdk.record import Item, ended_turn
 
@@ -18,15 +19,22 @@ GiveUp: TypeAlias = Callable[["Reply"], None]
 class Events:
     """Everything on a conversation, from `Chat.events`. Ends with the chat; raises if that fails."""
 
-    def __init__(self) -> None:
+    def __init__(self, handling: Handling) -> None:
         self.mailbox: Mailbox[Item | v1.CaughtUp] = Mailbox()
         self.has_room = asyncio.Event()
+        self._desk = handling.desk(self, is_part=False)
+
+    def put(self, item: Item | v1.CaughtUp) -> None:
+        if self.mailbox.put(item):
+            self._desk.put(item)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Item | v1.CaughtUp:
+        self._desk.asked()
         item = await self.mailbox.get()
+        self._desk.took(item)
         self.has_room.set()
         return item
 
@@ -34,13 +42,27 @@ class Events:
 class Reply:
     """One message that was sent, and the turn that answers it, from `Chat.send`.
 
-    Iterated, it gives that turn's items until the turn has ended: completed, failed or cancelled. If
-    the message is refused, it raises a `WonderError` instead. A loop that breaks off leaves the rest to
-    a later loop.
+    Iterated, it gives that turn's items until the turn has ended. Then it raises TurnFailedError if the turn
+    failed, TurnCancelledError if somebody else cancelled it; after `cancel` and `give_up` the loop just ends.
+    With ``check=False`` in `Chat.send` it always does, and `turn` says how. If the message is refused, it
+    raises a `WonderError`. A loop that breaks off leaves the rest to a later loop.
     """
 
-    def __init__(self, request_id: str, taken: asyncio.Future[str], cancel: Cancel, give_up: GiveUp) -> None:
+    def __init__(
+        self,
+        request_id: str,
+        taken: asyncio.Future[str],
+        cancel: Cancel,
+        give_up: GiveUp,
+        handling: Handling,
+        *,
+        check: bool = True,
+    ) -> None:
         self.request_id = request_id
+        self.is_cancelled_here = False
+        """Whether this client has asked for the turn to be cancelled."""
+        self._check = check
+        self._desk = handling.desk(self, is_part=True)
         self.turn_id = ""
         """Id of the turn; empty until the server has taken the message."""
         self.turn: v1.Turn | None = None
@@ -53,9 +75,26 @@ class Reply:
         return self
 
     async def __anext__(self) -> Item:
+        self._desk.asked()
         item = await self.mailbox.get()
+        self._desk.took(item)
         self.turn = ended_turn(item) or self.turn
         return item
+
+    def put(self, item: Item) -> None:
+        """Give the next item of the turn; its last ends the reply."""
+        if self.mailbox.put(item):
+            self._desk.put(item)
+        if turn := ended_turn(item):
+            self._desk.is_over = True
+            self.mailbox.end(self._failure(turn))
+
+    def _failure(self, turn: v1.Turn) -> WonderError | None:
+        if not self._check or turn.status is v1.TurnStatus.COMPLETED:
+            return None
+        if turn.status is v1.TurnStatus.CANCELLED and self.is_cancelled_here:
+            return None
+        return from_turn(turn)
 
     async def started(self) -> str:
         """Wait until the message and its turn are on the server's disk; the turn's id."""
@@ -63,6 +102,7 @@ class Reply:
 
     async def cancel(self) -> None:
         """Cancel the turn. Items go on until it has ended."""
+        self.is_cancelled_here = True
         await self._cancel(await self.started())
 
     def give_up(self) -> None:
@@ -71,12 +111,13 @@ class Reply:
         While there is none, the cancel is sent once there is one again; a message that no server has
         acknowledged is not said again, and iterating raises CallCancelledError.
         """
+        self.is_cancelled_here = True
         self._give_up(self)
 
     async def text(self) -> str:
         """What the agent said, once the turn has ended: its messages, a blank line between them.
 
-        Consumes the items. Raises the turn's error as a `WonderError` if it failed or was cancelled.
+        Consumes the items. Raises TurnFailedError, or TurnCancelledError whoever cancelled it.
         """
         said = []
         async for item in self:
@@ -85,8 +126,8 @@ class Reply:
                     said.append(message.content)
                 case _:
                     pass
-        if self.turn and self.turn.error:
-            raise from_fault(self.turn.error)
+        if self.turn and self.turn.status is not v1.TurnStatus.COMPLETED:
+            raise from_turn(self.turn)
         return "\n\n".join(part for part in said if part)
 
 

@@ -24,18 +24,25 @@ _PASSING = frozenset(
 )
 
 
+SILENT_MS = 8_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconnect:
-    """How a lost connection is sought again.
+    """How a lost connection is noticed and sought again.
 
     The first try comes after ``first_ms`` milliseconds, each further one after twice as long, at most
     ``most_ms`` (each shortened at random by up to a half, so that a thousand clients do not come back
     at once). After ``give_up_ms`` without success the last error is raised.
+
+    A server that is silent is asked for its health; it has ``silent_ms`` milliseconds to answer before its
+    calls fail and its streams are sought again.
     """
 
     first_ms: int = 100
     most_ms: int = 5_000
     give_up_ms: int = 120_000
+    silent_ms: int = SILENT_MS
 
 
 def is_passing(problem: WonderError) -> bool:

@@ -103,7 +103,7 @@ class Chat:
 
     @property
     def cursor(self) -> int:
-        return self._chat.cursor
+        return self._bridge.call(lambda: self._chat.cursor)
 
     @property
     def seconds_away(self) -> float:

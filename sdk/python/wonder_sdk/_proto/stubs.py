@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import grpc.aio
 
+from ..encoding import Encoder
 from .wonder import v1
 
 
@@ -20,7 +21,7 @@ class ConversationServiceStub:
             v1.CreateConversationRequest, v1.CreateConversationResponse
         ] = channel.unary_unary(
             "/wonder.v1.ConversationService/CreateConversation",
-            v1.CreateConversationRequest.SerializeToString,
+            Encoder(v1.CreateConversationRequest),
             v1.CreateConversationResponse.FromString,
         )
         """Creates a conversation. ALREADY_EXISTS for an `external_ref` that is taken, PROJECT_NOT_FOUND,
@@ -30,7 +31,7 @@ class ConversationServiceStub:
             v1.GetConversationRequest, v1.GetConversationResponse
         ] = channel.unary_unary(
             "/wonder.v1.ConversationService/GetConversation",
-            v1.GetConversationRequest.SerializeToString,
+            Encoder(v1.GetConversationRequest),
             v1.GetConversationResponse.FromString,
         )
         """Reads a conversation, by id or by `external_ref`. CONVERSATION_NOT_FOUND."""
@@ -38,7 +39,7 @@ class ConversationServiceStub:
             v1.ListConversationsRequest, v1.ListConversationsResponse
         ] = channel.unary_unary(
             "/wonder.v1.ConversationService/ListConversations",
-            v1.ListConversationsRequest.SerializeToString,
+            Encoder(v1.ListConversationsRequest),
             v1.ListConversationsResponse.FromString,
         )
         """Lists conversations; archived ones only if asked for, and without bringing them back.
@@ -48,7 +49,7 @@ class ConversationServiceStub:
             v1.UpdateConversationRequest, v1.UpdateConversationResponse
         ] = channel.unary_unary(
             "/wonder.v1.ConversationService/UpdateConversation",
-            v1.UpdateConversationRequest.SerializeToString,
+            Encoder(v1.UpdateConversationRequest),
             v1.UpdateConversationResponse.FromString,
         )
         """Changes a conversation. CONVERSATION_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED."""
@@ -56,7 +57,7 @@ class ConversationServiceStub:
             v1.DeleteConversationRequest, v1.DeleteConversationResponse
         ] = channel.unary_unary(
             "/wonder.v1.ConversationService/DeleteConversation",
-            v1.DeleteConversationRequest.SerializeToString,
+            Encoder(v1.DeleteConversationRequest),
             v1.DeleteConversationResponse.FromString,
         )
         """Deletes a conversation with all its turns, messages, moves and events, and its branch; what
@@ -67,7 +68,7 @@ class ConversationServiceStub:
             v1.CompleteConversationRequest, v1.CompleteConversationResponse
         ] = channel.unary_unary(
             "/wonder.v1.ConversationService/CompleteConversation",
-            v1.CompleteConversationRequest.SerializeToString,
+            Encoder(v1.CompleteConversationRequest),
             v1.CompleteConversationResponse.FromString,
         )
         """Closes a conversation: it takes no messages until reopened. CONVERSATION_NOT_FOUND,
@@ -78,7 +79,7 @@ class ConversationServiceStub:
             v1.ReopenConversationRequest, v1.ReopenConversationResponse
         ] = channel.unary_unary(
             "/wonder.v1.ConversationService/ReopenConversation",
-            v1.ReopenConversationRequest.SerializeToString,
+            Encoder(v1.ReopenConversationRequest),
             v1.ReopenConversationResponse.FromString,
         )
         """Opens a completed conversation again. CONVERSATION_NOT_FOUND, ETAG_MISMATCH; one that is open
@@ -88,7 +89,7 @@ class ConversationServiceStub:
             v1.ResetConversationRequest, v1.ResetConversationResponse
         ] = channel.unary_unary(
             "/wonder.v1.ConversationService/ResetConversation",
-            v1.ResetConversationRequest.SerializeToString,
+            Encoder(v1.ResetConversationRequest),
             v1.ResetConversationResponse.FromString,
         )
         """Begins anew: agents no longer see what was before. The record stays. CONVERSATION_NOT_FOUND,
@@ -98,7 +99,7 @@ class ConversationServiceStub:
             v1.AddParticipantRequest, v1.AddParticipantResponse
         ] = channel.unary_unary(
             "/wonder.v1.ConversationService/AddParticipant",
-            v1.AddParticipantRequest.SerializeToString,
+            Encoder(v1.AddParticipantRequest),
             v1.AddParticipantResponse.FromString,
         )
         """Adds a user or an agent. One who takes part already stays as they are. CONVERSATION_NOT_FOUND,
@@ -108,7 +109,7 @@ class ConversationServiceStub:
             v1.RemoveParticipantRequest, v1.RemoveParticipantResponse
         ] = channel.unary_unary(
             "/wonder.v1.ConversationService/RemoveParticipant",
-            v1.RemoveParticipantRequest.SerializeToString,
+            Encoder(v1.RemoveParticipantRequest),
             v1.RemoveParticipantResponse.FromString,
         )
         """Removes a user or an agent, who from then on sees and hears nothing; an agent's active turns are
@@ -117,7 +118,7 @@ class ConversationServiceStub:
         self.converse: grpc.aio.StreamStreamMultiCallable[v1.ConverseRequest, v1.ConverseResponse] = (
             channel.stream_stream(
                 "/wonder.v1.ConversationService/Converse",
-                v1.ConverseRequest.SerializeToString,
+                Encoder(v1.ConverseRequest),
                 v1.ConverseResponse.FromString,
             )
         )
@@ -137,7 +138,7 @@ class ConversationServiceStub:
         self.send_message: grpc.aio.UnaryUnaryMultiCallable[v1.SendMessageRequest, v1.SendMessageResponse] = (
             channel.unary_unary(
                 "/wonder.v1.ConversationService/SendMessage",
-                v1.SendMessageRequest.SerializeToString,
+                Encoder(v1.SendMessageRequest),
                 v1.SendMessageResponse.FromString,
             )
         )
@@ -148,7 +149,7 @@ class ConversationServiceStub:
         self.subscribe: grpc.aio.UnaryStreamMultiCallable[v1.SubscribeRequest, v1.SubscribeResponse] = (
             channel.unary_stream(
                 "/wonder.v1.ConversationService/Subscribe",
-                v1.SubscribeRequest.SerializeToString,
+                Encoder(v1.SubscribeRequest),
                 v1.SubscribeResponse.FromString,
             )
         )
@@ -158,7 +159,7 @@ class ConversationServiceStub:
         self.call_agent: grpc.aio.UnaryUnaryMultiCallable[v1.CallAgentRequest, v1.CallAgentResponse] = (
             channel.unary_unary(
                 "/wonder.v1.ConversationService/CallAgent",
-                v1.CallAgentRequest.SerializeToString,
+                Encoder(v1.CallAgentRequest),
                 v1.CallAgentResponse.FromString,
             )
         )
@@ -171,7 +172,7 @@ class ConversationServiceStub:
         self.cancel_turn: grpc.aio.UnaryUnaryMultiCallable[v1.CancelTurnRequest, v1.CancelTurnResponse] = (
             channel.unary_unary(
                 "/wonder.v1.ConversationService/CancelTurn",
-                v1.CancelTurnRequest.SerializeToString,
+                Encoder(v1.CancelTurnRequest),
                 v1.CancelTurnResponse.FromString,
             )
         )
@@ -181,7 +182,7 @@ class ConversationServiceStub:
         self.get_turn: grpc.aio.UnaryUnaryMultiCallable[v1.GetTurnRequest, v1.GetTurnResponse] = (
             channel.unary_unary(
                 "/wonder.v1.ConversationService/GetTurn",
-                v1.GetTurnRequest.SerializeToString,
+                Encoder(v1.GetTurnRequest),
                 v1.GetTurnResponse.FromString,
             )
         )
@@ -191,7 +192,7 @@ class ConversationServiceStub:
         self.list_turns: grpc.aio.UnaryUnaryMultiCallable[v1.ListTurnsRequest, v1.ListTurnsResponse] = (
             channel.unary_unary(
                 "/wonder.v1.ConversationService/ListTurns",
-                v1.ListTurnsRequest.SerializeToString,
+                Encoder(v1.ListTurnsRequest),
                 v1.ListTurnsResponse.FromString,
             )
         )
@@ -202,7 +203,7 @@ class ConversationServiceStub:
             v1.ListMessagesRequest, v1.ListMessagesResponse
         ] = channel.unary_unary(
             "/wonder.v1.ConversationService/ListMessages",
-            v1.ListMessagesRequest.SerializeToString,
+            Encoder(v1.ListMessagesRequest),
             v1.ListMessagesResponse.FromString,
         )
         """Lists messages of one conversation, which is brought back if it is archived, or of all but
@@ -211,7 +212,7 @@ class ConversationServiceStub:
         self.list_moves: grpc.aio.UnaryUnaryMultiCallable[v1.ListMovesRequest, v1.ListMovesResponse] = (
             channel.unary_unary(
                 "/wonder.v1.ConversationService/ListMoves",
-                v1.ListMovesRequest.SerializeToString,
+                Encoder(v1.ListMovesRequest),
                 v1.ListMovesResponse.FromString,
             )
         )
@@ -222,7 +223,7 @@ class ConversationServiceStub:
         self.list_events: grpc.aio.UnaryUnaryMultiCallable[v1.ListEventsRequest, v1.ListEventsResponse] = (
             channel.unary_unary(
                 "/wonder.v1.ConversationService/ListEvents",
-                v1.ListEventsRequest.SerializeToString,
+                Encoder(v1.ListEventsRequest),
                 v1.ListEventsResponse.FromString,
             )
         )
@@ -234,7 +235,7 @@ class ConversationServiceStub:
             v1.PreviewContextRequest, v1.PreviewContextResponse
         ] = channel.unary_unary(
             "/wonder.v1.ConversationService/PreviewContext",
-            v1.PreviewContextRequest.SerializeToString,
+            Encoder(v1.PreviewContextRequest),
             v1.PreviewContextResponse.FromString,
         )
         """Shows the request that would be sent to the model if this message were sent now, and where each
@@ -246,7 +247,7 @@ class ConversationServiceStub:
         self.diff_branch: grpc.aio.UnaryUnaryMultiCallable[v1.DiffBranchRequest, v1.DiffBranchResponse] = (
             channel.unary_unary(
                 "/wonder.v1.ConversationService/DiffBranch",
-                v1.DiffBranchRequest.SerializeToString,
+                Encoder(v1.DiffBranchRequest),
                 v1.DiffBranchResponse.FromString,
             )
         )
@@ -257,7 +258,7 @@ class ConversationServiceStub:
         self.merge_branch: grpc.aio.UnaryUnaryMultiCallable[v1.MergeBranchRequest, v1.MergeBranchResponse] = (
             channel.unary_unary(
                 "/wonder.v1.ConversationService/MergeBranch",
-                v1.MergeBranchRequest.SerializeToString,
+                Encoder(v1.MergeBranchRequest),
                 v1.MergeBranchResponse.FromString,
             )
         )
@@ -277,7 +278,7 @@ class CoordinatorServiceStub:
         self.start_run: grpc.aio.UnaryUnaryMultiCallable[v1.StartRunRequest, v1.StartRunResponse] = (
             channel.unary_unary(
                 "/wonder.v1.CoordinatorService/StartRun",
-                v1.StartRunRequest.SerializeToString,
+                Encoder(v1.StartRunRequest),
                 v1.StartRunResponse.FromString,
             )
         )
@@ -288,7 +289,7 @@ class CoordinatorServiceStub:
         self.get_run: grpc.aio.UnaryUnaryMultiCallable[v1.GetRunRequest, v1.GetRunResponse] = (
             channel.unary_unary(
                 "/wonder.v1.CoordinatorService/GetRun",
-                v1.GetRunRequest.SerializeToString,
+                Encoder(v1.GetRunRequest),
                 v1.GetRunResponse.FromString,
             )
         )
@@ -298,7 +299,7 @@ class CoordinatorServiceStub:
         self.list_runs: grpc.aio.UnaryUnaryMultiCallable[v1.ListRunsRequest, v1.ListRunsResponse] = (
             channel.unary_unary(
                 "/wonder.v1.CoordinatorService/ListRuns",
-                v1.ListRunsRequest.SerializeToString,
+                Encoder(v1.ListRunsRequest),
                 v1.ListRunsResponse.FromString,
             )
         )
@@ -308,7 +309,7 @@ class CoordinatorServiceStub:
         self.cancel_run: grpc.aio.UnaryUnaryMultiCallable[v1.CancelRunRequest, v1.CancelRunResponse] = (
             channel.unary_unary(
                 "/wonder.v1.CoordinatorService/CancelRun",
-                v1.CancelRunRequest.SerializeToString,
+                Encoder(v1.CancelRunRequest),
                 v1.CancelRunResponse.FromString,
             )
         )
@@ -318,7 +319,7 @@ class CoordinatorServiceStub:
         self.signal_run: grpc.aio.UnaryUnaryMultiCallable[v1.SignalRunRequest, v1.SignalRunResponse] = (
             channel.unary_unary(
                 "/wonder.v1.CoordinatorService/SignalRun",
-                v1.SignalRunRequest.SerializeToString,
+                Encoder(v1.SignalRunRequest),
                 v1.SignalRunResponse.FromString,
             )
         )
@@ -328,7 +329,7 @@ class CoordinatorServiceStub:
         self.watch_run: grpc.aio.UnaryStreamMultiCallable[v1.WatchRunRequest, v1.WatchRunResponse] = (
             channel.unary_stream(
                 "/wonder.v1.CoordinatorService/WatchRun",
-                v1.WatchRunRequest.SerializeToString,
+                Encoder(v1.WatchRunRequest),
                 v1.WatchRunResponse.FromString,
             )
         )
@@ -338,7 +339,7 @@ class CoordinatorServiceStub:
         self.list_gates: grpc.aio.UnaryUnaryMultiCallable[v1.ListGatesRequest, v1.ListGatesResponse] = (
             channel.unary_unary(
                 "/wonder.v1.CoordinatorService/ListGates",
-                v1.ListGatesRequest.SerializeToString,
+                Encoder(v1.ListGatesRequest),
                 v1.ListGatesResponse.FromString,
             )
         )
@@ -346,7 +347,7 @@ class CoordinatorServiceStub:
         self.resolve_gate: grpc.aio.UnaryUnaryMultiCallable[v1.ResolveGateRequest, v1.ResolveGateResponse] = (
             channel.unary_unary(
                 "/wonder.v1.CoordinatorService/ResolveGate",
-                v1.ResolveGateRequest.SerializeToString,
+                Encoder(v1.ResolveGateRequest),
                 v1.ResolveGateResponse.FromString,
             )
         )
@@ -356,7 +357,7 @@ class CoordinatorServiceStub:
         self.replay_run: grpc.aio.UnaryUnaryMultiCallable[v1.ReplayRunRequest, v1.ReplayRunResponse] = (
             channel.unary_unary(
                 "/wonder.v1.CoordinatorService/ReplayRun",
-                v1.ReplayRunRequest.SerializeToString,
+                Encoder(v1.ReplayRunRequest),
                 v1.ReplayRunResponse.FromString,
             )
         )
@@ -366,7 +367,7 @@ class CoordinatorServiceStub:
         self.fork_run: grpc.aio.UnaryUnaryMultiCallable[v1.ForkRunRequest, v1.ForkRunResponse] = (
             channel.unary_unary(
                 "/wonder.v1.CoordinatorService/ForkRun",
-                v1.ForkRunRequest.SerializeToString,
+                Encoder(v1.ForkRunRequest),
                 v1.ForkRunResponse.FromString,
             )
         )
@@ -386,7 +387,7 @@ class ExecutorServiceStub:
         self.execute_task: grpc.aio.UnaryUnaryMultiCallable[v1.ExecuteTaskRequest, v1.ExecuteTaskResponse] = (
             channel.unary_unary(
                 "/wonder.v1.ExecutorService/ExecuteTask",
-                v1.ExecuteTaskRequest.SerializeToString,
+                Encoder(v1.ExecuteTaskRequest),
                 v1.ExecuteTaskResponse.FromString,
             )
         )
@@ -398,7 +399,7 @@ class ExecutorServiceStub:
         self.stream_task: grpc.aio.UnaryStreamMultiCallable[v1.StreamTaskRequest, v1.StreamTaskResponse] = (
             channel.unary_stream(
                 "/wonder.v1.ExecutorService/StreamTask",
-                v1.StreamTaskRequest.SerializeToString,
+                Encoder(v1.StreamTaskRequest),
                 v1.StreamTaskResponse.FromString,
             )
         )
@@ -409,7 +410,7 @@ class ExecutorServiceStub:
             v1.ListActionKindsRequest, v1.ListActionKindsResponse
         ] = channel.unary_unary(
             "/wonder.v1.ExecutorService/ListActionKinds",
-            v1.ListActionKindsRequest.SerializeToString,
+            Encoder(v1.ListActionKindsRequest),
             v1.ListActionKindsResponse.FromString,
         )
         """Lists the kinds of action that steps can use, those of connected workers included, by name.
@@ -418,7 +419,7 @@ class ExecutorServiceStub:
         self.work: grpc.aio.StreamStreamMultiCallable[v1.WorkRequest, v1.WorkResponse] = (
             channel.stream_stream(
                 "/wonder.v1.ExecutorService/Work",
-                v1.WorkRequest.SerializeToString,
+                Encoder(v1.WorkRequest),
                 v1.WorkResponse.FromString,
             )
         )
@@ -454,14 +455,14 @@ class LibraryServiceStub:
             v1.CreateLibraryRequest, v1.CreateLibraryResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/CreateLibrary",
-            v1.CreateLibraryRequest.SerializeToString,
+            Encoder(v1.CreateLibraryRequest),
             v1.CreateLibraryResponse.FromString,
         )
         """Creates an empty library. ALREADY_EXISTS, FIELD_INVALID."""
         self.get_library: grpc.aio.UnaryUnaryMultiCallable[v1.GetLibraryRequest, v1.GetLibraryResponse] = (
             channel.unary_unary(
                 "/wonder.v1.LibraryService/GetLibrary",
-                v1.GetLibraryRequest.SerializeToString,
+                Encoder(v1.GetLibraryRequest),
                 v1.GetLibraryResponse.FromString,
             )
         )
@@ -470,7 +471,7 @@ class LibraryServiceStub:
             v1.ListLibrariesRequest, v1.ListLibrariesResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/ListLibraries",
-            v1.ListLibrariesRequest.SerializeToString,
+            Encoder(v1.ListLibrariesRequest),
             v1.ListLibrariesResponse.FromString,
         )
         """Lists libraries by name. PAGE_TOKEN_INVALID."""
@@ -478,7 +479,7 @@ class LibraryServiceStub:
             v1.DeleteLibraryRequest, v1.DeleteLibraryResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/DeleteLibrary",
-            v1.DeleteLibraryRequest.SerializeToString,
+            Encoder(v1.DeleteLibraryRequest),
             v1.DeleteLibraryResponse.FromString,
         )
         """Deletes a library. Turns and runs in progress keep the revisions they started with.
@@ -488,7 +489,7 @@ class LibraryServiceStub:
             v1.PutDefinitionRequest, v1.PutDefinitionResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/PutDefinition",
-            v1.PutDefinitionRequest.SerializeToString,
+            Encoder(v1.PutDefinitionRequest),
             v1.PutDefinitionResponse.FromString,
         )
         """Saves a definition: a new one as revision 1, a changed one as the next revision, an unchanged
@@ -498,7 +499,7 @@ class LibraryServiceStub:
             v1.GetDefinitionRequest, v1.GetDefinitionResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/GetDefinition",
-            v1.GetDefinitionRequest.SerializeToString,
+            Encoder(v1.GetDefinitionRequest),
             v1.GetDefinitionResponse.FromString,
         )
         """Reads one revision of a definition. DEFINITION_NOT_FOUND."""
@@ -506,7 +507,7 @@ class LibraryServiceStub:
             v1.ListDefinitionsRequest, v1.ListDefinitionsResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/ListDefinitions",
-            v1.ListDefinitionsRequest.SerializeToString,
+            Encoder(v1.ListDefinitionsRequest),
             v1.ListDefinitionsResponse.FromString,
         )
         """Lists the newest revision of each definition, by library and name. LIBRARY_NOT_FOUND,
@@ -516,7 +517,7 @@ class LibraryServiceStub:
             v1.ListRevisionsRequest, v1.ListRevisionsResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/ListRevisions",
-            v1.ListRevisionsRequest.SerializeToString,
+            Encoder(v1.ListRevisionsRequest),
             v1.ListRevisionsResponse.FromString,
         )
         """Lists the revisions of one definition. DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID."""
@@ -524,7 +525,7 @@ class LibraryServiceStub:
             v1.DeleteDefinitionRequest, v1.DeleteDefinitionResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/DeleteDefinition",
-            v1.DeleteDefinitionRequest.SerializeToString,
+            Encoder(v1.DeleteDefinitionRequest),
             v1.DeleteDefinitionResponse.FromString,
         )
         """Deletes a definition with all its revisions. Turns and runs in progress keep what they started
@@ -534,7 +535,7 @@ class LibraryServiceStub:
             v1.ApplyDefinitionsRequest, v1.ApplyDefinitionsResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/ApplyDefinitions",
-            v1.ApplyDefinitionsRequest.SerializeToString,
+            Encoder(v1.ApplyDefinitionsRequest),
             v1.ApplyDefinitionsResponse.FromString,
         )
         """Saves many definitions of one library at once, all or none, and says what changed. They may
@@ -545,7 +546,7 @@ class LibraryServiceStub:
             v1.ExportDefinitionsRequest, v1.ExportDefinitionsResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/ExportDefinitions",
-            v1.ExportDefinitionsRequest.SerializeToString,
+            Encoder(v1.ExportDefinitionsRequest),
             v1.ExportDefinitionsResponse.FromString,
         )
         """Gives the newest revision of each definition as it would stand in a file: without what the
@@ -554,7 +555,7 @@ class LibraryServiceStub:
         self.create_agent: grpc.aio.UnaryUnaryMultiCallable[v1.CreateAgentRequest, v1.CreateAgentResponse] = (
             channel.unary_unary(
                 "/wonder.v1.LibraryService/CreateAgent",
-                v1.CreateAgentRequest.SerializeToString,
+                Encoder(v1.CreateAgentRequest),
                 v1.CreateAgentResponse.FromString,
             )
         )
@@ -564,7 +565,7 @@ class LibraryServiceStub:
         self.get_agent: grpc.aio.UnaryUnaryMultiCallable[v1.GetAgentRequest, v1.GetAgentResponse] = (
             channel.unary_unary(
                 "/wonder.v1.LibraryService/GetAgent",
-                v1.GetAgentRequest.SerializeToString,
+                Encoder(v1.GetAgentRequest),
                 v1.GetAgentResponse.FromString,
             )
         )
@@ -572,7 +573,7 @@ class LibraryServiceStub:
         self.list_agents: grpc.aio.UnaryUnaryMultiCallable[v1.ListAgentsRequest, v1.ListAgentsResponse] = (
             channel.unary_unary(
                 "/wonder.v1.LibraryService/ListAgents",
-                v1.ListAgentsRequest.SerializeToString,
+                Encoder(v1.ListAgentsRequest),
                 v1.ListAgentsResponse.FromString,
             )
         )
@@ -580,7 +581,7 @@ class LibraryServiceStub:
         self.update_agent: grpc.aio.UnaryUnaryMultiCallable[v1.UpdateAgentRequest, v1.UpdateAgentResponse] = (
             channel.unary_unary(
                 "/wonder.v1.LibraryService/UpdateAgent",
-                v1.UpdateAgentRequest.SerializeToString,
+                Encoder(v1.UpdateAgentRequest),
                 v1.UpdateAgentResponse.FromString,
             )
         )
@@ -590,7 +591,7 @@ class LibraryServiceStub:
         self.delete_agent: grpc.aio.UnaryUnaryMultiCallable[v1.DeleteAgentRequest, v1.DeleteAgentResponse] = (
             channel.unary_unary(
                 "/wonder.v1.LibraryService/DeleteAgent",
-                v1.DeleteAgentRequest.SerializeToString,
+                Encoder(v1.DeleteAgentRequest),
                 v1.DeleteAgentResponse.FromString,
             )
         )
@@ -601,7 +602,7 @@ class LibraryServiceStub:
             v1.CreateProjectRequest, v1.CreateProjectResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/CreateProject",
-            v1.CreateProjectRequest.SerializeToString,
+            Encoder(v1.CreateProjectRequest),
             v1.CreateProjectResponse.FromString,
         )
         """Creates a project. ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or
@@ -610,7 +611,7 @@ class LibraryServiceStub:
         self.get_project: grpc.aio.UnaryUnaryMultiCallable[v1.GetProjectRequest, v1.GetProjectResponse] = (
             channel.unary_unary(
                 "/wonder.v1.LibraryService/GetProject",
-                v1.GetProjectRequest.SerializeToString,
+                Encoder(v1.GetProjectRequest),
                 v1.GetProjectResponse.FromString,
             )
         )
@@ -619,7 +620,7 @@ class LibraryServiceStub:
             v1.ListProjectsRequest, v1.ListProjectsResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/ListProjects",
-            v1.ListProjectsRequest.SerializeToString,
+            Encoder(v1.ListProjectsRequest),
             v1.ListProjectsResponse.FromString,
         )
         """Lists projects. PAGE_TOKEN_INVALID."""
@@ -627,7 +628,7 @@ class LibraryServiceStub:
             v1.UpdateProjectRequest, v1.UpdateProjectResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/UpdateProject",
-            v1.UpdateProjectRequest.SerializeToString,
+            Encoder(v1.UpdateProjectRequest),
             v1.UpdateProjectResponse.FromString,
         )
         """Changes a project. PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED
@@ -637,7 +638,7 @@ class LibraryServiceStub:
             v1.DeleteProjectRequest, v1.DeleteProjectResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/DeleteProject",
-            v1.DeleteProjectRequest.SerializeToString,
+            Encoder(v1.DeleteProjectRequest),
             v1.DeleteProjectResponse.FromString,
         )
         """Deletes a project and its artifacts. PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while
@@ -647,7 +648,7 @@ class LibraryServiceStub:
             v1.ReadArtifactRequest, v1.ReadArtifactResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/ReadArtifact",
-            v1.ReadArtifactRequest.SerializeToString,
+            Encoder(v1.ReadArtifactRequest),
             v1.ReadArtifactResponse.FromString,
         )
         """Reads an artifact. ARTIFACT_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID. All that concerns
@@ -657,7 +658,7 @@ class LibraryServiceStub:
             v1.WriteArtifactRequest, v1.WriteArtifactResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/WriteArtifact",
-            v1.WriteArtifactRequest.SerializeToString,
+            Encoder(v1.WriteArtifactRequest),
             v1.WriteArtifactResponse.FromString,
         )
         """Writes or deletes an artifact, as one commit. PROJECT_NOT_FOUND, ETAG_MISMATCH,
@@ -667,7 +668,7 @@ class LibraryServiceStub:
             v1.ListArtifactsRequest, v1.ListArtifactsResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/ListArtifacts",
-            v1.ListArtifactsRequest.SerializeToString,
+            Encoder(v1.ListArtifactsRequest),
             v1.ListArtifactsResponse.FromString,
         )
         """Lists artifacts by path. PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID, ARTIFACT_NOT_FOUND for an
@@ -677,7 +678,7 @@ class LibraryServiceStub:
             v1.SearchArtifactsRequest, v1.SearchArtifactsResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/SearchArtifacts",
-            v1.SearchArtifactsRequest.SerializeToString,
+            Encoder(v1.SearchArtifactsRequest),
             v1.SearchArtifactsResponse.FromString,
         )
         """Finds lines and paths that contain words. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown
@@ -687,7 +688,7 @@ class LibraryServiceStub:
             v1.ListArtifactRevisionsRequest, v1.ListArtifactRevisionsResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/ListArtifactRevisions",
-            v1.ListArtifactRevisionsRequest.SerializeToString,
+            Encoder(v1.ListArtifactRevisionsRequest),
             v1.ListArtifactRevisionsResponse.FromString,
         )
         """Lists the commits of a branch, or those that changed one artifact. PROJECT_NOT_FOUND,
@@ -697,7 +698,7 @@ class LibraryServiceStub:
             v1.MergeArtifactsRequest, v1.MergeArtifactsResponse
         ] = channel.unary_unary(
             "/wonder.v1.LibraryService/MergeArtifacts",
-            v1.MergeArtifactsRequest.SerializeToString,
+            Encoder(v1.MergeArtifactsRequest),
             v1.MergeArtifactsResponse.FromString,
         )
         """Merges one branch of artifacts into another. Conflicts are no error: they are in the answer, and
@@ -716,7 +717,7 @@ class MemoryServiceStub:
         self.write_memory: grpc.aio.UnaryUnaryMultiCallable[v1.WriteMemoryRequest, v1.WriteMemoryResponse] = (
             channel.unary_unary(
                 "/wonder.v1.MemoryService/WriteMemory",
-                v1.WriteMemoryRequest.SerializeToString,
+                Encoder(v1.WriteMemoryRequest),
                 v1.WriteMemoryResponse.FromString,
             )
         )
@@ -727,14 +728,14 @@ class MemoryServiceStub:
             v1.BatchWriteMemoriesRequest, v1.BatchWriteMemoriesResponse
         ] = channel.unary_unary(
             "/wonder.v1.MemoryService/BatchWriteMemories",
-            v1.BatchWriteMemoriesRequest.SerializeToString,
+            Encoder(v1.BatchWriteMemoriesRequest),
             v1.BatchWriteMemoriesResponse.FromString,
         )
         """Writes up to 1,000 memories, all or none. Errors as WriteMemory."""
         self.get_memory: grpc.aio.UnaryUnaryMultiCallable[v1.GetMemoryRequest, v1.GetMemoryResponse] = (
             channel.unary_unary(
                 "/wonder.v1.MemoryService/GetMemory",
-                v1.GetMemoryRequest.SerializeToString,
+                Encoder(v1.GetMemoryRequest),
                 v1.GetMemoryResponse.FromString,
             )
         )
@@ -743,7 +744,7 @@ class MemoryServiceStub:
             v1.UpdateMemoryRequest, v1.UpdateMemoryResponse
         ] = channel.unary_unary(
             "/wonder.v1.MemoryService/UpdateMemory",
-            v1.UpdateMemoryRequest.SerializeToString,
+            Encoder(v1.UpdateMemoryRequest),
             v1.UpdateMemoryResponse.FromString,
         )
         """Changes a memory. MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED, FIELD_INVALID."""
@@ -751,7 +752,7 @@ class MemoryServiceStub:
             v1.DeleteMemoryRequest, v1.DeleteMemoryResponse
         ] = channel.unary_unary(
             "/wonder.v1.MemoryService/DeleteMemory",
-            v1.DeleteMemoryRequest.SerializeToString,
+            Encoder(v1.DeleteMemoryRequest),
             v1.DeleteMemoryResponse.FromString,
         )
         """Forgets a memory: its text, vector and blob are gone everywhere, and links to it with them. What
@@ -762,7 +763,7 @@ class MemoryServiceStub:
             v1.ListMemoriesRequest, v1.ListMemoriesResponse
         ] = channel.unary_unary(
             "/wonder.v1.MemoryService/ListMemories",
-            v1.ListMemoriesRequest.SerializeToString,
+            Encoder(v1.ListMemoriesRequest),
             v1.ListMemoriesResponse.FromString,
         )
         """Lists memories. AGENT_NOT_FOUND, PAGE_TOKEN_INVALID."""
@@ -770,7 +771,7 @@ class MemoryServiceStub:
             v1.SearchMemoriesRequest, v1.SearchMemoriesResponse
         ] = channel.unary_unary(
             "/wonder.v1.MemoryService/SearchMemories",
-            v1.SearchMemoriesRequest.SerializeToString,
+            Encoder(v1.SearchMemoriesRequest),
             v1.SearchMemoriesResponse.FromString,
         )
         """Finds the memories that best fit a query, by words and by meaning, and says why.
@@ -781,7 +782,7 @@ class MemoryServiceStub:
             v1.SupersedeMemoryRequest, v1.SupersedeMemoryResponse
         ] = channel.unary_unary(
             "/wonder.v1.MemoryService/SupersedeMemory",
-            v1.SupersedeMemoryRequest.SerializeToString,
+            Encoder(v1.SupersedeMemoryRequest),
             v1.SupersedeMemoryResponse.FromString,
         )
         """Writes a memory that replaces another: the old one stays readable and is no longer found.

@@ -180,7 +180,7 @@ class Talk:
             if self._notes is self._terminal
             else AnswerPrinter(self._terminal, self._notes)
         )
-        reply = chat.send(text, agent=self._agent, user=self._user)
+        reply = chat.send(text, agent=self._agent, user=self._user, check=False)
         wait = Wait(chat, self._notes, self._client.target)
         interrupts = 0
         while True:

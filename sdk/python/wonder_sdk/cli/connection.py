@@ -113,6 +113,8 @@ def explain(problem: WonderError, server: str) -> str:
     can be reached, a second line says what else that may mean."""
     from wonder_sdk import UnauthenticatedError, UnavailableError, UnimplementedError
 
+    if isinstance(problem, UnavailableError) and problem.timed_out and not problem.nobody_there:
+        return problem.message
     if isinstance(problem, UnavailableError) and not problem.reason and not problem.nobody_there:
         return f"the connection to {server} was lost or refused: {problem.message}\n{_TLS}"
     if isinstance(problem, UnavailableError) and problem.hung_up:
