@@ -246,6 +246,10 @@ class Settings:
         30, "WONDER_ATTACH_SECONDS", number(1, 3_600),
         "Seconds that a client of Converse has to send `attach`; then its stream ends with NOT_ATTACHED.",
     )  # fmt: skip
+    max_concurrent_pages: int = _setting(
+        4, "WONDER_MAX_CONCURRENT_PAGES", number(1, 10_000),
+        "Pages of lists that are made at once; further ones wait in the order in which they were asked for.",
+    )  # fmt: skip
     max_stream_backlog_events: int = _setting(
         1_000, "WONDER_MAX_STREAM_BACKLOG_EVENTS", number(1, 1_000_000),
         "Events that may wait for one slow reader before its stream ends.",

@@ -160,7 +160,7 @@ async def test_of_a_long_run_the_newest_executions_are_shown(
     run = await get(stub, ended.id)
     assert [each.ordinal for each in run.node_executions] == list(range(101, 601))
     assert run.node_execution_count == 600
-    monkeypatch.setattr(run_codec, "PAGE_BYTES", 100_000)
+    monkeypatch.setattr(run_codec, "ITEM_BYTES", 100_000)
     run = await get(stub, ended.id)
     shown = [each.ordinal for each in run.node_executions]
     assert 50 < len(shown) < 100 and shown == list(range(601 - len(shown), 601))

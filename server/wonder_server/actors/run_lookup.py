@@ -22,7 +22,7 @@ from wonder_server.core.coordinator.values import (
 )
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.ports.journal import Entry
-from wonder_server.ports.records import Head, Query, Records
+from wonder_server.ports.records import Found, Head, Query, Records, is_cut
 
 ENDED = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
 EXECUTIONS_PAGE = 50
@@ -124,7 +124,8 @@ class RunLookup:
         """The runs that ``query`` finds, each with how far its record goes."""
         runs: list[Run] = await self.records.find(query)
         heads = await self.records.heads([run.id for run in runs]) if runs else {}
-        return [RunView(run, heads.get(run.id, Head(0, 0))) for run in runs]
+        views = (RunView(run, heads.get(run.id, Head(0, 0))) for run in runs)
+        return Found(views, cut=is_cut(runs))
 
     async def journal(self, run_id: str) -> AsyncIterator[list[Entry]]:
         """The run's journal, page by page: others get their turn in between."""

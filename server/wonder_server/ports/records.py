@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from wonder_server.core.planner import Planner
 from wonder_server.ports.journal import Event
+
+
+class Found(list[Any]):
+    """Values in the order that was asked for. ``cut``: reading ended at ``most_bytes``, though never before
+    the first value, and there are more."""
+
+    def __init__(self, values: Iterable[Any] = (), *, cut: bool = False) -> None:
+        super().__init__(values)
+        self.cut = cut
+
+
+def is_cut(found: Sequence[Any]) -> bool:
+    """Return True if there are more values, which were left out for their size."""
+    return isinstance(found, Found) and found.cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +34,8 @@ class Query:
     all (list, text).
     ``beside`` is an id in whose shard the row must lie. ``start_ms`` and ``end_ms`` bound when it was made,
     the latter exclusive, 0 for open. ``after`` is the (order column, id) of the last row of the page before;
-    the order is by ``ordinal`` within an actor or by creation time across all.
+    the order is by ``ordinal`` within an actor or by creation time across all. ``most_bytes`` bounds what is
+    read, as it is stored, 0 for no bound: see `Found`.
     """
 
     table: str
@@ -39,6 +54,7 @@ class Query:
     newest_first: bool = True
     after: tuple[int, str] | None = None
     limit: int = 50
+    most_bytes: int = 0
     lenient: bool = False
     """Omit damaged rows, which are logged, instead of raising STORAGE_UNAVAILABLE."""
 
@@ -48,7 +64,7 @@ class EventQuery:
     """Which events: of one actor oldest first, of all newest first.
 
     ``after`` is (time, actor, sequence) of the last one of the page before. Times in milliseconds, ``end_ms``
-    exclusive, 0 for open.
+    exclusive, 0 for open. ``most_bytes`` as in `Query`.
     """
 
     actor: str = ""
@@ -60,6 +76,7 @@ class EventQuery:
     end_ms: int = 0
     after: tuple[int, str, int] | None = None
     limit: int = 50
+    most_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from wonder_server.ports.repositories import Change, Commit, Conflict, Match
 from wonder_server.rpc.auth import caller
 from wonder_server.rpc.fields import required
 from wonder_server.rpc.once import once_of
+from wonder_server.rpc.pages import encoded
 from wonder_server.rpc.times import to_timestamp
 from wonder_server.services.artifacts import Artifact, Artifacts
 from wonder_server.services.paging import PageRequest
@@ -63,10 +64,8 @@ class ArtifactMethods:
             branch=request.branch,
             prefix=request.path_prefix,
         )
-        return pb.ListArtifactsResponse(
-            artifacts=[artifact_to_proto(item) for item in page.items],
-            next_page_token=page.next_page_token,
-        )
+        artifacts, token = await encoded(page, artifact_to_proto)
+        return pb.ListArtifactsResponse(artifacts=artifacts, next_page_token=token)
 
     async def search_artifacts(
         self, request: pb.SearchArtifactsRequest, _context: Any
@@ -91,9 +90,8 @@ class ArtifactMethods:
             branch=request.branch,
             path=request.path,
         )
-        return pb.ListArtifactRevisionsResponse(
-            revisions=map(_revision_to_proto, page.items), next_page_token=page.next_page_token
-        )
+        revisions, token = await encoded(page, _revision_to_proto)
+        return pb.ListArtifactRevisionsResponse(revisions=revisions, next_page_token=token)
 
     async def merge_artifacts(
         self, request: pb.MergeArtifactsRequest, _context: Any

@@ -33,6 +33,7 @@ from grpc._cython import cygrpc  # type: ignore[attr-defined]
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
 from wonder_server.rpc.admission import Admission, Places, Visit
+from wonder_server.rpc.fitting import MESSAGE_BYTES, fitted
 from wonder_server.rpc.payload import check
 from wonder_server.rpc.refusals import Refusals
 from wonder_server.rpc.rights import NO_RIGHTS, Rights, right_for
@@ -51,6 +52,7 @@ class Entrance:
         *,
         max_request_bytes: int,
         places: Places,
+        max_concurrent_pages: int = 4,
         rights: Rights = NO_RIGHTS,
         refusals: Refusals | None = None,
     ) -> None:
@@ -58,17 +60,25 @@ class Entrance:
         self._rights = rights
         self._refusals = refusals or Refusals()
         self.admission = Admission(places)
+        self._pages = asyncio.Semaphore(max_concurrent_pages)
+        """Lists that may make a page now. The others wait in the order in which they came; one whose client
+        has left is cancelled where it waits."""
 
     def handler(self, method: MethodDescriptor, servicer: object) -> Any:
         """The grpc handler that leads ``method`` to ``servicer``, bytes in and bytes out."""
         act = getattr(servicer, snake_case(method.name), None) or _missing(method)
+        is_list = "page_token" in method.input_type.fields_by_name
         decode = self._decoder(method)
 
         def asked(received: Any) -> Any:
             return Requests(received, decode) if method.client_streaming else decode(received)
 
         async def answer(received: Any, context: Any) -> bytes:
-            return _encode(await act(asked(received), context))
+            if not is_list:
+                return _encode(await act(asked(received), context))
+            request = asked(received)
+            async with self._pages:
+                return _encode(await act(request, context))
 
         async def one(received: Any, context: Any) -> bytes:
             return await self._serve(method, context, answer(received, context))
@@ -194,7 +204,9 @@ async def _send(act: Callable[[], Any], context: Any) -> None:
 
 
 def _encode(answer: Message | bytes) -> bytes:
-    return answer if isinstance(answer, bytes) else answer.SerializeToString()
+    if isinstance(answer, bytes):
+        return answer
+    return fitted(answer.SerializeToString(), answer, MESSAGE_BYTES)
 
 
 def _missing(method: MethodDescriptor) -> Callable[[Any, Any], Any]:

@@ -29,7 +29,7 @@ from wonder_server.rpc.event_codec import event
 from wonder_server.rpc.faults import fault_to_proto
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import request_key
-from wonder_server.rpc.pages import encoded_page
+from wonder_server.rpc.pages import PAGE_BYTES, encoded, encoded_page
 from wonder_server.rpc.rights import NO_RIGHTS, Rights
 from wonder_server.rpc.rooms import RoomMethods
 from wonder_server.rpc.times import from_timestamp
@@ -151,12 +151,14 @@ class ConversationServicer(RoomMethods, BranchMethods):
             fields=(("called_by", ""),) if request.include_archived else (("called_by", ""), ("archive", "")),
             after=_after(wanted, scope),
             limit=limit + 1,
+            most_bytes=PAGE_BYTES,
         )
         found = page(await self._records.find(query), limit, scope, _by_time)
+        shown, token = await encoded(found, self._shown)
+        # What is being deleted is still there for some milliseconds.
+        gone = {item.id for item in found.items if item.deleted_ms}
         return pb.ListConversationsResponse(
-            # What is being deleted is still there for some milliseconds.
-            conversations=[self._shown(item) for item in found.items if not item.deleted_ms],
-            next_page_token=found.next_page_token,
+            conversations=[each for each in shown if each.id not in gone], next_page_token=token
         )
 
     async def _encode(self, value: Conversation) -> conversation_pb2.Conversation:
@@ -270,7 +272,9 @@ class ConversationServicer(RoomMethods, BranchMethods):
         cursor = wanted.cursor(scope, [])
         limit = wanted.limit()
         found = await self._conversations.events(_paged(query, tuple(cursor) if cursor else None, limit + 1))
-        events, token = encoded_page(found, limit, scope, lambda e: [e.at_ms, e.actor_id, e.sequence], event)
+        events, token = await encoded_page(
+            found, limit, scope, lambda e: [e.at_ms, e.actor_id, e.sequence], event
+        )
         return pb.ListEventsResponse(events=events, next_page_token=token)
 
     async def _page(
@@ -290,9 +294,10 @@ class ConversationServicer(RoomMethods, BranchMethods):
             by_ordinal=by_ordinal,
             after=_after(wanted, scope),
             limit=limit + 1,
+            most_bytes=PAGE_BYTES,
         )
         cursor: Callable[[Any], list[Any]] = _by_ordinal if by_ordinal else _by_time
-        return encoded_page(await self._records.find(query), limit, scope, cursor, encode)
+        return await encoded_page(await self._records.find(query), limit, scope, cursor, encode)
 
     def _saying(self, send: pb.Send, trace_id: str = "") -> Saying:
         user_id = codec.sized(send.user_id, codec.MAX_USER, "user_id")
@@ -452,4 +457,4 @@ def _after(wanted: PageRequest, scope: list[Any]) -> tuple[int, str] | None:
 
 
 def _paged(query: EventQuery, after: tuple[int, str, int] | None, limit: int) -> EventQuery:
-    return dataclasses.replace(query, after=after, limit=limit)
+    return dataclasses.replace(query, after=after, limit=limit, most_bytes=PAGE_BYTES)

@@ -14,6 +14,7 @@ from wonder_server.actors.streams import Closed, Delta, Item, NodeProgress, Quie
 from wonder_server.ports.journal import Event
 from wonder_server.rpc.event_codec import fill_event
 from wonder_server.rpc.event_groups import grouped, together
+from wonder_server.rpc.fitting import fitted
 from wonder_server.rpc.stream_words import draining, heartbeat, slow_reader
 
 Write = Callable[[bytes], Awaitable[None]]
@@ -36,7 +37,7 @@ async def say(
 
     This is the way of every token of every stream, so there is nothing on it that need not be.
     """
-    await write(pb.ConverseResponse(attached=attached).SerializeToString())
+    await write(_encode(attached=attached))
     while True:
         items = await attachment.take()
         for item in grouped(items, _event) if group_events and len(items) > 1 else items:
@@ -82,7 +83,7 @@ def _event(event: Event) -> bytes:
     if event.wire is None:
         said = pb.ConverseResponse()
         fill_event(said.event, event)
-        event.wire = said.SerializeToString()
+        event.wire = fitted(said.SerializeToString(), said)
     return event.wire
 
 
@@ -117,4 +118,5 @@ def _last_words(attachment: Attachment, why: str) -> list[bytes]:
 
 
 def _encode(**item: Any) -> bytes:
-    return pb.ConverseResponse(**item).SerializeToString()
+    said = pb.ConverseResponse(**item)
+    return fitted(said.SerializeToString(), said)

@@ -15,7 +15,7 @@ from wonder_server.rpc import run_codec as codec
 from wonder_server.rpc.fields import bounded
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import request_key
-from wonder_server.rpc.pages import encoded_page
+from wonder_server.rpc.pages import PAGE_BYTES, encoded_page
 from wonder_server.rpc.payload import json_to_value
 from wonder_server.rpc.rights import NO_RIGHTS, Rights
 from wonder_server.rpc.run_requests import (
@@ -75,9 +75,11 @@ class CoordinatorServicer:
         wanted = PageRequest(size=request.page_size, token=request.page_token)
         query = await self._requests.listed(request)
         scope, limit = ["runs", repr(query)], wanted.limit()
-        query = dataclasses.replace(query, after=after_of(wanted, scope), limit=limit + 1)
+        query = dataclasses.replace(
+            query, after=after_of(wanted, scope), limit=limit + 1, most_bytes=PAGE_BYTES
+        )
         found = await self._runs.lookup.views(query)
-        runs, token = encoded_page(found, limit, scope, _place, codec.run)
+        runs, token = await encoded_page(found, limit, scope, _place, codec.run)
         return pb.ListRunsResponse(runs=runs, next_page_token=token)
 
     async def watch_run(self, request: pb.WatchRunRequest, _context: Any) -> AsyncIterator[bytes]:
@@ -114,9 +116,13 @@ class CoordinatorServicer:
         wanted = PageRequest(size=request.page_size, token=request.page_token)
         query = await self._requests.gates(request)
         scope, limit = ["gates", repr(query)], wanted.limit()
-        query = dataclasses.replace(query, after=after_of(wanted, scope), limit=limit + 1)
+        query = dataclasses.replace(
+            query, after=after_of(wanted, scope), limit=limit + 1, most_bytes=PAGE_BYTES
+        )
         found = await self._runs.gates.find(query)
-        gates, token = encoded_page(found, limit, scope, lambda gate: [gate.created_ms, gate.id], codec.gate)
+        gates, token = await encoded_page(
+            found, limit, scope, lambda gate: [gate.created_ms, gate.id], codec.gate
+        )
         return pb.ListGatesResponse(gates=gates, next_page_token=token)
 
     async def resolve_gate(self, request: pb.ResolveGateRequest, _context: Any) -> pb.ResolveGateResponse:

@@ -31,6 +31,7 @@ from wonder_server.rpc.executions import Execution
 from wonder_server.rpc.fields import bounded, renamed, required
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import Recent, once_of
+from wonder_server.rpc.pages import encoded
 from wonder_server.rpc.payload import struct_to_dict
 from wonder_server.rpc.task_codec import (
     kind_to_proto,
@@ -137,7 +138,8 @@ class ExecutorServicer:
             (kind for kind in self.kinds(missing) if kind.name > after), key=lambda kind: kind.name
         )
         found = page(kinds[: limit + 1], limit, scope, lambda kind: kind.name)
-        return pb.ListActionKindsResponse(action_kinds=found.items, next_page_token=found.next_page_token)
+        shown, token = await encoded(found, lambda kind: kind)
+        return pb.ListActionKindsResponse(action_kinds=shown, next_page_token=token)
 
     def kinds(self, missing: Mapping[str, str]) -> list[task_pb2.ActionKind]:
         """The action kinds that steps can use, in no particular order; ``missing`` ones not now."""

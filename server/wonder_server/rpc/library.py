@@ -23,6 +23,7 @@ from wonder_server.rpc.artifacts import ArtifactMethods
 from wonder_server.rpc.auth import caller
 from wonder_server.rpc.fields import required
 from wonder_server.rpc.once import once_of
+from wonder_server.rpc.pages import encoded
 from wonder_server.rpc.rights import ADMIN, NO_RIGHTS, Rights
 from wonder_server.services.artifacts import Artifacts
 from wonder_server.services.catalog_writes import Once
@@ -74,9 +75,8 @@ class LibraryServicer(ArtifactMethods):
         self, request: pb.ListLibrariesRequest, _context: Any
     ) -> pb.ListLibrariesResponse:
         page = await self._definitions.libraries(_page(request))
-        return pb.ListLibrariesResponse(
-            libraries=map(codec.library_to_proto, page.items), next_page_token=page.next_page_token
-        )
+        libraries, token = await encoded(page, codec.library_to_proto)
+        return pb.ListLibrariesResponse(libraries=libraries, next_page_token=token)
 
     async def delete_library(
         self, request: pb.DeleteLibraryRequest, _context: Any
@@ -126,9 +126,8 @@ class LibraryServicer(ArtifactMethods):
             kinds=codec.kinds_from_proto(request.kinds),
             labels=dict(request.labels),
         )
-        return pb.ListDefinitionsResponse(
-            definitions=map(codec.definition_to_proto, page.items), next_page_token=page.next_page_token
-        )
+        definitions, token = await encoded(page, codec.definition_to_proto)
+        return pb.ListDefinitionsResponse(definitions=definitions, next_page_token=token)
 
     async def list_revisions(
         self, request: pb.ListRevisionsRequest, _context: Any
@@ -136,9 +135,8 @@ class LibraryServicer(ArtifactMethods):
         page = await self._definitions.revisions(
             required(request.definition_id, "definition_id"), _page(request)
         )
-        return pb.ListRevisionsResponse(
-            definitions=map(codec.definition_to_proto, page.items), next_page_token=page.next_page_token
-        )
+        definitions, token = await encoded(page, codec.definition_to_proto)
+        return pb.ListRevisionsResponse(definitions=definitions, next_page_token=token)
 
     async def delete_definition(
         self, request: pb.DeleteDefinitionRequest, _context: Any
@@ -179,10 +177,8 @@ class LibraryServicer(ArtifactMethods):
         page = await self._definitions.definitions(
             _page(request), library=required(request.library_id, "library_id")
         )
-        return pb.ExportDefinitionsResponse(
-            definitions=[codec.draft_to_proto(definition.draft) for definition in page.items],
-            next_page_token=page.next_page_token,
-        )
+        definitions, token = await encoded(page, lambda each: codec.draft_to_proto(each.draft))
+        return pb.ExportDefinitionsResponse(definitions=definitions, next_page_token=token)
 
     # --- agents -------------------------------------------------------------------------------------
 
@@ -200,10 +196,8 @@ class LibraryServicer(ArtifactMethods):
     async def list_agents(self, request: pb.ListAgentsRequest, _context: Any) -> pb.ListAgentsResponse:
         page = await self._agents.agents(_page(request), project=request.project_id)
         accounts = await self._spent(page.items)
-        return pb.ListAgentsResponse(
-            agents=[codec.agent_to_proto(each, accounts.get(each.id)) for each in page.items],
-            next_page_token=page.next_page_token,
-        )
+        agents, token = await encoded(page, lambda each: codec.agent_to_proto(each, accounts.get(each.id)))
+        return pb.ListAgentsResponse(agents=agents, next_page_token=token)
 
     async def update_agent(self, request: pb.UpdateAgentRequest, _context: Any) -> pb.UpdateAgentResponse:
         agent = await self._agents.update(
@@ -260,9 +254,8 @@ class LibraryServicer(ArtifactMethods):
 
     async def list_projects(self, request: pb.ListProjectsRequest, _context: Any) -> pb.ListProjectsResponse:
         page = await self._projects.projects(_page(request))
-        return pb.ListProjectsResponse(
-            projects=map(codec.project_to_proto, page.items), next_page_token=page.next_page_token
-        )
+        projects, token = await encoded(page, codec.project_to_proto)
+        return pb.ListProjectsResponse(projects=projects, next_page_token=token)
 
     async def update_project(
         self, request: pb.UpdateProjectRequest, _context: Any

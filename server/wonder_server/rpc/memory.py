@@ -27,6 +27,7 @@ from wonder_server.rpc.memory_codec import (
 )
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import Kept, Recent, once_of
+from wonder_server.rpc.pages import encoded
 from wonder_server.rpc.rights import SEARCH_ALL, Rights
 from wonder_server.services.memory import MAX_BATCH, MemoryService
 from wonder_server.services.paging import PageRequest
@@ -165,10 +166,8 @@ class MemoryServicer:
         asked = PageRequest(size=request.page_size, token=request.page_token)
         with renamed(_IN_FILTER):
             page = await self._memory.page(agent_id, asked, filter_from_proto(request.filter))
-        return pb.ListMemoriesResponse(
-            memories=[memory_to_proto(memory) for memory in page.items],
-            next_page_token=page.next_page_token,
-        )
+        found, token = await encoded(page, memory_to_proto)
+        return pb.ListMemoriesResponse(memories=found, next_page_token=token)
 
     async def search_memories(
         self, request: pb.SearchMemoriesRequest, _context: Any

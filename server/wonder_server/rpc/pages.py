@@ -1,21 +1,34 @@
-"""Pages that a client can take: grpc's own default lets no answer of more than 4 MiB through."""
+"""Pages of lists, bounded in bytes. How many are under way at once, `rpc.calls` bounds.
+
+grpc's own default lets no answer of more than 4 MiB through, and a page is in memory several times over
+while it is made: as it is stored, as values, as a message, and encoded.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
 
-from wonder_server.services.paging import page
+from wonder_server.rpc.fitting import ITEM_BYTES, fit
+from wonder_server.services.paging import Page, page
+
+PAGE_BYTES: Final = 1 << 20
+"""A page ends before it has more than this, as it is stored and as it is sent; a single item may be as large
+as `fitting.ITEM_BYTES`."""
+ITEM_OVERHEAD: Final = 8
+"""The most bytes of an item's tag and length."""
+SLICE_BYTES: Final = 64 << 10
+SLICE_ITEMS: Final = 25
+"""After so much of a page has been encoded, other work of the server has its turn."""
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
-PAGE_BYTES: Final = 3 << 20
 
-
-def encoded_page(
+async def encoded_page(
     found: Sequence[T],
     limit: int,
     scope: Sequence[Any],
@@ -24,12 +37,23 @@ def encoded_page(
 ) -> tuple[list[M], str]:
     """As `paging.page`, encoded, with the next page's token. A page ends early, though not before its
     first item, rather than take more than `PAGE_BYTES`."""
-    encoded: list[M] = []
-    size = 0
-    for item in found[:limit]:
+    return await encoded(page(found, limit, scope, cursor), encode)
+
+
+async def encoded(whole: Page[T], encode: Callable[[T], M]) -> tuple[list[M], str]:
+    """Encode a page, as far as it goes into `PAGE_BYTES`; what is left comes on the next page."""
+    messages: list[M] = []
+    size = sliced = 0
+    for item in whole.items:
         message = encode(item)
-        size += message.ByteSize()
-        if encoded and size > PAGE_BYTES:
+        fit(message, ITEM_BYTES)
+        taken = message.ByteSize() + ITEM_OVERHEAD
+        size += taken
+        if messages and size > PAGE_BYTES:
             break
-        encoded.append(message)
-    return encoded, page(found, len(encoded), scope, cursor).next_page_token
+        messages.append(message)
+        sliced += taken
+        if sliced > SLICE_BYTES or len(messages) % SLICE_ITEMS == 0:
+            sliced = 0
+            await asyncio.sleep(0)
+    return messages, whole.first(len(messages)).next_page_token

@@ -8,7 +8,8 @@ is 3.
 What goes out is what was recorded, and an answer never fails because of it: one such value would make
 unreadable every page that it is on. What JSON can say and a Struct cannot carry goes out as text in its
 place: what lies deeper than `MAX_DEPTH` levels as its JSON text, an integer beyond ±2^53 as its digits,
-what is not finite by its name.
+what is not finite by its name. A payload above `MAX_OUTGOING_BYTES` is cut, with a notice in place of what is
+missing: a client with default limits must be able to receive it.
 
 `check` applies the same to every payload inside a request, and refuses enum numbers that the contract
 does not know.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -26,10 +27,18 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import ListValue, Struct, Value
 
+from wonder_server.core.cuts import cut_text, size_of
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.payloads import MAX_DEPTH, MAX_INTEGER
 
 MAX_INCOMING: Final = MAX_INTEGER - 1
+MAX_OUTGOING_BYTES: Final = 2 << 20
+"""Bytes of one payload that goes out. What is recorded may have 4 MiB as JSON, and a Struct of small numbers
+takes seven times as much as its JSON."""
+_AROUND: Final = 20
+"""The most bytes that a value takes besides its key and its text."""
+_SHORT: Final = 256
+"""Texts of so many bytes go out even where the room for long ones is used up."""
 
 _STRUCT: Final = "google.protobuf.Struct"
 _VALUE: Final = "google.protobuf.Value"
@@ -54,14 +63,14 @@ def dict_to_struct(values: Mapping[str, Any]) -> Struct:
     what it cannot carry. Raises FIELD_INVALID for what is no JSON at all, such as bytes."""
     struct = Struct()
     if values:
-        _fill_struct(struct, values, 1)
+        _fill_struct(struct, values, 1, _Room())
     return struct
 
 
 def json_to_value(value: object) -> Value:
     """A Value from a JSON-like value; as `dict_to_struct`."""
     made = Value()
-    _fill(made, value, 0)
+    _fill(made, value, 0, _Room())
     return made
 
 
@@ -119,18 +128,54 @@ def _incoming(number: float, path: str) -> int | float:
 # Into protobuf.
 
 
-def _fill_struct(struct: Struct, values: Mapping[str, Any], depth: int) -> None:
+class _Room:
+    """Bytes that are left for the long texts of a payload, and for all of it."""
+
+    __slots__ = ("for_texts", "left")
+
+    def __init__(self) -> None:
+        self.for_texts = MAX_OUTGOING_BYTES * 3 // 4
+        self.left = MAX_OUTGOING_BYTES
+
+    def text(self, text: str) -> str:
+        """``text``, cut where it takes more than there is room for."""
+        size = size_of(text)
+        if size > _SHORT:
+            if size > self.for_texts:
+                text, size = cut_text(text, max(_SHORT, self.for_texts)), max(_SHORT, self.for_texts)
+            self.for_texts -= size
+        self.left -= size
+        return text
+
+
+def _fill_struct(struct: Struct, values: Mapping[str, Any], depth: int, room: _Room) -> None:
+    left = len(values)
     for key, value in values.items():
         if not isinstance(key, str):
             raise _not_json()
+        room.left -= _AROUND + len(key)
+        if room.left < 0:
+            struct.fields["cut"].string_value = f"[Cut: {left} of {len(values)} members are left out here.]"
+            return
+        left -= 1
         try:
             slot = struct.fields[key]
         except ValueError:
             slot = struct.fields[_utf8(key)]
-        _fill(slot, value, depth)
+        _fill(slot, value, depth, room)
 
 
-def _fill(slot: Value, value: object, depth: int) -> None:
+def _fill_list(into: ListValue, values: Sequence[Any], depth: int, room: _Room) -> None:
+    for count, item in enumerate(values):
+        room.left -= _AROUND
+        if room.left < 0:
+            said = f"[Cut: {len(values) - count} of {len(values)} items are left out here.]"
+            into.values.add().string_value = said
+            return
+        _fill(into.values.add(), item, depth, room)
+
+
+def _fill(slot: Value, value: object, depth: int, room: _Room) -> None:
     match value:
         case None:
             slot.null_value = 0  # type: ignore[assignment]
@@ -147,19 +192,19 @@ def _fill(slot: Value, value: object, depth: int) -> None:
             else:
                 slot.string_value = _text_of(value)
         case str():
+            text = room.text(value)
             try:
-                slot.string_value = value
+                slot.string_value = text
             except ValueError:
-                slot.string_value = _utf8(value)
+                slot.string_value = _utf8(text)
         case Mapping() | list() | tuple() if depth >= MAX_DEPTH:
-            slot.string_value = _text_of(value)
+            slot.string_value = room.text(_text_of(value))
         case Mapping():
             slot.struct_value.SetInParent()
-            _fill_struct(slot.struct_value, value, depth + 1)
+            _fill_struct(slot.struct_value, value, depth + 1, room)
         case list() | tuple():
             slot.list_value.SetInParent()
-            for item in value:
-                _fill(slot.list_value.values.add(), item, depth + 1)
+            _fill_list(slot.list_value, value, depth + 1, room)
         case _:
             raise _not_json()
 

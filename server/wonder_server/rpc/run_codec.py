@@ -15,7 +15,7 @@ from wonder_server.ports.journal import Event
 from wonder_server.ports.records import Head
 from wonder_server.rpc.conversation_codec import enum
 from wonder_server.rpc.faults import fault_to_proto
-from wonder_server.rpc.pages import PAGE_BYTES
+from wonder_server.rpc.fitting import ITEM_BYTES
 from wonder_server.rpc.payload import dict_to_struct, json_to_value
 from wonder_server.rpc.task_codec import told_to_proto
 from wonder_server.rpc.times import to_timestamp
@@ -67,14 +67,14 @@ def run(view: RunView) -> run_pb2.Run:
 def _fit(message: run_pb2.Run) -> None:
     """Leave out what a client could not take with the rest; the contract says what, in this order."""
     for name in ("state", "input"):
-        if message.ByteSize() > PAGE_BYTES and (name == "state" or message.output.fields):
+        if message.ByteSize() > ITEM_BYTES and (name == "state" or message.output.fields):
             message.ClearField(name)
 
 
 def add_executions(message: run_pb2.Run, newest_first: Sequence[Execution]) -> bool:
     """Put older node executions before those that a run has. Whether there is room for more: there are at
     most `MAX_EXECUTIONS`, and fewer where a client could not take the answer."""
-    room, found = PAGE_BYTES - message.ByteSize(), list(message.node_executions)
+    room, found = ITEM_BYTES - message.ByteSize(), list(message.node_executions)
     older: list[run_pb2.NodeExecution] = []
     is_full = False
     for value in newest_first:

@@ -12,6 +12,7 @@ from wonder_server.actors.streams import Closed, NodeProgress, Quiet
 from wonder_server.ports.journal import Event
 from wonder_server.rpc import run_codec as codec
 from wonder_server.rpc.event_groups import grouped, together
+from wonder_server.rpc.fitting import fitted
 from wonder_server.rpc.stream_words import draining, heartbeat, slow_reader
 
 _EVENTS = pb.WatchRunResponse.EVENTS_FIELD_NUMBER
@@ -35,7 +36,8 @@ async def said(
                     yield _end(attachment, conversation_service_pb2.END_REASON_COMPLETED)
                     return
             elif isinstance(item, NodeProgress):
-                yield pb.WatchRunResponse(progress=codec.progress(item)).SerializeToString()
+                said = pb.WatchRunResponse(progress=codec.progress(item))
+                yield fitted(said.SerializeToString(), said)
             elif isinstance(item, CaughtUp):
                 if 0 < end_sequence <= attachment.sequence:
                     # The client has seen the end already; there is nothing to wait for.
@@ -54,7 +56,8 @@ async def said(
 
 def _event(event: Event) -> bytes:
     if event.wire is None:
-        event.wire = pb.WatchRunResponse(event=codec.event(event)).SerializeToString()
+        said = pb.WatchRunResponse(event=codec.event(event))
+        event.wire = fitted(said.SerializeToString(), said)
     return event.wire
 
 

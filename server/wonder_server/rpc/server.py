@@ -70,6 +70,7 @@ class RpcServer:
             places=Places.of(settings),
             rights=Rights.of(settings),
             refusals=self._refusals,
+            max_concurrent_pages=settings.max_concurrent_pages,
         )
         self._health = health.aio.HealthServicer()
         self._tokens = TokensFile(settings.auth_tokens_file) if settings.auth_tokens_file else None

@@ -155,7 +155,7 @@ class Artifacts:
         found = await repository.history(at, [path] if path else [], skip, limit + 1) if at else []
         if path and not found and not skip:
             raise _no_artifact(path, branch)
-        return page(found, limit, scope, lambda _: [at, skip + limit])
+        return page(found, limit, scope, lambda commit: [at, skip + found.index(commit) + 1])
 
     # --- writing ----------------------------------------------------------------------------------
 

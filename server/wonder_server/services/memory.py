@@ -55,6 +55,7 @@ MAX_BATCH: Final = 1000
 MAX_HITS: Final = 100
 DEFAULT_HITS: Final = 10
 MAX_ANSWER_BYTES: Final = 3 << 20
+MAX_PAGE_BYTES: Final = 1 << 20
 """What the memories of one answer hold together, about; one is always answered."""
 _MIN_POOL: Final = 32
 _POOL_PER_HIT: Final = 4
@@ -173,7 +174,7 @@ class MemoryService:
 
     async def page(self, agent_id: str, request: PageRequest, wanted: Filter | None = None) -> Page[Memory]:
         """One page of the agent's memories, newest first, of those wanted (None: all that are not set
-        aside). It ends early where contents are long: 3 MiB together. Errors: FIELD_INVALID,
+        aside). It ends early where contents are long: 1 MiB together. Errors: FIELD_INVALID,
         PAGE_TOKEN_INVALID, STORAGE_UNAVAILABLE."""
         wanted = wanted or Filter()
         check_name(agent_id, "agent_id")
@@ -181,7 +182,8 @@ class MemoryService:
         scope = ["memories", agent_id, dataclasses.asdict(wanted)]
         before_id, limit = request.cursor(scope, ""), request.limit()
         found = await self._memories.page(agent_id, wanted, before_id, limit + 1)
-        listed = page(found, min(limit, _fitting(found)), scope, lambda memory: memory.id)
+        fitting = _fitting(found, MAX_PAGE_BYTES)
+        listed = page(found, min(limit, fitting), scope, lambda memory: memory.id)
         return dataclasses.replace(listed, items=tuple(await self._overflow.fill(listed.items)))
 
     async def search(
@@ -412,11 +414,11 @@ def _version(etag: str) -> int | None:
     return int(etag) if etag.isascii() and etag.isdecimal() and len(etag) < 16 else -1
 
 
-def _fitting(memories: Sequence[Memory]) -> int:
+def _fitting(memories: Sequence[Memory], most: int = MAX_ANSWER_BYTES) -> int:
     """How many of them, from the first on, fit into an answer; at least one."""
     size = 0
     for count, memory in enumerate(memories):
         size += memory.size_bytes + (len(json.dumps(memory.metadata)) if memory.metadata else 0)
-        if count and size > MAX_ANSWER_BYTES:
+        if count and size > most:
             return count
     return max(len(memories), 1)

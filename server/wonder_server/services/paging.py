@@ -6,10 +6,11 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from wonder_server.core.errors import Reason, error
+from wonder_server.ports.records import is_cut
 
 DEFAULT_PAGE: Final = 50
 MAX_PAGE: Final = 500
@@ -23,6 +24,14 @@ class Page(Generic[T]):
 
     items: tuple[T, ...]
     next_page_token: str = ""
+    token_after: Callable[[int], str] = field(default=lambda _: "", compare=False, repr=False)
+    """The token of a page that begins behind so many of the items."""
+
+    def first(self, count: int) -> Page[T]:
+        """Return the page that has only the first ``count`` of the items; the others come on the next."""
+        if count >= len(self.items):
+            return self
+        return Page(items=self.items[:count], next_page_token=self.token_after(count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +69,15 @@ class PageRequest:
 
 
 def page(found: Sequence[T], limit: int, scope: Sequence[Any], cursor: Callable[[T], Any]) -> Page[T]:
-    """The first ``limit`` of ``found``, which holds one more if there is a next page."""
+    """The first ``limit`` of ``found``, which holds one more if there is a next page, or `is_cut`."""
     items = tuple(found[:limit])
-    if len(found) <= limit:
-        return Page(items=items)
-    token = json.dumps([_mark(scope), cursor(items[-1])], separators=(",", ":")).encode()
-    return Page(items=items, next_page_token=base64.urlsafe_b64encode(token).decode().rstrip("="))
+
+    def token_after(count: int) -> str:
+        token = json.dumps([_mark(scope), cursor(items[count - 1])], separators=(",", ":")).encode()
+        return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+    more = bool(items) and (len(found) > limit or is_cut(found))
+    return Page(items=items, next_page_token=token_after(len(items)) if more else "", token_after=token_after)
 
 
 def _mark(scope: Sequence[Any]) -> str:

@@ -22,14 +22,14 @@ from wonder_server.adapters.sqlite.briefs import (
 from wonder_server.adapters.sqlite.codec import Folder, decode
 from wonder_server.adapters.sqlite.database import Database
 from wonder_server.adapters.sqlite.seals import Seals
-from wonder_server.adapters.sqlite.shard_queries import EVENT_COLUMNS, events_sql
-from wonder_server.adapters.sqlite.shard_reads import Parts, Placed
+from wonder_server.adapters.sqlite.shard_queries import EVENT_COLUMNS
+from wonder_server.adapters.sqlite.shard_reads import Parts
 from wonder_server.adapters.sqlite.shard_schema import MIGRATIONS
 from wonder_server.adapters.sqlite.shard_writes import Pin, Writes
 from wonder_server.core.errors import WonderError
 from wonder_server.core.planner import Planner
 from wonder_server.ports.journal import Answered, Commit, Entry, Event, Loaded
-from wonder_server.ports.records import EventQuery, Head, Query, Snapshot
+from wonder_server.ports.records import EventQuery, Found, Head, Query, Snapshot
 
 T = TypeVar("T")
 
@@ -172,10 +172,10 @@ class SqliteShard:
         """Where the records of these actors, all of this shard, end."""
         return await self._look(actors, lambda connection: reads.heads(connection, actors))
 
-    async def query(self, query: Query, row_type: type) -> list[Placed]:
+    async def query(self, query: Query, row_type: type) -> Found:
         """The rows that ``query`` asks for, of this shard, each with its place in the order."""
 
-        def read(connection: sqlite3.Connection) -> list[Placed]:
+        def read(connection: sqlite3.Connection) -> Found:
             return reads.rows(connection, query, row_type, self.seals)
 
         return await self._look([] if query.table in LISTED else [query.actor], read)
@@ -192,13 +192,11 @@ class SqliteShard:
 
         return await self._look([actor], read, glances=True)
 
-    async def query_events(self, planner: Planner, query: EventQuery) -> list[Event]:
+    async def query_events(self, planner: Planner, query: EventQuery) -> Found:
         """The events that ``query`` asks for, of this shard, in its order."""
-        sql, values = events_sql(planner, query)
 
-        def read(connection: sqlite3.Connection) -> list[Event]:
-            rows = connection.execute(sql, values).fetchall()
-            return [reads.event(Parts(connection, row[0], self.seals), row, planner) for row in rows]
+        def read(connection: sqlite3.Connection) -> Found:
+            return reads.events(connection, planner, query, self.seals)
 
         return await self._look([query.actor], read)
 

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any, Final
 
 import msgspec
 
 from wonder_server.adapters.sqlite.codec import build, decode, names, part_name, read, unfold
 from wonder_server.adapters.sqlite.seals import Seals
-from wonder_server.adapters.sqlite.shard_queries import ROW_COLUMNS, heads_sql, rows_sql
+from wonder_server.adapters.sqlite.shard_queries import ROW_COLUMNS, events_sql, heads_sql, rows_sql
 from wonder_server.adapters.sqlite.shard_schema import FOLDED_TABLES, SHARED
 from wonder_server.core.errors import WonderError
 from wonder_server.core.planner import Planner, Reload
 from wonder_server.core.records import Emit
 from wonder_server.logs import logger
 from wonder_server.ports.journal import Entry, Event, Loaded
-from wonder_server.ports.records import Head, Query
+from wonder_server.ports.records import EventQuery, Found, Head, Query
 
 _log = logger("store")
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, KeyError, TypeError, RecursionError)
 """What reading raises of a row that has no seal yet, or was written by a bug."""
 
+_DATA: Final = -3
+"""Where the data stands among the columns of a row and of an event."""
 _MOST_PARENTS: Final = 500
 """As many rows are named in one statement."""
 
@@ -37,23 +40,62 @@ def heads(connection: sqlite3.Connection, actors: Sequence[str]) -> dict[str, He
     return {row[0]: Head(*row[1:]) for row in connection.execute(sql, values).fetchall()}
 
 
-def rows(connection: sqlite3.Connection, query: Query, row_type: type, seals: Seals) -> list[Placed]:
-    """The rows that a query asks for. STORAGE_UNAVAILABLE if one is damaged, unless the query is lenient."""
+def rows(connection: sqlite3.Connection, query: Query, row_type: type, seals: Seals) -> Found:
+    """The rows that a query asks for, each a `Placed`. STORAGE_UNAVAILABLE if one is damaged, unless the
+    query is lenient."""
     sql, values = rows_sql(query)
     parts: dict[str, Parts] = {}
-    found = []
-    for order, *row in connection.execute(sql, values).fetchall():
-        actor = row[0]
-        part = parts.get(actor)
-        if part is None:
-            part = parts[actor] = Parts(connection, actor, seals)
-        try:
-            found.append(((order, row[1]), _value(query.table, row, part, row_type)))
-        except WonderError as problem:
-            if not query.lenient:
-                raise
-            _log.error("damaged_record_skipped", problem=str(problem))
+    found, room, count = Found(), _Room(query.most_bytes), 0
+    with closing(connection.execute(sql, values)) as cursor:
+        for order, *row in cursor:
+            if not room.takes(len(row[_DATA] or "")):
+                found.cut = True
+                break
+            actor = row[0]
+            part = parts.get(actor)
+            if part is None:
+                part = parts[actor] = Parts(connection, actor, seals)
+            count, before = count + 1, part.size
+            try:
+                found.append(((order, row[1]), _value(query.table, row, part, row_type)))
+            except WonderError as problem:
+                if not query.lenient:
+                    raise
+                _log.error("damaged_record_skipped", problem=str(problem))
+            room.taken += part.size - before
+    if len(found) < count == query.limit:
+        # Fewer than were asked for, though not because there are no more.
+        found.cut = True
     return found
+
+
+def events(connection: sqlite3.Connection, planner: Planner, query: EventQuery, seals: Seals) -> Found:
+    """The events that a query asks for."""
+    sql, values = events_sql(planner, query)
+    found, room = Found(), _Room(query.most_bytes)
+    with closing(connection.execute(sql, values)) as cursor:
+        for row in cursor:
+            if not room.takes(len(row[_DATA] or "")):
+                found.cut = True
+                break
+            part = Parts(connection, row[0], seals)
+            found.append(event(part, row, planner))
+            room.taken += part.size
+    return found
+
+
+class _Room:
+    """The bytes that one answer may still read; the first row always fits."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.taken = 0
+
+    def takes(self, size: int) -> bool:
+        """Take a row of so many bytes in, if there is room for it."""
+        fits = not self._most or not self.taken or self.taken + size <= self._most
+        self.taken += size + 1
+        return fits
 
 
 class Parts:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from wonder_server.core import ids
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.planner import Planner
 from wonder_server.ports.journal import Event
-from wonder_server.ports.records import EventQuery, Head, Query, Snapshot
+from wonder_server.ports.records import EventQuery, Found, Head, Query, Snapshot
 
 _MADE = "COUNT"
 
@@ -107,8 +106,8 @@ class SqliteShards:
         if place:
             shards = [self.of(place)] if self.holds(place) else []
         found = await asyncio.gather(*(shard.query(query, row_type) for shard in shards))
-        merged = heapq.merge(*found, key=itemgetter(0), reverse=query.newest_first)
-        return [value for _, value in islice(merged, query.limit)]
+        merged = _merged(found, itemgetter(0), query.limit, reverse=query.newest_first)
+        return Found((value for _, value in merged), cut=merged.cut)
 
     async def events(self, planner: Planner, query: EventQuery) -> list[Event]:
         if query.actor:
@@ -116,10 +115,29 @@ class SqliteShards:
                 return []
             return await self.of(query.actor).query_events(planner, query)
         found = await asyncio.gather(*(shard.query_events(planner, query) for shard in self._shards))
-        merged = heapq.merge(
-            *found, key=lambda event: (event.at_ms, event.actor_id, event.sequence), reverse=True
+        return _merged(
+            found,
+            lambda event: (event.at_ms, event.actor_id, event.sequence),
+            query.limit,
+            reverse=True,
         )
-        return list(islice(merged, query.limit))
+
+
+def _merged(found: Sequence[Found], place: Callable[[Any], Any], limit: int, *, reverse: bool) -> Found:
+    """Merge the answers of shards. Behind the end of one that is cut, nobody knows what comes next."""
+    if len(found) == 1:
+        return Found(found[0][:limit], cut=found[0].cut and len(found[0]) <= limit)
+    ends = [place(each[-1]) for each in found if each.cut]
+    last = (max(ends) if reverse else min(ends)) if ends else None
+    merged = Found()
+    for item in heapq.merge(*found, key=place, reverse=reverse):
+        if len(merged) == limit:
+            break
+        merged.append(item)
+        if last is not None and place(item) == last:
+            merged.cut = True
+            break
+    return merged
 
 
 async def _recognise(shard: SqliteShard, index: int, count: int, *, made: bool) -> None:

@@ -1,0 +1,39 @@
+"""Texts cut to a number of bytes, with a notice that says how much is missing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NOTICE_BYTES: Final = 128
+"""The most bytes that a notice has."""
+
+
+def size_of(text: str) -> int:
+    """Bytes of ``text`` in UTF-8. A lone surrogate counts as its replacement."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def cut_text(text: str, most: int, hint: str = "") -> str:
+    """Return ``text`` if it has at most ``most`` bytes, else its beginning and a notice, together that long.
+
+    The cut is between two characters. ``hint`` is a short sentence that ends the notice, such as where the
+    whole is kept. ``most`` below `NOTICE_BYTES` leaves only the notice.
+    """
+    size = size_of(text)
+    if size <= most:
+        return text
+    kept = head(text, max(0, most - NOTICE_BYTES - len(hint.encode())))
+    return kept + notice(size - size_of(kept), size, hint)
+
+
+def head(text: str, most: int) -> str:
+    """Return the longest beginning of ``text`` that has at most ``most`` bytes."""
+    if most >= 4 * len(text):
+        return text
+    return text[:most].encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
+
+
+def notice(missing: int, size: int, hint: str = "") -> str:
+    """Return the notice that stands where a text of ``size`` bytes was cut."""
+    said = f"{missing} of {size} bytes are left out here."
+    return f"\n[Cut: {said}{' ' if hint else ''}{hint}]"

@@ -1,0 +1,147 @@
+"""What is sent fits a client that was told nothing about sizes: gRPC's default is 4 MiB a message."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from grpc import aio
+
+from tests.e2e.client import Client, View
+from tests.e2e.oversized import LONG, fill
+from tests.e2e.process import serving
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder.v1 import coordinator_service_pb2 as runs
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.values import Conversation
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.rpc.fitting import ITEM_BYTES
+from wonder_server.rpc.pages import PAGE_BYTES
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+class Old:
+    """A server on a folder with records above any limit, and a client that has gRPC's defaults."""
+
+    def __init__(self, client: Client, room: str, run_id: str, run_ended: int) -> None:
+        self.client = client
+        self.room = room
+        self.run_id = run_id
+        self.run_ended = run_ended
+        """Sequence of the run's last event before the large ones."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def old(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Old]:
+    data = tmp_path_factory.mktemp("old") / "data"
+    async with serving(data, environment={"WONDER_MODEL": "offline"}) as server, server.client() as client:
+        room = await client.open()
+        turn, _ = await client.turn(room, "say 3 words")
+        run_id = turn.context_assembly_run_id
+        run = (await client.coordinator.GetRun(runs.GetRunRequest(run_id=run_id))).run
+        shown = (
+            await client.conversations.GetConversation(pb.GetConversationRequest(conversation_id=room))
+        ).conversation
+    row = Conversation(id=room, project_id=shown.project_id, created_ms=shown.create_time.ToMilliseconds())
+    await fill(data, row, run_id)
+    async with serving(data, environment={"WONDER_MODEL": "offline"}) as server:
+        async with aio.insecure_channel(server.address) as channel:
+            yield Old(Client(channel), room, run_id, run.last_sequence)
+        assert not (wrong := [line for line in server.log if line.get("level") == "error"]), [
+            line.get("exception") for line in wrong
+        ]
+
+
+async def pages(method: Any, request: Any) -> list[Any]:
+    """The items of a list, page by page, none of which is larger than it may be."""
+    found: list[Any] = []
+    while True:
+        page = await method(request)
+        (listed,) = (each for each in page.DESCRIPTOR.fields if each.is_repeated)
+        items = getattr(page, listed.name)
+        assert page.ByteSize() <= max(PAGE_BYTES, ITEM_BYTES) + 1024
+        assert len(items) <= 1 or page.ByteSize() <= PAGE_BYTES + 1024
+        found += items
+        request.page_token = page.next_page_token
+        if not request.page_token:
+            return found
+
+
+@pytest.mark.parametrize("page_size", [0, 1])
+async def test_every_event_of_an_old_folder_can_be_listed(old: Old, page_size: int) -> None:
+    request = pb.ListEventsRequest(conversation_id=old.room, page_size=page_size)
+    events = await pages(old.client.conversations.ListEvents, request)
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+    assert {event.WhichOneof("payload") for event in events} >= CONVERSATION.event_types.keys()
+    of_all = await pages(old.client.conversations.ListEvents, pb.ListEventsRequest(page_size=page_size))
+    assert len(of_all) == len(events)
+
+
+async def test_a_long_text_of_an_old_folder_is_cut_with_a_notice(old: Old) -> None:
+    request = pb.ListMessagesRequest(conversation_id=old.room)
+    message = (await pages(old.client.conversations.ListMessages, request))[0]
+    size = len(LONG.encode())
+    begins, _, notice = message.content.rpartition("\n[Cut: ")
+    assert LONG.startswith(begins)
+    assert len(begins) > len(LONG) // 3, "no more than needed is cut"
+    assert notice == f"{size - len(begins.encode())} of {size} bytes are left out here.]"
+
+
+@pytest.mark.parametrize("page_size", [0, 1])
+async def test_every_row_of_an_old_folder_can_be_listed(old: Old, page_size: int) -> None:
+    rooms, coordinator = old.client.conversations, old.client.coordinator
+    of_room = {"conversation_id": old.room, "page_size": page_size}
+    assert len(await pages(rooms.ListTurns, pb.ListTurnsRequest(**of_room))) == 2
+    assert len(await pages(rooms.ListMessages, pb.ListMessagesRequest(**of_room))) == 3
+    moves = await pages(rooms.ListMoves, pb.ListMovesRequest(**of_room))
+    assert len(moves) == 2
+    assert moves[0].tool_calls[0].id == "call_0"
+    await pages(rooms.ListConversations, pb.ListConversationsRequest(page_size=page_size))
+    request = runs.ListRunsRequest(page_size=page_size, include_children=True)
+    assert old.run_id in {run.id for run in await pages(coordinator.ListRuns, request)}
+    request = runs.ListGatesRequest(page_size=page_size, run_id=old.run_id)
+    assert len(await pages(coordinator.ListGates, request)) == 1
+
+
+async def test_single_records_of_an_old_folder_can_be_read(old: Old) -> None:
+    turns = await pages(old.client.conversations.ListTurns, pb.ListTurnsRequest(conversation_id=old.room))
+    for turn in turns:
+        await old.client.conversations.GetTurn(pb.GetTurnRequest(turn_id=turn.id))
+    await old.client.conversations.GetConversation(pb.GetConversationRequest(conversation_id=old.room))
+    run = (await old.client.coordinator.GetRun(runs.GetRunRequest(run_id=old.run_id))).run
+    assert run.id == old.run_id and run.output.fields["text"].string_value.startswith("漢字")
+
+
+@pytest.mark.parametrize("group_events", [False, True])
+async def test_a_stream_shows_every_event_of_an_old_folder(old: Old, group_events: bool) -> None:
+    attach = pb.Attach(conversation_id=old.room, group_events=group_events)
+    stream = old.client.conversations.Subscribe(pb.SubscribeRequest(attach=attach))
+    sequence = 0
+    async for word in stream:
+        for event in word.events.events if word.HasField("events") else [word.event]:
+            if word.HasField("event") or word.HasField("events"):
+                assert event.sequence == sequence + 1
+                sequence = event.sequence
+        if word.HasField("caught_up"):
+            break
+    stream.cancel()
+    assert sequence > len(CONVERSATION.event_types)
+
+    watch = old.client.coordinator.WatchRun(
+        runs.WatchRunRequest(run_id=old.run_id, after_sequence=old.run_ended, group_events=group_events)
+    )
+    words = [word async for word in watch]
+    seen = [event for word in words for event in (word.events.events or [word.event])]
+    kinds = {event.WhichOneof("payload") for event in seen}
+    assert kinds >= RUN.event_types.keys() - {"run_ended"}
+
+
+async def test_the_conversation_of_an_old_folder_goes_on(old: Old) -> None:
+    request = pb.GetConversationRequest(conversation_id=old.room)
+    head = (await old.client.conversations.GetConversation(request)).conversation.last_sequence
+    said = await old.client.say(old.room, "say 2 words")
+    view = await old.client.settled(old.room, said.turn.id, View(cursor=head))
+    assert view.text() == "word1 word2"
