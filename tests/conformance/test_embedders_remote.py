@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.embedding_provider import EmbeddingProvider
+from wonder_server.adapters.egress.proxy import Egress
 from wonder_server.adapters.embedders.batched import MAX_TEXTS, BatchedEmbedder
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.adapters.embedders.helper import HelperEmbedder
@@ -96,6 +97,13 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture
+async def egress() -> AsyncIterator[Egress]:
+    made = Egress()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
 async def provider() -> AsyncIterator[EmbeddingProvider]:
     made = EmbeddingProvider()
     await made.start()
@@ -104,13 +112,14 @@ async def provider() -> AsyncIterator[EmbeddingProvider]:
 
 
 async def test_a_provider_is_reached_through_litellm(
-    provider: EmbeddingProvider, environment: dict[str, str]
+    provider: EmbeddingProvider, environment: dict[str, str], egress: Egress
 ) -> None:
     """One test, because LiteLLM takes seconds to import."""
     inner = HelperEmbedder(
         "litellm",
         "openai/small",
         384,
+        egress,
         endpoint=Endpoint(api_key="sk-secret-secret-secret", api_base=provider.url),
         allow_remote=False,
         environment=environment,
@@ -141,8 +150,11 @@ async def test_a_provider_is_reached_through_litellm(
 
 async def test_a_provider_elsewhere_is_not_reached_where_that_is_forbidden(
     environment: dict[str, str],
+    egress: Egress,
 ) -> None:
-    embedder = HelperEmbedder("litellm", "openai/small", 384, allow_remote=False, environment=environment)
+    embedder = HelperEmbedder(
+        "litellm", "openai/small", 384, egress, allow_remote=False, environment=environment
+    )
     with pytest.raises(WonderError, match="on this machine"):
         await embedder.embed(["tea"])
     await embedder.close()
@@ -151,8 +163,10 @@ async def test_a_provider_elsewhere_is_not_reached_where_that_is_forbidden(
 @pytest.mark.skipif(
     importlib.util.find_spec("sentence_transformers") is not None, reason="sentence-transformers is installed"
 )
-async def test_a_local_model_without_its_package_says_what_to_install(environment: dict[str, str]) -> None:
-    embedder = HelperEmbedder("local", "/nowhere", 384, environment=environment)
+async def test_a_local_model_without_its_package_says_what_to_install(
+    environment: dict[str, str], egress: Egress
+) -> None:
+    embedder = HelperEmbedder("local", "/nowhere", 384, egress, environment=environment)
     with pytest.raises(WonderError, match="pip install sentence-transformers") as caught:
         await embedder.embed(["tea"])
     assert caught.value.fault.reason is Reason.MODEL_FAILED
@@ -163,10 +177,10 @@ async def test_a_local_model_without_its_package_says_what_to_install(environmen
     importlib.util.find_spec("sentence_transformers") is None or "LOCAL_MODEL" not in os.environ,
     reason="needs the package sentence-transformers, and LOCAL_MODEL=/a/folder with a model",
 )
-async def test_a_local_model_knows_meaning(environment: dict[str, str]) -> None:
+async def test_a_local_model_knows_meaning(environment: dict[str, str], egress: Egress) -> None:
     folder = os.environ["LOCAL_MODEL"]
     dimensions = int(os.environ.get("LOCAL_DIMENSIONS", "384"))
-    embedder = HelperEmbedder("local", folder, dimensions, environment=environment)
+    embedder = HelperEmbedder("local", folder, dimensions, egress, environment=environment)
     car, automobile, tea = (
         array("f", v) for v in await embedder.embed(["a car", "an automobile", "green tea"])
     )

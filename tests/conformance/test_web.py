@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from wonder_server.adapters.egress.dialing import Dialer
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError
@@ -95,7 +96,7 @@ def names() -> Names:
 
 @pytest.fixture
 async def reach(names: Names) -> AsyncIterator[GuardedWeb]:
-    reach = GuardedWeb(names)
+    reach = GuardedWeb(Dialer(names))
     yield reach
     await reach.close()
 
@@ -253,7 +254,7 @@ async def test_an_unknown_host_is_a_fault_for_good_and_a_silent_name_server_is_n
     async def silent(host: str, port: int) -> Sequence[str]:
         raise socket.gaierror(socket.EAI_AGAIN, "try again")
 
-    other = GuardedWeb(silent)
+    other = GuardedWeb(Dialer(silent))
     assert isinstance(await refused(other, get("http://nowhere/")), NotBegunError)
     await other.close()
 
@@ -293,7 +294,7 @@ async def test_a_cancel_closes_the_connection(reach: GuardedWeb, site: Site) -> 
 
 
 async def test_after_closing_nothing_is_sent(site: Site) -> None:
-    reach = GuardedWeb(Names(here=["127.0.0.1"]))
+    reach = GuardedWeb(Dialer(Names(here=["127.0.0.1"])))
     assert isinstance(await reach.send(get(f"http://here:{site.port}/"), LOOPBACK), WebResponse)
     await reach.close()
     assert isinstance(await refused(reach, get(f"http://here:{site.port}/")), NotBegunError)

@@ -8,12 +8,16 @@ import pytest
 
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.network import (
-    EVERYWHERE,
+    NOWHERE,
     check_policy,
     entry,
     host_problem,
+    is_metadata,
     is_public,
     may_reach,
+    only,
+    place_of,
+    public_and,
 )
 
 
@@ -78,9 +82,50 @@ def test_a_project_can_allow_nothing_else() -> None:
     assert not may_reach(NetworkPolicy(http_only_allowed=True), "api.example.com", 443, public)
 
 
-def test_what_the_operator_names_is_not_held_to_anything() -> None:
-    for address in ("127.0.0.1", "::1", "169.254.169.254", "fd00::1", "8.8.8.8"):
-        assert may_reach(EVERYWHERE, "a", 1, ip_address(address))
+def test_a_place_of_the_operator_may_have_any_address_but_only_its_own_host_and_port() -> None:
+    policy = only(place_of("http://llm.internal:8080/v1"), place_of("https://[fd00::1]/"))
+    assert policy.http_allow == ("llm.internal:8080", "[fd00::1]:443")
+    for address in ("127.0.0.1", "::1", "10.0.0.1", "fd00::1", "8.8.8.8"):
+        assert may_reach(policy, "llm.internal", 8080, ip_address(address))
+        assert not may_reach(policy, "llm.internal", 80, ip_address(address))
+        assert not may_reach(policy, "other.internal", 8080, ip_address(address))
+    assert may_reach(public_and("a:1"), "example.com", 443, ip_address("8.8.8.8"))
+    assert not may_reach(NOWHERE, "example.com", 443, ip_address("8.8.8.8"))
+
+
+@pytest.mark.parametrize("url", ["http://", "http://[::1", "http://0x7f.1/", "http://a:99999/", "ssh://a/"])
+def test_a_url_without_host_or_port_is_no_place(url: str) -> None:
+    with pytest.raises(ValueError):
+        place_of(url)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *(
+            "169.254.169.254",
+            "169.254.170.2",
+            "169.254.0.1",
+            "100.100.100.200",
+            "168.63.129.16",
+            "192.0.0.192",
+        ),
+        *("fd00:ec2::254", "fd20:ce::254", "fe80::a9fe:a9fe"),
+        *("::ffff:169.254.169.254", "2002:a9fe:a9fe::", "64:ff9b::a9fe:a9fe"),
+    ],
+)
+def test_no_policy_allows_a_metadata_service(address: str) -> None:
+    found = ip_address(address)
+    for entry_ in ("0.0.0.0/0", "::/0", "a", "a:80", address, f"[{address}]:80"):
+        assert not may_reach(NetworkPolicy(http_allow=(entry_,)), "a", 80, found)
+    assert is_metadata(address) and is_metadata("a", found)
+
+
+@pytest.mark.parametrize("name", ["metadata.google.internal", "METADATA.google.internal.", "instance-data"])
+def test_no_policy_allows_the_name_of_a_metadata_service(name: str) -> None:
+    policy = NetworkPolicy(http_allow=(name.lower().removesuffix("."),))
+    assert not may_reach(policy, name, 80, ip_address("8.8.8.8"))
+    assert not is_metadata("example.com") and not is_metadata("a", ip_address("10.0.0.1"))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from wonder_server.adapters.egress.proxy import Egress
 from wonder_server.adapters.git.origins import GitOrigins
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.run import Git, Pool
@@ -101,8 +102,14 @@ class Inside:
         self.pool = Pool(4, "git")
         self.repositories = GitRepositories(Git(os.environ), self.pool, folder / "repositories")
         self.workspaces = GitWorkspaces(self.repositories, self.pool, folder / "worktrees")
+        self.egress = Egress()
         self.origins = GitOrigins(
-            self.repositories, self.pool, folder, self.roots, updates_checkouts=updates_checkouts
+            self.repositories,
+            self.pool,
+            folder,
+            self.egress,
+            self.roots,
+            updates_checkouts=updates_checkouts,
         )
         self.repos = Repos(
             repositories=self.repositories,
@@ -121,6 +128,7 @@ class Inside:
     async def close(self) -> None:
         await self.origins.close()
         await self.pool.close()
+        await self.egress.close()
 
 
 def scope(conversation: str = "conv_1", project: str = "web", branch: str = "") -> Scope:

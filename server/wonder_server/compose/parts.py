@@ -7,6 +7,9 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from wonder_server.adapters.egress.dialing import Dialer
+from wonder_server.adapters.egress.environments import PROXY_VARIABLES
+from wonder_server.adapters.egress.proxy import Egress
 from wonder_server.adapters.embedders.batched import BatchedEmbedder
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.adapters.embedders.helper import HelperEmbedder
@@ -31,19 +34,25 @@ _log = logger("server")
 DAY_S: Final = 86_400
 
 
-def make_embedder(settings: Settings) -> Embedder:
+def make_egress() -> Egress:
+    """The way out for subprocesses, with the operator's proxies."""
+    return Egress(environment=inherited(sorted(PROXY_VARIABLES)))
+
+
+def make_embedder(settings: Settings, egress: Egress) -> Embedder:
     """The built-in one, or one that a helper process reaches."""
     kind, _, folder = settings.embedder.partition(":")
     dimensions, environment = settings.embedder_dimensions, inherited(PASSED_ENVIRONMENT)
     if not settings.embedder:
         return HashingEmbedder()
     if kind == "local":
-        return BatchedEmbedder(HelperEmbedder("local", folder, dimensions, environment=environment))
+        return BatchedEmbedder(HelperEmbedder("local", folder, dimensions, egress, environment=environment))
     provider = settings.embedder.partition("/")[0]
     inner = HelperEmbedder(
         "litellm",
         settings.embedder,
         dimensions,
+        egress,
         endpoint=endpoints(settings.provider_environment()).get(provider),
         allow_remote=settings.allow_remote_models,
         environment=environment,
@@ -51,18 +60,19 @@ def make_embedder(settings: Settings) -> Embedder:
     return BatchedEmbedder(inner)
 
 
-def make_model(settings: Settings, provider_environment: Mapping[str, str]) -> RoutedModel:
+def make_model(settings: Settings, provider_environment: Mapping[str, str], egress: Egress) -> RoutedModel:
     """Every way of reaching a model, by provider and format."""
     known = endpoints(provider_environment)
     remote, environment = settings.allow_remote_models, inherited(PASSED_ENVIRONMENT)
-    native = NativeModel(known, allow_remote=remote, environment=environment)
+    proxies = inherited(sorted(PROXY_VARIABLES))
+    native = NativeModel(known, allow_remote=remote, environment=proxies, dialer=egress.dialer)
     return RoutedModel(
         {("offline", ANY): OfflineModel(), **dict.fromkeys(ROUTES, native)},
-        otherwise=LiteLLMModel(known, allow_remote=remote, environment=environment),
+        otherwise=LiteLLMModel(known, egress, allow_remote=remote, environment=environment),
     )
 
 
-async def open_blobs(settings: Settings) -> FileBlobs | S3Blobs:
+async def open_blobs(settings: Settings, dialer: Dialer) -> FileBlobs | S3Blobs:
     if not settings.s3_endpoint:
         return await FileBlobs.open(settings.data / "blobs")
     return S3Blobs(
@@ -72,7 +82,8 @@ async def open_blobs(settings: Settings) -> FileBlobs | S3Blobs:
             region=settings.s3_region,
             access_key=settings.s3_access_key,
             secret_key=settings.s3_secret_key,
-        )
+        ),
+        dialer=dialer,
     )
 
 

@@ -47,6 +47,7 @@ from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.compose.clock import SystemClock
 from wonder_server.compose.parts import (
     logged,
+    make_egress,
     make_embedder,
     make_model,
     make_sandbox,
@@ -119,8 +120,9 @@ class Wonder:
             _log.warning("the chosen model cannot be asked", model=settings.model_choice, why=problem)
         self._prices = LiteLLMPrices()
         self._workers = Workers(self._clock, lease_ms=settings.worker_lease_seconds * 1_000, reserved=ACTIONS)
-        self._model = make_model(settings, provider_environment)
-        self._web = GuardedWeb()
+        self._egress = make_egress()
+        self._model = make_model(settings, provider_environment, self._egress)
+        self._web = GuardedWeb(self._egress.dialer)
         self._mcp = McpServers([Server(**asdict(each)) for each in settings.mcp_servers], self._web)
         self._git = Git(inherited(GIT_ENVIRONMENT))
         self._git_pool = Pool(GIT_THREADS, "git")
@@ -163,7 +165,7 @@ class Wonder:
         self._stores.append(catalog)
         memories = await SqliteMemories.open(data / "memory.db")
         self._stores.append(memories)
-        self._blobs = blobs = await open_blobs(self._settings)
+        self._blobs = blobs = await open_blobs(self._settings, self._egress.dialer)
 
         memory, upkeep = self._memory_service(memories, blobs, catalog)
         library = Library(
@@ -266,6 +268,7 @@ class Wonder:
             await self._embedder.close()
         if self._vectors is not None:
             await self._vectors.close()
+        await self._egress.close()
         for store in self._stores:
             await store.close()
         if isinstance(self._blobs, S3Blobs):
@@ -329,6 +332,7 @@ class Wonder:
                 repositories,
                 self._far_pool,
                 data,
+                self._egress,
                 self._settings.repository_roots,
                 updates_checkouts=self._settings.repository_update_checkouts,
             ),
@@ -342,7 +346,7 @@ class Wonder:
     def _memory_service(
         self, memories: SqliteMemories, blobs: Blobs, catalog: SqliteCatalog
     ) -> tuple[MemoryService, Upkeep]:
-        self._embedder = embedder = make_embedder(self._settings)
+        self._embedder = embedder = make_embedder(self._settings, self._egress)
         notes = SqliteMemoryUpkeep(memories)
         overflow = Overflow(blobs, notes)
         self._vectors = FaissVectors(

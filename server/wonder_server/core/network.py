@@ -10,6 +10,10 @@ whoever asks. Only public addresses are reached, unless the project names others
 
 An address is judged by what it leads to: IPv4 inside IPv6 (mapped, 6to4, NAT64) counts as that IPv4.
 A host that the project names is trusted with all its addresses.
+
+Places that the operator configured, such as the address of a model provider, are named by `only` and
+`public_and`, each with its host and port. Link-local and metadata addresses are refused to everyone: no
+policy allows them (`is_metadata`).
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from ipaddress import (
     ip_network,
 )
 from typing import Final
+from urllib.parse import urlsplit
 
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.frozen import Value
@@ -32,8 +37,8 @@ from wonder_server.core.frozen import Value
 MAX_ENTRIES: Final = 100
 MAX_HOST: Final = 253
 
-EVERYWHERE: Final = NetworkPolicy(http_allow=("0.0.0.0/0", "::/0"))
-"""For addresses that the operator gave."""
+NOWHERE: Final = NetworkPolicy(http_only_allowed=True)
+"""For what needs no network."""
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -42,6 +47,23 @@ _UNICAST: Final = IPv6Network("2000::/3")
 _DOCUMENTATION: Final = IPv6Network("3fff::/20")
 _RELAYS: Final = IPv4Network("192.88.99.0/24")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
+_METADATA: Final = tuple(
+    ip_network(text)
+    for text in (
+        "169.254.0.0/16",  # link-local: AWS, Azure, Google Cloud, Oracle Cloud, DigitalOcean, Hetzner, …
+        "100.100.100.200/32",  # Alibaba Cloud
+        "168.63.129.16/32",  # Azure, the host's own agent
+        "192.0.0.192/32",  # Oracle Cloud
+        "fe80::/10",
+        "fd00:ec2::/32",  # AWS
+        "fd20:ce::/32",  # Google Cloud
+        "fd00:42::42/128",  # Scaleway
+    )
+)
+_METADATA_NAMES: Final = frozenset(
+    ("metadata", "instance-data", "instance-data.ec2.internal", "metadata.google.internal", "metadata.goog",
+     "metadata.internal", "metadata.azure.internal", "metadata.tencentyun.com")
+)  # fmt: skip
 _HOST: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*\Z")
 _NUMBER: Final = re.compile(r"([0-9]+|0x[0-9a-f]*)\Z")
 
@@ -118,8 +140,47 @@ def literal(host: str) -> Address | None:
         return None
 
 
+def place(host: str, port: int) -> str:
+    """Return an entry of ``http_allow`` for one host and port."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def only(*places: str) -> NetworkPolicy:
+    """Return the policy that allows these places of the operator (see `place`) and nothing else."""
+    return NetworkPolicy(http_allow=places, http_only_allowed=True)
+
+
+def public_and(*places: str) -> NetworkPolicy:
+    """Return the policy that allows public addresses and these places of the operator."""
+    return NetworkPolicy(http_allow=places)
+
+
+def place_of(url: str) -> str:
+    """Return the `place` of an http(s) URL. Raises `ValueError` for one without a usable host or port."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").removesuffix(".")
+    port = parts.port if parts.port is not None else {"http": 80, "https": 443}.get(parts.scheme, 0)
+    if problem := host_problem(host):
+        raise ValueError(problem)
+    if not port:
+        raise ValueError("it has no port")
+    return place(host, port)
+
+
+def is_metadata(host: str, address: Address | None = None) -> bool:
+    """Return True for the metadata services of clouds, by name or by address, and for link-local addresses.
+
+    They give credentials to whoever asks, so no policy allows them."""
+    if host.lower().removesuffix(".") in _METADATA_NAMES:
+        return True
+    leads_to = _leads_to(address) if address is not None else literal(host.lower().removesuffix("."))
+    return leads_to is not None and any(_within(_leads_to(leads_to), each) for each in _METADATA)
+
+
 def may_reach(policy: NetworkPolicy, host: str, port: int, address: Address) -> bool:
     """Whether work may connect to ``address`` on behalf of a URL with this host and port."""
+    if is_metadata(host, address):
+        return False
     name, leads_to = host.lower().removesuffix("."), _leads_to(address)
     for text in policy.http_allow:
         allowed = entry(text)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from urllib.parse import urlsplit
 
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.network import host_problem
 
 MAX_PATH_BYTES: Final = 512
 MAX_PART_BYTES: Final = 255
@@ -106,6 +108,9 @@ _SHORT: Final = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*@[A-Za-z0-9_][A-Za-z0-9
 """The short form of ``ssh``, such as ``git@example.com:team/code.git``. User, host and path begin with no
 hyphen: ``ssh`` would take it for an option."""
 
+_AUTHORITY: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:%@\[\]-]+\Z")
+_USER: Final = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,99}\Z")
+_PORTS: Final = {"http": 80, "https": 443, "ssh": 22, "git": 9418}
 MAX_URL: Final = 2_000
 
 
@@ -121,4 +126,39 @@ def check_repository_url(url: str, field: str = "url") -> str:
             "https://example.com/team/code.git.",
             field=field,
         )
+    try:
+        repository_host(url)
+    except ValueError as problem:
+        raise error(
+            Reason.FIELD_INVALID, f"{field} is no place of a repository: {problem}.", field=field
+        ) from None
     return url
+
+
+def repository_host(url: str) -> tuple[str, int] | None:
+    """Return the host and port that git connects to for a checked ``url``; None for a folder of this machine.
+
+    Raises `ValueError` with a clause for a host or user that git, ssh or curl could read as something
+    else."""
+    if url.startswith(("/", "file://")):
+        return None
+    if "://" not in url:
+        user, _, rest = url.partition("@")
+        host, port = rest.partition(":")[0], 22
+    else:
+        scheme, _, rest = url.partition("://")
+        authority = rest.partition("/")[0]
+        if not _AUTHORITY.match(authority):
+            raise ValueError("its host is no name of a host")
+        parts = urlsplit(f"//{authority}")
+        user, host = authority.rpartition("@")[0], parts.hostname or ""
+        port = parts.port if parts.port is not None else _PORTS[scheme]
+        if scheme not in ("http", "https") and user and not _USER.match(user):
+            raise ValueError("its user is no name of a user")
+    if "://" not in url and not _USER.match(user):
+        raise ValueError("its user is no name of a user")
+    if problem := host_problem(host):
+        raise ValueError(problem)
+    if not port:
+        raise ValueError("its port is 0")
+    return host, port

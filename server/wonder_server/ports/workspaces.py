@@ -10,17 +10,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.frozen import Value
 from wonder_server.ports.repositories import Change, Commit, Merged, Signed
 
 
 class Origin(Value, frozen=True, kw_only=True):
     """A repository of a project: ``name`` is that of our copy of it (see ``Repositories``), ``url`` where it
-    comes from, ``default_branch`` what the project says, or empty."""
+    comes from, ``default_branch`` what the project says, or empty. ``network``: what the project may
+    reach."""
 
     name: str
     url: str
     default_branch: str = ""
+    network: NetworkPolicy = NetworkPolicy()
 
 
 class Work(Value, frozen=True, kw_only=True):
@@ -36,9 +39,10 @@ class Work(Value, frozen=True, kw_only=True):
 class Origins(Protocol):
     """Repositories elsewhere: a folder of this machine, or a URL."""
 
-    async def look(self, url: str) -> None:
+    async def look(self, url: str, network: NetworkPolicy) -> None:
         """See that a repository is there, if it is a folder of this machine: FIELD_INVALID otherwise. What is
-        farther away may be away for a while, and is not asked."""
+        farther away may be away for a while, and is not asked; PERMISSION_DENIED if ``network`` does not
+        allow the address that the URL spells."""
         ...
 
     async def permit(self, url: str) -> None:

@@ -233,7 +233,7 @@ class LibraryServicer(ArtifactMethods):
         wanted = codec.project_from_proto(request.project)
         self._check_reach(Project(id="", name=""), wanted)
         if self._repos is not None:
-            await self._repos.look((), wanted.repositories)
+            await self._repos.look((), wanted.repositories, wanted.network)
         project = await self._projects.create(
             wanted,
             once=_once(request),
@@ -270,7 +270,8 @@ class LibraryServicer(ArtifactMethods):
 
         known = await self._projects.find(key)
         if known is not None and self._repos is not None:
-            await self._repos.look(known.repositories, edit(known).repositories)
+            wanted = edit(known)
+            await self._repos.look(known.repositories, wanted.repositories, wanted.network)
         project = await self._projects.update(
             key,
             edit,

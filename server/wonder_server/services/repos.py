@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from wonder_server.core.commands import NO_BRANCH, Scope, branch_of
-from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Project, Repository
+from wonder_server.core.definitions.resources import DEFAULT_PROJECT, NetworkPolicy, Project, Repository
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import Value, replace
 from wonder_server.core.paths import (
@@ -166,16 +166,21 @@ class Repos:
         only = project.repositories[0].name if len(project.repositories) == 1 else ""
         return Worktree(key=key, folder=folder, start=only)
 
-    async def look(self, known: Sequence[Repository], wanted: Sequence[Repository]) -> None:
-        """See that those ``wanted`` that are not ``known`` can be used, as far as that can be said at once.
-        FIELD_INVALID."""
+    async def look(
+        self,
+        known: Sequence[Repository],
+        wanted: Sequence[Repository],
+        network: NetworkPolicy | None = None,
+    ) -> None:
+        """See that those ``wanted`` that are not ``known`` can be used, as far as that can be said at once,
+        by a project that may reach ``network``. FIELD_INVALID, PERMISSION_DENIED."""
         before = {each.url for each in known}
         for index, each in enumerate(wanted[:MAX_REPOSITORIES]):
             if each.url not in before:
                 field = f"project.repositories[{index}].url"
                 check_repository_url(each.url, field)
                 try:
-                    await self._origins.look(each.url)
+                    await self._origins.look(each.url, network or NetworkPolicy())
                 except WonderError as problem:
                     raise WonderError(dataclasses.replace(problem.fault, field=field)) from None
 
@@ -555,7 +560,12 @@ class _Place:
         self.repository = repository
         self.branch = branch
         self.name = f"{project.id}.{repository.name}"
-        self.origin = Origin(name=self.name, url=repository.url, default_branch=repository.default_branch)
+        self.origin = Origin(
+            name=self.name,
+            url=repository.url,
+            default_branch=repository.default_branch,
+            network=project.network or NetworkPolicy(),
+        )
         self.work = Work(
             key=key_of(project.id, branch), folder=repository.name, name=self.name, branch=branch
         )

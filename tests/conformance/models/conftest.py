@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from tests.conformance.models.subjects import KEY, OfflineSubject, RemoteSubject, Subject
 from tests.fakes.provider import Provider, running_provider
+from wonder_server.adapters.egress.proxy import Egress
 from wonder_server.adapters.models.endpoints import Endpoint
 from wonder_server.adapters.models.litellm import LiteLLMModel
 from wonder_server.adapters.models.native.model import NativeModel
@@ -31,7 +32,14 @@ def provider(shared_provider: Provider) -> Provider:
     return shared_provider
 
 
-def litellm_model(provider: Provider) -> LiteLLMModel:
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def egress() -> AsyncIterator[Egress]:
+    made = Egress()
+    yield made
+    await made.close()
+
+
+def litellm_model(provider: Provider, egress: Egress) -> LiteLLMModel:
     return LiteLLMModel(
         {
             "openai": Endpoint(api_key=KEY, api_base=f"{provider.url}/v1"),
@@ -41,13 +49,14 @@ def litellm_model(provider: Provider) -> LiteLLMModel:
             "nobody": Endpoint(api_base=f"{provider.url}/v1"),
             "cerebras": Endpoint(api_base=f"{provider.url}/v1"),
         },
+        egress,
         allow_remote=False,
     )
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def litellm(shared_provider: Provider) -> AsyncIterator[LiteLLMModel]:
-    model = litellm_model(shared_provider)
+async def litellm(shared_provider: Provider, egress: Egress) -> AsyncIterator[LiteLLMModel]:
+    model = litellm_model(shared_provider, egress)
     yield model
     await model.close()
 

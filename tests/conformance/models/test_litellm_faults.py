@@ -7,6 +7,7 @@ import pytest
 from tests.conformance.models.conftest import litellm_model
 from tests.conformance.models.subjects import ask, collect
 from tests.fakes.provider import Provider
+from wonder_server.adapters.egress.proxy import Egress
 from wonder_server.adapters.models.litellm import LiteLLMModel
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError
@@ -37,9 +38,9 @@ async def test_the_profiles_parameters_fill_in_what_the_request_leaves_open(
 
 
 async def test_a_provider_elsewhere_is_refused_when_only_this_machine_may_be_reached(
-    provider: Provider,
+    provider: Provider, egress: Egress
 ) -> None:
-    model = litellm_model(provider)
+    model = litellm_model(provider, egress)
 
     for name in ("gemini", "mistral"):
         with pytest.raises(WonderError) as raised:
@@ -79,7 +80,7 @@ async def test_a_format_that_cannot_be_sent_is_refused_plainly(
     ],
 )
 async def test_a_provider_without_a_key_is_not_even_called(name: str, message: str) -> None:
-    model = LiteLLMModel({}, allow_remote=True)
+    model = LiteLLMModel({}, Egress(), allow_remote=True)
     with pytest.raises(WonderError) as raised:
         await collect(model, ModelProfile(provider=name, model="m"), ask("openai_chat", "Hi"))
     fault = raised.value.fault

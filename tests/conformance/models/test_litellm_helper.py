@@ -15,6 +15,7 @@ import pytest
 from tests.conformance.models.conftest import litellm_model
 from tests.conformance.models.subjects import KEY, ask, collect
 from tests.fakes.provider import Provider
+from wonder_server.adapters.egress.proxy import Egress
 from wonder_server.adapters.models.litellm import LiteLLMModel
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError
@@ -45,8 +46,9 @@ async def test_the_key_is_neither_on_the_command_line_nor_in_the_environment(
 
 async def test_a_helper_that_dies_fails_its_calls_and_the_next_call_starts_another(
     provider: Provider,
+    egress: Egress,
 ) -> None:
-    model = litellm_model(provider)
+    model = litellm_model(provider, egress)
     in_flight = asyncio.create_task(collect(model, STALLED, HELLO))
     await provider.wait_until(lambda: len(provider.seen) == 1)
     first = helper_pid(model)
@@ -62,8 +64,8 @@ async def test_a_helper_that_dies_fails_its_calls_and_the_next_call_starts_anoth
     await model.close()
 
 
-async def test_closing_ends_the_helper_and_the_calls_in_flight(provider: Provider) -> None:
-    model = litellm_model(provider)
+async def test_closing_ends_the_helper_and_the_calls_in_flight(provider: Provider, egress: Egress) -> None:
+    model = litellm_model(provider, egress)
     in_flight = asyncio.create_task(collect(model, STALLED, HELLO))
     await provider.wait_until(lambda: len(provider.seen) == 1)
     pid = helper_pid(model)
@@ -78,8 +80,10 @@ async def test_closing_ends_the_helper_and_the_calls_in_flight(provider: Provide
         await collect(model, TEXT, HELLO)
 
 
-async def test_closing_while_the_helper_starts_leaves_nothing_behind(provider: Provider) -> None:
-    model = litellm_model(provider)
+async def test_closing_while_the_helper_starts_leaves_nothing_behind(
+    provider: Provider, egress: Egress
+) -> None:
+    model = litellm_model(provider, egress)
     call = asyncio.create_task(collect(model, TEXT, HELLO))
     await asyncio.sleep(0)  # The call begins to start the helper.
 
@@ -89,8 +93,10 @@ async def test_closing_while_the_helper_starts_leaves_nothing_behind(provider: P
         await call
 
 
-async def test_whoever_waits_for_the_helper_can_leave_and_the_others_are_served(provider: Provider) -> None:
-    model = litellm_model(provider)
+async def test_whoever_waits_for_the_helper_can_leave_and_the_others_are_served(
+    provider: Provider, egress: Egress
+) -> None:
+    model = litellm_model(provider, egress)
     impatient = asyncio.create_task(collect(model, TEXT, HELLO))
     patient = asyncio.create_task(collect(model, TEXT, HELLO))
     await asyncio.sleep(0)
@@ -108,10 +114,11 @@ async def test_the_helper_ends_with_its_server() -> None:
     server = textwrap.dedent(
         """
         import asyncio
+        from wonder_server.adapters.egress.proxy import Egress
         from wonder_server.adapters.models.litellm import LiteLLMModel
 
         async def main():
-            helper = await LiteLLMModel({}, allow_remote=False)._helper()
+            helper = await LiteLLMModel({}, Egress(), allow_remote=False)._helper()
             print(helper.process_id, flush=True)
             await asyncio.Event().wait()
 

@@ -16,8 +16,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from wonder_server.adapters.egress.environments import helper_environment
+from wonder_server.adapters.egress.proxy import Egress, Lease
 from wonder_server.adapters.models import faults, frames
-from wonder_server.adapters.models.endpoints import Endpoint, refuse_remote
+from wonder_server.adapters.models.endpoints import Endpoint, network_of, refuse_remote
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 
 _ENVIRONMENT: Final = {
@@ -40,9 +42,9 @@ class HelperEmbedder:
     """`Embedder` by a helper process.
 
     ``kind`` is ``litellm`` (``model`` is ``provider/model``) or ``local`` (``model`` is a folder with a
-    sentence-transformers model). ``share``: what its cosines are worth beside full text. Errors:
-    MODEL_UNAVAILABLE and TIMEOUT, which pass; MODEL_FAILED, also where it answers with vectors of other
-    ``dimensions``.
+    sentence-transformers model, which connects to nothing). ``share``: what its cosines are worth beside
+    full text. Errors: MODEL_UNAVAILABLE and TIMEOUT, which pass; MODEL_FAILED, also where it answers with
+    vectors of other ``dimensions``.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class HelperEmbedder:
         kind: str,
         model: str,
         dimensions: int,
+        egress: Egress,
         *,
         endpoint: Endpoint | None = None,
         ask_dimensions: bool = False,
@@ -68,8 +71,8 @@ class HelperEmbedder:
             "api_key": self._endpoint.api_key,
             "api_base": self._endpoint.api_base,
             "options": dict(self._endpoint.options),
-            "allow_remote": allow_remote,
         }
+        self._egress = egress
         self._provider = model.partition("/")[0] if kind == "litellm" else ""
         self._allow_remote = allow_remote
         self._environment = dict(environment or {})
@@ -115,6 +118,10 @@ class HelperEmbedder:
         return await asyncio.shield(starting)
 
     async def _start(self) -> _Helper:
+        lease = None
+        if self._provider:
+            policy = network_of([self._endpoint], allow_remote=self._allow_remote)
+            lease = await self._egress.lease(policy, "the embedder", chained=True)
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(  # noqa: ASYNC220 - a thread to watch a child costs more than it saves
@@ -126,13 +133,16 @@ class HelperEmbedder:
                 env={
                     **self._environment,
                     **_ENVIRONMENT,
+                    **helper_environment(lease),
                     "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
                 },
                 start_new_session=True,
             )
-        _, helper = await asyncio.get_running_loop().create_connection(lambda: _Helper(process), sock=ours)
+        _, helper = await asyncio.get_running_loop().create_connection(
+            lambda: _Helper(process, lease), sock=ours
+        )
         try:
-            await helper.greet(self._hello)
+            await helper.greet({**self._hello, "proxy_port": lease.port if lease is not None else 0})
         except BaseException:
             await helper.stop()
             raise
@@ -142,8 +152,9 @@ class HelperEmbedder:
 class _Helper(asyncio.Protocol):
     """The process, and the socket to it."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], lease: Lease | None) -> None:
         self._process = process
+        self._lease = lease
         self._buffer = frames.FrameBuffer()
         self._calls: dict[int, asyncio.Future[list[bytes]]] = {}
         self._last = 0
@@ -171,6 +182,8 @@ class _Helper(asyncio.Protocol):
 
     def connection_lost(self, reason: Exception | None) -> None:
         self._gone.set()
+        if self._lease is not None:
+            self._lease.close()
         asyncio.get_running_loop().run_in_executor(None, self._process.wait)
         for call in self._calls.values():
             if not call.done():

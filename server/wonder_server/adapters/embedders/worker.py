@@ -19,8 +19,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from wonder_server.adapters.egress.confine import confine
 from wonder_server.adapters.models import faults, frames
-from wonder_server.adapters.models.litellm_worker import fault_of, stay_on_this_machine
+from wonder_server.adapters.models.litellm_worker import fault_of
 from wonder_server.core.errors import Fault, Reason
 
 Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
@@ -129,8 +130,7 @@ async def serve(connection: socket.socket) -> None:
             if worker is not None:
                 worker.handle(message)
                 continue
-            if not message["allow_remote"]:
-                stay_on_this_machine()
+            confine(message["proxy_port"])
             make = _by_litellm if message["kind"] == "litellm" else _by_sentence_transformers
             try:
                 worker = _Worker(writer, message, make(message))

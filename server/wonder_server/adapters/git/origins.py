@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
+from wonder_server.adapters.egress.dialing import check_host
+from wonder_server.adapters.egress.proxy import Egress, Lease
 from wonder_server.adapters.git import merging, reading
 from wonder_server.adapters.git.bare import Bare, Moved
 from wonder_server.adapters.git.hosts import HostFolders, HostProblem, is_local
@@ -21,8 +24,9 @@ from wonder_server.adapters.git.local_origins import LocalOrigins
 from wonder_server.adapters.git.references import BrokenReference
 from wonder_server.adapters.git.repositories import GitRepositories, again
 from wonder_server.adapters.git.run import GitError, Pool
+from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.paths import check_repository_url
+from wonder_server.core.paths import check_repository_url, repository_host
 from wonder_server.logs import logger
 from wonder_server.ports.repositories import Change, Merged, Signed
 from wonder_server.ports.workspaces import Origin
@@ -48,29 +52,33 @@ _TOLD: Final = re.compile(r"^ref: refs/heads/(\S+)\tHEAD$", re.MULTILINE)
 class GitOrigins:
     """Implements the port ``Origins``. ``forbidden`` is the server's data folder, ``roots`` the folders of
     the host below which repositories may lie. ``updates_checkouts``: a merge also updates the working folder
-    in which its target is checked out."""
+    in which its target is checked out. Whatever goes to another machine goes through ``egress``."""
 
     def __init__(
         self,
         repositories: GitRepositories,
         pool: Pool,
         forbidden: Path,
+        egress: Egress,
         roots: Sequence[Path] = (),
         *,
         updates_checkouts: bool = False,
     ) -> None:
         self._repositories = repositories
         self._pool = pool
+        self._egress = egress
         self._hosts = HostFolders(roots, forbidden)
         self._local = LocalOrigins(self._hosts, updates_checkouts=updates_checkouts)
         self._under_way: dict[str, asyncio.Task[str]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._fresh: dict[str, tuple[float, str]] = {}
 
-    async def look(self, url: str) -> None:
+    async def look(self, url: str, network: NetworkPolicy) -> None:
         await self.permit(url)
         if is_local(url):
             await self._pool.do(partial(self._look, url))
+        elif (place := repository_host(url)) is not None:
+            check_host(*place, network)
 
     async def permit(self, url: str) -> None:
         check_repository_url(url)
@@ -111,9 +119,14 @@ class GitOrigins:
     ) -> Merged:
         await self.permit(origin.url)
         bare = self._repositories.of(origin.name).bare
-        merge = partial(self._merge, bare, origin, target, source, signed, resolutions, dry)
+
+        async def merged() -> Merged:
+            async with self._lease(origin) as lease:
+                merge = partial(self._merge, bare, origin, lease, target, source, signed, resolutions, dry)
+                return await self._alone(origin.url, partial(again, merge))
+
         # To its end, whoever still waits.
-        return await asyncio.shield(asyncio.ensure_future(self._alone(origin.url, partial(again, merge))))
+        return await asyncio.shield(asyncio.ensure_future(merged()))
 
     async def close(self) -> None:
         """Stop copies that are under way; the next start begins them anew."""
@@ -130,9 +143,21 @@ class GitOrigins:
 
     async def _copied(self, origin: Origin) -> str:
         bare = self._repositories.of(origin.name).bare
-        told = await self._alone(origin.url, partial(self._copy, bare, origin))
+        async with self._lease(origin) as lease:
+            told = await self._alone(origin.url, partial(self._copy, bare, origin, lease))
         self._fresh[origin.name] = (time.monotonic(), told)
         return told
+
+    @asynccontextmanager
+    async def _lease(self, origin: Origin) -> AsyncIterator[Lease | None]:
+        """The way out for git commands on this origin; None for a folder of this machine."""
+        if is_local(origin.url):
+            yield None
+            return
+        # By ssh and git's own protocol nobody goes through an HTTP proxy of the operator.
+        chained = origin.url.startswith(("http://", "https://"))
+        with await self._egress.lease(origin.network, f"repository {origin.name}", chained=chained) as lease:
+            yield lease
 
     async def _alone(self, url: str, work: Callable[[], T]) -> T:
         """In a thread, one thing at a time with one origin."""
@@ -150,7 +175,7 @@ class GitOrigins:
                 Reason.FIELD_INVALID, f"'{url}' cannot be used as a repository: {problem}.", field="url"
             ) from None
 
-    def _copy(self, bare: Bare, origin: Origin) -> str:
+    def _copy(self, bare: Bare, origin: Origin, lease: Lease | None) -> str:
         """Bring the copy up to date. Returns the branch that the origin's HEAD names, or ``main``."""
         bare.make()
         try:
@@ -158,29 +183,38 @@ class GitOrigins:
                 return self._local.copy(bare, origin.url, COPY_S) or "main"
             told = _TOLD.search(
                 bare.git.reach(
-                    bare.folder, "ls-remote", "--symref", "--", origin.url, "HEAD", seconds=PUSH_S
+                    bare.folder,
+                    "ls-remote",
+                    "--symref",
+                    "--",
+                    origin.url,
+                    "HEAD",
+                    seconds=PUSH_S,
+                    lease=lease,
                 ).out.decode("utf-8", "replace")
             )
             bare.git.reach(
                 bare.folder, "fetch", "--quiet", "--prune", "--no-tags", "--no-write-fetch-head",
                 "--no-auto-gc", "--no-recurse-submodules", "--", origin.url,
                 "+refs/heads/*:refs/heads/origin/*", "^refs/heads/wonder/*", seconds=COPY_S,
+                lease=lease,
             )  # fmt: skip
         except (GitError, HostProblem, BrokenReference, WonderError) as problem:
-            raise _unreachable(origin, problem) from None
+            raise _refused(lease) or _unreachable(origin, problem) from None
         return told[1] if told else "main"
 
     def _merge(
         self,
         bare: Bare,
         origin: Origin,
+        lease: Lease | None,
         target: str,
         source: str,
         signed: Signed,
         resolutions: Sequence[Change],
         dry: bool,
     ) -> Merged:
-        self._copy(bare, origin)
+        self._copy(bare, origin, lease)
         ours = bare.head(f"origin/{target}")
         if not ours and reading.has_branches(bare, "origin"):
             raise error(
@@ -192,14 +226,16 @@ class GitOrigins:
         if conflicts or dry:
             return Merged(tree=tree, conflicts=conflicts)
         made = bare.put_commit(tree, [ours, source] if ours else [source], signed)
-        self._push(bare, origin, target, made, ours)
+        self._push(bare, origin, lease, target, made, ours)
         try:
             bare.move(f"origin/{target}", made, ours)
         except Moved:
             pass  # Another copy came in between: it has what was pushed.
         return Merged(commit=reading.with_paths(bare, bare.commits([made]))[0], tree=tree)
 
-    def _push(self, bare: Bare, origin: Origin, target: str, made: str, ours: str) -> None:
+    def _push(
+        self, bare: Bare, origin: Origin, lease: Lease | None, target: str, made: str, ours: str
+    ) -> None:
         """The one step that makes a merge count. `Moved` if somebody else was faster."""
         if is_local(origin.url):
             try:
@@ -211,12 +247,12 @@ class GitOrigins:
             bare.git.reach(
                 bare.folder, "push", "--porcelain", "--no-verify", "--no-signed", "--recurse-submodules=no",
                 f"--force-with-lease={reference}:{ours}", "--", origin.url, f"{made}:{reference}",
-                seconds=PUSH_S,
+                seconds=PUSH_S, lease=lease,
             )  # fmt: skip
         except GitError as problem:
             refused = _REFUSED.search(f"{problem.said}\n{problem.text}")
             if refused is None:
-                raise _unreachable(origin, problem) from None
+                raise _refused(lease) or _unreachable(origin, problem) from None
             if refused[1] in ("stale info", "fetch first", "non-fast-forward", "failed to update ref"):
                 raise Moved from None
             raise error(
@@ -224,6 +260,12 @@ class GitOrigins:
                 f"The repository does not take the merge into '{target}': {refused[1][:200]}.",
                 id=target,
             ) from None
+
+
+def _refused(lease: Lease | None) -> WonderError | None:
+    """Why the egress policy refused a connection of the command, if it did."""
+    problem = lease.problem if lease is not None else None
+    return problem if problem is not None and problem.fault.reason is Reason.PERMISSION_DENIED else None
 
 
 def _unreachable(origin: Origin, problem: Exception) -> WonderError:
@@ -245,6 +287,8 @@ def _why(text: str) -> str:
     """What people can do something about in what git said."""
     if any(sign in text for sign in ("Permission denied", "insufficient permission", "Read-only file")):
         return "the server may not read or write there"
+    if "redirect" in text:
+        return "it redirects to another address; give the project that address"
     if "not appear to be a git repository" in text or "does not exist" in text or "not found" in text:
         return "there is no repository there"
     return "the server's log says what git said"

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, TypeVar
 
+from wonder_server.adapters.egress.environments import git_environment
+from wonder_server.adapters.egress.proxy import Lease
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
 
@@ -36,7 +38,6 @@ OLDEST: Final = (2, 38)
 GIT_ENVIRONMENT: Final = (
     "HOME", "PATH", "TMPDIR", "USER", "XDG_CONFIG_HOME",
     "GIT_SSH_COMMAND", "SSH_AUTH_SOCK", "GIT_SSL_CAINFO", "SSL_CERT_FILE", "SSL_CERT_DIR",
-    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
 )  # fmt: skip
 """The variables that compose may hand on, for repositories that are elsewhere."""
 
@@ -157,17 +158,26 @@ class Git:
         environment = self._path | _PLAIN | {"GIT_ALLOW_PROTOCOL": "file"}
         self._run(given, environment, seconds=seconds, is_far=True, handles=handles)
 
-    def reach(self, folder: Path, *arguments: str, seconds: float, also: Sequence[str] = ()) -> Said:
-        """The same for what goes to another repository, which may be far away: with the configuration of
-        whoever runs the server, where the ways to reach it and the keys are."""
+    def reach(
+        self,
+        folder: Path,
+        *arguments: str,
+        seconds: float,
+        also: Sequence[str] = (),
+        lease: Lease | None = None,
+    ) -> Said:
+        """The same for what goes to another repository, with the configuration of whoever runs the server,
+        where the ways to reach it and the keys are. Without a ``lease`` it is one of this machine, and git
+        makes no connection; with one all connections go through it."""
         environment = self._environment | {
             "LC_ALL": "C.UTF-8",
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_ASKPASS": "true",
             "SSH_ASKPASS": "true",
-            "GIT_ALLOW_PROTOCOL": "http:https:ssh:git",
-            "GIT_SSH_COMMAND": self._environment.get("GIT_SSH_COMMAND", "ssh -oBatchMode=yes"),
+            "GIT_ALLOW_PROTOCOL": "file",
         }
+        if lease is not None:
+            environment = git_environment(lease, environment)
         given = [*_SAFE, *also, f"--git-dir={folder}", *arguments]
         if self._stopped:
             raise error(Reason.SERVER_DRAINING, "The server is stopping.", transient=True)

@@ -16,7 +16,7 @@ from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import Value
 from wonder_server.core.likeness import did_you_mean
-from wonder_server.core.network import EVERYWHERE
+from wonder_server.core.network import only, place_of
 from wonder_server.core.task.effects import NotBegunError
 from wonder_server.ports.mcp import McpCall, McpResult, ToldProgress
 
@@ -62,7 +62,7 @@ class McpServers:
             result: McpResult = await self._running(server).call(call, progress)
             return result
         if server is not None:
-            url, headers, policy = server.url, server.headers, EVERYWHERE
+            url, headers, policy = server.url, server.headers, _its_place(server)
         else:
             url, headers = call.url, call.headers
         result = await session.call_at(self._web, url, headers, policy, call, progress)
@@ -94,6 +94,19 @@ class McpServers:
         if server is None:
             raise _unknown(name, self._servers)
         return server
+
+
+def _its_place(server: Server) -> NetworkPolicy:
+    """The operator's word allows the server's own host and port, and nothing else. FIELD_INVALID."""
+    try:
+        return only(place_of(server.url))
+    except ValueError as problem:
+        raise error(
+            Reason.FIELD_INVALID,
+            f"The url that this server's operator gives for the MCP server '{server.name}' cannot be used:"
+            f" {problem}.",
+            field="server",
+        ) from None
 
 
 def _unknown(name: str, known: Mapping[str, Server]) -> WonderError:

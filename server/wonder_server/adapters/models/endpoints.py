@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.network import only, place_of, public_and
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,23 @@ class Endpoint:
     def secrets(self) -> tuple[str, ...]:
         """What must never be shown: the key, and every option long enough to be one."""
         return (self.api_key, *(value for value in self.options.values() if len(value) >= 16))
+
+
+def network_of(endpoints: Iterable[Endpoint], *more: str, allow_remote: bool = True) -> NetworkPolicy:
+    """Return what calls to these endpoints may reach: public addresses and the operator's own places, which
+    are the endpoints' addresses, their options that are URLs, and ``more`` URLs. Without ``allow_remote``:
+    only those of the places that are on this machine."""
+    urls = [*more]
+    for endpoint in endpoints:
+        urls += [endpoint.api_base, *(value for value in endpoint.options.values() if "://" in value)]
+    places = []
+    for url in urls:
+        try:
+            if url and (allow_remote or is_loopback(url)):
+                places.append(place_of(url))
+        except ValueError:
+            continue  # Who calls it hears that the address is none.
+    return public_and(*places) if allow_remote else only(*places)
 
 
 def is_loopback(url: str) -> bool:

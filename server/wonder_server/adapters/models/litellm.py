@@ -19,9 +19,11 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from wonder_server.adapters.egress.environments import helper_environment
+from wonder_server.adapters.egress.proxy import Egress, Lease
 from wonder_server.adapters.models import faults, formats, frames
 from wonder_server.adapters.models.defaults import missing_key
-from wonder_server.adapters.models.endpoints import Endpoint, refuse_remote
+from wonder_server.adapters.models.endpoints import Endpoint, network_of, refuse_remote
 from wonder_server.adapters.models.patience import Patience
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, Reason, WonderError, error
@@ -31,7 +33,6 @@ from wonder_server.ports.model import Chunk, Counted, Finished, TextDelta
 PASSED_ENVIRONMENT = (
     "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ",
     "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
-    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
 )  # fmt: skip
 """The variables that compose may hand on to the helper; it sees nothing else of the environment."""
 
@@ -56,7 +57,8 @@ class LiteLLMModel:
 
     ``endpoints``: provider -> where it is and with which key; nothing else decides that. With
     ``allow_remote`` False every address must be on this machine, which is how tests stay away from real
-    providers. ``environment``: variables for the helper, see `PASSED_ENVIRONMENT`.
+    providers. ``environment``: variables for the helper, see `PASSED_ENVIRONMENT`. The helper connects
+    through ``egress`` and to nothing else.
 
     The request goes out unchanged but for ``model``, ``stream``, and the profile's parameters where the
     request has none of that name.
@@ -65,11 +67,13 @@ class LiteLLMModel:
     def __init__(
         self,
         endpoints: Mapping[str, Endpoint],
+        egress: Egress,
         *,
         allow_remote: bool = True,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._endpoints = dict(endpoints)
+        self._egress = egress
         self._allow_remote = allow_remote
         self._environment = dict(environment or {})
         self._starting: asyncio.Task[_Helper] | None = None
@@ -144,6 +148,8 @@ class LiteLLMModel:
         return await asyncio.shield(starting)
 
     async def _start(self) -> _Helper:
+        policy = network_of(self._endpoints.values(), allow_remote=self._allow_remote)
+        lease = await self._egress.lease(policy, "model providers", chained=True)
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(  # noqa: ASYNC220 - a thread to watch a child costs more than it saves
@@ -152,13 +158,15 @@ class LiteLLMModel:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=self._child_environment(),
+                env=self._child_environment(lease),
                 start_new_session=True,
             )
-        _, helper = await asyncio.get_running_loop().create_connection(lambda: _Helper(process), sock=ours)
+        _, helper = await asyncio.get_running_loop().create_connection(
+            lambda: _Helper(process, lease), sock=ours
+        )
         hello = {
             "endpoints": {name: _endpoint_to_json(value) for name, value in self._endpoints.items()},
-            "allow_remote": self._allow_remote,
+            "proxy_port": lease.port,
         }
         try:
             await helper.greet(hello)
@@ -167,9 +175,9 @@ class LiteLLMModel:
             raise
         return helper
 
-    def _child_environment(self) -> dict[str, str]:
+    def _child_environment(self, lease: Lease) -> dict[str, str]:
         path = os.pathsep.join(entry for entry in sys.path if entry)
-        return {**self._environment, **_OWN_ENVIRONMENT, "PYTHONPATH": path}
+        return {**self._environment, **_OWN_ENVIRONMENT, **helper_environment(lease), "PYTHONPATH": path}
 
 
 class _Call:
@@ -211,8 +219,9 @@ class _Call:
 class _Helper(asyncio.Protocol):
     """The helper process and the socket to it."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], lease: Lease) -> None:
         self._process = process
+        self._lease = lease
         self._buffer = frames.FrameBuffer()
         self._calls: dict[int, _Call] = {}
         self._last_id = 0
@@ -243,6 +252,7 @@ class _Helper(asyncio.Protocol):
 
     def connection_lost(self, reason: Exception | None) -> None:
         self._gone.set()
+        self._lease.close()
         self._reaped = asyncio.get_running_loop().run_in_executor(None, self._process.wait)
         for call in self._calls.values():
             call.fail(_ENDED)

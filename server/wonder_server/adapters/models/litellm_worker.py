@@ -27,8 +27,8 @@ from typing import Any, NoReturn
 
 import aiohttp
 
+from wonder_server.adapters.egress.confine import confine
 from wonder_server.adapters.models import faults, formats, frames
-from wonder_server.adapters.models.endpoints import is_loopback
 from wonder_server.adapters.models.sse import EventDecoder, parsed
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 
@@ -257,24 +257,6 @@ def _refused(why: str) -> Fault:
     )
 
 
-def stay_on_this_machine() -> None:
-    """Refuses every connection that leaves the machine, whatever a provider's code tries."""
-
-    def refuse(event: str, args: tuple[Any, ...]) -> None:
-        if event == "socket.connect" and isinstance(args[1], tuple):
-            host = args[1][0]
-        elif event == "socket.getaddrinfo":
-            host = args[0]
-        else:
-            return
-        if isinstance(host, bytes):
-            host = host.decode("ascii", "replace")
-        if host and not is_loopback(f"//[{host}]" if ":" in host else f"//{host}"):
-            raise ConnectionRefusedError("connections to other machines are not allowed")
-
-    sys.addaudithook(refuse)
-
-
 def _import_litellm() -> None:
     import litellm
 
@@ -294,8 +276,7 @@ async def serve(connection: socket.socket) -> None:
             if worker is not None:
                 worker.handle(message)
                 continue
-            if not message["allow_remote"]:
-                stay_on_this_machine()
+            confine(message["proxy_port"])
             _import_litellm()
             worker = Worker(writer, message)
             writer.write(frames.encode({"ready": True}))

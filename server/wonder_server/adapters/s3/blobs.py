@@ -17,8 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
+from wonder_server.adapters.egress.dialing import Dialer
+from wonder_server.adapters.egress.sessions import open_pool
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import Value
+from wonder_server.core.network import only, place_of
 from wonder_server.ports.blobs import is_key, key_of
 
 if TYPE_CHECKING:
@@ -56,8 +59,9 @@ class Store(Value, frozen=True, kw_only=True):
 class S3Blobs:
     """Implements the port ``Blobs``. Nothing is asked of the store before the first call. `close` it."""
 
-    def __init__(self, store: Store, *, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(self, store: Store, *, deadline_s: float = DEADLINE_S, dialer: Dialer | None = None) -> None:
         self._store = store
+        self._dialer = dialer or Dialer()
         self._deadline_s = deadline_s
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
 
@@ -106,7 +110,13 @@ class S3Blobs:
             secret_key=self._store.secret_key or None,
             secure=parts.scheme == "https",
             region=self._store.region,
-            http_client=urllib3.PoolManager(maxsize=THREADS, timeout=patience, retries=again),
+            http_client=open_pool(
+                self._dialer,
+                only(place_of(self._store.endpoint)),
+                maxsize=THREADS,
+                timeout=patience,
+                retries=again,
+            ),
         )
 
     def _put(self, content: bytes, until: float) -> str:

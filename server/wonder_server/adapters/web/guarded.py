@@ -1,24 +1,23 @@
 """`GuardedWeb`: aiohttp, kept to the addresses that a project may reach.
 
 The name of a host says nothing about where a connection goes: DNS may answer otherwise the next time. So
-a host is resolved once, here; every address is held against the policy; and the connection is made to the
-address itself, with the name in the ``Host`` header and in TLS. A connection from the pool leads to an
+the `Dialer` resolves a host once and holds every address against the policy, and the connection is made to
+the address itself, with the name in the ``Host`` header and in TLS. A connection from the pool leads to an
 address that was checked for this very request.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib import import_module
-from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from wonder_server.adapters.egress.dialing import CONNECT_TIMEOUT_S, Dialer
+from wonder_server.adapters.egress.sessions import open_session
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.network import Address, host_problem, literal, may_reach
+from wonder_server.core.network import Address, host_problem
 from wonder_server.core.task.effects import NotBegunError
 from wonder_server.ports.web import WebRequest, WebResponse
 
@@ -26,30 +25,18 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
     from yarl import URL
 
-CONNECT_TIMEOUT_S: Final = 10
 KEEP_ALIVE_S: Final = 15
 MAX_CONNECTIONS: Final = 100
-MAX_ADDRESSES: Final = 4
-"""How many addresses of a host are tried, one after the other, until one answers."""
 USER_AGENT: Final = "wonder"
 
 _CHUNK_BYTES: Final = 64 * 1024
-
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host, in the order in which to try them. Raises `OSError`."""
-
-
-async def resolve(host: str, port: int) -> Sequence[str]:
-    """Ask the system."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class GuardedWeb:
     """Implements the port ``Web``. `close` it before the loop ends."""
 
-    def __init__(self, resolve: Resolve = resolve) -> None:
-        self._resolve = resolve
+    def __init__(self, dialer: Dialer | None = None) -> None:
+        self._dialer = dialer or Dialer()
         self._opening: asyncio.Task[tuple[ClientSession, ClientSession]] | None = None
         self._closed = False
 
@@ -87,7 +74,7 @@ class GuardedWeb:
         """One request and its answer as it arrives. Errors as `send`, those of reading it included."""
         pool, fresh = await self._sessions()
         target = _target(url)
-        addresses = await self._addresses(target, policy)
+        addresses = await self._dialer.addresses(target.raw_host or "", target.port or 0, policy)
         # A connection from the pool may be closed from the other side at any moment. What may be repeated is
         # then sent again; of the rest nobody would know whether it arrived.
         session = pool if pooled else fresh
@@ -107,33 +94,6 @@ class GuardedWeb:
             for session in await self._opening:
                 await session.close()
 
-    # --- where to -------------------------------------------------------------------------------
-
-    async def _addresses(self, target: URL, policy: NetworkPolicy) -> list[Address]:
-        """The addresses of the URL's host, all of which the policy allows."""
-        host, port = target.raw_host or "", target.port or 0
-        spelled = literal(host)
-        if spelled is not None:
-            addresses = [spelled]
-        else:
-            try:
-                found = await self._resolve(host, port)
-            except OSError as problem:
-                raise _unresolved(host, problem) from None
-            # An address with a zone, such as fe80::1%eth0, is no public one; the zone does not matter.
-            addresses = [ip_address(each.partition("%")[0]) for each in found]
-        if not addresses:
-            raise error(Reason.TASK_FAILED, f"The host {host} has no address.")
-        if not all(may_reach(policy, host, port, each) for each in addresses):
-            raise error(
-                Reason.PERMISSION_DENIED,
-                f"The project does not allow requests to {_place(target)}: its address is not public, or not"
-                " among those that its network.http_allow names. This allows it:"
-                f" wonder project allow PROJECT {f'[{host}]' if ':' in host else host}:{port}",
-                field="url",
-            )
-        return addresses[:MAX_ADDRESSES]
-
     # --- sessions -------------------------------------------------------------------------------
 
     async def _sessions(self) -> tuple[ClientSession, ClientSession]:
@@ -145,19 +105,8 @@ class GuardedWeb:
 
     async def _open(self) -> tuple[ClientSession, ClientSession]:
         """One session with a pool, and one that makes a connection for each request."""
-        # The import takes 150 ms, which streams would feel; in a thread they only share the processor.
-        aiohttp = await asyncio.to_thread(import_module, "aiohttp")
-
-        def session(**pooling: Any) -> ClientSession:
-            made: ClientSession = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, **pooling),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
-                trust_env=False,
-            )
-            return made
-
-        return session(keepalive_timeout=KEEP_ALIVE_S), session(force_close=True)
+        pool = await open_session(self._dialer, None, limit=MAX_CONNECTIONS, keepalive_timeout=KEEP_ALIVE_S)
+        return pool, await open_session(self._dialer, None, limit=MAX_CONNECTIONS, force_close=True)
 
 
 def _as_text(header: str) -> str:
@@ -243,12 +192,6 @@ def _explained(problem: Exception, target: URL) -> WonderError:
     if isinstance(problem, InvalidURL | ValueError) and not isinstance(problem, OSError):
         return error(Reason.INPUT_INVALID, "The request cannot be sent: its url or a header is not valid.")
     return error(Reason.TASK_FAILED, f"The connection to {place} broke.", transient=True)
-
-
-def _unresolved(host: str, problem: OSError) -> WonderError:
-    if isinstance(problem, socket.gaierror) and problem.errno == socket.EAI_NONAME:
-        return error(Reason.TASK_FAILED, f"There is no host {host}.", field="url")
-    return NotBegunError(Reason.TASK_FAILED, f"The address of {host} could not be found out.")
 
 
 def _place(target: URL) -> str:

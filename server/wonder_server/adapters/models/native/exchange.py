@@ -62,6 +62,10 @@ class Exchange:
                     raise WonderError(await _refusal(response))
         except (TimeoutError, ClientError, OSError):
             raise WonderError(self._fault or faults.CONNECTION_LOST) from None
+        except WonderError as problem:  # Of the resolver: a refusal, or nobody has this name.
+            if problem.fault.reason in (Reason.TASK_FAILED, Reason.INPUT_INVALID):
+                raise WonderError(faults.CONNECTION_LOST) from None
+            raise
         except ValueError as problem:
             raise WonderError(_unsendable()) from problem
         finally:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from wonder_server.adapters.egress.dialing import Dialer
+from wonder_server.adapters.egress.sessions import open_session
 from wonder_server.adapters.models import faults, formats
 from wonder_server.adapters.models.defaults import missing_key
-from wonder_server.adapters.models.endpoints import Endpoint, refuse_remote
+from wonder_server.adapters.models.endpoints import Endpoint, network_of, refuse_remote
 from wonder_server.adapters.models.native.exchange import Exchange
-from wonder_server.adapters.models.native.orders import Order, order
+from wonder_server.adapters.models.native.orders import Order, order, proxies_in
 from wonder_server.adapters.models.sse import EventDecoder, parsed
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, WonderError
@@ -48,7 +49,9 @@ class NativeModel:
         *,
         allow_remote: bool = True,
         environment: Mapping[str, str] | None = None,
+        dialer: Dialer | None = None,
     ) -> None:
+        self._dialer = dialer or Dialer()
         self._endpoints = dict(endpoints)
         self._allow_remote = allow_remote
         self._environment = dict(environment or {})
@@ -107,8 +110,16 @@ class NativeModel:
         if self._closed:
             raise WonderError(_STOPPING)
         if self._opening is None:
-            self._opening = asyncio.create_task(_open_session())
+            self._opening = asyncio.create_task(self._open_session())
         return await asyncio.shield(self._opening)
+
+    async def _open_session(self) -> ClientSession:
+        """A session that reaches the operator's endpoints, and public addresses."""
+        proxies = [proxy if "://" in proxy else f"http://{proxy}" for proxy in proxies_in(self._environment)]
+        policy = network_of(self._endpoints.values(), *proxies, allow_remote=self._allow_remote)
+        return await open_session(
+            self._dialer, policy, connect_timeout_s=CONNECT_TIMEOUT_S, limit=0, keepalive_timeout=KEEP_ALIVE_S
+        )
 
 
 async def _more(
@@ -140,15 +151,3 @@ async def _more(
         if gathered.complete and not complete:
             exchange.patience.nearly_over()
     return text, over, None
-
-
-async def _open_session() -> ClientSession:
-    # In a thread an import shares the processor with the streams; here it would stop them.
-    aiohttp = await asyncio.to_thread(import_module, "aiohttp")
-    session: ClientSession = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
-        trust_env=False,
-    )
-    return session

@@ -171,6 +171,12 @@ def _proxy(url: str, environment: Mapping[str, str]) -> str | None:
     return found if "://" in found else f"http://{found}"
 
 
+def proxies_in(environment: Mapping[str, str]) -> list[str]:
+    """The proxies that the environment names."""
+    names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+    return [environment[name] for name in names if environment.get(name)]
+
+
 def _bad_address(provider: str) -> Fault:
     name = provider.upper()
     return _refused(

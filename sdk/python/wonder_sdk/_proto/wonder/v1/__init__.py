@@ -7467,13 +7467,14 @@ class NetworkPolicy(betterproto2.Message):
 
     http_allow: "list[str]" = betterproto2.field(1, betterproto2.TYPE_STRING, repeated=True)
     """
-    Hosts or CIDR ranges that `http` and `mcp` may reach although they are private, loopback or link-local,
-    such as `10.0.0.0/8` or `ci.internal:8080`.
+    Hosts or CIDR ranges that `http`, `mcp` and the project's repositories may reach although they are private or
+    loopback, such as `10.0.0.0/8` or `ci.internal:8080`. Link-local addresses and the metadata services of
+    clouds are never reached.
     """
 
     http_only_allowed: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    If true, `http` and `mcp` reach only what `http_allow` names.
+    If true, `http`, `mcp` and the project's repositories reach only what `http_allow` names.
     """
 
     shell_network: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
@@ -8017,7 +8018,7 @@ class Project(betterproto2.Message):
 
     network: "NetworkPolicy | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What its agents' work may reach on the network. Unset: nothing but public addresses by `http`.
+    What its agents' work may reach on the network. Unset: nothing but public addresses.
     """
 
     metadata: "__google__protobuf__.Struct | None" = betterproto2.field(

@@ -1,0 +1,165 @@
+"""`Dialer`: resolves a host once, checks every address against a policy, and connects to what was checked."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import ip_address
+from typing import Final
+
+from wonder_server.core.definitions.resources import NetworkPolicy
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.network import Address, host_problem, is_metadata, literal, may_reach, place
+from wonder_server.core.task.effects import NotBegunError
+
+CONNECT_TIMEOUT_S: Final = 10
+MAX_ADDRESSES: Final = 4
+"""How many addresses of a host are tried, one after the other, until one answers."""
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a host, in the order in which to try them. Raises `OSError`."""
+
+
+async def resolve(host: str, port: int) -> Sequence[str]:
+    """Ask the system."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def resolve_now(host: str, port: int) -> Sequence[str]:
+    """The same for a thread, which may wait."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class Dialer:
+    """The only way to a connection that leaves the server.
+
+    Raises PERMISSION_DENIED for a host or address that the policy does not allow, INPUT_INVALID for what is
+    no host, and `NotBegunError` (TASK_FAILED) where nothing answered.
+    """
+
+    def __init__(
+        self, resolve: Resolve = resolve, resolve_now: Callable[[str, int], Sequence[str]] = resolve_now
+    ) -> None:
+        self._resolve = resolve
+        self._resolve_now = resolve_now
+
+    async def addresses(self, host: str, port: int, policy: NetworkPolicy) -> list[Address]:
+        """Return the addresses to try for ``host``, all of which ``policy`` allows."""
+        spelled = _spelled(host)
+        if spelled is not None:
+            return _allowed(host, port, [spelled], policy)
+        try:
+            found = await self._resolve(host, port)
+        except OSError as problem:
+            raise _unresolved(host, problem) from None
+        return _allowed(host, port, _parsed(found), policy)
+
+    async def connect(self, host: str, port: int, policy: NetworkPolicy) -> socket.socket:
+        """Return a connected, non-blocking socket. The caller closes it."""
+        loop = asyncio.get_running_loop()
+        for address in await self.addresses(host, port, policy):
+            connection = _socket(address)
+            connection.setblocking(False)
+            try:
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    await loop.sock_connect(connection, (str(address), port))
+            except OSError:  # A timeout is one too.
+                connection.close()
+                continue
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+        raise _unanswered(host, port)
+
+    def connect_now(self, host: str, port: int, policy: NetworkPolicy, timeout_s: float) -> socket.socket:
+        """The same for a thread: a connected, blocking socket. ``timeout_s`` is for each address, and stays
+        the socket's timeout."""
+        spelled = _spelled(host)
+        try:
+            found = [spelled] if spelled is not None else _parsed(self._resolve_now(host, port))
+        except OSError as problem:
+            raise _unresolved(host, problem) from None
+        begun = time.monotonic()
+        for address in _allowed(host, port, found, policy):
+            connection = _socket(address)
+            connection.settimeout(timeout_s)
+            try:
+                connection.connect((str(address), port))
+            except OSError:
+                connection.close()
+                if time.monotonic() - begun > CONNECT_TIMEOUT_S:
+                    break
+                continue
+            return connection
+        raise _unanswered(host, port)
+
+
+def check_host(host: str, port: int, policy: NetworkPolicy) -> None:
+    """Refuse what is refused without asking a resolver: what is no host, an address that ``policy`` does not
+    allow, the name of a metadata service. Errors as `Dialer`."""
+    spelled = _spelled(host)
+    if spelled is not None:
+        _allowed(host, port, [spelled], policy)
+
+
+def _spelled(host: str) -> Address | None:
+    if problem := host_problem(host):
+        raise error(Reason.INPUT_INVALID, f"The url cannot be requested: {problem}.", field="url")
+    if is_metadata(host):
+        raise _metadata(host)
+    return literal(host.lower().removesuffix("."))
+
+
+def _parsed(found: Sequence[str]) -> list[Address]:
+    # An address with a zone, such as fe80::1%eth0, is no public one; the zone does not matter.
+    return [ip_address(each.partition("%")[0]) for each in found]
+
+
+def _allowed(host: str, port: int, found: Sequence[Address], policy: NetworkPolicy) -> list[Address]:
+    if not found:
+        raise error(Reason.TASK_FAILED, f"The host {host} has no address.")
+    for address in found:
+        if is_metadata(host, address):
+            raise _metadata(host)
+        if not may_reach(policy, host, port, address):
+            raise _refused(host, port)
+    return list(found[:MAX_ADDRESSES])
+
+
+def _socket(address: Address) -> socket.socket:
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    return socket.socket(family, socket.SOCK_STREAM)
+
+
+def _refused(host: str, port: int) -> WonderError:
+    there = place(host, port)
+    return error(
+        Reason.PERMISSION_DENIED,
+        f"The project does not allow requests to {there}: its address is not public, or not among those that"
+        f" its network.http_allow names. This allows it: wonder project allow PROJECT {there}",
+        field="url",
+    )
+
+
+def _metadata(host: str) -> WonderError:
+    return error(
+        Reason.PERMISSION_DENIED,
+        f"{host} is not reached: link-local addresses and metadata services give credentials away, and no"
+        " project can allow them.",
+        field="url",
+    )
+
+
+def _unresolved(host: str, problem: OSError) -> WonderError:
+    if isinstance(problem, socket.gaierror) and problem.errno == socket.EAI_NONAME:
+        return error(Reason.TASK_FAILED, f"There is no host {host}.", field="url")
+    return NotBegunError(Reason.TASK_FAILED, f"The address of {host} could not be found out.")
+
+
+def _unanswered(host: str, port: int) -> WonderError:
+    return NotBegunError(Reason.TASK_FAILED, f"{place(host, port)} cannot be connected to.")

@@ -1,0 +1,394 @@
+"""`Egress`: a forward proxy on loopback, for subprocesses that make connections of their own.
+
+git, its ssh, and the helper processes of providers resolve names themselves, and may do so twice. So they get
+none of that: each is given this proxy with a credential of its own, a `Lease`, and the proxy resolves the
+host once, holds every address against the policy of the lease, and connects to an address that it checked. It
+takes CONNECT, and absolute URLs of http, one request a connection.
+
+An operator's own proxy (``HTTPS_PROXY``) is the last hop where the lease allows it. It resolves names by
+itself, so the server can only refuse hosts that are, or here resolve to, what the policy refuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import secrets
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+from urllib.parse import unquote, urlsplit
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
+
+from wonder_server.adapters.egress.dialing import Dialer
+from wonder_server.core.definitions.resources import NetworkPolicy
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.network import is_metadata, literal, only, place
+from wonder_server.logs import logger
+
+_log = logger("egress")
+
+MAX_HEAD: Final = 64 * 1024
+HEAD_S: Final = 10
+"""How long a client of the proxy may take to say where it wants to go."""
+
+_HOP: Final = frozenset({b"connection", b"keep-alive", b"proxy-authorization", b"proxy-connection"})
+_HIGH_WATER: Final = 256 * 1024
+
+
+class Lease:
+    """The right to use the proxy, until it is closed. ``who`` is for the log. ``problem`` is the last
+    refusal.
+
+    ``chained``: connections go through the operator's own proxy, if the environment names one for the host.
+    """
+
+    def __init__(self, egress: Egress, policy: NetworkPolicy, who: str, *, chained: bool) -> None:
+        self.token = secrets.token_hex(24)
+        self.policy = policy
+        self.who = who
+        self.chained = chained
+        self.problem: WonderError | None = None
+        self._egress = egress
+
+    @property
+    def port(self) -> int:
+        """The port of the proxy on 127.0.0.1."""
+        return self._egress.port
+
+    @property
+    def url(self) -> str:
+        """The proxy with the credential: a secret of the subprocess, for its environment only."""
+        return f"http://wonder:{self.token}@127.0.0.1:{self.port}"
+
+    def close(self) -> None:
+        """End the lease and the connections that it has open."""
+        self._egress.forget(self)
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Egress:
+    """The proxy. It listens from the first lease on; `close` it before the loop ends.
+
+    ``environment``: where ``HTTP_PROXY``, ``HTTPS_PROXY`` and ``NO_PROXY`` of the operator are looked up.
+    """
+
+    def __init__(self, dialer: Dialer | None = None, environment: Mapping[str, str] | None = None) -> None:
+        self.dialer = dialer or Dialer()
+        self.port = 0
+        self._environment = dict(environment or {})
+        self._leases: dict[str, Lease] = {}
+        self._connections: dict[_Client, Lease | None] = {}
+        self._opening: asyncio.Task[asyncio.Server] | None = None
+        self._closed = False
+
+    async def lease(self, policy: NetworkPolicy, who: str, *, chained: bool = False) -> Lease:
+        """Return a new lease. SERVER_DRAINING once the proxy is closed."""
+        if self._closed:
+            raise error(Reason.SERVER_DRAINING, "The server is stopping.", transient=True)
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+        await asyncio.shield(self._opening)
+        lease = Lease(self, policy, who, chained=chained)
+        self._leases[lease.token] = lease
+        return lease
+
+    def forget(self, lease: Lease) -> None:
+        """See `Lease.close`. May be called from any thread."""
+        self._leases.pop(lease.token, None)
+        if self._opening is not None and not self._opening.get_loop().is_closed():
+            self._opening.get_loop().call_soon_threadsafe(self._hang_up, lease)
+
+    async def close(self) -> None:
+        """Stop listening and end all connections."""
+        self._closed = True
+        self._leases.clear()
+        if self._opening is not None:
+            server = await self._opening
+            server.close()
+            for client in list(self._connections):
+                client.abort()
+            await server.wait_closed()
+
+    # --- for connections --------------------------------------------------------------------------
+
+    def opened(self, client: _Client) -> None:
+        self._connections[client] = None
+
+    def closed(self, client: _Client) -> None:
+        self._connections.pop(client, None)
+
+    def lease_of(self, client: _Client, credential: bytes) -> Lease | None:
+        """The lease that a ``Proxy-Authorization`` header names."""
+        kind, _, encoded = credential.strip().partition(b" ")
+        if kind.lower() != b"basic":
+            return None
+        try:
+            token = base64.b64decode(encoded, validate=True).decode("ascii").partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+        lease = self._leases.get(token)
+        if lease is not None:
+            self._connections[client] = lease
+        return lease
+
+    def upstream(self, lease: Lease, scheme: str, host: str, port: int) -> str:
+        """The operator's proxy for this place, or empty."""
+        spelled = literal(host)
+        if not lease.chained or host == "localhost" or (spelled is not None and spelled.is_loopback):
+            return ""
+
+        def named(variable: str) -> str:
+            return self._environment.get(variable) or self._environment.get(variable.upper()) or ""
+
+        found = named(f"{scheme}_proxy")
+        if not found or proxy_bypass_environment(place(host, port), {"no": named("no_proxy")}):
+            return ""
+        return found if "://" in found else f"http://{found}"
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    async def _open(self) -> asyncio.Server:
+        server = await asyncio.get_running_loop().create_server(lambda: _Client(self), "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        return server
+
+    def _hang_up(self, lease: Lease) -> None:
+        for client in [client for client, held in self._connections.items() if held is lease]:
+            client.abort()
+
+
+class _Refusal(Exception):
+    """An answer of the proxy itself."""
+
+    def __init__(self, status: str, headers: str = "", text: str = "") -> None:
+        super().__init__(status)
+        body = f"{text or status}\n".encode("utf-8", "replace")
+        head = (
+            f"HTTP/1.1 {status}\r\n{headers}Content-Type: text/plain; charset=utf-8\r\nContent-Length:"
+            f" {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        self.answer = head.encode() + body
+
+
+class _Side(asyncio.Protocol):
+    """One end of a connection through the proxy. What it receives, the other end sends."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.other: _Side | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.set_write_buffer_limits(_HIGH_WATER)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.write(data)
+
+    def eof_received(self) -> bool:
+        other = self.other
+        if other is not None and other.transport is not None and other.transport.can_write_eof():
+            with suppress(OSError, RuntimeError):
+                other.transport.write_eof()
+            return True
+        return False
+
+    def pause_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, reason: Exception | None) -> None:
+        other, self.other = self.other, None
+        if other is not None and other.transport is not None:
+            other.transport.close()
+
+    def abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class _Client(_Side):
+    """A connection of a subprocess: first its request, then both ways."""
+
+    def __init__(self, egress: Egress) -> None:
+        super().__init__()
+        self._egress = egress
+        self._head = b""
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._egress.opened(self)
+        self._timer = asyncio.get_running_loop().call_later(HEAD_S, self.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None:
+            super().data_received(data)
+            return
+        self._head += data
+        if self._task is None and (b"\r\n\r\n" in self._head or len(self._head) > MAX_HEAD):
+            assert self.transport is not None and self._timer is not None
+            self._timer.cancel()
+            self.transport.pause_reading()
+            self._task = asyncio.create_task(self._connect())
+
+    def connection_lost(self, reason: Exception | None) -> None:
+        super().connection_lost(reason)
+        self._egress.closed(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _connect(self) -> None:
+        assert self.transport is not None
+        try:
+            await self._connected()
+        except _Refusal as refusal:
+            self.transport.write(refusal.answer)
+            self.transport.close()
+        except OSError:
+            self.transport.abort()
+
+    async def _connected(self) -> None:
+        assert self.transport is not None
+        head, found, rest = self._head.partition(b"\r\n\r\n")
+        if not found:
+            raise _Refusal("431 Request Header Fields Too Large")
+        first, *lines = head.split(b"\r\n")
+        headers = [(line.partition(b":")[0].strip().lower(), line) for line in lines]
+        credential = next(
+            (line.partition(b":")[2] for name, line in headers if name == b"proxy-authorization"), b""
+        )
+        lease = self._egress.lease_of(self, credential)
+        if lease is None:
+            asks = 'Proxy-Authenticate: Basic realm="wonder"\r\n'
+            raise _Refusal("407 Proxy Authentication Required", asks)
+        method, target = _asked(first)
+        scheme, host, port, path = _place(method, target)
+        upstream = self._egress.upstream(lease, scheme, host, port)
+        connection = await self._dial(lease, host, port, upstream)
+        try:
+            kept = [line for name, line in headers if name not in _HOP]
+            said, answer = b"", b""
+            if method == "CONNECT":
+                if upstream:
+                    await _ask_upstream(connection, upstream, place(host, port))
+                answer, said = b"HTTP/1.1 200 Connection established\r\n\r\n", rest
+            else:
+                where = target if upstream else path
+                more = [*_authorization(upstream), b"Connection: close"]
+                said = b"\r\n".join([f"{method} {where} HTTP/1.1".encode("latin-1"), *kept, *more, b"", rest])
+            # Before the far end can speak: an ssh server does so at once.
+            self.transport.write(answer)
+            far = _Side()
+            far.other = self
+            await asyncio.get_running_loop().create_connection(lambda: far, sock=connection)
+        except BaseException:
+            connection.close()
+            raise
+        self.other = far
+        assert far.transport is not None
+        far.transport.write(said)
+        self.transport.resume_reading()
+
+    async def _dial(self, lease: Lease, host: str, port: int, upstream: str) -> socket.socket:
+        dialer = self._egress.dialer
+        try:
+            if not upstream:
+                return await dialer.connect(host, port, lease.policy)
+            await _check_before_upstream(dialer, lease, host, port)
+            parts = urlsplit(upstream)
+            near, at = parts.hostname or "", parts.port or 80
+            return await dialer.connect(near, at, only(place(near, at)))
+        except WonderError as problem:
+            lease.problem = problem
+            refused = problem.fault.reason in (Reason.PERMISSION_DENIED, Reason.INPUT_INVALID)
+            if refused:
+                _log.warning("connection refused", who=lease.who, host=host[:253], port=port)
+            raise _Refusal(
+                "403 Forbidden" if refused else "502 Bad Gateway", text=problem.fault.message
+            ) from None
+
+
+async def _check_before_upstream(dialer: Dialer, lease: Lease, host: str, port: int) -> None:
+    """Refuse what is refused here. A name that only the operator's proxy can resolve passes."""
+    try:
+        await dialer.addresses(host, port, lease.policy)
+    except WonderError as problem:
+        if problem.fault.reason is not Reason.TASK_FAILED or is_metadata(host):
+            raise
+
+
+async def _ask_upstream(connection: socket.socket, upstream: str, there: str) -> None:
+    """Have the operator's proxy connect to ``there``."""
+    loop = asyncio.get_running_loop()
+    lines = [
+        f"CONNECT {there} HTTP/1.1".encode(),
+        f"Host: {there}".encode(),
+        *_authorization(upstream),
+        b"",
+        b"",
+    ]
+    await loop.sock_sendall(connection, b"\r\n".join(lines))
+    head = b""
+    async with asyncio.timeout(HEAD_S):
+        # One byte at a time: what follows the head belongs to the subprocess.
+        while not head.endswith(b"\r\n\r\n") and len(head) < MAX_HEAD:
+            received = await loop.sock_recv(connection, 1)
+            if not received:
+                break
+            head += received
+    if head.split(b" ", 2)[1:2] != [b"200"]:
+        raise _Refusal("502 Bad Gateway", text="The proxy of this network does not connect.")
+
+
+def _authorization(upstream: str) -> list[bytes]:
+    parts = urlsplit(upstream) if upstream else None
+    if parts is None or not parts.username:
+        return []
+    plain = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+    return [b"Proxy-Authorization: Basic " + base64.b64encode(plain)]
+
+
+def _asked(line: bytes) -> tuple[str, str]:
+    parts = line.decode("latin-1").split(" ")
+    if (
+        len(parts) != 3
+        or not (parts[0].isascii() and parts[0].isalpha())
+        or not parts[2].startswith("HTTP/1.")
+    ):
+        raise _Refusal("400 Bad Request")
+    return parts[0].upper(), parts[1]
+
+
+def _place(method: str, target: str) -> tuple[str, str, int, str]:
+    """Scheme, host, port and path of a proxy request."""
+    try:
+        parts = urlsplit(f"//{target}" if method == "CONNECT" else target)
+        port = parts.port
+    except ValueError:
+        raise _Refusal("400 Bad Request") from None
+    host = parts.hostname or ""
+    if method == "CONNECT":
+        if not port or not host or parts.username is not None or parts.path or parts.query:
+            raise _Refusal("400 Bad Request")
+        return "https", host, port, ""
+    if parts.scheme != "http" or not host or port == 0 or parts.username is not None:
+        raise _Refusal("400 Bad Request", text="Only absolute http URLs and CONNECT are served.")
+    path = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
+    return "http", host, port or 80, path if path.startswith("/") else f"/{path}"

@@ -1,0 +1,127 @@
+"""HTTP clients of this process that connect only through a `Dialer`: aiohttp sessions and urllib3 pools."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from wonder_server.adapters.egress.dialing import CONNECT_TIMEOUT_S, Dialer
+from wonder_server.core.definitions.resources import NetworkPolicy
+from wonder_server.core.network import NOWHERE, is_metadata, literal, may_reach
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+    from urllib3 import PoolManager
+
+MAX_CLEARED: Final = 10_000
+
+
+async def open_session(
+    dialer: Dialer,
+    policy: NetworkPolicy | None,
+    *,
+    connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    **pooling: Any,
+) -> ClientSession:
+    """Return a session whose connections go to addresses that ``policy`` allows. The caller closes it.
+
+    With ``policy`` None the session takes URLs with addresses only: their caller got them from
+    `Dialer.addresses`. ``pooling``: arguments of ``aiohttp.TCPConnector``. No cookie is kept, no variable of
+    the environment read.
+    """
+    # The import takes 150 ms, which streams would feel; in a thread they only share the processor.
+    aiohttp = await asyncio.to_thread(import_module, "aiohttp")
+    cleared = _Cleared(policy)
+
+    class Resolver(aiohttp.abc.AbstractResolver):  # type: ignore[misc, name-defined]
+        async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[dict[str, Any]]:
+            addresses = await dialer.addresses(host, port, policy or NOWHERE)
+            for address in addresses:
+                cleared.add(str(address), port)
+            return [
+                {
+                    "hostname": host,
+                    "host": str(address),
+                    "port": port,
+                    "family": socket.AF_INET if address.version == 4 else socket.AF_INET6,
+                    "proto": 0,
+                    "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+                }
+                for address in addresses
+            ]
+
+        async def close(self) -> None: ...
+
+    session: ClientSession = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(
+            resolver=Resolver(), use_dns_cache=False, socket_factory=cleared.socket, **pooling
+        ),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s),
+        trust_env=False,
+    )
+    return session
+
+
+class _Cleared:
+    """The addresses that a session may connect to. aiohttp asks no resolver about a URL with an address in
+    it, so the socket is where all of them pass."""
+
+    def __init__(self, policy: NetworkPolicy | None) -> None:
+        self._policy = policy
+        self._cleared: dict[tuple[str, int], None] = {}
+
+    def add(self, address: str, port: int) -> None:
+        self._cleared[address, port] = None
+        if len(self._cleared) > MAX_CLEARED:
+            del self._cleared[next(iter(self._cleared))]
+
+    def socket(self, info: Any) -> socket.socket:
+        """Return a socket for aiohttp's address info. Raises `PermissionError`."""
+        family, kind, proto, _, (host, port, *_) = info
+        address = literal(host.partition("%")[0])
+        if address is None or is_metadata(host, address):
+            raise PermissionError(f"{host} is not reached")
+        known = self._policy is None or (str(address), port) in self._cleared
+        if (
+            not known
+            and self._policy is not None
+            and not may_reach(self._policy, str(address), port, address)
+        ):
+            raise PermissionError(f"{host} is not reached")
+        return socket.socket(family, kind, proto)
+
+
+def open_pool(dialer: Dialer, policy: NetworkPolicy, **options: Any) -> PoolManager:
+    """Return a urllib3 pool whose connections go through ``dialer``. For threads; nothing is opened yet."""
+    import urllib3
+    from urllib3.connection import HTTPConnection, HTTPSConnection
+    from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+    from urllib3.exceptions import NewConnectionError
+
+    def dialed(connection: Any) -> socket.socket:
+        timeout = connection.timeout if isinstance(connection.timeout, int | float) else CONNECT_TIMEOUT_S
+        try:
+            return dialer.connect_now(connection.host.strip("[]"), connection.port, policy, timeout)
+        except Exception as problem:
+            raise NewConnectionError(connection, str(problem)) from None
+
+    class Plain(HTTPConnection):
+        def _new_conn(self) -> socket.socket:
+            return dialed(self)
+
+    class Secure(HTTPSConnection):
+        def _new_conn(self) -> socket.socket:
+            return dialed(self)
+
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    pool = urllib3.PoolManager(**options)
+    pool.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
+    return pool
