@@ -347,7 +347,7 @@ async def test_what_a_crash_left_locked_is_unlocked(tmp_path: Path) -> None:
     again = GitRepositories(git, pool, tmp_path)
     await again.tidy()
     assert await again.names() == ["one"]
-    assert names_in(tmp_path) == ["one.git"]
+    assert names_in(tmp_path) == ["one.branches", "one.git"]
     second = await again.of("one").write("main", [text("a", "2")], ADA)
     assert second.parents == (made.id,)
     assert not any(name.startswith("wonder-") for name in names_in(tmp_path / "one.git"))

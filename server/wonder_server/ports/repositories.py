@@ -26,13 +26,15 @@ class Commit(Value, frozen=True, kw_only=True):
 
 class File(Value, frozen=True, kw_only=True):
     """One file. ``id`` is the hash of its content. ``mode`` is git's: ``100644``, ``100755`` or, of a link,
-    ``120000``. ``content`` is only there where it was asked for."""
+    ``120000``. ``content`` is only there where it was asked for. ``is_damaged``: the content cannot be read,
+    and ``size`` is 0."""
 
     path: str
     id: str
     size: int = 0
     mode: str = "100644"
     content: bytes = b""
+    is_damaged: bool = False
 
 
 class Match(Value, frozen=True, kw_only=True):
@@ -177,6 +179,10 @@ class Writer(Protocol):
 
     async def done(self, key: str) -> tuple[Commit, str] | None:
         """The commit that a request with this key made within the last 25 hours, and the mark it had."""
+        ...
+
+    def id_of(self, content: bytes) -> str:
+        """Return the id that a file with this content has."""
         ...
 
     async def drop(self, branch: str) -> None:

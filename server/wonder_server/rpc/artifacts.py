@@ -127,6 +127,7 @@ def artifact_to_proto(artifact: Artifact) -> artifact_pb2.Artifact:
         size_bytes=artifact.size,
         content=artifact.content,
         etag=artifact.etag,
+        damaged=artifact.is_damaged,
     )
 
 

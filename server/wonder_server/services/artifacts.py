@@ -45,7 +45,7 @@ _ID: Final = re.compile(r"[0-9a-f]{40}\Z")
 
 class Artifact(Value, frozen=True, kw_only=True):
     """One document on one branch. ``revision`` is the newest commit that changed it. ``etag`` is the hash of
-    its content; ``none`` of one that was deleted."""
+    its content; ``none`` of one that was deleted. ``is_damaged``: its content cannot be read."""
 
     project_id: str
     path: str
@@ -54,6 +54,7 @@ class Artifact(Value, frozen=True, kw_only=True):
     etag: str = ABSENT
     size: int = 0
     content: bytes = b""
+    is_damaged: bool = False
 
 
 class Artifacts:
@@ -110,6 +111,7 @@ class Artifacts:
                 revision=newest.get(file.path, head),
                 etag=file.id,
                 size=file.size,
+                is_damaged=file.is_damaged,
             )
             for file in files
         ]
@@ -198,15 +200,14 @@ class Artifacts:
             return await repository.write(branch, [change], signed, begin=MAIN, expected=expected)
 
         made = await self._changing(project_id, self._asked.once(repository, signed, act))
-        found = await repository.read(made.id, path, MAX_CONTENT_BYTES) if content is not None else None
         newest = await _newest(repository, made.id, [path]) if path not in made.paths else {}
         return Artifact(
             project_id=project_id,
             path=path,
             branch=branch,
             revision=newest.get(path, made),
-            etag=found.id if found else ABSENT,
-            size=found.size if found else 0,
+            etag=ABSENT if content is None else repository.id_of(content),
+            size=len(content or b""),
         )
 
     async def merge(

@@ -11,7 +11,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Artifact(_message.Message):
-    __slots__ = ("project_id", "path", "branch", "revision", "size_bytes", "content", "etag")
+    __slots__ = ("project_id", "path", "branch", "revision", "size_bytes", "content", "etag", "damaged")
     PROJECT_ID_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     BRANCH_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,7 @@ class Artifact(_message.Message):
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     ETAG_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
     project_id: str
     path: str
     branch: str
@@ -26,7 +27,8 @@ class Artifact(_message.Message):
     size_bytes: int
     content: bytes
     etag: str
-    def __init__(self, project_id: _Optional[str] = ..., path: _Optional[str] = ..., branch: _Optional[str] = ..., revision: _Optional[_Union[ArtifactRevision, _Mapping]] = ..., size_bytes: _Optional[int] = ..., content: _Optional[bytes] = ..., etag: _Optional[str] = ...) -> None: ...
+    damaged: bool
+    def __init__(self, project_id: _Optional[str] = ..., path: _Optional[str] = ..., branch: _Optional[str] = ..., revision: _Optional[_Union[ArtifactRevision, _Mapping]] = ..., size_bytes: _Optional[int] = ..., content: _Optional[bytes] = ..., etag: _Optional[str] = ..., damaged: _Optional[bool] = ...) -> None: ...
 
 class ArtifactRevision(_message.Message):
     __slots__ = ("id", "author", "message", "create_time", "paths")

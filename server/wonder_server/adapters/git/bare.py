@@ -8,6 +8,8 @@ nobody refers to.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 import re
 import shutil
 import tempfile
@@ -18,7 +20,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
 
-from wonder_server.adapters.git.run import Git, GitError
+from wonder_server.adapters.git import references
+from wonder_server.adapters.git.references import BrokenReference
+from wonder_server.adapters.git.run import MAX_OUTPUT, Damaged, Git, GitError
 from wonder_server.core.errors import Reason, error
 from wonder_server.ports.repositories import Commit, Signed
 
@@ -42,16 +46,23 @@ class Bare:
         self.folder = folder
         self._opened = False
         self._opening = threading.Lock()
+        self._known: frozenset[str] = frozenset()
 
     def exists(self) -> bool:
-        """Whether it is there; the first time, what a crash has left locked is unlocked."""
-        if not self.folder.is_dir():
-            return False
+        """Whether it is there; the first time, what a crash has left locked is unlocked.
+
+        Raises Damaged if the folder is gone though branches were made in it."""
+        is_there = self.folder.is_dir()
         with self._opening:
             if not self._opened:
-                self._unlock()
-                self._opened = True
-        return True
+                self._known = self._noted()
+                if is_there:
+                    self._unlock()
+                    self._note(self._known | self._ours())
+                self._opened = is_there
+        if not is_there and self._known:
+            raise Damaged(f"the folder {self.folder.name} is missing")
+        return is_there
 
     def make(self) -> None:
         """See that it is there, whole from the first moment."""
@@ -68,6 +79,9 @@ class Bare:
 
     def remove(self) -> None:
         """Remove it: out of the way with one step, then for good."""
+        with self._opening:
+            self._known = frozenset()
+            self._notes.unlink(missing_ok=True)
         if self.folder.is_dir():
             gone = Path(tempfile.mkdtemp(dir=self.folder.parent, prefix=".old-"))
             self.folder.rename(gone / "bare")
@@ -85,33 +99,90 @@ class Bare:
         for index in self.folder.glob(f"{_INDEX}*"):
             shutil.rmtree(index, ignore_errors=True)
 
+    # --- the list of branches ---------------------------------------------------------------------
+
+    # A branch whose file is gone looks as if it had never been. So its name is noted, beside the repository.
+
+    @property
+    def _notes(self) -> Path:
+        return self.folder.with_suffix(".branches")
+
+    def _noted(self) -> frozenset[str]:
+        try:
+            return frozenset(self._notes.read_text("utf-8", "surrogateescape").split("\n")) - {""}
+        except FileNotFoundError:
+            return frozenset()
+
+    def _ours(self) -> frozenset[str]:
+        """Return the branches that are there, without those of an origin, which come and go."""
+        try:
+            with self._handle() as handle:
+                names = references.branches(handle)
+        except (BrokenReference, OSError):
+            return frozenset()  # Reading the branch says so.
+        return frozenset(name for name in names if not name.startswith("origin/"))
+
+    def _note(self, names: frozenset[str]) -> None:
+        """Write the list down, on disk when this returns. Under the lock."""
+        if names == self._known and (self._notes.exists() or not names):
+            return
+        draft = self.folder.with_suffix(".new-branches")
+        with draft.open("w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write("\n".join(sorted(names)) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self._notes)
+        self._known = names
+
+    @contextlib.contextmanager
+    def _handle(self) -> Iterator[int]:
+        handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+
     # --- references -------------------------------------------------------------------------------
 
     def resolve(self, at: str) -> str:
-        """The id of a commit or tree: ``at`` itself, if it is one that is there, or a branch's newest commit.
-        Empty if there is none."""
+        """Return ``at`` itself, if it is the id of a commit or tree, or a branch's newest commit; "" if there
+        is no such branch. Whether an id is there shows when it is used."""
         if not self.exists():
             return ""
-        if _ID.match(at):
-            kind = self.git.run(self.folder, "cat-file", "-t", at, fine=(0, 1, 128)).text
-            if kind in ("commit", "tree"):
-                return at
-        return self.head(at)
+        return at if _ID.match(at) else self.head(at)
+
+    def has_commit(self, commit_id: str) -> bool:
+        """Whether a commit with this id, which a client named, is there. Raises if it may be missing only
+        because the history is damaged."""
+        if not self.exists():
+            return False
+        ((_, kind, _),) = self.batch([commit_id])
+        if kind == "missing":
+            for branch in self._known:
+                self.head(branch)
+            self.git.run(self.folder, "-c", "core.commitGraph=false", "rev-list", "--branches", "--quiet")
+        return kind == "commit"
 
     def head(self, branch: str) -> str:
-        """The newest commit of a branch; empty if there is none."""
+        """Return the newest commit of a branch, or "". Raises Damaged if there should be one."""
         if not self.exists():
             return ""
-        said = self.git.run(
-            self.folder, "rev-parse", "--verify", "--quiet", "--end-of-options",
-            f"refs/heads/{branch}^{{commit}}", fine=(0, 1, 128),
-        )  # fmt: skip
-        return said.text if said.code == 0 else ""
+        try:
+            with self._handle() as handle:
+                found = references.branch(handle, branch)
+        except BrokenReference as problem:
+            raise Damaged(str(problem)) from None
+        if not found and branch in self._known:
+            raise Damaged(f"the reference of the branch '{branch}' is missing")
+        return found
 
     def move(self, branch: str, new: str, old: str) -> None:
         """The one step that makes a change count. `Moved` if the branch is not at ``old`` any more."""
         try:
             self.git.run(self.folder, "update-ref", f"refs/heads/{branch}", new, old or NOTHING)
+            if not old and not branch.startswith("origin/"):
+                with self._opening:
+                    self._note(self._known | {branch})
         except GitError as problem:
             if self.head(branch) != old:
                 raise Moved from None
@@ -124,7 +195,16 @@ class Bare:
             raise
 
     def drop(self, branch: str) -> None:
-        if self.head(branch):
+        """Remove a branch; what is not there, or damaged, is no error."""
+        if not self.exists():
+            return
+        with self._opening:
+            self._note(self._known - {branch})
+        try:
+            is_there = bool(self.head(branch))
+        except Damaged:
+            is_there = True
+        if is_there:
             self.git.run(self.folder, "update-ref", "-d", f"refs/heads/{branch}")
 
     # --- objects ----------------------------------------------------------------------------------
@@ -134,14 +214,42 @@ class Bare:
         return self.git.run(self.folder, "hash-object", "-w", "-t", kind, "--stdin", input=content).text
 
     def blob(self, blob_id: str, most: int) -> bytes:
-        """A content. PAYLOAD_TOO_LARGE if it is longer than ``most``."""
-        return self.git.run(self.folder, "cat-file", "blob", blob_id, most=most).out
+        """A content. PAYLOAD_TOO_LARGE if it is longer than ``most``. Raises Damaged if it is another."""
+        content = self.git.run(self.folder, "cat-file", "blob", blob_id, most=most).out
+        _check_id(blob_id, "blob", content)
+        return content
 
     def blobs(self, ids: Sequence[str], most: int) -> dict[str, bytes]:
         """Many contents, by id."""
-        wanted = "".join(f"{blob_id}\n" for blob_id in ids).encode()
-        out = self.git.run(self.folder, "cat-file", "--batch", input=wanted, most=most).out if ids else b""
-        return dict(_batched(out))
+        return dict(zip(ids, self.objects(ids, "blob", most), strict=True))
+
+    def batch(self, names: Sequence[str], most: int = MAX_OUTPUT) -> list[tuple[str, str, bytes]]:
+        """Id, kind and content of each object that is named; the kind ``missing`` for what is not there, or
+        cannot be read. Raises Damaged for an object that is another than its id says."""
+        wanted = "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
+        if not names:
+            return []
+        found = list(
+            _batched(
+                self.git.run(
+                    self.folder, "cat-file", "--batch", input=wanted, most=most, may_complain=True
+                ).out
+            )
+        )
+        if len(found) != len(names):
+            raise Damaged("git ended in the middle of the objects")
+        for object_id, kind, content in found:
+            if kind != "missing":
+                _check_id(object_id, kind, content)
+        return found
+
+    def objects(self, ids: Sequence[str], kind: str, most: int = MAX_OUTPUT) -> list[bytes]:
+        """The contents of objects that have to be there. Raises Damaged."""
+        found = self.batch(ids, most)
+        for wanted, (object_id, is_kind, _) in zip(ids, found, strict=True):
+            if (object_id, is_kind) != (wanted, kind):
+                raise Damaged(f"the {kind} {wanted} is missing or cannot be read")
+        return [content for _, _, content in found]
 
     def tree_with(self, base: str, entries: Iterable[tuple[str, str, str]]) -> str:
         """The tree ``base`` (empty: none) with other entries: mode, id and path; without id the path goes."""
@@ -157,6 +265,10 @@ class Bare:
 
     def put_commit(self, tree: str, parents: Sequence[str], signed: Signed, at_s: int = 0) -> str:
         """Keep a commit that no branch knows of yet. ``at_s``: seconds since 1970; 0: now."""
+        return self.put(self.commit_text(tree, parents, signed, at_s), "commit")
+
+    def commit_text(self, tree: str, parents: Sequence[str], signed: Signed, at_s: int = 0) -> bytes:
+        """Return a commit as git stores it."""
         when = f"{at_s or int(time.time())} +0000"
         name = quote(signed.author or "anonymous", safe=" !#$'()*+-./:=?@_{|}~").strip(" .") or "anonymous"
         committer = f"{signed.key}.{signed.mark}" if signed.key else "server"
@@ -164,13 +276,12 @@ class Bare:
         lines += [f"author {name} <{_bare_word(name)}{_OURS}> {when}"]
         lines += [f"committer Wonder <{committer}{_OURS}> {when}", "", signed.message.rstrip() + "\n"]
         text = "\n".join(lines).replace("\0", "")
-        return self.put(text.encode("utf-8", "replace"), "commit")
+        return text.encode("utf-8", "replace")
 
     def commits(self, ids: Sequence[str]) -> list[Commit]:
-        """These commits, as they are written down."""
-        wanted = "".join(f"{commit_id}\n" for commit_id in ids).encode()
-        out = self.git.run(self.folder, "cat-file", "--batch", input=wanted).out if ids else b""
-        return [_parsed(commit_id, raw) for commit_id, raw in _batched(out)]
+        """These commits, as they are written down. Raises Damaged if one is not there."""
+        found = self.objects(ids, "commit")
+        return [parsed_commit(commit_id, raw) for commit_id, raw in zip(ids, found, strict=True)]
 
     def marked(self, commit_id: str) -> str:
         """The mark of the request that made the commit."""
@@ -183,20 +294,32 @@ def _bare_word(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", name)
 
 
-def _batched(out: bytes) -> Iterator[tuple[str, bytes]]:
-    """The answers of ``cat-file --batch``, what is missing left out."""
+def _check_id(object_id: str, kind: str, content: bytes) -> None:
+    """git reads an object without comparing it with its id."""
+    head = f"{kind} {len(content)}\0".encode()
+    if hashlib.sha1(head + content, usedforsecurity=False).hexdigest() != object_id:
+        raise Damaged(f"the {kind} {object_id} has another content")
+
+
+def _batched(out: bytes) -> Iterator[tuple[str, str, bytes]]:
+    """The answers of ``cat-file --batch``."""
     at = 0
     while at < len(out):
-        end = out.index(b"\n", at)
-        head = out[at:end].split()
+        end = out.find(b"\n", at)
+        head = out[at:end].rsplit(b" ", 2)
         at = end + 1
-        if len(head) == 3:
+        if end < 0 or (len(head) == 3 and head[2].isdigit() and at + int(head[2]) > len(out)):
+            return
+        if len(head) == 3 and head[2].isdigit():
             size = int(head[2])
-            yield head[0].decode(), out[at : at + size]
+            yield head[0].decode(), head[1].decode(), out[at : at + size]
             at += size + 1
+        else:
+            yield "", "missing", b""
 
 
-def _parsed(commit_id: str, raw: bytes) -> Commit:
+def parsed_commit(commit_id: str, raw: bytes) -> Commit:
+    """Read a commit as git stores it."""
     head, _, message = raw.partition(b"\n\n")
     tree, parents, author, created = "", [], "", 0
     for line in head.split(b"\n"):

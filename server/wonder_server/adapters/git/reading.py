@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wonder_server.adapters.git.bare import EMPTY_TREE, Bare
-from wonder_server.adapters.git.run import GitError
+from wonder_server.adapters.git.run import Damaged
 from wonder_server.core.frozen import replace
 from wonder_server.ports.repositories import Commit, File, Found, Match
 
@@ -43,17 +43,11 @@ def files(bare: Bare, at: str, prefix: str, after: str, limit: int) -> list[File
     if not tree:
         return []
     folder = prefix.rpartition("/")[0]
-    try:
-        listed = entries(bare, tree, (f"{folder}/",) if folder else ())
-        found = [
-            entry
-            for entry in listed
-            if entry.mode in FILES and entry.path.startswith(prefix) and is_text(entry.path)
-        ]
-    except GitError:
-        if folder:
-            return []
-        raise
+    found = [
+        entry
+        for entry in entries(bare, tree, (f"{folder}/",) if folder else ())
+        if entry.mode in FILES and entry.path.startswith(prefix) and is_text(entry.path)
+    ]
     found.sort(key=lambda entry: entry.path)
     if after:
         found = [entry for entry in found if entry.path > after]
@@ -61,12 +55,23 @@ def files(bare: Bare, at: str, prefix: str, after: str, limit: int) -> list[File
 
 
 def sized(bare: Bare, found: Sequence[Entry]) -> list[File]:
-    """The same with the sizes of their contents."""
+    """The same with the sizes of their contents. A content that cannot be read has none, and is marked: one
+    damaged file does not hide the others."""
     wanted = "".join(f"{entry.id}\n" for entry in found).encode()
-    said = bare.git.run(bare.folder, "cat-file", "--batch-check=%(objectsize)", input=wanted).text.split()
+    said = bare.git.run(
+        bare.folder, "cat-file", "--batch-check=%(objectsize)", input=wanted, may_complain=True
+    ).text.split("\n")
+    if found and len(said) != len(found):
+        raise Damaged("git ended in the middle of the sizes")
     return [
-        File(path=entry.path, id=entry.id, mode=entry.mode, size=int(size))
-        for entry, size in zip(found, said, strict=True)
+        File(
+            path=entry.path,
+            id=entry.id,
+            mode=entry.mode,
+            size=int(size) if size.isdigit() else 0,
+            is_damaged=not size.isdigit(),
+        )
+        for entry, size in zip(found, said, strict=False)
     ]
 
 

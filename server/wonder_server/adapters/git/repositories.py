@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -11,8 +12,10 @@ from typing import Final, TypeVar
 
 from wonder_server.adapters.git import diffing, merging, reading
 from wonder_server.adapters.git.bare import Bare, Moved
+from wonder_server.adapters.git.gathering import Gathered
 from wonder_server.adapters.git.run import Git, Pool
-from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.adapters.git.writing import Write, content_id, write_all
+from wonder_server.core.errors import Reason, error
 from wonder_server.ports.repositories import Change, Commit, Diff, File, Found, Merged, Signed
 
 T = TypeVar("T")
@@ -32,6 +35,8 @@ class GitRepository:
         self.bare = bare
         self._pool = pool
         self.writing = asyncio.Lock()
+        self._writes: Gathered[Write, Commit] = Gathered(self._written, lambda write: write.size)
+        self._lookups: Gathered[str, tuple[Commit, str] | None] = Gathered(self._looked_up)
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -64,7 +69,7 @@ class GitRepository:
         begin: str = "",
         expected: Mapping[str, str] | None = None,
     ) -> Commit:
-        return await self._change(partial(_write, self.bare, branch, changes, signed, begin, expected or {}))
+        return await self._writes.ask(Write(branch, changes, signed, begin, expected or {}))
 
     async def merge(
         self,
@@ -78,7 +83,10 @@ class GitRepository:
         return await self._change(partial(merge, self.bare, target, source, signed, resolutions, dry))
 
     async def done(self, key: str) -> tuple[Commit, str] | None:
-        return await self.do(partial(_done, self.bare, key))
+        return await self._lookups.ask(key)
+
+    def id_of(self, content: bytes) -> str:
+        return content_id(content)
 
     async def drop(self, branch: str) -> None:
         await self._change(partial(self.bare.drop, branch))
@@ -88,6 +96,24 @@ class GitRepository:
     async def do(self, work: Callable[[], T]) -> T:
         """In a thread."""
         return await self._pool.do(work)
+
+    async def _written(self, writes: Sequence[Write]) -> Sequence[Commit | Exception]:
+        """Carry out writes of one moment, branch by branch."""
+        branches: dict[str, list[Write]] = {}
+        for write in writes:
+            branches.setdefault(write.branch, []).append(write)
+        answers: dict[int, Commit | Exception] = {}
+        for group in branches.values():
+            said: Sequence[Commit | Exception]
+            try:
+                said = await self._change(partial(write_all, self.bare, group))
+            except Exception as problem:
+                said = [problem] * len(group)
+            answers.update(zip(map(id, group), said, strict=True))
+        return [answers[id(write)] for write in writes]
+
+    async def _looked_up(self, keys: Sequence[str]) -> Sequence[tuple[Commit, str] | Exception | None]:
+        return await self.do(partial(_done_all, self.bare, keys))
 
     async def _change(self, work: Callable[[], T]) -> T:
         """The same, one at a time. It comes to its end even if the caller goes away: the next one waits."""
@@ -138,6 +164,8 @@ class GitRepositories:
     def _tidy(self) -> None:
         for left in (*self._folder.glob(".new-*"), *self._folder.glob(".old-*")):
             shutil.rmtree(left, ignore_errors=True)
+        for draft in self._folder.glob("*.new-branches"):
+            draft.unlink(missing_ok=True)
 
 
 # --- in a thread ----------------------------------------------------------------------------------
@@ -163,67 +191,11 @@ def _pack(bare: Bare) -> None:
 
 
 def _commit(bare: Bare, at: str) -> Commit | None:
-    found = bare.resolve(at)
-    if not found or bare.git.run(bare.folder, "cat-file", "-t", found).text != "commit":
-        return None
-    return reading.with_paths(bare, bare.commits([found]))[0]
-
-
-def _write(
-    bare: Bare,
-    branch: str,
-    changes: Sequence[Change],
-    signed: Signed,
-    begin: str,
-    expected: Mapping[str, str],
-) -> Commit:
-    bare.make()
-    head = bare.head(branch)
-    base = head or (bare.head(begin) if begin else "")
-    for path, wanted in expected.items():
-        _check_expected(bare, base, path, wanted)
-    for change in changes:
-        _check_way(bare, base, change)
-    contents = [bare.put(change.content) if change.content is not None else "" for change in changes]
-    tree = bare.tree_with(
-        base, [(change.mode, blob, change.path) for change, blob in zip(changes, contents, strict=True)]
-    )
-    if base and not signed.key and tree == bare.commits([base])[0].tree:
-        if not head:
-            bare.move(branch, base, "")
-        return reading.with_paths(bare, bare.commits([base]))[0]
-    made = bare.put_commit(tree, [base] if base else [], signed)
-    bare.move(branch, made, head)
-    return reading.with_paths(bare, bare.commits([made]))[0]
-
-
-def _check_expected(bare: Bare, base: str, path: str, wanted: str) -> None:
-    entry = reading.entry_at(bare, base, path) if base else None
-    if (entry.id if entry is not None else "") != wanted:
-        raise error(
-            Reason.ETAG_MISMATCH,
-            f"'{path}' was changed since it was read; read it again and retry.",
-            field="etag",
-            etag=entry.id if entry is not None else "none",
-        )
-
-
-def _check_way(bare: Bare, base: str, change: Change) -> None:
-    """A file must not take the place of a folder, nor a folder that of a file: that would delete it."""
-    if not base or change.content is None:
-        return
-    parts = change.path.split("/")
-    places = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
-    for entry in reading.entries(bare, base, places, deep=False):
-        is_folder = entry.mode == "040000"
-        if entry.path == change.path and is_folder:
-            raise _in_the_way(change.path, "is a folder, with files in it")
-        if entry.path != change.path and not is_folder and entry.path in places:
-            raise _in_the_way(change.path, f"cannot be: '{entry.path}' is a file, not a folder")
-
-
-def _in_the_way(path: str, problem: str) -> WonderError:
-    return error(Reason.FIELD_INVALID, f"'{path}' {problem}.", field="path")
+    if re.fullmatch(r"[0-9a-f]{40}", at):
+        found = at if bare.has_commit(at) else ""
+    else:
+        found = bare.head(at)
+    return reading.with_paths(bare, bare.commits([found]))[0] if found else None
 
 
 def merge(
@@ -241,13 +213,19 @@ def merge(
     return Merged(commit=reading.with_paths(bare, bare.commits([made]))[0], tree=tree)
 
 
-def _done(bare: Bare, key: str) -> tuple[Commit, str] | None:
+def _done_all(bare: Bare, keys: Sequence[str]) -> list[tuple[Commit, str] | Exception | None]:
     if not bare.exists():
-        return None
+        return [None] * len(keys)
     said = bare.git.run(
-        bare.folder, "rev-list", "--branches", "--max-count=1", f"--since={REMEMBERED}",
-        f"--committer=<{key}[.]",
+        bare.folder, "rev-list", "--branches", f"--since={REMEMBERED}", "--no-commit-header",
+        "--format=%H %ce", *(f"--committer=<{key}[.]" for key in keys),
     )  # fmt: skip
-    if not said.text:
-        return None
-    return reading.with_paths(bare, bare.commits([said.text]))[0], bare.marked(said.text)
+    made: dict[str, tuple[str, str]] = {}
+    for line in said.text.split("\n"):
+        commit_id, _, committer = line.partition(" ")
+        key, _, mark = committer.partition("@")[0].partition(".")
+        made.setdefault(key, (commit_id, mark))
+    found = {key: made[key] for key in keys if key in made}
+    commits = reading.with_paths(bare, bare.commits([commit_id for commit_id, _ in found.values()]))
+    by_id = {commit.id: commit for commit in commits}
+    return [(by_id[found[key][0]], found[key][1]) if key in found else None for key in keys]

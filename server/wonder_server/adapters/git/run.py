@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import tempfile
 import threading
@@ -66,6 +67,9 @@ _PLAIN: Final = {
 }
 
 
+_ERROR: Final = re.compile(r"^(?:error|fatal): ", re.MULTILINE)
+
+
 class GitError(Exception):
     """git said no. ``text`` is what it complained of, ``said`` what it put out: for the log, and for whoever
     knows what to make of it."""
@@ -75,6 +79,10 @@ class GitError(Exception):
         self.code = code
         self.text = text
         self.said = said
+
+
+class Damaged(Exception):
+    """What has to be in a repository is missing or cannot be read. The message is a clause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +136,13 @@ class Git:
         may_cut: bool = False,
         seconds: float = DEADLINE_S,
         handles: Sequence[int] = (),
+        may_complain: bool = False,
     ) -> Said:
         """Run a command on the bare repository ``folder``. GitError unless it ends with one of ``fine``.
 
         Beyond ``most`` bytes it is stopped: with ``may_cut`` that is an answer, else PAYLOAD_TOO_LARGE.
-        TIMEOUT and STORAGE_UNAVAILABLE are transient. git inherits the open folders ``handles``.
+        TIMEOUT and STORAGE_UNAVAILABLE are transient. git inherits the open folders ``handles``. An error
+        that git passes over, such as an object that cannot be read, raises Damaged unless ``may_complain``.
         """
         return self._run(
             [*_SAFE, f"--git-dir={folder}", *arguments],
@@ -143,6 +153,7 @@ class Git:
             may_cut=may_cut,
             seconds=seconds,
             handles=handles,
+            may_complain=may_complain,
         )
 
     def fetch(
@@ -195,6 +206,7 @@ class Git:
         may_cut: bool = False,
         is_far: bool = False,
         handles: Sequence[int] = (),
+        may_complain: bool = True,
     ) -> Said:
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as complaints:
             if isinstance(input, bytes):
@@ -236,6 +248,8 @@ class Git:
             return Said(0, out[:most], cut=True)
         if process.returncode not in fine:
             raise GitError(process.returncode, text, out[:4_000].decode("utf-8", "replace"))
+        if not may_complain and _ERROR.search(text):
+            raise Damaged(f"git says: {text[:500]}")
         return Said(process.returncode, out)
 
 
@@ -281,10 +295,10 @@ class Pool:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except GitError as problem:
             _log.error("git failed", code=problem.code, said=problem.text[-1_000:])
-            raise error(
-                Reason.STORAGE_UNAVAILABLE,
-                "The repository could not be read or changed; the server's log says what git said.",
-            ) from problem
+            raise _unavailable("git failed") from problem
+        except Damaged as problem:
+            _log.error("repository damaged", why=str(problem)[:1_000])
+            raise _unavailable(str(problem).partition("\n")[0][:300]) from problem
         except OSError as problem:
             raise error(
                 Reason.STORAGE_UNAVAILABLE,
@@ -295,3 +309,12 @@ class Pool:
     async def close(self) -> None:
         """Wait for what is under way; nothing more is begun."""
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
+
+
+def _unavailable(why: str) -> WonderError:
+    return error(
+        Reason.STORAGE_UNAVAILABLE,
+        f"The repository cannot be read or changed: {why}. The server's log has git's message; "
+        "`git fsck` in its folder, below `artifacts/` or `repositories/` of the data folder, lists the "
+        "damage. Restore that folder from a backup.",
+    )

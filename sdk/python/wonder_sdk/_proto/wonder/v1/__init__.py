@@ -2725,6 +2725,11 @@ class Artifact(betterproto2.Message):
     Hash of the content; changes with it.
     """
 
+    damaged: "bool" = betterproto2.field(8, betterproto2.TYPE_BOOL)
+    """
+    In lists: true if the stored content is damaged. `size_bytes` is then 0, and reading it answers STORAGE_UNAVAILABLE.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "Artifact", Artifact)
 
