@@ -13,7 +13,7 @@ import pytest
 import yaml
 from grpc import aio
 
-from tests.e2e.client import Client, all_of, struct
+from tests.e2e.client import PATIENCE_S, Client, all_of, struct
 from tests.e2e.process import serving
 from wonder.v1 import definition_pb2, library_pb2, memory_pb2
 from wonder.v1 import library_service_pb2 as library
@@ -171,10 +171,9 @@ async def test_rules_of_a_persona_delete_and_sum_up_in_time(data: Path) -> None:
         await client.memory.BatchWriteMemories(
             pb.BatchWriteMemoriesRequest(agent_id="forgetful", memories=drafts)
         )
-        for _ in range(300):
-            if sorted(await client.memories("forgetful")) == ["a fact", "first\nsecond"]:
-                break
-            await asyncio.sleep(0.1)
+        async with asyncio.timeout(PATIENCE_S):
+            while sorted(await client.memories("forgetful")) != ["a fact", "first\nsecond"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
         everything = pb.MemoryFilter(include_superseded=True)
         request = pb.ListMemoriesRequest(agent_id="forgetful", filter=everything)
         memories = {memory.content: memory for memory in (await client.memory.ListMemories(request)).memories}
@@ -199,11 +198,9 @@ async def test_what_an_agent_remembers_goes_with_it(tmp_path: Path) -> None:
         await client.library.DeleteAgent(library.DeleteAgentRequest(agent_id=agent_id))
         with pytest.raises(aio.AioRpcError):
             await client.memories(agent_id)
-        for _ in range(200):
-            if not list((data / "blobs").glob("??/*")):
-                break
-            await asyncio.sleep(0.05)
-        assert not list((data / "blobs").glob("??/*"))
+        async with asyncio.timeout(PATIENCE_S):
+            while list((data / "blobs").glob("??/*")):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
     with sqlite3.connect(data / "memory.db") as rows:
         for table in ("memories", "embeddings", "fields", "overflow_words", "memories_text_docsize"):
             assert rows.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
