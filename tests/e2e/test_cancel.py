@@ -49,7 +49,10 @@ async def test_cancel_closes_the_request_to_the_provider(
     assert not answer.turn.operations
     assert len(scripted.requests) == 1
     # Again, with and without the same request id.
-    assert await client.conversations.CancelTurn(cancel(room, said.turn.id, "stop")) == answer
+    repeated = await client.conversations.CancelTurn(cancel(room, said.turn.id, "stop"))
+    for each in (answer, repeated):  # The call that was cut off is charged once it has ended.
+        each.turn.ClearField("usage")
+    assert repeated == answer
     again = client.conversations.CancelTurn(cancel(room, said.turn.id))
     assert await refused(again) == ("TURN_NOT_ACTIVE", [])
     # The conversation goes on.
