@@ -15,8 +15,9 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
+from wonder_server.actors.lanes import Lane
 from wonder_server.core.commands import Command
 from wonder_server.core.errors import WonderError
 from wonder_server.core.planner import Planner
@@ -102,6 +103,10 @@ class Batch:
         return [*self.carried, own] if own.entries or own.requests else self.carried
 
 
+TURNS: Final = Lane(is_bulk=False)
+BULK: Final = Lane(is_bulk=True)
+
+
 @dataclass(slots=True, eq=False)
 class Actor:
     """One actor in memory. ``state`` is None until it is loaded."""
@@ -128,6 +133,10 @@ class Actor:
     """Whether it is one of many that another actor has begun."""
     urgent: bool = False
     """Whether somebody waits for its next stretch, so that it need not wait for the crowd."""
+    lane: Lane = TURNS
+    """The queue in which it waits for its stretch and for the disk."""
+    queued: bool = False
+    """Whether its batch waits for room among the commits under way."""
     reading: bool = False
     """Whether it waits for something from disk."""
     broken: tuple[WonderError, Envelope] | None = None
@@ -152,6 +161,7 @@ class Actor:
             self.mailbox
             or self.going
             or self.scheduled
+            or self.queued
             or self.reading
             or self.underway is not None
             or self.batch is not None

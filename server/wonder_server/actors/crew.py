@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import Any
 
-from wonder_server.actors.actor import Actor
+from wonder_server.actors.actor import BULK, TURNS, Actor
 from wonder_server.actors.idle import Idle
 from wonder_server.actors.incidents import unexpected
+from wonder_server.actors.lanes import FairLine
 from wonder_server.core.planner import Planner
 
 STRETCH_S = 0.005
@@ -27,8 +28,8 @@ class Crew:
         self._idle = idle
         self._busy: set[Actor] = set()
         """Those that have a stretch, a commit or a look at the disk before them."""
-        self._ready: deque[Actor] = deque()
-        """Those that have a stretch before them, in order."""
+        self._ready = FairLine[Actor]()
+        """Those that have a stretch before them."""
         self._crowd: deque[Actor] = deque()
         """The same, of those that others hand out by the thousand and that have not begun yet: whoever has
         comes between, so that what is at work ends before more is begun."""
@@ -80,7 +81,9 @@ class Crew:
     def _actor(self, actor_id: str) -> Actor:
         actor = self._actors.get(actor_id)
         if actor is None:
-            actor = self._actors[actor_id] = Actor(actor_id, self.planner_of(actor_id))
+            planner = self.planner_of(actor_id)
+            lane = BULK if planner.kind == "run" else TURNS
+            actor = self._actors[actor_id] = Actor(actor_id, planner, lane=lane)
         return actor
 
     def _schedule(self, actor: Actor, *, urgent: bool = False) -> None:
@@ -90,7 +93,10 @@ class Crew:
         actor.scheduled, actor.urgent = True, urgent
         self._busy.add(actor)
         self._idle.discard(actor.id)
-        (self._ready if actor.urgent else self._crowd).append(actor)
+        if actor.urgent:
+            self._ready.append(actor, actor.lane)
+        else:
+            self._crowd.append(actor)
         self._call()
 
     def _stretch(self) -> None:
@@ -99,11 +105,9 @@ class Crew:
         ready, crowd = self._ready, self._crowd
         while ready or (crowd and not self._is_held()):
             for line in (ready,) if self._is_held() else (ready, crowd):
-                while line and not line[0].scheduled:
-                    line.popleft()  # It had its turn when somebody could not wait, or it is gone.
-                if not line:
+                actor = _next_scheduled(line)
+                if actor is None:
                     continue
-                actor = line.popleft()
                 try:
                     self._work(actor)
                 except Exception:
@@ -130,7 +134,7 @@ class Crew:
 
     def _settle(self, actor: Actor) -> None:
         """When nothing is left to do: stay because work is pending, or leave memory, or become idle."""
-        if not (actor.scheduled or actor.reading or actor.underway is not None):
+        if not (actor.scheduled or actor.queued or actor.reading or actor.underway is not None):
             self._rest(actor)
         if self._actors.get(actor.id) is not actor or self._stopping or not actor.at_rest:
             return
@@ -147,3 +151,12 @@ class Crew:
         self._busy.discard(actor)
         if not self._busy:
             self._quiet.set()
+
+
+def _next_scheduled(line: FairLine[Actor] | deque[Actor]) -> Actor | None:
+    """Remove and return the next actor that has a stretch before it; None if there is none."""
+    while line:
+        actor = line.popleft()
+        if actor.scheduled:  # Else it ran with high priority meanwhile, or it is gone.
+            return actor
+    return None

@@ -35,10 +35,11 @@ from time import monotonic
 from typing import Any
 
 from wonder_server.actors import scribe
-from wonder_server.actors.actor import Actor, Batch, Envelope, Outcome
+from wonder_server.actors.actor import TURNS, Actor, Batch, Envelope, Outcome
 from wonder_server.actors.ageing import Ageing
 from wonder_server.actors.idle import Idle
 from wonder_server.actors.incidents import unexpected
+from wonder_server.actors.lanes import owner
 from wonder_server.actors.salvage import Interrupted, salvage
 from wonder_server.actors.scribe import Scribe
 from wonder_server.actors.step import step
@@ -115,6 +116,9 @@ class Loop(Scribe):
             raise error(
                 Reason.SERVER_DRAINING, "The server is shutting down; try again.", retry_after_ms=1000
             )
+        if name := owner.get():
+            actor = self._actor(actor_id)
+            actor.lane = actor.lane._replace(owner=name)
         reply: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._post(actor_id, Envelope(event, reply, request))
         return await reply
@@ -122,8 +126,11 @@ class Loop(Scribe):
     def tell(self, actor_id: str, event: Any, carried: Sequence[Commit] = (), *, crowd: bool = False) -> None:
         """Send an input that nobody waits for. ``crowd``: to one of many actors that another has begun,
         which take turns with all the rest."""
-        if crowd and not self._stopping:
-            self._actor(actor_id).crowd = True
+        if not self._stopping:
+            actor, parent = self._actor(actor_id), getattr(event, "parent", None)
+            actor.crowd |= crowd
+            if parent is not None and (begun_by := self._actors.get(parent.actor_id)) is not None:
+                actor.lane = begun_by.lane
         self._post(actor_id, Envelope(event, carried=carried))
 
     def drop(self, actor_id: str) -> bool:
@@ -333,7 +340,10 @@ class Loop(Scribe):
         else:
             actor.entry_head, actor.event_head = loaded.entry_head, loaded.event_head
             actor.submitted = actor.on_disk = True
-            actor.crowd = bool(planner.parent(state))
+            parent = planner.parent(state)
+            actor.crowd = bool(parent)
+            if parent and self.planner_of(parent).kind != "run":
+                actor.lane = TURNS._replace(owner=actor.lane.owner)
             actor.ahead_ms = self._ahead(actor.id, loaded.at_ms)
             for operation in loaded.rows["operations"]:
                 self._wakes.set(actor.id, operation.id, _server_time(actor, operation.wake_ms))

@@ -11,6 +11,7 @@ from wonder_server.actors.actor import Actor, Batch, Envelope
 from wonder_server.actors.crew import Crew
 from wonder_server.actors.idle import Idle
 from wonder_server.actors.incidents import unexpected
+from wonder_server.actors.lanes import FairLine
 from wonder_server.actors.salvage import Interrupted
 from wonder_server.core.commands import Command, RunWorkflow
 from wonder_server.core.errors import WonderError
@@ -19,6 +20,11 @@ from wonder_server.ports.journal import Commit, Event, Journal
 
 RELOAD_AFTER_S = 1.0
 """How long an actor waits after a failure before it is loaded again, unless somebody asks sooner."""
+
+MOST_BULK = 16
+"""Commits under way, above which those of bulk work wait. The store writes in the order in which it was
+asked, so a turn's commit waits for no more than these. The writer still has enough to group: the CPU of a run of
+ten nodes rises from 2.2 to 2.4 ms."""
 
 
 class Scribe(Crew):
@@ -39,6 +45,8 @@ class Scribe(Crew):
         """Actors whose working set was thrown away, and what they are to be told when they are loaded."""
         self._writing = 0
         """Commits under way."""
+        self._unwritable = FairLine[Actor]()
+        """Actors of bulk work whose batches are due, while many commits are under way."""
 
     def _complete(self, actor: Actor, batch: Batch) -> None:
         """Do what waited for the batch, which is on disk."""
@@ -69,8 +77,14 @@ class Scribe(Crew):
             self._complete(actor, batch)
         else:
             group = self._lineage(actor)
-            if group:
-                self._submit(group)
+            if not group:
+                return
+            if actor.lane.is_bulk and self._writing >= MOST_BULK:
+                if not actor.queued:
+                    actor.queued = True
+                    self._unwritable.append(actor, actor.lane)
+                return
+            self._submit(group)
 
     def _lets_children_go_first(self, actor: Actor) -> bool:
         """Whether children that the actor's batch has begun have their turn before it is written, once: most
@@ -131,6 +145,7 @@ class Scribe(Crew):
     ) -> None:
         """The commit is on disk, or failed."""
         self._writing -= 1
+        self._let_write()
         self._call()
         for actor, _ in parts:
             actor.underway = None
@@ -152,6 +167,14 @@ class Scribe(Crew):
             self._schedule(actor)
             self._complete(actor, batch)
             self._poke_followers(actor)
+
+    def _let_write(self) -> None:
+        """Write the batches of bulk work that there is room for again."""
+        while self._unwritable and self._writing < MOST_BULK:
+            actor = self._unwritable.popleft()
+            actor.queued = False
+            self._write(actor)
+            self._settle(actor)
 
     def _catch_up(self, batch: Batch) -> None:
         """What the batch has begun is not ahead of the disk any more, nor what that has."""

@@ -19,6 +19,7 @@ from typing import Any, Final, NoReturn
 import grpc
 from grpc import aio
 
+from wonder_server.actors.lanes import owner
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
 from wonder_server.rpc.refusals import Refusals
@@ -168,6 +169,7 @@ class Authentication(aio.ServerInterceptor):
             return _refusing(handler, problem, partial(self._noted, str(handler_call_details.method)))
         credential.set(found)
         caller.set(found.name)
+        owner.set(found.name)
         return handler
 
     def _noted(self, method: str, peer: str) -> None:

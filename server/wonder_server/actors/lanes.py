@@ -1,0 +1,71 @@
+"""Fair queues: turns do not wait behind bulk work, nor one caller's work behind another's.
+
+A lane consists of a class and an owner. The class is bulk for runs that no turn waits for. The owner is the
+name of the caller's token, "" without tokens. Turns and bulk are served alternately, and within each the
+owners in turn, so ten thousand runs of one caller delay a turn by one piece of work.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextvars import ContextVar
+from typing import Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+owner: ContextVar[str] = ContextVar("owner", default="")
+"""The caller on whose behalf an actor is asked; set where calls come in."""
+
+
+class Lane(NamedTuple):
+    """The queue that a piece of work waits in."""
+
+    is_bulk: bool
+    owner: str = ""
+
+
+class FairLine(Generic[T]):
+    """Items in lanes. `popleft` alternates between turns and bulk, and between the owners of each."""
+
+    def __init__(self) -> None:
+        self._halves = (_Owners[T](), _Owners[T]())
+        self._bulk_next = False
+
+    def __bool__(self) -> bool:
+        return any(self._halves)
+
+    def append(self, item: T, lane: Lane) -> None:
+        """Add an item at the end of its lane."""
+        self._halves[lane.is_bulk].append(item, lane.owner)
+
+    def popleft(self) -> T:
+        """Remove and return the next item. IndexError if there is none."""
+        half = self._halves[self._bulk_next]
+        if not half:
+            half = self._halves[not self._bulk_next]
+        self._bulk_next = half is self._halves[False]
+        return half.popleft()
+
+
+class _Owners(Generic[T]):
+    """Items of several owners, who take turns."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, deque[T]] = {}
+        """By owner, the next one first. No line is empty."""
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    def append(self, item: T, name: str) -> None:
+        self._lines.setdefault(name, deque()).append(item)
+
+    def popleft(self) -> T:
+        name = next(iter(self._lines), None)
+        if name is None:
+            raise IndexError("nothing waits")
+        line = self._lines.pop(name)
+        item = line.popleft()
+        if line:
+            self._lines[name] = line
+        return item
