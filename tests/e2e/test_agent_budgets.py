@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import grpc
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
+from grpc import aio
 
 from tests.conformance.models.subjects import KEY
 from tests.e2e.background import asking, call
@@ -110,10 +112,19 @@ async def test_many_turns_at_once_do_not_all_spend_the_same_rest(scripted: Scrip
     each = tokens(first.usage)
     await limited(client, agent, max_tokens=4 * each)
     rooms = [await client.open(agent) for _ in range(12)]
-    turns = [turn for turn, _ in await asyncio.gather(*(client.turn(room, "Spend.") for room in rooms))]
+
+    async def spend(room: str) -> conversation.Turn | None:
+        try:
+            return (await client.turn(room, "Spend."))[0]
+        except aio.AioRpcError as problem:
+            # On a slow machine the others have spent everything before this one is sent.
+            assert problem.code() is grpc.StatusCode.RESOURCE_EXHAUSTED, problem
+            return None
+
+    turns = [turn for turn in await asyncio.gather(*map(spend, rooms)) if turn is not None]
     done = [turn for turn in turns if turn.status == COMPLETED]
     assert 1 <= len(done) < 12
-    assert {turn.error.reason for turn in turns if turn.status == FAILED} == {EXHAUSTED}
+    assert {turn.error.reason for turn in turns if turn.status == FAILED} <= {EXHAUSTED}
     # By no more than one call, as an estimate may be too low.
     assert tokens((await agent_of(client, agent)).usage) <= 5 * each
 

@@ -213,7 +213,7 @@ class Lists:
         return pb.GetTurnResponse()
 
     async def until(self, count: int) -> list[str]:
-        async with asyncio.timeout(10), self.changed:
+        async with asyncio.timeout(60), self.changed:
             await self.changed.wait_for(lambda: len(self.begun) >= count)
         return self.begun
 
