@@ -7,6 +7,7 @@ the running server listens.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -71,23 +72,31 @@ class DataFolder:
         """Record in the lock where this process listens. Raises `DataFolderError`."""
         text = json.dumps({"pid": os.getpid(), "listen": address}) + "\n"
         with self._written("LOCK"):
-            os.ftruncate(self._lock, 0)
+            # In this order it needs no room that the file does not have already.
             os.pwrite(self._lock, text.encode(), 0)
+            os.ftruncate(self._lock, len(text))
 
     def publish(self, address: str) -> None:
-        """Write ``ADDRESS``: the server is ready and answers there. Raises `DataFolderError`."""
+        """Write ``ADDRESS``: the server is ready and answers there. On a full disk there is none.
+
+        Raises `DataFolderError`.
+        """
         self.listens_on(address)
         fresh = self.path / "ADDRESS.new"
+        (self.path / "ADDRESS").unlink(missing_ok=True)
         with self._written("ADDRESS"):
             fresh.write_text(address + "\n", encoding="ascii")
             fresh.replace(self.path / "ADDRESS")
 
     @contextmanager
     def _written(self, name: str) -> Iterator[None]:
-        """Say in a plain sentence when a file of the folder cannot be written, as on a full disk."""
+        """Say in a plain sentence when a file of the folder cannot be written. That the disk is full is no
+        reason not to start: the server then reads and deletes."""
         try:
             yield
         except OSError as problem:
+            if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+                return
             raise DataFolderError(f"{self.path / name} cannot be written: {problem.strerror}.") from None
 
     def release(self) -> None:

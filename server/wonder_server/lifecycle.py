@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from wonder_server import __version__
+from wonder_server.core.errors import WonderError
 from wonder_server.data_folder import DataFolder, DataFolderError
 from wonder_server.logs import logger
 from wonder_server.rpc.server import RpcServer
@@ -32,6 +33,9 @@ class App(Protocol):
     @property
     def servicers(self) -> Mapping[str, object]:
         """Servicers by full service name, ``wonder.v1.MemoryService``."""
+
+    def full(self) -> WonderError | None:
+        """STORAGE_UNAVAILABLE for what needs room, while the disk has none."""
 
     async def start(self) -> None:
         """Open the stores and take up what the last process left."""
@@ -59,7 +63,7 @@ async def live(settings: Settings, build: Build, *, began: float, stop: asyncio.
         _warn(settings)
         app = build(settings)
         try:
-            server = RpcServer(settings, app.servicers)
+            server = RpcServer(settings, app.servicers, full=app.full)
             try:
                 address = server.bind()
                 await _start(app, folder)

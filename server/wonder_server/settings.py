@@ -123,6 +123,12 @@ class Settings:
         "How often the server looks for conversations to archive, besides at its start.",
     )  # fmt: skip
 
+    disk_reserve_bytes: int = _setting(
+        8 << 20, "WONDER_DISK_RESERVE_BYTES", number(0, 1 << 40),
+        "Bytes of the file RESERVE in the data folder. When less than a quarter of it is free beside it, the "
+        "server gives it up, and only reads and deletes until there is room. 0: no reserve, no refusals.",
+    )  # fmt: skip
+
     model: str = _setting(
         "", "WONDER_MODEL", TEXT,
         "Default model, as provider/name. Empty: the first provider with a key, else offline.",

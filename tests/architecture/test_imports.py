@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "adapters": {"ports", "core", "logs"},
     "rpc": {"actors", "services", "ports", "core", "settings", "settings_kinds", "logs", "wonder"},
     "compose": {"rpc", "adapters", "actors", "services", "ports", "core", "std", "settings", "logs"},
-    "lifecycle": {"rpc", "settings", "logs", "data_folder"},
+    "lifecycle": {"core", "rpc", "settings", "logs", "data_folder"},
     "check": {"compose", "data_folder"},
     "serve": {"compose", "lifecycle", "rpc", "core", "settings", "logs", "data_folder"},
 }

@@ -37,6 +37,9 @@ class Notes:
         self._fails = fails
         self._problem = problem
 
+    def full(self) -> None:
+        return None
+
     async def start(self) -> None:
         self._note("start")
 
@@ -101,18 +104,34 @@ async def test_a_store_that_the_system_refuses_is_a_sentence_with_its_name(tmp_p
     assert app.told == ["start", "close"]
 
 
-async def test_a_full_disk_is_a_sentence_and_nothing_goes_on_running(
+async def test_a_full_disk_does_not_keep_it_from_serving(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    app = Notes()
+    (tmp_path / "ADDRESS").write_text("127.0.0.1:1")
+    app, stop = Notes(), asyncio.Event()
+    stop.set()
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(DataFolderError, match=r"ADDRESS cannot be written: No space left on device\.$"):
+    monkeypatch.setattr(os, "pwrite", full)
+    await live(settings(tmp_path), lambda _: app, began=0, stop=stop)
+    assert app.told == ["start", "drain", "close"]
+    assert not (tmp_path / "ADDRESS").exists()
+
+
+async def test_a_file_of_the_folder_that_cannot_be_written_is_a_sentence_and_nothing_goes_on_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    app = Notes()
+    monkeypatch.setattr(Path, "write_text", broken)
+    with pytest.raises(DataFolderError, match=r"ADDRESS cannot be written: Input/output error\.$"):
         await live(settings(tmp_path), lambda _: app, began=0)
     assert app.told == ["start", "close"]
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(os, "pwrite", broken)
     with pytest.raises(DataFolderError, match="LOCK cannot be written"):
         DataFolder.take(tmp_path, "here")
     monkeypatch.undo()
@@ -198,6 +217,9 @@ from wonder_server import serve
 from wonder_server.settings import load
 began = time.monotonic()
 class App:
+    def full(self) -> None:
+        return None
+
     servicers = {}
     async def start(self):
         if "hold" in sys.argv: self.hold()

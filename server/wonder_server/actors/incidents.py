@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import secrets
+import sys
 
-from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.errors import Fault, Reason, system_fault
 from wonder_server.logs import logger
 
 _log = logger("actors")
 
 
 def unexpected(event: str, **where: str) -> Fault:
-    """Log the exception being handled under a fresh incident number; the fault to answer with."""
+    """Log the exception being handled under a fresh incident number; the fault to answer with. Where the
+    machine lacks descriptors or room on its disk, the fault says that instead."""
+    problem = sys.exception()
+    known = system_fault(problem) if problem is not None else None
+    if known is not None:
+        _log.error(event, reason=known.reason, problem=str(problem), **where)
+        return known
     incident = secrets.token_hex(4)
     _log.exception(event, incident=incident, **where)
     return Fault(

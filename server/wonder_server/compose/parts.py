@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from wonder_server.adapters.embedders.batched import BatchedEmbedder
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.adapters.embedders.helper import HelperEmbedder
 from wonder_server.adapters.files.blobs import FileBlobs
+from wonder_server.adapters.files.room import DiskRoom, free_bytes
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.models.defaults import endpoints
 from wonder_server.adapters.models.litellm import PASSED_ENVIRONMENT, LiteLLMModel
@@ -24,6 +26,7 @@ from wonder_server.adapters.models.routing import ANY, RoutedModel
 from wonder_server.adapters.s3.blobs import S3Blobs, Store
 from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from wonder_server.adapters.sandbox.view import Host, Limits
+from wonder_server.adapters.sqlite.database import Database
 from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
 from wonder_server.ports.embedder import Embedder
@@ -32,6 +35,13 @@ from wonder_server.settings import Settings, inherited
 _log = logger("server")
 
 DAY_S: Final = 86_400
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks at the room on the disk."""
+
+PRELOADED: Final = ("aiohttp", "yarl", "encodings.idna", "tempfile", "subprocess", "grpc_status.rpc_status")
+"""Modules that adapters and the standard library import when they are first needed. Of the outside ones,
+aiohttp takes 150 ms: it is imported when the server is ready, in a thread."""
 
 
 def make_egress() -> Egress:
@@ -122,3 +132,29 @@ async def logged(what: str, work: Coroutine[Any, Any, None]) -> None:
         await work
     except Exception:
         _log.exception("work in the background failed", work=what)
+
+
+async def watch_disk(room: DiskRoom, data: Path, databases: Sequence[Database]) -> None:
+    """Look every second how much room there is. While there is none, give back what was deleted."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        if not room.look():
+            continue
+        for database in databases:
+            try:
+                given = await database.shrink(free_bytes(data))
+            except WonderError as problem:
+                _log.warning("store_not_shrunk", store=database.path.name, problem=str(problem))
+            else:
+                if given:
+                    _log.info("store_shrunk", store=database.path.name, bytes=given)
+
+
+def preload() -> None:
+    """Import what is first needed later: an import fails while there are no descriptors left."""
+    for name in PRELOADED:
+        try:
+            import_module(name)
+        except ImportError as problem:
+            _log.warning("preload_failed", module=name, problem=str(problem))
+    _log.debug("preloaded")

@@ -27,6 +27,7 @@ from wonder_server.actors.streams import Streams
 from wonder_server.actors.sweeper import Sweeper
 from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.files.blobs import FileBlobs
+from wonder_server.adapters.files.room import DiskRoom
 from wonder_server.adapters.git.origins import GitOrigins
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.run import GIT_ENVIRONMENT, Git, Pool
@@ -53,11 +54,14 @@ from wonder_server.compose.parts import (
     make_sandbox,
     open_blobs,
     pack_daily,
+    preload,
     warn_of_missing_stores,
+    watch_disk,
 )
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
 from wonder_server.ports.blobs import Blobs
 from wonder_server.ports.embedder import Embedder
@@ -130,6 +134,7 @@ class Wonder:
         self._purses = Purses()
         self._sandbox = make_sandbox(settings)
         self._blobs: FileBlobs | S3Blobs | None = None
+        self._room = DiskRoom(settings.data, settings.disk_reserve_bytes)
         self._keeping: list[asyncio.Task[None]] = []
         self._servicers: dict[str, object] = {}
         self._executions: ExecutorServicer | None = None
@@ -149,24 +154,16 @@ class Wonder:
         """Servicers by full service name; filled by `start`."""
         return self._servicers
 
+    def full(self) -> WonderError | None:
+        """STORAGE_UNAVAILABLE for what needs room, while the disk has none."""
+        return self._room.refusal()
+
     async def start(self) -> None:
         """Open the stores, make sure of the standard library, hand out what the outboxes hold."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._sandbox.probe()
         gc.set_threshold(*COLLECT_AFTER)
-        data = self._settings.data
-        await asyncio.to_thread(warn_of_missing_stores, data)
-        row_types = {**RUN.row_types, **CONVERSATION.row_types}
-        shards = await SqliteShards.open(data / "shards", self._settings.shards, row_types)
-        self._stores.append(shards)
-        if shards.count != self._settings.shards:
-            _log.warning("folder keeps its shards", shards=shards.count, asked=self._settings.shards)
-        catalog = await SqliteCatalog.open(data / "catalog.db")
-        self._stores.append(catalog)
-        memories = await SqliteMemories.open(data / "memory.db")
-        self._stores.append(memories)
-        self._blobs = blobs = await open_blobs(self._settings, self._egress.dialer)
-
+        shards, catalog, memories, blobs = await self._open_stores()
         memory, upkeep = self._memory_service(memories, blobs, catalog)
         library = Library(
             catalog,
@@ -177,7 +174,7 @@ class Wonder:
             before_agent_delete=[upkeep.before_delete],
             after_agent_delete=[upkeep.after_delete],
         )
-        await library.ensure_standard(STANDARD)
+        await self._ensure_standard(library)
         artifacts = await self._artifacts(library)
         repos = await self._repos(library)
         bills = Bills()
@@ -228,6 +225,7 @@ class Wonder:
         self._keep("leftovers", forget_work_of_nobody(repos, shards))
         await self._resume(loop, handlers, shards)
         upkeep.start()
+        self._keep("preload", asyncio.to_thread(preload))
         await self._start_sweeping()
 
     async def drain(self, grace_seconds: float) -> None:
@@ -302,6 +300,35 @@ class Wonder:
         """Kinds of action that cannot be carried out on this machine, and why."""
         problem = await asyncio.shield(self._sandbox.probe())
         return {"shell": problem.fault.message} if problem is not None else {}
+
+    async def _open_stores(self) -> tuple[SqliteShards, SqliteCatalog, SqliteMemories, Blobs]:
+        """Open what the folder holds, and watch its disk."""
+        data = self._settings.data
+        self._room.look()
+        await asyncio.to_thread(warn_of_missing_stores, data)
+        row_types = {**RUN.row_types, **CONVERSATION.row_types}
+        shards = await SqliteShards.open(data / "shards", self._settings.shards, row_types)
+        self._stores.append(shards)
+        if shards.count != self._settings.shards:
+            _log.warning("folder keeps its shards", shards=shards.count, asked=self._settings.shards)
+        catalog = await SqliteCatalog.open(data / "catalog.db")
+        self._stores.append(catalog)
+        memories = await SqliteMemories.open(data / "memory.db")
+        self._stores.append(memories)
+        self._blobs = blobs = await open_blobs(self._settings, self._egress.dialer)
+        databases = [*shards.databases, catalog.database, memories.database]
+        for database in databases:
+            database.refusal = self._room.refusal
+        self._keep("disk", watch_disk(self._room, data, databases))
+        return shards, catalog, memories, blobs
+
+    async def _ensure_standard(self, library: Library) -> None:
+        try:
+            await library.ensure_standard(STANDARD)
+        except WonderError as problem:
+            if self._room.refusal() is None:
+                raise
+            _log.warning("standard_library_not_updated", problem=str(problem))
 
     def _keep(self, what: str, work: Coroutine[Any, Any, None]) -> None:
         """Do it in the background, until the server ends."""

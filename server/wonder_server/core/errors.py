@@ -12,6 +12,7 @@ Two shapes, one content::
 from __future__ import annotations
 
 import dataclasses
+import errno
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -138,3 +139,37 @@ def error(
             retry_after_ms=retry_after_ms,
         )
     )
+
+
+def system_fault(problem: BaseException) -> Fault | None:
+    """The fault for an error that is the machine's want of something: descriptors, or room on the disk."""
+    seen: set[int] = set()
+    left: list[BaseException] = [problem]
+    while left:
+        each = left.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, OSError) and each.errno in _WANTS:
+            reason, message = _WANTS[each.errno]
+            return Fault(reason=reason, message=message, transient=True)
+        left += [more for more in (each.__cause__, each.__context__) if more is not None]
+        if isinstance(each, BaseExceptionGroup):
+            left += each.exceptions
+    return None
+
+
+_DESCRIPTORS = (
+    Reason.LIMIT_EXCEEDED,
+    "The server has no file descriptors left; try again later. Its operator can raise the limit (ulimit -n).",
+)
+_FULL = (
+    Reason.STORAGE_UNAVAILABLE,
+    "The server's disk is full; try again when there is room. Its operator has to free some.",
+)
+_WANTS = {
+    errno.EMFILE: _DESCRIPTORS,
+    errno.ENFILE: _DESCRIPTORS,
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+}

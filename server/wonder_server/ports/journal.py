@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -97,6 +97,22 @@ class Commit:
         for entry in entries:
             for decision in entry.decisions:
                 self.add(record(None, decision), entry.at_ms)
+
+
+def makes_room(commit: Commit) -> bool:
+    """Return True for a commit that deletes, or that ends what has to end before its record can be
+    deleted."""
+    if any(isinstance(change, Erase) or _is_end(change) for change in commit.changes):
+        return True
+    return not commit.entries or any(type(entry.input).__name__ in _ENDING for entry in commit.entries)
+
+
+def _is_end(change: Change) -> bool:
+    return isinstance(change, Put) and change.table == "runs" and not change.live
+
+
+_ENDING: Final = frozenset({"Vacate", "Demolish", "Rouse", "Discard", "CancelRun", "CancelTurn"})
+"""Inputs of conversations and runs, by the name of their class."""
 
 
 @dataclass(frozen=True, slots=True)

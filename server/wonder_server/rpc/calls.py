@@ -30,7 +30,7 @@ from google.protobuf.message import DecodeError, Message
 from grpc import aio
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
-from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.errors import Reason, WonderError, error, system_fault
 from wonder_server.logs import logger
 from wonder_server.rpc.admission import Admission, Places, Visit
 from wonder_server.rpc.fitting import MESSAGE_BYTES, fitted
@@ -55,8 +55,11 @@ class Entrance:
         max_concurrent_pages: int = 4,
         rights: Rights = NO_RIGHTS,
         refusals: Refusals | None = None,
+        full: Callable[[], WonderError | None] = lambda: None,
     ) -> None:
+        """``full`` is the error for what needs room, while the disk has none."""
         self._max_request_bytes = max_request_bytes
+        self._full = full
         self._rights = rights
         self._refusals = refusals or Refusals()
         self.admission = Admission(places)
@@ -120,6 +123,8 @@ class Entrance:
             try:
                 if right := right_for(method.name):
                     self._rights.demand(right)
+                if not _needs_no_room(method.name) and (refused := self._full()):
+                    raise refused
                 result = await work
             finally:
                 self.admission.leave(visit)
@@ -180,6 +185,19 @@ class Requests(AsyncIterator[Message]):
             raise
 
 
+def _needs_no_room(name: str) -> bool:
+    """Return True for methods that only read, that delete, or whose stream is told of each write by
+    itself."""
+    return name in _STREAMS or name.startswith(_READS_AND_DELETES)
+
+
+_STREAMS = frozenset({"Converse", "Work"})
+_READS_AND_DELETES = (
+    *("Get", "List", "Search", "Read", "Diff", "Export", "Preview", "Replay", "Subscribe", "Watch"),
+    *("Delete", "Cancel"),
+)
+
+
 def snake_case(name: str) -> str:
     """``CreateConversation`` as ``create_conversation``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
@@ -220,8 +238,11 @@ def _find(problem: BaseException) -> WonderError | None:
     if isinstance(problem, WonderError):
         return problem
     if isinstance(problem, BaseExceptionGroup):
-        return next((found for each in problem.exceptions if (found := _find(each))), None)
-    return None
+        found = next((found for each in problem.exceptions if (found := _find(each))), None)
+        if found is not None:
+            return found
+    fault = system_fault(problem)
+    return None if fault is None else WonderError(fault)
 
 
 def _ms(began: float) -> float:

@@ -11,7 +11,7 @@ import errno
 import importlib
 import pkgutil
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import grpc
@@ -19,6 +19,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
 from wonder_server.rpc.admission import Places
 from wonder_server.rpc.auth import CHECK_EVERY_S, Authentication, TokensFile
@@ -60,7 +61,9 @@ class RpcServer:
         settings: Settings,
         servicers: Mapping[str, object],
         services: Sequence[ServiceDescriptor] | None = None,
+        full: Callable[[], WonderError | None] = lambda: None,
     ) -> None:
+        """``full`` is the error for what needs room, while the disk has none."""
         self._settings = settings
         self._services = contract() if services is None else tuple(services)
         self._names = [service.full_name for service in self._services]
@@ -71,6 +74,7 @@ class RpcServer:
             rights=Rights.of(settings),
             refusals=self._refusals,
             max_concurrent_pages=settings.max_concurrent_pages,
+            full=full,
         )
         self._health = health.aio.HealthServicer()
         self._tokens = TokensFile(settings.auth_tokens_file) if settings.auth_tokens_file else None

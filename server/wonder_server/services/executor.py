@@ -27,7 +27,7 @@ import structlog
 
 from wonder_server.core import frozen, schemas
 from wonder_server.core.definitions.specs import PinnedTask
-from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.core.errors import Fault, Reason, WonderError, system_fault
 from wonder_server.core.recurring import once_each
 from wonder_server.core.task import plan
 from wonder_server.core.task.effects import NotBegunError, outcome_unknown
@@ -259,5 +259,9 @@ async def _attempt(kind: ActionKind, call: ActionCall) -> plan.Outcome:
 def _fault_of(kind: ActionKind, problem: Exception) -> Fault:
     if isinstance(problem, WonderError):
         return problem.fault
+    known = system_fault(problem)
+    if known is not None:
+        _log.error("action failed unexpectedly", kind=kind.name, reason=known.reason, problem=str(problem))
+        return known
     _log.error("action failed unexpectedly", kind=kind.name, exc_info=problem)
     return Fault(reason=Reason.INTERNAL, message=f"The action '{kind.name}' failed unexpectedly.")

@@ -128,6 +128,11 @@ class SqliteCatalog:
             await database.close()
             raise
 
+    @property
+    def database(self) -> Database:
+        """For what else keeps this store."""
+        return self._database
+
     async def close(self) -> None:
         await self._database.close()
 
@@ -187,7 +192,8 @@ class SqliteCatalog:
             if answer is not None:
                 _remember(connection, answer)
 
-        await self._database.write(write)
+        frees = any(not isinstance(change, Put) for change in changes)
+        await self._database.write(write, frees=frees)
 
     async def answer(self, request_id: str) -> Answer | None:
         def read(connection: sqlite3.Connection) -> Answer | None:

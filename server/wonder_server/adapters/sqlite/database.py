@@ -30,6 +30,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from time import monotonic, thread_time
@@ -43,6 +44,10 @@ _MAX_BATCH: Final = 1024
 """Jobs taken at once: bounds how long the first of a batch waits for the last."""
 _CALL_S: Final = 0.02
 """How long one call should take that carries out writes together, as far as can be known before."""
+_SHRINK_FROM: Final = 256 * 1024
+"""Bytes of unused pages from which a file is made smaller."""
+_SHRINK_MOST: Final = 256 << 20
+"""Bytes of used pages up to which it is, since they are held in memory."""
 _COMMIT_AFTER_S: Final = 0.05
 """A transaction that takes longer begins no more writes: the others are for the next, after the reads."""
 
@@ -83,6 +88,8 @@ class Database:
         self._thread: threading.Thread | None = None
         self._stopped: asyncio.Future[None] = self._loop.create_future()
         self._closed = False
+        self.refusal: Callable[[], BaseException | None] = _never
+        """An error for writes that need room, while there is none; those that free some are carried out."""
         self._commits = 0
         self._pace_s = 0.001
         """What an item of writes that are carried out together costs this thread, of late; not how long it
@@ -115,13 +122,13 @@ class Database:
         """How many commits (each one fsync) this connection has made, migrations not counted."""
         return self._commits
 
-    async def write(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``fn`` in the next commit; its result, once that commit is on disk.
+    async def write(self, fn: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
+        """Run ``fn`` in the next commit; its result, once that commit is on disk. ``frees``: it makes room.
 
         Errors: whatever ``fn`` raises, its own changes undone; STORAGE_UNAVAILABLE (transient) when
         the commit failed, nothing of it kept. Cancelling the wait does not undo the write.
         """
-        return await self.submit(fn)
+        return await self.submit(fn, frees=frees)
 
     async def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``fn`` outside any transaction: it sees what is committed, and all writes submitted
@@ -132,18 +139,30 @@ class Database:
         """`read` of what is on disk by now: it need not wait for writes whose callers wait themselves."""
         return await self._enqueue(fn, writes=False, glance=True)
 
-    def submit(self, fn: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+    def submit(self, fn: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> asyncio.Future[T]:
         """`write` without waiting: queued when this returns, in the order of the calls."""
+        self._refuse(frees)
         return self._enqueue(fn, writes=True)
 
     def submit_with(
-        self, fn: Callable[[sqlite3.Connection, list[Any]], T], items: list[Any]
+        self, fn: Callable[[sqlite3.Connection, list[Any]], T], items: list[Any], *, frees: bool = False
     ) -> asyncio.Future[T]:
         """`submit` of ``fn(connection, items)``. Where writes with the same ``fn`` follow each other it is
         called once, with the items of all, and each gets its result: it must not matter how they are put
         together.
         """
+        self._refuse(frees)
         return self._enqueue(fn, writes=True, items=items)
+
+    async def shrink(self, room: int) -> int:
+        """Give back to the disk what deleted rows took, if much of the file is that and the rest fits into
+        ``room`` bytes. Returns how many bytes. Others wait meanwhile: it is for a disk that is full."""
+        return await self._enqueue(partial(_shrink, room=room), writes=False)
+
+    def _refuse(self, frees: bool) -> None:
+        refused = None if frees else self.refusal()
+        if refused is not None:
+            raise refused
 
     async def close(self) -> None:
         """Finish what is queued, fold the WAL into the file and let go of it. Idempotent."""
@@ -303,6 +322,24 @@ class Database:
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
             self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _never() -> None:
+    return None
+
+
+def _shrink(connection: sqlite3.Connection, *, room: int) -> int:
+    """What is left of the file is built in memory, and goes through the log."""
+    size = "SELECT page_count * page_size, freelist_count * page_size FROM pragma_page_count(), "
+    size += "pragma_page_size(), pragma_freelist_count()"
+    whole, unused = connection.execute(size).fetchone()
+    left = whole - unused
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    if unused < max(_SHRINK_FROM, left // 4) or left > min(_SHRINK_MOST, room):
+        return 0
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return int(unused)
 
 
 def _undo(connection: sqlite3.Connection, holds: bool) -> None:

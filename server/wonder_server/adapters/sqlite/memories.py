@@ -161,7 +161,7 @@ class SqliteMemories:
             return Stored(memory=memory, gone=tuple(gone))
 
         self.forgotten += 1
-        return await self._database.write(work)
+        return await self._database.write(work, frees=True)
 
     # --- finding ------------------------------------------------------------------------------
 

@@ -52,10 +52,12 @@ class SqliteMemoryUpkeep:
             connection.execute(_SETTLE)
             return [row[0] for row in connection.execute(_LOOSE, (AT_ONCE,))]
 
-        return await self._database.write(work)
+        return await self._database.write(work, frees=True)
 
     async def tighten(self, keys: Sequence[str]) -> None:
-        await self._database.write(lambda connection: _run(connection, _TIGHTEN, json.dumps(keys)))
+        await self._database.write(
+            lambda connection: _run(connection, _TIGHTEN, json.dumps(keys)), frees=True
+        )
 
     async def mark_agent(self, agent_id: str, mark: Mark) -> None:
         def work(connection: sqlite3.Connection) -> None:
@@ -64,7 +66,7 @@ class SqliteMemoryUpkeep:
             else:
                 connection.execute(_MARK, (agent_id, mark == "deleted"))
 
-        await self._database.write(work)
+        await self._database.write(work, frees=True)
 
     async def marked_agents(self) -> dict[str, Mark]:
         def work(connection: sqlite3.Connection) -> dict[str, Mark]:
@@ -84,7 +86,7 @@ class SqliteMemoryUpkeep:
             return len(keys), gone
 
         self._memories.forgotten += 1
-        return await self._database.write(work)
+        return await self._database.write(work, frees=True)
 
     async def erase_some(self) -> bool:
         if not self._merging:
@@ -92,7 +94,9 @@ class SqliteMemoryUpkeep:
                 return False
             self._merged = self._memories.forgotten
         first, self._merging = not self._merging, True
-        more = await self._database.write(lambda connection: memory_index.merge(connection, first=first))
+        more = await self._database.write(
+            lambda connection: memory_index.merge(connection, first=first), frees=True
+        )
         self._merging = more
         return more
 

@@ -28,7 +28,7 @@ from wonder_server.adapters.sqlite.shard_schema import MIGRATIONS
 from wonder_server.adapters.sqlite.shard_writes import Pin, Writes
 from wonder_server.core.errors import WonderError
 from wonder_server.core.planner import Planner
-from wonder_server.ports.journal import Answered, Commit, Entry, Event, Loaded
+from wonder_server.ports.journal import Answered, Commit, Entry, Event, Loaded, makes_room
 from wonder_server.ports.records import EventQuery, Found, Head, Query, Snapshot
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class SqliteShard:
         await self.submit(commits)
 
     def submit(self, commits: Sequence[Commit]) -> asyncio.Future[Any]:
-        future = self.database.submit_with(self._write, list(commits))
+        future = self.database.submit_with(self._write, list(commits), frees=any(map(makes_room, commits)))
         future.add_done_callback(self._note)
         return future
 
@@ -236,7 +236,8 @@ class SqliteShard:
             raise _SeenError(read(connection))
 
         try:
-            await self.database.write(write_and_read)
+            # Nothing of it is kept.
+            await self.database.write(write_and_read, frees=True)
         except _SeenError as seen:
             found: T = seen.value
             return found

@@ -10,6 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from wonder_server.adapters.sqlite.database import Database
 from wonder_server.adapters.sqlite.shard import SqliteShard
 from wonder_server.core import ids
 from wonder_server.core.errors import Reason, error
@@ -51,6 +52,11 @@ class SqliteShards:
     @property
     def count(self) -> int:
         return len(self._shards)
+
+    @property
+    def databases(self) -> list[Database]:
+        """The file of each shard."""
+        return [shard.database for shard in self._shards]
 
     @property
     def commits(self) -> int:

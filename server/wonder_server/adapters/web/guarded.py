@@ -9,6 +9,7 @@ address that was checked for this very request.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
@@ -91,14 +92,19 @@ class GuardedWeb:
         """Close all connections; nothing can be sent afterwards."""
         self._closed = True
         if self._opening is not None:
-            for session in await self._opening:
-                await session.close()
+            with contextlib.suppress(Exception):
+                for session in await self._opening:
+                    await session.close()
 
     # --- sessions -------------------------------------------------------------------------------
 
     async def _sessions(self) -> tuple[ClientSession, ClientSession]:
         if self._closed:
             raise NotBegunError(Reason.SERVER_DRAINING, "The server is stopping; nothing can be requested.")
+        failed = self._opening
+        if failed is not None and failed.done() and (failed.cancelled() or failed.exception() is not None):
+            # As when there were no descriptors for the import: it may well succeed now.
+            self._opening = None
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
         return await asyncio.shield(self._opening)

@@ -1,0 +1,105 @@
+"""Room on the disk of the data folder, and a reserve for the moment when there is none.
+
+A full disk must not keep anybody from reading and deleting, and deleting needs some room itself: SQLite
+writes to its log before it frees pages. So the server keeps a file ``RESERVE`` of some MiB. When hardly
+anything else is free it truncates that file and accepts only what reads and what deletes; when enough is
+free again it fills the file and accepts everything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.logs import logger
+
+_log = logger("store")
+
+NAME: Final = "RESERVE"
+_MIB: Final = 1 << 20
+
+
+def free_bytes(folder: Path) -> int:
+    """Bytes that this process may still write to the file system of ``folder``."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+class DiskRoom:
+    """The state of the disk, as of the last `look`. Used by the event loop alone, but for `refusal`."""
+
+    def __init__(self, folder: Path, reserve_bytes: int, free: Callable[[Path], int] = free_bytes) -> None:
+        """``reserve_bytes`` 0: there is no reserve, and the disk never counts as full."""
+        self._folder = folder
+        self._file = folder / NAME
+        self._reserve = reserve_bytes
+        self._low = reserve_bytes // 4
+        self._free = free
+        self._is_full = False
+
+    def refusal(self) -> WonderError | None:
+        """STORAGE_UNAVAILABLE for what writes, while the disk is full."""
+        if not self._is_full:
+            return None
+        return error(
+            Reason.STORAGE_UNAVAILABLE,
+            "The disk of the server's data folder is full: it answers what reads and what deletes, nothing "
+            f"else. Free {(self._reserve + 2 * self._low) / _MIB:.3g} MiB there, or delete what is not "
+            "needed; it accepts writes again by itself.",
+            transient=True,
+        )
+
+    def look(self) -> bool:
+        """Look how much is free, and give up or take back the reserve. Returns True while the disk is
+        full."""
+        if not self._reserve:
+            return False
+        try:
+            free, held = self._free(self._folder), self._held()
+            if self._is_full:
+                enough = free + held >= self._reserve + 2 * self._low
+            else:
+                enough = free >= self._low if held else free >= self._reserve + self._low
+            self._become(not enough or not self._hold(held), free)
+        except OSError as problem:
+            _log.warning("disk_reserve_failed", problem=problem.strerror or str(problem))
+        return self._is_full
+
+    def _become(self, is_full: bool, free: int) -> None:
+        if is_full:
+            self._give_up()
+        if is_full and not self._is_full:
+            _log.error("disk_full", free_bytes=free, reserve_bytes=self._reserve)
+        elif self._is_full and not is_full:
+            _log.info("disk_has_room", free_bytes=free)
+        self._is_full = is_full
+
+    def _held(self) -> int:
+        try:
+            return os.stat(self._file).st_blocks * 512
+        except FileNotFoundError:
+            return 0
+
+    def _hold(self, held: int) -> bool:
+        """Fill the reserve; False if there is no room for that."""
+        if held >= self._reserve:
+            return True
+        try:
+            file = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(file, 0, self._reserve)
+            finally:
+                os.close(file)
+        except OSError as problem:
+            _log.warning("disk_reserve_failed", problem=problem.strerror or str(problem))
+            return False
+        return True
+
+    def _give_up(self) -> None:
+        try:
+            os.truncate(self._file, 0)
+        except FileNotFoundError:
+            return
