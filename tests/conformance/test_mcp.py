@@ -278,7 +278,7 @@ class Stubborn:
 async def test_a_server_that_lets_nobody_go_holds_nobody_up(
     servers: McpServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "GOODBYE_S", 0.01)
+    monkeypatch.setattr(transport, "GOODBYE_S", 1)
     stubborn, app = Stubborn(), web.Application()
     app.router.add_route("*", "/mcp", stubborn.answer)
     runner = web.AppRunner(app, shutdown_timeout=0, handler_cancellation=True)

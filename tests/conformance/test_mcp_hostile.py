@@ -32,6 +32,7 @@ from wonder_server.ports.mcp import McpCall, McpResult
 
 LOOPBACK = NetworkPolicy(http_allow=("127.0.0.1",))
 MOST_LINES = 25
+FUZZED = 150
 
 INTERNALS = re.compile(
     r"Traceback|\b[A-Z]\w*(Error|Exception|Group)\b(?!:)|pydantic|validation error|JSONRPC|File \"/"
@@ -168,6 +169,7 @@ ANSWERED: dict[str, str] = {
     "noisy": "fine",
     "daemon": "fine",
     "wrong_ids": "fine",
+    "fits": "xxx",
     "junk_first": "fine",
     "bad_progress": "fine",
 }
@@ -195,7 +197,13 @@ async def test_what_does_no_harm_does_not_fail_a_call(bad: Hostile, log: Log, to
 
 @pytest.mark.parametrize(
     ("tool", "structured"),
-    [("deeper_than_we_take", list), ("nan", float), ("big_number", int), ("both", None)],
+    [
+        ("deeper_than_we_take", list),
+        ("fits_small", list),
+        ("nan", float),
+        ("big_number", int),
+        ("both", None),
+    ],
 )
 async def test_what_is_odd_but_legible_is_handed_on_or_refused(
     bad: Hostile, log: Log, tool: str, structured: type | None
@@ -207,6 +215,19 @@ async def test_what_is_odd_but_legible_is_handed_on_or_refused(
     except WonderError as problem:
         assert (problem.fault.reason, problem.fault.transient) == FAILED
     assert (await bad.call("well")).content
+    log.check()
+
+
+async def test_mutated_messages_give_an_answer_or_a_plain_error(bad: Hostile, log: Log) -> None:
+    for seed in range(FUZZED):
+        try:
+            result = await bad.call("fuzz", seed=seed)
+            assert not result.content or result.content[0]["type"]
+        except WonderError as problem:
+            fault = problem.fault
+            assert fault.reason is Reason.TASK_FAILED and not INTERNALS.search(fault.message), seed
+            assert fault.message.isprintable() and len(fault.message) < 800, seed
+        assert (await bad.call("well")).content == [{"type": "text", "text": "fine"}], seed
     log.check()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import sys
 import time
@@ -182,9 +183,36 @@ def bad_progress(request: dict[str, Any]) -> None:
     answer(request)
 
 
+TOKENS = [b"{", b"}", b"[", b"]", b'"', b":", b",", b"null", b"1e999", b"-0", b"NaN", b"\\ud800", b"\x00"]
+TOKENS += [b"\n", b"\xff", b"\r\n", b'"id"', b'"method"', b'"error"', b'"result"', b'"params"', b"9" * 20]
+TOKENS += [b'"_meta"', b'"resultType"', b'"content"', b'"type"', b'"progressToken"', b"true", b""]
+
+
+def fuzz(request: dict[str, Any]) -> None:
+    """Mutations of messages, by the ``seed`` of the arguments, then its answer."""
+    chance, about = random.Random(request["params"]["arguments"]["seed"]), request["id"]
+    given = [
+        {"id": about, "result": text("mutated")},
+        {"id": about, "result": {**text("mutated"), "structuredContent": {"a": [1, {"b": None}]}}},
+        {"id": about, "error": {"code": -1, "message": "mutated", "data": {}}},
+        {"method": "notifications/progress", "params": {"progressToken": about, "progress": 1, "total": 2}},
+        {"method": "notifications/cancelled", "params": {"requestId": about, "reason": "x"}},
+        {"id": "theirs", "method": "elicitation/create", "params": {"message": "x", "requestedSchema": {}}},
+    ]
+    for _ in range(20):
+        line = json.dumps({"jsonrpc": "2.0", **chance.choice(given)}).encode()
+        for _ in range(chance.randrange(1, 4)):
+            at = chance.randrange(len(line))
+            line = line[:at] + chance.choice(TOKENS) + line[at + chance.choice((0, 0, 1, 5, 20)) :]
+        write(line + b"\n")
+    answer(request)
+
+
 CALLS: dict[str, Callable[[dict[str, Any]], None]] = {
     "well": answer,
     "huge": huge(40 * MIB),
+    "fits": huge(3 * MIB),
+    "fits_small": raw('{"content":[],"structuredContent":{"a":[' + "0," * (2 * MIB - 100) + "0]}}"),
     "id_last": id_last,
     "endless": endless,
     "log_flood": flood({"method": "notifications/message", "params": {"level": "error", "data": "x"}}),
@@ -204,6 +232,7 @@ CALLS: dict[str, Callable[[dict[str, Any]], None]] = {
     "many_requests": many_requests,
     "noisy": noisy,
     "daemon": daemon,
+    "fuzz": fuzz,
     "exit": leaves(""),
     "partial": leaves('{"jsonrpc":"2.0","id":'),
     "deaf": deaf,

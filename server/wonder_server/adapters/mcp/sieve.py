@@ -29,6 +29,7 @@ class Asked:
 
     def __init__(self) -> None:
         self.problem: WonderError | None = None
+        self.progress = Budget(MAX_MESSAGES, MESSAGES_PER_S)
 
 
 ASKED: ContextVar[Asked | None] = ContextVar("wonder_mcp_asked", default=None)
@@ -66,11 +67,12 @@ class Sieve:
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id in self._waiting:
             del self._waiting[message.id]
             return Verdict.PASS
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/progress":
+            asked = self._of_progress(message.params)
+            if asked is not None:
+                return Verdict.PASS if asked.progress.take() else Verdict.FLOOD
         if not self._budget.take():
             return Verdict.FLOOD
-        if isinstance(message, JSONRPCNotification):
-            wanted = message.method == "notifications/progress" and self._is_progress(message.params)
-            return Verdict.PASS if wanted else Verdict.DROP
         return Verdict.REFUSE if isinstance(message, JSONRPCRequest) else Verdict.DROP
 
     def misread(self) -> bool:
@@ -92,13 +94,13 @@ class Sieve:
             return None
         return (request, calls[request]) if request in calls else None
 
-    def _is_progress(self, said: Mapping[str, Any] | None) -> bool:
-        """Return True if the notification belongs to a request under way and its numbers can be used."""
-        if said is None:
-            return False
+    def _of_progress(self, said: Mapping[str, Any] | None) -> Asked | None:
+        """The call under way whose progress this is; None if there is none, or its numbers cannot be used."""
+        said = said or {}
         token, total = said.get("progressToken"), said.get("total")
-        known = isinstance(token, int | str) and not isinstance(token, bool) and token in self._waiting
-        return known and is_number(said.get("progress")) and (total is None or is_number(total))
+        if not isinstance(token, int | str) or not is_number(said.get("progress")):
+            return None
+        return self._waiting.get(token) if total is None or is_number(total) else None
 
 
 def refusal(request: JSONRPCRequest) -> JSONRPCResponse | JSONRPCError:
