@@ -236,6 +236,22 @@ class Settings:
         4 * 1024 * 1024, "WONDER_MAX_REQUEST_BYTES", number(64 * 1024, 256 * 1024 * 1024),
         "Largest message a client may send, in bytes.",
     )  # fmt: skip
+    max_message_bytes: int = _setting(
+        2**20, "WONDER_MAX_MESSAGE_BYTES", number(1024, 2 * 2**20),
+        "Bytes of a model's text in a message; a longer one is cut with a notice. ReadMessage has it whole.",
+    )  # fmt: skip
+    max_tool_arguments_bytes: int = _setting(
+        256 * 1024, "WONDER_MAX_TOOL_ARGUMENTS_BYTES", number(1024, 2**20),
+        "Bytes of the arguments of a model's tool call; a call with more is refused, and the model told.",
+    )  # fmt: skip
+    max_raw_answer_bytes: int = _setting(
+        2**20, "WONDER_MAX_RAW_ANSWER_BYTES", number(4096, 2 * 2**20),
+        "Bytes of a model's answer in its provider's format, and of the arguments of all its tool calls.",
+    )  # fmt: skip
+    max_answer_bytes: int = _setting(
+        16 * 2**20, "WONDER_MAX_ANSWER_BYTES", number(4096, 64 * 2**20),
+        "Bytes of a model's answer that are read and kept; the rest of a longer one is not read.",
+    )  # fmt: skip
     max_concurrent_rpcs: int = _setting(
         10_000, "WONDER_MAX_CONCURRENT_RPCS", number(1, 1_000_000),
         "How many calls, open streams included, are served at once.",

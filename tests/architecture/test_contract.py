@@ -32,7 +32,7 @@ RPCS = {
     "ConversationService": """CreateConversation GetConversation ListConversations UpdateConversation
         DeleteConversation CompleteConversation ReopenConversation ResetConversation AddParticipant
         RemoveParticipant Converse SendMessage Subscribe CallAgent CancelTurn GetTurn ListTurns ListMessages
-        ListMoves ListEvents PreviewContext DiffBranch MergeBranch""",
+        ListMoves ListEvents ReadMessage PreviewContext DiffBranch MergeBranch""",
     "CoordinatorService": """StartRun GetRun ListRuns CancelRun SignalRun WatchRun ListGates ResolveGate
         ReplayRun ForkRun""",
     "ExecutorService": "ExecuteTask StreamTask ListActionKinds Work",

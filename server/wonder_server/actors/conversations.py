@@ -14,6 +14,7 @@ from wonder_server.actors.loop import Loop
 from wonder_server.actors.purses import Purses
 from wonder_server.actors.requests import Creations, first_answer, request
 from wonder_server.actors.streams import Streams
+from wonder_server.actors.whole_messages import whole_text
 from wonder_server.core import ids
 from wonder_server.core.budget import NO_BUDGET
 from wonder_server.core.conversation.decisions import AppendMessage, StartTurn
@@ -343,18 +344,26 @@ class Conversations:
         turn: Turn = found
         return turn
 
-    async def message(self, message_id: str, conversation_id: str = "") -> Message:
+    async def message(
+        self, message_id: str, conversation_id: str = "", field: str = "reply_to_message_id"
+    ) -> Message:
         """Errors: MESSAGE_NOT_FOUND."""
         found = await self.records.get("messages", message_id, conversation_id)
         if found is None:
             raise error(
                 Reason.MESSAGE_NOT_FOUND,
                 "No message of this conversation has this id.",
-                field="reply_to_message_id",
+                field=field,
                 id=message_id[:64],
             )
         message: Message = found
         return message
+
+    async def whole_text(self, conversation_id: str, message_id: str) -> str:
+        """The text of a message as its author wrote it. Errors: CONVERSATION_NOT_FOUND, MESSAGE_NOT_FOUND."""
+        await self.open(conversation_id)
+        message = await self.message(message_id, conversation_id, field="message_id")
+        return await whole_text(self._shards.of(conversation_id), message)
 
     # --- watching -------------------------------------------------------------------------------
 

@@ -239,6 +239,7 @@ class Handlers:
         streams.begin(actor_id, command.turn_id, message_id, command.dispatches)
         chunks = self._model.stream(command.profile, command.request)
         result, said, fault, meter = None, list[str](), _BROKEN_OFF, Meter()
+        whole: ModelResult | None = None
         self._said[command.operation_id] = said
         try:
             async for chunk in chunks:
@@ -249,7 +250,7 @@ class Handlers:
                 elif isinstance(chunk, Counted):
                     meter.counted(chunk.usage, chunk.letters)
                 elif isinstance(chunk, Finished):
-                    result = chunk.result
+                    result, whole = chunk.result, chunk.whole
         except WonderError as problem:
             fault = problem.fault
         except asyncio.CancelledError:
@@ -268,7 +269,7 @@ class Handlers:
             failed = Failed(operation_id=command.operation_id, fault=fault, spoken="".join(said))
             return lambda: self._actors.tell(actor_id, failed)
         priced = await self._prices.priced(command.profile, result)
-        answered = ModelAnswered(operation_id=command.operation_id, result=priced)
+        answered = ModelAnswered(operation_id=command.operation_id, result=priced, whole=whole)
         return lambda: self._actors.tell(actor_id, answered)
 
     async def _bill(self, actor_id: str, command: CallModel, meter: Meter) -> None:

@@ -34,6 +34,7 @@ from wonder_server.adapters.git.run import GIT_ENVIRONMENT, Git, Pool
 from wonder_server.adapters.git.workspaces import GitWorkspaces
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.adapters.mcp.servers import McpServers, Server
+from wonder_server.adapters.models.bounded import BoundedModel, Bounds
 from wonder_server.adapters.models.defaults import default_profile, endpoints, missing_key, settled
 from wonder_server.adapters.models.prices import LiteLLMPrices
 from wonder_server.adapters.s3.blobs import S3Blobs
@@ -127,6 +128,15 @@ class Wonder:
         self._egress = make_egress()
         self._model = make_model(settings, provider_environment, self._egress)
         self._web = GuardedWeb(self._egress.dialer)
+        self._bounded_model = BoundedModel(
+            self._model,
+            Bounds(
+                text=settings.max_message_bytes,
+                arguments=settings.max_tool_arguments_bytes,
+                raw=settings.max_raw_answer_bytes,
+                answer=settings.max_answer_bytes,
+            ),
+        )
         self._mcp = McpServers([Server(**asdict(each)) for each in settings.mcp_servers], self._web)
         self._git = Git(inherited(GIT_ENVIRONMENT))
         self._git_pool = Pool(GIT_THREADS, "git")
@@ -199,7 +209,7 @@ class Wonder:
         self._purses = Purses(SqliteAccounts(shards))
         handlers = Handlers(
             tasks=executor,
-            model=self._model,
+            model=self._bounded_model,
             prices=self._prices,
             memory=MemoryOperations(memory, self._clock),
             streams=self._streams,

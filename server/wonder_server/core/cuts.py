@@ -37,3 +37,8 @@ def notice(missing: int, size: int, hint: str = "") -> str:
     """Return the notice that stands where a text of ``size`` bytes was cut."""
     said = f"{missing} of {size} bytes are left out here."
     return f"\n[Cut: {said}{' ' if hint else ''}{hint}]"
+
+
+def is_notice(text: str) -> bool:
+    """Return True if ``text`` is nothing but a notice."""
+    return text.startswith("[Cut: ") and text.endswith("]") and len(text) <= 2 * NOTICE_BYTES

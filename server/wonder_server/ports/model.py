@@ -28,9 +28,10 @@ class Counted(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The whole response; always the last chunk, exactly once."""
+    """The response; always the last chunk, exactly once. ``whole`` is all of it where ``result`` was cut."""
 
     result: ModelResult
+    whole: ModelResult | None = None
 
 
 Chunk = TextDelta | Counted | Finished

@@ -27,6 +27,8 @@ from wonder_server.rpc.branches import BranchMethods
 from wonder_server.rpc.conversation_stream import say
 from wonder_server.rpc.event_codec import event
 from wonder_server.rpc.faults import fault_to_proto
+from wonder_server.rpc.fields import required
+from wonder_server.rpc.message_pieces import pieces
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import request_key
 from wonder_server.rpc.pages import PAGE_BYTES, encoded, encoded_page
@@ -239,6 +241,18 @@ class ConversationServicer(RoomMethods, BranchMethods):
         query = Query(table="messages", parent=request.turn_id, newest_first=not request.oldest_first)
         messages, token = await self._page(request, query, MAX_MOVES_PAGE * 5, codec.message)
         return pb.ListMessagesResponse(messages=messages, next_page_token=token)
+
+    async def read_message(
+        self, request: pb.ReadMessageRequest, _context: Any
+    ) -> AsyncIterator[pb.ReadMessageResponse]:
+        if request.offset < 0:
+            raise error(Reason.FIELD_INVALID, "An offset is not negative.", field="offset")
+        conversation_id = required(request.conversation_id, "conversation_id")
+        text = await self._conversations.whole_text(
+            conversation_id, required(request.message_id, "message_id")
+        )
+        for piece in pieces(text, request.offset):
+            yield piece
 
     async def list_moves(self, request: pb.ListMovesRequest, _context: Any) -> pb.ListMovesResponse:
         query = Query(table="moves", parent=request.turn_id, newest_first=not request.oldest_first)

@@ -285,6 +285,7 @@ def fill_message(into: conversation_pb2.Message, value: Message) -> None:
     into.content = value.content
     into.reply_to_message_id = value.reply_to_message_id
     into.partial = value.partial
+    into.whole_bytes = value.whole_bytes
     fill_timestamp(into.create_time, value.created_ms)
 
 

@@ -265,7 +265,7 @@ class Operation(_message.Message):
     def __init__(self, id: _Optional[str] = ..., turn_id: _Optional[str] = ..., kind: _Optional[_Union[OperationKind, str]] = ..., tool_call_id: _Optional[str] = ..., tool_name: _Optional[str] = ..., target: _Optional[str] = ..., run_id: _Optional[str] = ..., attempt: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., **kwargs) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("id", "conversation_id", "turn_id", "ordinal", "role", "author", "content", "reply_to_message_id", "partial", "create_time")
+    __slots__ = ("id", "conversation_id", "turn_id", "ordinal", "role", "author", "content", "reply_to_message_id", "partial", "create_time", "whole_bytes")
     ID_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -276,6 +276,7 @@ class Message(_message.Message):
     REPLY_TO_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_BYTES_FIELD_NUMBER: _ClassVar[int]
     id: str
     conversation_id: str
     turn_id: str
@@ -286,7 +287,8 @@ class Message(_message.Message):
     reply_to_message_id: str
     partial: bool
     create_time: _timestamp_pb2.Timestamp
-    def __init__(self, id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., ordinal: _Optional[int] = ..., role: _Optional[_Union[MessageRole, str]] = ..., author: _Optional[str] = ..., content: _Optional[str] = ..., reply_to_message_id: _Optional[str] = ..., partial: _Optional[bool] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    whole_bytes: int
+    def __init__(self, id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., ordinal: _Optional[int] = ..., role: _Optional[_Union[MessageRole, str]] = ..., author: _Optional[str] = ..., content: _Optional[str] = ..., reply_to_message_id: _Optional[str] = ..., partial: _Optional[bool] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., whole_bytes: _Optional[int] = ...) -> None: ...
 
 class Move(_message.Message):
     __slots__ = ("id", "turn_id", "conversation_id", "sequence", "reasoning", "message_id", "tool_calls", "tool_results", "raw", "model", "stop_reason", "usage", "create_time", "complete_time")

@@ -615,6 +615,26 @@ class ListMovesResponse(_message.Message):
     next_page_token: str
     def __init__(self, moves: _Optional[_Iterable[_Union[_conversation_pb2.Move, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
+class ReadMessageRequest(_message.Message):
+    __slots__ = ("conversation_id", "message_id", "offset")
+    CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    conversation_id: str
+    message_id: str
+    offset: int
+    def __init__(self, conversation_id: _Optional[str] = ..., message_id: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class ReadMessageResponse(_message.Message):
+    __slots__ = ("content", "offset", "size_bytes")
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    content: str
+    offset: int
+    size_bytes: int
+    def __init__(self, content: _Optional[str] = ..., offset: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
 class ListEventsRequest(_message.Message):
     __slots__ = ("conversation_id", "after_sequence", "names", "turn_id", "project_id", "start_time", "end_time", "page_size", "page_token")
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]

@@ -137,6 +137,11 @@ class ConversationServiceStub:
                 request_serializer=wonder_dot_v1_dot_conversation__service__pb2.ListEventsRequest.SerializeToString,
                 response_deserializer=wonder_dot_v1_dot_conversation__service__pb2.ListEventsResponse.FromString,
                 _registered_method=True)
+        self.ReadMessage = channel.unary_stream(
+                '/wonder.v1.ConversationService/ReadMessage',
+                request_serializer=wonder_dot_v1_dot_conversation__service__pb2.ReadMessageRequest.SerializeToString,
+                response_deserializer=wonder_dot_v1_dot_conversation__service__pb2.ReadMessageResponse.FromString,
+                _registered_method=True)
         self.PreviewContext = channel.unary_unary(
                 '/wonder.v1.ConversationService/PreviewContext',
                 request_serializer=wonder_dot_v1_dot_conversation__service__pb2.PreviewContextRequest.SerializeToString,
@@ -327,6 +332,14 @@ class ConversationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadMessage(self, request, context):
+        """Reads the text of a message whole, in pieces, as the model or the user wrote it. It is for messages whose `content`
+        was cut. CONVERSATION_NOT_FOUND, MESSAGE_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def PreviewContext(self, request, context):
         """Shows the request that would be sent to the model if this message were sent now, and where each part of it comes
         from. Runs the context-assembly workflow; records nothing. No model is asked for a summary: where one would be
@@ -456,6 +469,11 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.ListEvents,
                     request_deserializer=wonder_dot_v1_dot_conversation__service__pb2.ListEventsRequest.FromString,
                     response_serializer=wonder_dot_v1_dot_conversation__service__pb2.ListEventsResponse.SerializeToString,
+            ),
+            'ReadMessage': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadMessage,
+                    request_deserializer=wonder_dot_v1_dot_conversation__service__pb2.ReadMessageRequest.FromString,
+                    response_serializer=wonder_dot_v1_dot_conversation__service__pb2.ReadMessageResponse.SerializeToString,
             ),
             'PreviewContext': grpc.unary_unary_rpc_method_handler(
                     servicer.PreviewContext,
@@ -1016,6 +1034,33 @@ class ConversationService:
             '/wonder.v1.ConversationService/ListEvents',
             wonder_dot_v1_dot_conversation__service__pb2.ListEventsRequest.SerializeToString,
             wonder_dot_v1_dot_conversation__service__pb2.ListEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadMessage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/wonder.v1.ConversationService/ReadMessage',
+            wonder_dot_v1_dot_conversation__service__pb2.ReadMessageRequest.SerializeToString,
+            wonder_dot_v1_dot_conversation__service__pb2.ReadMessageResponse.FromString,
             options,
             channel_credentials,
             insecure,

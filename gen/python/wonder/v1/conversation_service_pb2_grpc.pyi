@@ -27,6 +27,7 @@ class ConversationServiceStub:
     ListMessages: grpc.aio.UnaryUnaryMultiCallable[conversation_service_pb2.ListMessagesRequest, conversation_service_pb2.ListMessagesResponse]
     ListMoves: grpc.aio.UnaryUnaryMultiCallable[conversation_service_pb2.ListMovesRequest, conversation_service_pb2.ListMovesResponse]
     ListEvents: grpc.aio.UnaryUnaryMultiCallable[conversation_service_pb2.ListEventsRequest, conversation_service_pb2.ListEventsResponse]
+    ReadMessage: grpc.aio.UnaryStreamMultiCallable[conversation_service_pb2.ReadMessageRequest, conversation_service_pb2.ReadMessageResponse]
     PreviewContext: grpc.aio.UnaryUnaryMultiCallable[conversation_service_pb2.PreviewContextRequest, conversation_service_pb2.PreviewContextResponse]
     DiffBranch: grpc.aio.UnaryUnaryMultiCallable[conversation_service_pb2.DiffBranchRequest, conversation_service_pb2.DiffBranchResponse]
     MergeBranch: grpc.aio.UnaryUnaryMultiCallable[conversation_service_pb2.MergeBranchRequest, conversation_service_pb2.MergeBranchResponse]
@@ -92,6 +93,9 @@ class ConversationServiceServicer:
     def ListEvents(
         self, request: conversation_service_pb2.ListEventsRequest, context: grpc.aio.ServicerContext[conversation_service_pb2.ListEventsRequest, conversation_service_pb2.ListEventsResponse]
     ) -> Awaitable[conversation_service_pb2.ListEventsResponse]: ...
+    def ReadMessage(
+        self, request: conversation_service_pb2.ReadMessageRequest, context: grpc.aio.ServicerContext[conversation_service_pb2.ReadMessageRequest, conversation_service_pb2.ReadMessageResponse]
+    ) -> AsyncIterator[conversation_service_pb2.ReadMessageResponse]: ...
     def PreviewContext(
         self, request: conversation_service_pb2.PreviewContextRequest, context: grpc.aio.ServicerContext[conversation_service_pb2.PreviewContextRequest, conversation_service_pb2.PreviewContextResponse]
     ) -> Awaitable[conversation_service_pb2.PreviewContextResponse]: ...

@@ -231,6 +231,16 @@ class ConversationServiceStub:
         all but archived ones, newest first. CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE,
         PAGE_TOKEN_INVALID.
         """
+        self.read_message: grpc.aio.UnaryStreamMultiCallable[
+            v1.ReadMessageRequest, v1.ReadMessageResponse
+        ] = channel.unary_stream(
+            "/wonder.v1.ConversationService/ReadMessage",
+            Encoder(v1.ReadMessageRequest),
+            v1.ReadMessageResponse.FromString,
+        )
+        """Reads the text of a message whole, in pieces, as the model or the user wrote it. It is for
+        messages whose `content` was cut. CONVERSATION_NOT_FOUND, MESSAGE_NOT_FOUND.
+        """
         self.preview_context: grpc.aio.UnaryUnaryMultiCallable[
             v1.PreviewContextRequest, v1.PreviewContextResponse
         ] = channel.unary_unary(

@@ -53,6 +53,7 @@ from wonder_server.core.conversation.values import (
     TurnStatus,
 )
 from wonder_server.core.conversation.window import AFTER_REFUSAL, Fitted, fitted, is_too_long, room_of
+from wonder_server.core.cuts import size_of
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
@@ -235,7 +236,7 @@ def model_answered(
         created_ms=operation.created_ms,
         completed_ms=0 if goes_on else now,
     )
-    said = _said(conversation, turn, operation, result, now)
+    said = _said(conversation, turn, operation, event, now)
     if goes_on:
         return _call_tools(state, operation, turn, move, said, result, ids, now)
     recorded = RecordMove(turn=turn, move=move, operation_id=operation.id)
@@ -260,13 +261,16 @@ def model_answered(
 
 
 def _said(
-    conversation: Conversation, turn: Turn, operation: Operation, result: ModelResult, now: int
+    conversation: Conversation, turn: Turn, operation: Operation, event: ModelAnswered, now: int
 ) -> Decisions:
     """What the model said is a message, whether it ends the turn or goes before tool calls (B6)."""
+    result = event.result
     if not result.text:
         return ()
     cut = result.stop_reason == "length"
     message = agent_message(conversation, turn, operation.message_id, result.text, now, partial=cut)
+    if event.whole is not None and event.whole.text != result.text:
+        message = replace(message, whole_bytes=size_of(event.whole.text))
     return (AppendMessage(message=message),)
 
 

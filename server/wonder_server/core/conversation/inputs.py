@@ -69,10 +69,12 @@ class CancelCall(Value, frozen=True, kw_only=True):
 
 
 class ModelAnswered(Value, frozen=True, kw_only=True):
-    """A model call came to its end."""
+    """A model call came to its end. ``whole`` is the answer as it came, where ``result`` was cut to the
+    limits: the journal is where it is kept."""
 
     operation_id: str
     result: ModelResult
+    whole: ModelResult | None = None
 
 
 class Succeeded(Value, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from wonder_server.core.conversation.values import (
     ToolResult,
     Turn,
 )
+from wonder_server.core.cuts import is_notice
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTool
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
@@ -86,6 +87,12 @@ def beyond(calls: Iterable[ToolCall], limit: Fault | None, now: int) -> tuple[In
     )
 
 
+NO_OBJECT = "The arguments are no JSON object. Call the tool again with a valid one."
+TOO_LONG = (
+    "The arguments are longer than this server takes, so that the tool was not called. Say less in one call."
+)
+
+
 def prepare(
     agent: PinnedAgent, call: ToolCall, turn: Turn, ids: Minter, now: int, *, cut: bool = False
 ) -> Prepared:
@@ -102,7 +109,9 @@ def prepare(
     if cut:
         return _refused(call, ToolErrorCode.INVALID_INPUT, CUT_OFF, tool_id)
     if call.arguments is None:
-        message = "The arguments are no JSON object. Call the tool again with a valid one."
+        message = NO_OBJECT
+        if is_notice(call.malformed):
+            message = f"{TOO_LONG} {call.malformed}"
         return _refused(call, ToolErrorCode.INVALID_INPUT, message, tool_id)
     mode, arguments, problem = split_mode(tool, call.arguments)
     problems = [problem] if problem else schemas.validate(own_schema(tool), arguments)

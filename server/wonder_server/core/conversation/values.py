@@ -201,7 +201,8 @@ class Turn(Value, frozen=True, kw_only=True):
 
 
 class Message(Value, frozen=True, kw_only=True):
-    """An utterance. ``partial``: it was cut off by a cancel."""
+    """An utterance. ``partial``: it was cut off by a cancel. ``whole_bytes``: the bytes of the text that
+    ``content`` was cut from; 0 if it is all there."""
 
     id: str
     conversation_id: str
@@ -213,6 +214,7 @@ class Message(Value, frozen=True, kw_only=True):
     reply_to_message_id: str = ""
     partial: bool = False
     created_ms: int = 0
+    whole_bytes: int = 0
 
 
 class ToolResult(Value, frozen=True, kw_only=True):

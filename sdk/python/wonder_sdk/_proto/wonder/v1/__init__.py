@@ -202,6 +202,8 @@ __all__ = (
     "PutDefinitionResponse",
     "ReadArtifactRequest",
     "ReadArtifactResponse",
+    "ReadMessageRequest",
+    "ReadMessageResponse",
     "Refused",
     "RegisterWorker",
     "RemoveParticipantRequest",
@@ -7267,7 +7269,8 @@ class Message(betterproto2.Message):
 
     content: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
-    The text.
+    The text. An agent's has at most the server's `max_message_bytes` (1 MiB): a longer one is cut and ends with a
+    notice, and `whole_bytes` is set. Texts that older servers stored are cut when they are sent.
     """
 
     reply_to_message_id: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
@@ -7285,6 +7288,11 @@ class Message(betterproto2.Message):
     )
     """
     When it was complete.
+    """
+
+    whole_bytes: "int" = betterproto2.field(11, betterproto2.TYPE_INT64)
+    """
+    Bytes of the whole text, if `content` was cut; ReadMessage has it. 0: `content` is all of it.
     """
 
 
@@ -8155,6 +8163,57 @@ class ReadArtifactResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "ReadArtifactResponse", ReadArtifactResponse)
+
+
+@dataclass(eq=False, repr=False)
+class ReadMessageRequest(betterproto2.Message):
+    """
+    Request of ReadMessage.
+    """
+
+    conversation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Id of the conversation. Required.
+    """
+
+    message_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Id of the message. Required.
+    """
+
+    offset: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    Bytes of the text to leave out at the beginning: those that the client has already. A piece begins with a whole
+    character, so that an offset within one begins with the next.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ReadMessageRequest", ReadMessageRequest)
+
+
+@dataclass(eq=False, repr=False)
+class ReadMessageResponse(betterproto2.Message):
+    """
+    Response of ReadMessage: one piece of the text.
+    """
+
+    content: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    The piece; at most 256 KiB.
+    """
+
+    offset: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    Where the piece begins, in bytes.
+    """
+
+    size_bytes: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    Bytes of the whole text.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ReadMessageResponse", ReadMessageResponse)
 
 
 @dataclass(eq=False, repr=False)

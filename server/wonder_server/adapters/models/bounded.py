@@ -1,0 +1,132 @@
+"""Answers of models, bounded: what is streamed, what enters a conversation, and what is read at all.
+
+A text above the limit is cut with a notice, and so is what listeners are told while the model speaks.
+Arguments of a tool call above theirs are left out: the call is refused, since half of them would be another
+call. The message in the provider's format is then written anew from what was kept. `Finished.whole` is the
+answer as it came. Above a hard limit nothing more is read; what has come until then is the answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from wonder_server.adapters.models.formats import message
+from wonder_server.core import payloads
+from wonder_server.core.cuts import NOTICE_BYTES, cut_text, head, notice, size_of
+from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.errors import Reason
+from wonder_server.core.model import Meter, ModelResult, ToolCall, Usage
+from wonder_server.ports.model import Chunk, Counted, Finished, Model, TextDelta
+
+HINT: Final = "ReadMessage has the whole."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The most bytes of an answer's text, of the arguments of one tool call, of the answer in its provider's
+    format, and of what is read of an answer."""
+
+    text: int = 1 << 20
+    arguments: int = 256 << 10
+    raw: int = 1 << 20
+    answer: int = 16 << 20
+
+
+class BoundedModel:
+    """A model whose answers stay within bounds. Implements the port ``Model``."""
+
+    def __init__(self, model: Model, bounds: Bounds) -> None:
+        self._model = model
+        self._bounds = bounds
+
+    async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncIterator[Chunk]:
+        bounds, meter = self._bounds, Meter()
+        room = bounds.text - NOTICE_BYTES - len(HINT)
+        pieces: list[str] = []
+        size = letters = sent = 0
+        chunks = self._model.stream(profile, request)
+        try:
+            async for chunk in chunks:
+                if isinstance(chunk, Finished):
+                    last = self._last(profile, chunk.result)
+                    break
+                if isinstance(chunk, Counted):
+                    meter.counted(chunk.usage, chunk.letters)
+                    letters = chunk.letters
+                    yield chunk
+                else:
+                    meter.said(chunk.text)
+                    pieces.append(chunk.text)
+                    before, size = size, size + size_of(chunk.text)
+                    shown = chunk.text if size <= room else head(chunk.text, max(0, room - before))
+                    if shown and before < room:
+                        sent += len(shown)
+                        yield chunk if shown is chunk.text else TextDelta(shown)
+                if size + letters > bounds.answer:
+                    last = self._last(profile, _broken_off(profile, request, meter, pieces))
+                    break
+            else:
+                return
+        finally:
+            close = getattr(chunks, "aclose", None)
+            if close is not None:
+                await close()
+        rest = last.result.text[sent:]
+        if rest:
+            yield TextDelta(rest)
+        yield last
+
+    async def close(self) -> None:
+        await self._model.close()
+
+    def _last(self, profile: ModelProfile, result: ModelResult) -> Finished:
+        kept = bounded(result, profile.format, self._bounds)
+        return Finished(kept) if kept is result else Finished(kept, whole=result)
+
+
+def bounded(result: ModelResult, format_name: str, bounds: Bounds) -> ModelResult:
+    """Return ``result`` if it is within ``bounds``, else what is kept of it."""
+    text = cut_text(result.text, bounds.text, HINT)
+    calls = _calls(result.tool_calls, bounds)
+    reasoning = cut_text(result.reasoning, bounds.raw)
+    is_whole = text is result.text and calls == result.tool_calls
+    if is_whole and reasoning is result.reasoning and not _is_too_large(result.raw, bounds.raw):
+        return result
+    said = [replace(call, arguments=call.arguments or {}, malformed="") for call in calls]
+    raw = message(format_name, text, said)
+    return replace(result, text=text, tool_calls=calls, reasoning=reasoning, raw=raw)
+
+
+def _calls(calls: tuple[ToolCall, ...], bounds: Bounds) -> tuple[ToolCall, ...]:
+    kept, taken = [], 0
+    for call in calls:
+        size = size_of(call.malformed)
+        if call.arguments is not None:
+            size = size_of(json.dumps(call.arguments, ensure_ascii=False))
+        taken += size
+        if size > bounds.arguments or taken > bounds.raw:
+            taken -= size
+            call = replace(call, arguments=None, malformed=notice(size, size, HINT).strip())
+        kept.append(call)
+    return tuple(kept)
+
+
+def _is_too_large(raw: dict[str, Any], most: int) -> bool:
+    fault = payloads.check(raw, max_bytes=most)
+    return fault is not None and fault.reason is Reason.PAYLOAD_TOO_LARGE
+
+
+def _broken_off(
+    profile: ModelProfile, request: dict[str, Any], meter: Meter, pieces: list[str]
+) -> ModelResult:
+    text = "".join(pieces)
+    return ModelResult(
+        text=text,
+        raw=message(profile.format, text, ()),
+        usage=meter.used(request) or Usage(),
+        stop_reason="length",
+        model=profile.model,
+    )

@@ -1,0 +1,128 @@
+"""Answers of models within bounds: what is streamed is what is kept, and the whole comes with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from wonder_server.adapters.models.bounded import BoundedModel, Bounds
+from wonder_server.adapters.models.formats import message
+from wonder_server.core.conversation.dialects import DIALECTS
+from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.model import ModelResult, ToolCall, Usage
+from wonder_server.ports.model import Chunk, Counted, Finished, TextDelta
+
+BOUNDS = Bounds(text=2_000, arguments=1_000, raw=4_000, answer=50_000)
+PROFILE = ModelProfile(provider="openai", model="m", format="openai_chat")
+
+
+class Speaker:
+    """Says pieces and ends with an answer; with none it never ends by itself."""
+
+    def __init__(self, *pieces: str, result: ModelResult | None = None) -> None:
+        self.pieces = pieces
+        self.result = result
+        self.said = 0
+        self.closed = False
+
+    async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncIterator[Chunk]:
+        try:
+            yield Counted(Usage(input_tokens=7), 0)
+            while True:
+                for piece in self.pieces:
+                    self.said += 1
+                    yield TextDelta(piece)
+                if self.result is not None:
+                    yield Finished(self.result)
+                    return
+        finally:
+            self.closed = True
+
+    async def close(self) -> None:
+        pass
+
+
+async def heard(speaker: Speaker, profile: ModelProfile = PROFILE) -> tuple[str, Finished]:
+    """The text that is streamed, and the end."""
+    text, last = "", None
+    async for chunk in BoundedModel(speaker, BOUNDS).stream(profile, {"messages": []}):
+        assert last is None, "the end is last"
+        if isinstance(chunk, TextDelta):
+            text += chunk.text
+        elif isinstance(chunk, Finished):
+            last = chunk
+    assert last is not None and speaker.closed
+    return text, last
+
+
+def answer(text: str, *calls: ToolCall, format_name: str = "openai_chat", **fields: Any) -> ModelResult:
+    raw = message(format_name, text, calls)
+    return ModelResult(text=text, tool_calls=calls, **{"raw": raw, **fields})
+
+
+@pytest.mark.parametrize("size", [0, 1, 1_800, 2_000])
+async def test_an_answer_within_bounds_is_left_alone(size: int) -> None:
+    result = answer("x" * size)
+    text, last = await heard(Speaker(*("x" * size), result=result))
+    assert text == result.text
+    assert last.result is result and last.whole is None
+
+
+@pytest.mark.parametrize("piece", ["x", "ü", "漢字", "🙂", "a🙂" * 700])
+async def test_a_long_text_is_cut_and_what_was_streamed_is_what_is_kept(piece: str) -> None:
+    pieces = [piece] * (9_000 // len(piece.encode()))
+    result = answer("".join(pieces))
+    text, last = await heard(Speaker(*pieces, result=result))
+    assert text == last.result.text
+    assert len(text.encode()) <= BOUNDS.text
+    begins, _, notice = text.rpartition("\n[Cut: ")
+    assert result.text.startswith(begins) and len(begins.encode()) > 1_500
+    size = len(result.text.encode())
+    assert notice.startswith(f"{size - len(begins.encode())} of {size} bytes are left out here.")
+    assert last.whole is result
+    assert last.result.raw == {"role": "assistant", "content": text}
+
+
+@pytest.mark.parametrize("format_name", DIALECTS)
+async def test_arguments_that_are_too_long_are_left_out_and_the_message_stays_one_of_its_format(
+    format_name: str,
+) -> None:
+    small = ToolCall(id="c1", name="note", arguments={"text": "short"})
+    large = ToolCall(id="c2", name="note", arguments={"text": "漢" * 400})
+    garbage = ToolCall(id="c3", name="note", arguments=None, malformed="{" * 2_000)
+    result = answer("Hello", small, large, format_name=format_name)
+    result = ModelResult(text="Hello", tool_calls=(small, large, garbage), raw=result.raw)
+    profile = ModelProfile(provider="p", model="m", format=format_name)
+    _, last = await heard(Speaker("Hello", result=result), profile)
+    kept = last.result.tool_calls
+    assert kept[0] == small
+    assert [call.arguments for call in kept[1:]] == [None, None]
+    assert "bytes are left out here" in kept[1].malformed
+    empty = [ToolCall(id=call.id, name=call.name, arguments={}) for call in kept[1:]]
+    assert last.result.raw == message(format_name, "Hello", [small, *empty])
+
+
+async def test_all_arguments_together_have_a_limit_too() -> None:
+    calls = tuple(ToolCall(id=f"c{n}", name="t", arguments={"text": "x" * 900}) for n in range(10))
+    _, last = await heard(Speaker(result=answer("", *calls)))
+    assert [call.arguments is None for call in last.result.tool_calls] == [False] * 4 + [True] * 6
+
+
+async def test_a_raw_answer_that_is_too_large_is_written_anew() -> None:
+    raw = {"role": "assistant", "content": "Hi", "reasoning_details": ["x" * 5_000]}
+    _, last = await heard(Speaker("Hi", result=answer("Hi", raw=raw)))
+    assert last.result.raw == {"role": "assistant", "content": "Hi"}
+    assert last.whole is not None and last.whole.raw == raw
+
+
+async def test_a_model_that_does_not_end_is_left_and_what_it_used_is_counted() -> None:
+    speaker = Speaker("word " * 100)
+    text, last = await heard(speaker)
+    assert speaker.said == 101, "500 bytes each, 50,000 are read"
+    assert len(text.encode()) <= BOUNDS.text
+    assert last.result.stop_reason == "length"
+    assert last.whole is not None and len(last.whole.text) == 50_500
+    usage = last.result.usage
+    assert usage.input_tokens == 7 and (usage.output_tokens or 0) > 5_000 and usage.estimated
