@@ -21,7 +21,7 @@ from wonder_server.ports.journal import Commit, Event, Journal
 RELOAD_AFTER_S = 1.0
 """How long an actor waits after a failure before it is loaded again, unless somebody asks sooner."""
 
-MOST_BULK = 16
+MOST_BULK = 8
 """Commits under way, above which those of bulk work wait. The store writes in the order of the calls, so a
 turn's commit waits for no more than these. The writer still has enough to group: the CPU of ten nodes
 rises from 2.2 to 2.4 ms."""
