@@ -102,8 +102,8 @@ of the processor. At Python's usual 5 ms tokens of other streams wait longer for
 
 COLLECT_AFTER: Final = (20_000, 5, 200)
 """When the garbage collector looks for cycles. Planners make many values and hardly ever a cycle: at Python's
-usual 700 it takes a tenth of the event loop's time. The second number bounds the pause: with 20, a look at what
-5,000 runs had left took up to 370 ms on a busy machine, in which no token went out."""
+usual 700 it takes a tenth of the event loop's time. The second number bounds the pause: with 20, a collection
+beside 5,000 runs took up to 370 ms on a busy machine, in which no token went out."""
 
 
 GIT_THREADS: Final = 8
