@@ -76,6 +76,28 @@ def test_an_origins_own_branches_are_not_worked_on() -> None:
     assert refused(paths.check_work_branch, "origin/main") is Reason.FIELD_INVALID
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["a\u202egpj.md", "a\u2066b", "a\u200eb", "a\u061cb", "\ufeffa", "a\u00adb", "a\u200bb", "a\u2028b",
+     "a\u2060b", "a\ue000b", "a\U000e0041", "a ", " a", "a /b", "a/ b", "a\u00a0", "a\u3000/b", "a\u0085b"],
+)  # fmt: skip
+def test_new_documents_have_names_that_can_be_seen(path: str) -> None:
+    assert refused(paths.check_new_path, path) is Reason.FIELD_INVALID
+
+
+def test_new_documents_may_be_named_in_any_language() -> None:
+    for path in (
+        "a b/c d.md",
+        "ünï/çödé",
+        "设计/认证.md",
+        "می\u200cخواهم",
+        "👩\u200d💻.md",
+        "a.",
+        "עברית/מסמך",
+    ):
+        assert paths.check_new_path(path) == path
+
+
 @pytest.mark.parametrize("url", GOOD_URLS)
 def test_places_of_repositories(url: str) -> None:
     assert paths.check_repository_url(url) == url

@@ -64,6 +64,16 @@ tool:
   target_type: task
   target_id: write
 ---
+name: write_and_read
+workflow:
+  nodes:
+    - {id: write, task_id: write, input_mapping: {path: input.path, content: input.content}}
+    - id: read
+      task_id: read
+      input_mapping: {path: input.path}
+      output_mapping: {output.content: result.content}
+  transitions: [{from_node_id: write, to_node_id: read}]
+---
 name: write_and_ship
 workflow:
   nodes:
@@ -293,6 +303,24 @@ workflow:
     await output(client, (await client.coordinator.StartRun(request)).run.id)
     assert [file.path for file in (await ours.diff(room)).files] == ["before", "by_agent"]
     assert await ours.read(room, "by_agent") == "made by the one who was called\n"
+
+
+async def test_a_fork_has_the_files_that_its_record_tells_of(client: Client, tmp_path: Path) -> None:
+    ours = await team(client, tmp_path)
+    request = runs.StartRunRequest(
+        workflow_id="e2e/code/write_and_read", input=struct(path="made", content="by the first\n")
+    )
+    request.context.project_id = ours.project
+    first = (await client.coordinator.StartRun(request)).run.id
+    assert await output(client, first) == {"content": "by the first\n"}
+    again = runs.ForkRunRequest(run_id=first, before_node_execution=2)
+    forked = (await client.coordinator.ForkRun(again)).run.id
+    assert await output(client, forked) == {"content": "by the first\n"}
+    shown = await client.conversations.DiffBranch(pb.DiffBranchRequest(run_id=forked))
+    assert shown.branch == f"wonder/run-{forked.removeprefix('run_')}"
+    assert [file.path for file in shown.files] == ["made"]
+    assert (await client.conversations.MergeBranch(pb.MergeBranchRequest(run_id=forked))).merged
+    assert ours.origin.show("made") == "by the first"
 
 
 async def test_a_workflow_that_says_so_merges(client: Client, tmp_path: Path) -> None:

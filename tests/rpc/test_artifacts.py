@@ -200,6 +200,12 @@ async def test_paths_that_reach_elsewhere_are_refused(service: Any, path: str) -
     assert await refused(read(service, path)) == ("FIELD_INVALID", ["path"])
 
 
+@pytest.mark.parametrize("path", ["a\u202egpj.md", "a ", " a", "folder /a", "a\u200b"])
+async def test_new_documents_have_names_that_can_be_seen(service: Any, path: str) -> None:
+    assert await refused(write(service, path)) == ("FIELD_INVALID", ["path"])
+    assert (await refused(read(service, path)))[0] == "ARTIFACT_NOT_FOUND"  # It may be there from before.
+
+
 @pytest.mark.parametrize(
     "branch",
     ["a..b", "-x", "a b", "x.lock", "a/.b", "@", "a@{1}", "HEAD^", "a:b", "/a", "a/", "x" * 300, "a\0"],

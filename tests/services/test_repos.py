@@ -306,6 +306,28 @@ async def test_a_repository_that_cannot_be_reached_is_said(tmp_path: Path) -> No
     await inside.close()
 
 
+async def test_a_fork_begins_with_the_files_as_they_are(inside: Inside) -> None:
+    repos = inside.repos
+    old = Scope(project_id="proj_web", run_id="run_1")
+    new = Scope(project_id="proj_web", run_id="run_2")
+    await repos.fork(old, new)
+    assert not repos.has_begun(new)
+    await repos.write(old, "made", b"committed\n")
+    await repos.commit(old, "agt", "m")
+    await repos.write(old, "made", b"not committed\n")
+    await repos.fork(old, new)
+    assert repos.has_begun(new)
+    await repos.write(old, "made", b"later\n")
+    assert (await repos.read(new, "made")).content == b"not committed\n"
+    assert [f.path for f in (await repos.diff(new)).diff.files] == ["made"]
+    await repos.forget_fork(new)
+    assert not repos.has_begun(new) and await reason(repos.read(new, "made")) is Reason.ARTIFACT_NOT_FOUND
+    assert (await repos.read(old, "made")).content == b"later\n"
+    same = scope("conv_1")
+    await repos.write(same, "made", b"1\n")
+    await repos.fork(same, same)
+
+
 async def test_an_empty_repository_takes_its_first_commit(tmp_path: Path) -> None:
     origin = UsersRepository(tmp_path / "users")
     origin.git("checkout", "--quiet", "--orphan", "void")

@@ -19,6 +19,7 @@ from wonder_server.actors.requests import request
 from wonder_server.actors.run_lookup import ENDED, RunLookup, RunView
 from wonder_server.actors.run_starts import Starts
 from wonder_server.core import schemas
+from wonder_server.core.commands import Scope
 from wonder_server.core.coordinator.draft import ROOT
 from wonder_server.core.coordinator.inputs import Past, StartFork
 from wonder_server.core.coordinator.planner import RUN
@@ -52,6 +53,18 @@ class Workflows(Protocol):
         ...
 
 
+class Branches(Protocol):
+    """What is needed of repositories: the files of a run, for a fork of it."""
+
+    async def fork(self, old: Scope, new: Scope) -> None:
+        """Begin the branch of ``new`` with the files of ``old`` as they are now."""
+        ...
+
+    async def forget_fork(self, new: Scope) -> None:
+        """Remove the branch of a fork that was refused."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forking:
     """What a client wants: the contract's ``ForkRunRequest``.
@@ -75,7 +88,10 @@ class Forking:
 class Forks:
     """Forks runs."""
 
-    def __init__(self, *, lookup: RunLookup, workflows: Workflows, starts: Starts) -> None:
+    def __init__(
+        self, *, lookup: RunLookup, workflows: Workflows, starts: Starts, branches: Branches | None = None
+    ) -> None:
+        self._branches = branches
         self._lookup = lookup
         self._workflows = workflows
         self._starts = starts
@@ -96,10 +112,22 @@ class Forks:
             revision=wanted.revision,
         )
 
-        async def build(run_id: str) -> StartFork:
-            return await self._input(run_id, wanted)
+        begun: list[Scope] = []
 
-        return await self._starts.begin(wanted.run_id, build, asked)
+        async def build(run_id: str) -> StartFork:
+            start = await self._input(run_id, wanted)
+            if self._branches is not None:
+                # Before the run is on disk: its first node may need the files.
+                begun.append(replace(start.scope, run_id=run_id))
+                await self._branches.fork(replace(start.scope, run_id=wanted.run_id), begun[0])
+            return start
+
+        try:
+            return await self._starts.begin(wanted.run_id, build, asked)
+        except WonderError as problem:
+            if begun and self._branches is not None and problem.fault.reason is Reason.INPUT_INVALID:
+                await self._branches.forget_fork(begun[0])
+            raise
 
     async def _input(self, run_id: str, wanted: Forking) -> StartFork:
         rewound = await self._rewind(wanted)

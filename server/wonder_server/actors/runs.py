@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from wonder_server.actors.attachment import Attachment, attach
 from wonder_server.actors.conversations import Shards
-from wonder_server.actors.forks import Forks
+from wonder_server.actors.forks import Branches, Forks
 from wonder_server.actors.gates import Gates
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.replay import Replay, Verdict
@@ -69,6 +69,7 @@ class Runs:
         streams: Streams,
         workflows: Workflows,
         clock: Clock,
+        branches: Branches | None = None,
     ) -> None:
         self._loop = loop
         self._shards = shards
@@ -79,7 +80,7 @@ class Runs:
         self.lookup = RunLookup(records, shards, loop.write)
         self._starts = Starts(loop=loop, shards=shards, streams=streams, lookup=self.lookup, clock=clock)
         self.gates = Gates(loop=loop, shards=shards, records=records)
-        self.forks = Forks(lookup=self.lookup, workflows=workflows, starts=self._starts)
+        self.forks = Forks(lookup=self.lookup, workflows=workflows, starts=self._starts, branches=branches)
 
     # --- starting -------------------------------------------------------------------------------
 

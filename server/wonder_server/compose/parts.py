@@ -16,7 +16,9 @@ from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.adapters.embedders.helper import HelperEmbedder
 from wonder_server.adapters.files.blobs import FileBlobs
 from wonder_server.adapters.files.room import DiskRoom, free_bytes
+from wonder_server.adapters.git.origins import GitOrigins
 from wonder_server.adapters.git.repositories import GitRepositories
+from wonder_server.adapters.git.run import Pool
 from wonder_server.adapters.models.defaults import endpoints
 from wonder_server.adapters.models.litellm import PASSED_ENVIRONMENT, LiteLLMModel
 from wonder_server.adapters.models.native.model import NativeModel
@@ -47,6 +49,18 @@ aiohttp takes 150 ms: it is imported when the server is ready, in a thread."""
 def make_egress() -> Egress:
     """The way out for subprocesses, with the operator's proxies."""
     return Egress(environment=inherited(sorted(PROXY_VARIABLES)))
+
+
+def make_origins(settings: Settings, repositories: GitRepositories, pool: Pool, egress: Egress) -> GitOrigins:
+    """The repositories of projects: URLs, and folders below the operator's roots."""
+    return GitOrigins(
+        repositories,
+        pool,
+        settings.data,
+        egress,
+        settings.repository_roots,
+        updates_checkouts=settings.repository_update_checkouts,
+    )
 
 
 def make_embedder(settings: Settings, egress: Egress) -> Embedder:

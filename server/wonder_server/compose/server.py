@@ -28,7 +28,6 @@ from wonder_server.actors.sweeper import Sweeper
 from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.files.blobs import FileBlobs
 from wonder_server.adapters.files.room import DiskRoom
-from wonder_server.adapters.git.origins import GitOrigins
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.run import GIT_ENVIRONMENT, Git, Pool
 from wonder_server.adapters.git.workspaces import GitWorkspaces
@@ -52,6 +51,7 @@ from wonder_server.compose.parts import (
     make_egress,
     make_embedder,
     make_model,
+    make_origins,
     make_sandbox,
     open_blobs,
     pack_daily,
@@ -366,14 +366,7 @@ class Wonder:
         await workspaces.tidy()
         repos = Repos(
             repositories=repositories,
-            origins=GitOrigins(
-                repositories,
-                self._far_pool,
-                data,
-                self._egress,
-                self._settings.repository_roots,
-                updates_checkouts=self._settings.repository_update_checkouts,
-            ),
+            origins=make_origins(self._settings, repositories, self._far_pool, self._egress),
             workspaces=workspaces,
             projects=library.projects,
             release=self._sandbox.release,
@@ -445,11 +438,7 @@ class Wonder:
         rehearsals = Rehearsals(executor, self._clock, MemoryJournal)
         previews = Previews(conversations, rehearsals, self._clock)
         self._sweeper = Sweeper(
-            attic=attic,
-            rooms=rooms,
-            records=shards,
-            clock=self._clock,
-            every_s=self._settings.sweep_seconds,
+            attic=attic, rooms=rooms, records=shards, clock=self._clock, every_s=self._settings.sweep_seconds
         )
         calls = ServiceCalls(
             loop=loop,
@@ -467,6 +456,7 @@ class Wonder:
             streams=self._streams,
             workflows=library,
             clock=self._clock,
+            branches=repos,
         )
         self._retention = self._retain(memory, library, runs)
         self._executions = ExecutorServicer(

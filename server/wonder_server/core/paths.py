@@ -7,6 +7,7 @@ file system takes. A path is refused, never mended: two names must not become on
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -20,6 +21,13 @@ MAX_BRANCH_BYTES: Final = 200
 _IGNORED: Final = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 """What some file systems pass over in names, so that ``.g\u200cit`` is ``.git`` to them."""
 
+_UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Categories of characters that cannot be seen. Among them are those that turn the direction of text, such as
+U+202E, after which ``gpj.exe`` reads ``exe.jpg``."""
+
+_JOINERS: Final = "\u200c\u200d"
+"""Needed to write Persian, Hindi and others, and in emoji."""
+
 _ID: Final = re.compile(r"[0-9a-fA-F]{40}\Z")
 """What would be taken for a commit's id."""
 
@@ -31,6 +39,28 @@ def check_path(path: str, field: str = "path") -> str:
     problem = wrong_with(path)
     if problem:
         raise error(Reason.FIELD_INVALID, f"{field} {problem}.", field=field)
+    return path
+
+
+def check_new_path(path: str, field: str = "path") -> str:
+    """Return ``path`` if a new document may have it. FIELD_INVALID otherwise.
+
+    Stricter than `check_path`, which also serves for documents that exist: a name looks like what it is."""
+    check_path(path, field)
+    for character in path:
+        if unicodedata.category(character) in _UNSEEN and character not in _JOINERS:
+            raise error(
+                Reason.FIELD_INVALID,
+                f"{field} contains the invisible character U+{ord(character):04X}. Remove it.",
+                field=field,
+            )
+    for part in path.split("/"):
+        if part != part.strip():
+            raise error(
+                Reason.FIELD_INVALID,
+                f"{field} has the part {part!r}, which begins or ends with white space. Remove it.",
+                field=field,
+            )
     return path
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import Value
-from wonder_server.core.paths import check_branch, check_path, check_prefix
+from wonder_server.core.paths import check_branch, check_new_path, check_path, check_prefix
 from wonder_server.ports.repositories import (
     Change,
     Commit,
@@ -178,7 +178,10 @@ class Artifacts:
 
         FIELD_INVALID, PAYLOAD_TOO_LARGE, ETAG_MISMATCH, REQUEST_ID_REUSED; ARTIFACT_NOT_FOUND for deleting
         what is not there."""
-        check_path(path)
+        if content is None:
+            check_path(path)  # What has such a name from before can still be deleted.
+        else:
+            check_new_path(path)
         branch = check_branch(branch or MAIN)
         if content is not None and len(content) > MAX_CONTENT_BYTES:
             raise error(

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -21,13 +19,12 @@ from typing import Final, Protocol
 from wonder_server.core.commands import NO_BRANCH, Scope, branch_of
 from wonder_server.core.definitions.resources import DEFAULT_PROJECT, NetworkPolicy, Project, Repository
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.frozen import Value, replace
+from wonder_server.core.frozen import replace
 from wonder_server.core.paths import (
     check_branch,
     check_path,
     check_prefix,
     check_repository_url,
-    check_work_branch,
 )
 from wonder_server.ports.repositories import (
     Change,
@@ -38,13 +35,24 @@ from wonder_server.ports.repositories import (
     Merged,
     Repositories,
 )
-from wonder_server.ports.workspaces import Origin, Origins, Work, Workspaces
+from wonder_server.ports.workspaces import Origins, Work, Workspaces
 from wonder_server.ports.worktrees import Worktree
 from wonder_server.services.artifacts import ABSENT, MAX_MATCHES, check_resolutions, search_words
 from wonder_server.services.catalog_writes import Once
 from wonder_server.services.commits import Asked, signed_by
 from wonder_server.services.holds import Holds
 from wonder_server.services.outlines import MAX_FILES, MAX_LINES, Outline, Outlines
+from wonder_server.services.places import (
+    Brought,
+    Changed,
+    Listed,
+    Named,
+    Place,
+    check_head,
+    in_conflict,
+    key_of,
+    work_branch,
+)
 from wonder_server.services.projects import MAX_REPOSITORIES
 
 MAX_FILE_BYTES: Final = 4 << 20
@@ -57,11 +65,6 @@ INDEX_PATIENCE_S: Final = 2.0
 INDEX_AGE_S: Final = 300.0
 """Of what is known of a repository on which nothing was done: others may change it, and do not tell."""
 
-_CONVERSATION: Final = re.compile(r"wonder/conv-([0-9A-Za-z]{1,64})\Z")
-
-
-_HEAD: Final = re.compile(r"[0-9a-f]{7,40}\Z")
-
 
 class Projects(Protocol):
     """What is needed of the library."""
@@ -69,57 +72,6 @@ class Projects(Protocol):
     async def known(self, key: str) -> Project:
         """PROJECT_NOT_FOUND if there is none."""
         ...
-
-
-class Changed(Value, frozen=True, kw_only=True):
-    """What a branch has changed since it parted from ``base_branch``, files that nobody has committed
-    included: ``head`` is the commit that has them, or would have. None if there is nothing yet."""
-
-    branch: str
-    base_branch: str
-    head: Commit | None
-    diff: Diff
-
-
-class Brought(Merged, frozen=True, kw_only=True):
-    """How a merge of work ended. ``is_kept``: branch and files are still there, though they were to be
-    removed: something was written since they were merged, or a command is running among them."""
-
-    is_kept: bool = False
-
-
-class Named(Value, frozen=True, kw_only=True):
-    """The repository, branch and target of a merge."""
-
-    repository: str
-    branch: str
-    target: str
-
-
-class Listed(Value, frozen=True, kw_only=True):
-    """Files by path; ``truncated`` if there are more."""
-
-    files: tuple[File, ...]
-    truncated: bool = False
-
-
-def work_branch(scope: Scope) -> str:
-    """The branch that this work is done on. FIELD_INVALID if there is none."""
-    branch = branch_of(scope)
-    if branch in ("", NO_BRANCH):
-        raise error(
-            Reason.FIELD_INVALID,
-            "This work has no branch: name one where it is called or started, or a conversation.",
-            field="context.branch",
-        )
-    return check_work_branch(branch, "context.branch")
-
-
-def key_of(project_id: str, branch: str) -> str:
-    """The name of the worktree of this branch."""
-    if found := _CONVERSATION.match(branch):
-        return f"{project_id}-conv_{found[1]}"
-    return f"{project_id}-b_{hashlib.blake2b(branch.encode(), digest_size=16).hexdigest()}"
 
 
 class Repos:
@@ -157,7 +109,7 @@ class Repos:
             async with self._holds.alone(key):
                 folder = await self._begin(None, key)
             for repository in project.repositories:
-                async with self._begun(_Place(project, repository, branch)):
+                async with self._begun(Place(project, repository, branch)):
                     pass
         except BaseException:
             self._holds.leave(key)
@@ -204,7 +156,7 @@ class Repos:
         most = MAX_LINES // max(len(indexed), 1)
 
         async def told(repository: Repository) -> Outline | None:
-            place = _Place(project, repository, branch)
+            place = Place(project, repository, branch)
             # Before anything is done on the branch, its files are those of all others like it.
             begun = place.work.key in self._there
             return await self._outlines.get(
@@ -218,7 +170,7 @@ class Repos:
         found = await asyncio.gather(*[told(repository) for repository in indexed])
         return {repository.name: outline for repository, outline in zip(indexed, found, strict=True)}
 
-    async def _indexed(self, place: _Place) -> Sequence[File] | None:
+    async def _indexed(self, place: Place) -> Sequence[File] | None:
         try:
             async with asyncio.timeout(INDEX_PATIENCE_S):
                 await self._origins.permit(place.origin.url)
@@ -362,7 +314,7 @@ class Repos:
             if head is None:
                 met.append(Merged(commit=await known.commit(f"origin/{target}")))
             else:
-                _check_head(expected, head)
+                check_head(expected, head)
                 if not dry:
                     same = head.id if expected else ""
                     head = await self._workspaces.commit(place.work, None, same) or head
@@ -417,6 +369,26 @@ class Repos:
         place = await self._place(scope, repository)
         default = target or await self._origins.fetch(place.origin)
         return Named(repository=place.repository.name, branch=place.branch, target=default)
+
+    async def fork(self, old: Scope, new: Scope) -> None:
+        """Begin the branch of ``new`` with the files of ``old`` as they are now, uncommitted ones included.
+        Each repository in which ``old`` has a branch is included. On one branch there is nothing to do."""
+        before, after = branch_of(old), branch_of(new)
+        if before in ("", NO_BRANCH, after):
+            return
+        project = await self._projects.known(old.project_id or DEFAULT_PROJECT)
+        for repository in project.repositories:
+            head = await self._workspaces.now(Place(project, repository, before).work)
+            if head is not None:
+                work = Place(project, repository, after).work
+                async with self._holds.alone(work.key):
+                    await self._begin(work, work.key, head.id)
+                self._outlines.changed(work.key)
+
+    async def forget_fork(self, new: Scope) -> None:
+        """Remove what `fork` has made, for a run that is not begun after all."""
+        project = await self._projects.known(new.project_id or DEFAULT_PROJECT)
+        await self._remove(key_of(project.id, branch_of(new)), project.id, branch_of(new))
 
     # --- what is no more --------------------------------------------------------------------------
 
@@ -486,7 +458,7 @@ class Repos:
 
     # --- pieces -----------------------------------------------------------------------------------
 
-    async def _place(self, scope: Scope, repository: str) -> _Place:
+    async def _place(self, scope: Scope, repository: str) -> Place:
         """The work of ``scope`` on one repository of its project, named unless there is only one."""
         branch, project = work_branch(scope), await self._projects.known(scope.project_id or DEFAULT_PROJECT)
         names = [each.name for each in project.repositories]
@@ -502,12 +474,12 @@ class Repos:
                 f"Name a repository of the project '{project.name}': {', '.join(names[:20])}.",
                 field="repository",
             )
-        place = _Place(project, project.repositories[names.index(repository) if repository else 0], branch)
+        place = Place(project, project.repositories[names.index(repository) if repository else 0], branch)
         await self._origins.permit(place.origin.url)
         return place
 
     @asynccontextmanager
-    async def _begun(self, place: _Place) -> AsyncIterator[Work]:
+    async def _begun(self, place: Place) -> AsyncIterator[Work]:
         """See that branch and files are there, and stay."""
         await self._origins.permit(place.origin.url)
         known, work = self._repositories.of(place.name), place.work
@@ -532,7 +504,7 @@ class Repos:
                 self._there.discard(key)
             raise
 
-    async def _start(self, place: _Place) -> str:
+    async def _start(self, place: Place) -> str:
         """The commit at which the branch begins; empty where the repository is."""
         known = self._repositories.of(place.name)
         default = await self._origins.fetch(place.origin, afresh=True)
@@ -545,53 +517,9 @@ class Repos:
             )
         return start.id if start is not None else ""
 
-    async def _at(self, place: _Place) -> str:
+    async def _at(self, place: Place) -> str:
         """The commit that has what the work sees."""
         head = await self._workspaces.now(place.work)
         if head is not None:
             return head.id
         return f"origin/{await self._origins.fetch(place.origin)}"
-
-
-class _Place:
-    """One branch of one repository of one project."""
-
-    def __init__(self, project: Project, repository: Repository, branch: str) -> None:
-        self.repository = repository
-        self.branch = branch
-        self.name = f"{project.id}.{repository.name}"
-        self.origin = Origin(
-            name=self.name,
-            url=repository.url,
-            default_branch=repository.default_branch,
-            network=project.network or NetworkPolicy(),
-        )
-        self.work = Work(
-            key=key_of(project.id, branch), folder=repository.name, name=self.name, branch=branch
-        )
-
-
-def in_conflict(paths: Sequence[str]) -> WonderError:
-    """Why work was not merged that had to be."""
-    return error(
-        Reason.MERGE_CONFLICT,
-        f"Nothing was merged: {len(paths)} files conflict: {', '.join(paths[:5])}.",
-        files=", ".join(paths)[:1_000],
-    )
-
-
-def _check_head(expected: str, head: Commit) -> None:
-    """``expected``: an id or the beginning of one, at least seven digits, as people read and copy it."""
-    if expected and not _HEAD.match(expected):
-        raise error(
-            Reason.FIELD_INVALID,
-            "This is no commit: give the id that the diff shows, at least its first 7 digits.",
-            field="expected_head_commit",
-        )
-    if not head.id.startswith(expected):
-        raise error(
-            Reason.ETAG_MISMATCH,
-            "The conversation's work has changed since; look at it again.",
-            field="expected_head_commit",
-            etag=head.id,
-        )

@@ -8,7 +8,7 @@ from wonder_server.core.errors import Reason, error
 from wonder_server.services.actions.artifacts import MESSAGE, author_of, once_of
 from wonder_server.services.actions.kind import ActionCall, ActionKind
 from wonder_server.services.actions.repos import REPOSITORY, repos_of
-from wonder_server.services.repos import in_conflict
+from wonder_server.services.places import in_conflict
 
 
 async def _run(call: ActionCall) -> dict[str, Any]:
