@@ -341,3 +341,52 @@ def test_a_definition_beyond_the_size_limit_is_refused_whole() -> None:
 def test_a_spec_that_is_its_own_action_definition_is_checked_like_an_inline_one() -> None:
     assert set(faults(Kind.ACTION, {"kind": "memory.search", "config": {"x": 1}})) == {"config.x"}
     assert isinstance(TASK, Task)
+
+
+# --- what providers take of tools -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "places"),
+    [
+        ({"properties": {"a": {"type": "string"}}}, set()),
+        ({"type": "object", "properties": {"a": {"anyOf": [{}, {}]}}, "$defs": {"x": {}}}, set()),
+        ({"anyOf": [{"type": "object"}]}, {"input_schema.anyOf"}),
+        ({"type": "object", "oneOf": [{}], "allOf": [{}]}, {"input_schema.oneOf", "input_schema.allOf"}),
+        ({"$ref": "#/$defs/x", "$defs": {"x": {"type": "object"}}}, {"input_schema.$ref"}),
+        ({"enum": [{}]}, {"input_schema.enum"}),
+        ({"type": "array"}, {"input_schema.type"}),
+        ({"properties": {"no such name": {}}}, {"input_schema.properties.no such name"}),
+        ({"properties": {"a" * 65: {}}}, {f"input_schema.properties.{'a' * 65}"}),
+    ],
+)
+def test_the_root_of_a_tools_schema_is_what_providers_take(schema: dict[str, Any], places: set[str]) -> None:
+    tool = {"name": "find", "description": "d", "target_type": "task", "target_id": "t"}
+    assert set(faults(Kind.TOOL, {**tool, "input_schema": schema})) == places
+
+
+@pytest.mark.parametrize(
+    ("profile", "tool", "refused"),
+    [
+        ({"provider": "gemini", "model": "m"}, {"name": "2nd"}, True),
+        ({"provider": "gemini", "model": "m"}, {"name": "second"}, False),
+        ({"provider": "anthropic", "model": "m"}, {"name": "2nd", "description": "d" * 2000}, False),
+        ({"provider": "openai", "model": "m"}, {"name": "2nd"}, False),
+        ({"provider": "openai", "model": "m"}, {"name": "a", "description": "d" * 1025}, True),
+        (
+            {"provider": "openai", "model": "m", "format": "openai_responses"},
+            {"description": "d" * 1025},
+            True,
+        ),
+        ({"provider": "mistral", "model": "m"}, {"name": "2nd", "description": "d" * 2000}, False),
+        ({"provider": "auto"}, {"name": "2nd", "description": "d" * 2000}, False),
+    ],
+)
+def test_a_personas_tools_are_what_the_format_of_its_model_takes(
+    profile: dict[str, Any], tool: dict[str, Any], refused: bool
+) -> None:
+    base = {"name": "find", "description": "d", "target_type": "task", "target_id": "t"}
+    tool_spec = parse_spec(Kind.TOOL, {**base, **tool})
+    shelf = Shelf({"t": TASK, "tool": tool_spec, "profile": parse_spec(Kind.MODEL_PROFILE, profile)})
+    persona = {"system_prompt": "x", "model_profile_id": "profile", "tool_ids": ["tool"]}
+    assert ("tool_ids[0]" in faults(Kind.PERSONA, persona, shelf)) is refused

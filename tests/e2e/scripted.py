@@ -39,10 +39,11 @@ class Scripted:
         model: str = "",
         window: dict[str, object] | None = None,
         limits: dict[str, int] | None = None,
-        **profile: int,
+        **profile: object,
     ) -> str:
-        """An agent whose model plays ``scripts``; ``profile`` are the model profile's times, ``window`` and
-        ``limits`` what its persona says of them. ``model``: a name that the price table has. Its name."""
+        """An agent whose model plays ``scripts``; ``profile`` are the model profile's times and parameters,
+        ``window`` and ``limits`` what its persona says of them. ``model``: a name that the price table has.
+        Its name."""
         number = next(_numbers)
         provider, format_name = PROVIDERS[self.speaks]
         self.model = model or f"scripted-{number}"

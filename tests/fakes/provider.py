@@ -30,7 +30,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes import provider_formats
+from tests.fakes import provider_formats, strict
 from tests.fakes.provider_formats import Call, Format, Script
 
 __all__ = ["Call", "Provider", "Script", "Seen", "running_provider"]
@@ -127,6 +127,10 @@ class Provider:
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
+        self.strict = True
+        """Whether requests that a real provider would refuse are refused (`tests.fakes.strict`)."""
+        self.refusals: list[str] = []
+        """Why requests were refused."""
         self.url = ""
         self._seen_by_script: dict[str, list[Seen]] = {}
         self._scripts = {name: list(scripts) for name, scripts in SCRIPTS.items()}
@@ -220,6 +224,11 @@ class Provider:
         script = self._next(name)
         if script is None:
             return spoken.refuse(Script(status=404, error=f"no script is called {name}"))
+        refused = strict.refusal(spoken.name, body) if self.strict else ""
+        if refused:
+            self.refusals.append(refused)
+            seen.finished = True
+            return spoken.refuse(Script(status=400, error=refused))
         if script.echo:
             script = replace(script, text=f"You said: {' '.join(_last_user_texts(body))}")
         try:
@@ -333,6 +342,7 @@ async def running_provider(port: int = 0) -> AsyncIterator[Provider]:
     provider.url = f"http://{host}:{bound}"
     try:
         yield provider
+        assert not provider.refusals, provider.refusals
     finally:
         await runner.cleanup()
 

@@ -72,6 +72,7 @@ class Format:
     """``refuse``: the answer to a script whose status is not 200. ``events``: a whole stream.
     ``fail``: an error of the script's ``error_event`` inside one."""
 
+    name: str
     refuse: Callable[[Script], web.Response]
     events: Callable[[Script, str], list[Frame]]
     fail: Callable[[Script], Frame]
@@ -384,7 +385,7 @@ def _gemini_failure(script: Script) -> Frame:
     return _sse({"error": {"code": script.error_event, "message": script.error, "status": "SCRIPTED"}})
 
 
-OPENAI_CHAT = Format(_openai_error, _openai_events, _openai_failure)
-ANTHROPIC_MESSAGES = Format(_anthropic_error, _anthropic_events, _anthropic_failure)
-OPENAI_RESPONSES = Format(_openai_error, _responses_events, _responses_failure)
-GEMINI = Format(_gemini_error, _gemini_events, _gemini_failure)
+OPENAI_CHAT = Format("openai_chat", _openai_error, _openai_events, _openai_failure)
+ANTHROPIC_MESSAGES = Format("anthropic_messages", _anthropic_error, _anthropic_events, _anthropic_failure)
+OPENAI_RESPONSES = Format("openai_responses", _openai_error, _responses_events, _responses_failure)
+GEMINI = Format("gemini", _gemini_error, _gemini_events, _gemini_failure)

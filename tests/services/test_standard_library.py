@@ -159,10 +159,9 @@ def test_an_openai_request_holds_history_tools_and_the_profiles_parameters(assis
     }
 
 
-def test_an_anthropic_request_has_its_system_apart_and_a_limit(assistant: PinnedAgent) -> None:
+def test_an_anthropic_request_has_its_system_apart(assistant: PinnedAgent) -> None:
     given = conversation("anthropic_messages", history=HISTORY, tool_definitions=[TOOL])
     assert assemble(assistant, given)["request"] == {
-        "max_tokens": 4096,
         "model": "m",
         "system": "You help.",
         "messages": [

@@ -15,7 +15,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from wonder_server.core.conversation.facts import profile_of
+from wonder_server.core.conversation.facts import side_profile_of
 from wonder_server.core.definitions.references import parse_reference
 from wonder_server.core.definitions.specs import PinnedAgent, RetentionAction, RetentionRule
 from wonder_server.core.errors import Reason, WonderError
@@ -149,7 +149,7 @@ class Retention:
         """Whether one memory stands for these now."""
         input = {
             "agent_id": agent.agent_id,
-            "model_profile": profile_of(agent),
+            "model_profile": side_profile_of(agent),
             "memories": [_shown(memory) for memory in some],
         }
         mark = hashlib.blake2b(json.dumps([workflow, input]).encode(), digest_size=16).hexdigest()

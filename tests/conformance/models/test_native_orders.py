@@ -73,11 +73,14 @@ def test_the_body_is_the_request_with_what_it_leaves_open() -> None:
     }  # fmt: skip
 
 
+SAID = [{"role": "user", "parts": [{"text": "Hello?"}]}]
+
+
 def test_geminis_model_is_in_the_address_and_not_in_the_body() -> None:
-    asked = ordered("gemini", request={"contents": [], "model": "another"})
+    asked = ordered("gemini", request={"contents": SAID, "model": "another"})
 
     assert "/models/another:" in asked.url
-    assert json.loads(asked.body) == {"contents": []}
+    assert json.loads(asked.body) == {"contents": SAID}
 
 
 def test_anthropic_wants_a_limit() -> None:
@@ -85,16 +88,19 @@ def test_anthropic_wants_a_limit() -> None:
     assert json.loads(ordered("anthropic", request={"messages": [], "max_tokens": 5}).body)["max_tokens"] == 5
 
 
-@pytest.mark.parametrize("odd", [{"n": 10**30}, {"t": "\ud83d"}])
-def test_what_json_can_say_is_sent(odd: dict[str, Any]) -> None:
-    body = json.loads(ordered(request={"messages": [], **odd}).body)
+@pytest.mark.parametrize(
+    ("odd", "as_sent"),
+    [(10**30, 10**30), ("\ud83d", "\ufffd"), ("a\x00b", "ab"), ({"\ud83d": ["\x00"]}, {"\ufffd": [""]})],
+)
+def test_what_json_can_say_is_sent_and_what_no_text_can_is_not(odd: Any, as_sent: Any) -> None:
+    body = json.loads(ordered(request={"messages": [], "odd": odd}).body)
 
-    assert {**body, **odd} == body
+    assert body["odd"] == as_sent
 
 
 def test_what_json_cannot_say_is_refused() -> None:
     with pytest.raises(WonderError, match="cannot be written as JSON"):
-        ordered(request={"messages": [object()]})
+        ordered(request={"messages": [], "odd": object()})
     with pytest.raises(WonderError, match="is not a text"):
         ordered(request={"model": 5})
 

@@ -22,7 +22,10 @@ async def test_it_prints_its_port_plays_scripts_from_outside_and_tells_what_it_s
         async with aiohttp.ClientSession() as session:
             script = {"model": "mine", "scripts": [{"text": "one two", "calls": [{"name": "clock"}]}]}
             await session.post(f"{url}/control/script", json=script)
-            answer = await session.post(f"{url}/v1/messages", json={"model": "mine", "messages": []})
+            answer = await session.post(
+                f"{url}/v1/messages",
+                json={"model": "mine", "messages": [{"role": "user", "content": "Hello?"}], "max_tokens": 9},
+            )
             assert "tool_use" in await answer.text()
             unknown = await session.post(f"{url}/v1/chat/completions", json={"model": "nobody"})
             assert unknown.status == 404

@@ -28,6 +28,7 @@ from wonder_server.adapters.models.patience import Patience
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.model import Usage
+from wonder_server.core.requests.parts import all_readable
 from wonder_server.ports.model import Chunk, Counted, Finished, TextDelta
 
 PASSED_ENVIRONMENT = (
@@ -125,7 +126,7 @@ class LiteLLMModel:
                 f"{profile.provider} is not reached in the format {format_name}; use {' or '.join(reached)}.",
                 field="format",
             )
-        full = formats.filled(profile, request, format_name)
+        full = all_readable(formats.filled(profile, request, format_name))
         return {
             "format": format_name,
             "provider": profile.provider,

@@ -42,6 +42,9 @@ def own_schema(tool: PinnedTool) -> dict[str, Any]:
 def offered_schema(tool: PinnedTool) -> dict[str, Any]:
     """The schema of a tool's input as the model sees it."""
     schema = own_schema(tool) or {"type": "object", "properties": {}}
+    if "type" not in schema:
+        # Providers ask for it, though it goes without saying.
+        schema = {"type": "object", **schema}
     if not _may_choose(tool):
         return schema
     chosen = {

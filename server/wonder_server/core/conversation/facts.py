@@ -11,6 +11,7 @@ from wonder_server.core.conversation.agent_tools import offered_schema
 from wonder_server.core.conversation.permissions import forbidden_action, kinds_of
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.recurring import once_each
+from wonder_server.core.requests import for_side_call
 from wonder_server.core.tokens import json_tokens, text_tokens
 
 LEAST_SHARE = 0.25
@@ -27,7 +28,8 @@ _FETCHING = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """Of one pinned agent. ``agent``, ``persona``, ``profile``, ``tools`` and ``indices`` are parts of what
-    hooks are given, the same objects each time.
+    hooks are given, the same objects each time; ``side_profile`` is for those that ask the model something
+    else.
 
     ``room``: tokens that a request may have; 0 where the model's limit is not known. ``around``: tokens of
     what a request has besides what is said, a summary too. ``limits``: what a turn may spend by its persona.
@@ -36,6 +38,7 @@ class Facts:
     agent: dict[str, Any]
     persona: dict[str, Any]
     profile: dict[str, Any]
+    side_profile: dict[str, Any]
     tools: list[dict[str, Any]]
     indices: dict[str, list[str]]
     room: int
@@ -51,6 +54,7 @@ def facts_of(agent: PinnedAgent) -> Facts:
         agent={"id": agent.agent_id, "name": agent.name},
         persona={"system_prompt": persona.system_prompt, "instructions": list(persona.instructions)},
         profile=profile_of(agent),
+        side_profile=side_profile_of(agent),
         tools=[
             {
                 "id": tool.pin.definition_id,
@@ -83,6 +87,13 @@ def profile_of(agent: PinnedAgent) -> dict[str, Any]:
         "parameters": profile.parameters,
         "context_window_tokens": profile.context_window_tokens,
     }
+
+
+def side_profile_of(agent: PinnedAgent) -> dict[str, Any]:
+    """What a hook is told of the model that asks it something of its own, such as a summary: without what
+    shapes the agent's answers."""
+    profile = profile_of(agent)
+    return {**profile, "parameters": for_side_call(profile["parameters"])}
 
 
 def _indices(agent: PinnedAgent) -> dict[str, list[str]]:

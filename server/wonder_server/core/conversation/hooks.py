@@ -59,7 +59,7 @@ def extraction_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -
         "user_message": turn.input,
         "answer": "\n\n".join(answers),
         "transcript": [_transcript_entry(move) for move in state.moves.get(turn.id, ())],
-        "model_profile": facts_of(agent).profile,
+        "model_profile": facts_of(agent).side_profile,
     }
 
 

@@ -90,7 +90,7 @@ def summary_input(
             {"role": message.role.value, "author": message.author, "content": message.content}
             for message in _within_room(_asked_for(state, turn, agent, operation), room_of(agent))
         ],
-        "model_profile": facts_of(agent).profile,
+        "model_profile": facts_of(agent).side_profile,
     }
 
 

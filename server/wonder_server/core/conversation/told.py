@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wonder_server.core.conversation.values import Message, Turn, TurnStatus
+from wonder_server.core.requests.parts import is_blank
 from wonder_server.core.tokens import byte_size
 
 
@@ -42,7 +43,10 @@ def tell(turn: Turn, said: Sequence[Message], first: int) -> Told | None:
     if not seen:
         return None
     messages = [
-        {"role": message.role.value, "content": message.content, "author": message.author} for message in seen
+        {"role": message.role.value, "content": message.content, "author": message.author}
+        for message in seen
+        # No provider takes a message of white space back, which models say at times.
+        if not is_blank(message.content)
     ]
     return Told(
         turn={"turn_id": turn.id, "status": turn.status.value, "messages": messages},

@@ -27,6 +27,9 @@ from wonder_server.core.definitions.specs import (
 from wonder_server.core.definitions.surroundings import Surroundings, check_references
 from wonder_server.core.errors import Fault
 from wonder_server.core.likeness import did_you_mean
+from wonder_server.core.requests import gemini, openai_chat
+from wonder_server.core.requests.anthropic_messages import PROPERTY
+from wonder_server.core.requests.parts import NOT_AT_ROOT
 from wonder_server.core.schemas import validate
 
 MAX_SPEC_BYTES = 1 << 20
@@ -43,6 +46,8 @@ MAX_AGE_MS = 100 * 365 * 24 * 3600 * 1000
 TARGET_TYPES = ("task", "workflow", "agent")
 MAX_DELEGATION_DEPTH = 32
 FORMATS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+
+USUAL_FORMATS = {"openai": "openai_chat", "anthropic": "anthropic_messages", "gemini": "gemini"}
 
 PROVIDERS_WITHOUT_MODEL = ("auto", "offline")
 FORBIDDEN_PARAMETERS = ("api_base", "base_url", "api_key", "stream")
@@ -128,11 +133,13 @@ class _Check(Rules):
     def tools(self, persona: Persona) -> None:
         self.count("tool_ids", persona.tool_ids, MAX_TOOLS)
         seen: dict[str, str] = {}
+        format_name = self.format_of(persona)
         for index, reference in enumerate(persona.tool_ids):
             found = self._around.find(reference, self._library)
             if found is None or not isinstance(found.spec, Tool):
                 continue  # `check_references` says so.
             name = found.spec.name
+            self.tool_of_format(f"tool_ids[{index}]", found.spec, format_name)
             if name in seen:
                 self.refuse(
                     f"tool_ids[{index}]",
@@ -152,9 +159,54 @@ class _Check(Rules):
             self.refuse(
                 "input_schema.type", "A model calls a tool with an object: the type must be 'object'."
             )
+        self.tool_root(tool.input_schema)
         self.tool_target(tool)
         self.inputs("input_mapping", tool.input_mapping, Scope(("input",)))
         self.retry("retry", tool.retry)
+
+    def tool_root(self, schema: Mapping[str, object]) -> None:
+        """What providers refuse at each turn, though JSON Schema knows it."""
+        for keyword in NOT_AT_ROOT:
+            if keyword in schema:
+                self.refuse(
+                    join("input_schema", keyword),
+                    f"Providers take no '{keyword}' at the root of a tool's schema: name the fields under "
+                    "'properties', and put the rest into one of them.",
+                )
+        properties = schema.get("properties")
+        for name in properties if isinstance(properties, Mapping) else ():
+            if not PROPERTY.fullmatch(name):
+                self.refuse(
+                    join("input_schema.properties", name[:80]),
+                    "A tool's field has 1 to 64 letters, digits, '_', '.' or '-': providers take no other.",
+                )
+
+    def tool_of_format(self, path: str, tool: Tool, format_name: str) -> None:
+        """What only the format of the persona's model does not take."""
+        if format_name == "gemini" and not gemini.NAME.fullmatch(tool.name):
+            self.refuse(
+                path,
+                f"Gemini takes no tool named '{tool.name}': its name must begin with a letter or '_'. "
+                "Rename the tool, or choose a model of another format.",
+            )
+        longest = openai_chat.LONGEST_DESCRIPTION
+        if format_name in ("openai_chat", "openai_responses") and len(tool.description) > longest:
+            self.refuse(
+                path,
+                f"OpenAI takes descriptions of tools up to {longest:,} characters; that of '{tool.name}' has "
+                f"{len(tool.description):,}. Shorten it, or choose a model of another provider.",
+            )
+
+    def format_of(self, persona: Persona) -> str:
+        """The format in which the persona's model is asked, if its provider is one of the three whose limits
+        are known; "" if not, or if the operator chooses the model."""
+        found = (
+            self._around.find(persona.model_profile_id, self._library) if persona.model_profile_id else None
+        )
+        if found is None or not isinstance(found.spec, ModelProfile):
+            return ""
+        provider = found.spec.provider
+        return found.spec.format or USUAL_FORMATS[provider] if provider in USUAL_FORMATS else ""
 
     def tool_target(self, tool: Tool) -> None:
         if not tool.target_id:

@@ -1,4 +1,4 @@
-"""Streamed answers in the providers' formats, gathered into one `ModelResult`. Pure.
+"""Streamed answers in the providers' formats, gathered into one `ModelResult`, and requests as they are sent.
 
 An accumulator is fed each event of a stream, already parsed as JSON, and gives back the text in it. One file
 for each format; every way of reaching a provider shares them, so tool calls are put together in one place.
@@ -19,6 +19,8 @@ from wonder_server.adapters.models.formats.parts import Accumulator, tool_call
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.model import ModelResult, ToolCall
+from wonder_server.core.requests import sendable
+from wonder_server.logs import logger
 
 __all__ = [
     "ANTHROPIC_MESSAGES", "GEMINI", "OPENAI_CHAT", "OPENAI_RESPONSES",
@@ -48,6 +50,11 @@ _USUAL = {"anthropic": ANTHROPIC_MESSAGES, "gemini": GEMINI}
 _MISSHAPEN = (KeyError, TypeError, AttributeError, ValueError)
 _OFFLINE_PARAMETERS = frozenset({"token_delay_ms"})
 _ANTHROPIC_MAX_TOKENS = 4096
+_LIMITS = ("max_tokens", "max_completion_tokens")
+
+_log = logger("models")
+_told: set[tuple[str, str, str]] = set()
+_MOST_TOLD = 1000
 
 
 def usual_format(provider: str) -> str:
@@ -86,15 +93,46 @@ def whole(gathered: Accumulator) -> ModelResult:
 
 
 def filled(profile: ModelProfile, request: dict[str, Any], format_name: str) -> dict[str, Any]:
-    """``request`` with the profile's parameters where it has none of that name: what is sent."""
+    """``request`` with the profile's parameters where it has none of that name, made valid for its format:
+    what is sent. What a request says itself comes before what it inherits and could not hold beside it."""
     full = {
         name: value
-        for name, value in {**profile.parameters, **request}.items()
+        for name, value in {**_inherited(profile.parameters, request), **request}.items()
         if name not in _OFFLINE_PARAMETERS
     }
     if format_name == ANTHROPIC_MESSAGES:
-        full.setdefault("max_tokens", _ANTHROPIC_MAX_TOKENS)
-    return full
+        full.setdefault("max_tokens", _ANTHROPIC_MAX_TOKENS + _budget(full.get("thinking")))
+    valid, notes = sendable(format_name, full, profile.provider)
+    for note in notes:
+        _tell(profile, note)
+    return valid
+
+
+def _inherited(parameters: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    inherited = dict(parameters)
+    if any(name in request for name in _LIMITS):
+        for name in _LIMITS:
+            inherited.pop(name, None)
+    most = request.get("max_tokens")
+    if type(most) is int and _budget(inherited.get("thinking")) >= most:
+        del inherited["thinking"]
+    return inherited
+
+
+def _budget(thinking: Any) -> int:
+    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    return budget if type(budget) is int and budget > 0 else 0
+
+
+def _tell(profile: ModelProfile, note: str) -> None:
+    """Log what a request had to leave out, once for each model."""
+    said = (profile.provider, profile.model, note)
+    if said in _told:
+        return
+    if len(_told) >= _MOST_TOLD:
+        _told.clear()
+    _told.add(said)
+    _log.warning("request adapted", provider=profile.provider, model=profile.model, note=note)
 
 
 def message(format_name: str, text: str, calls: Iterable[ToolCall]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from wonder_server.adapters.models import faults, formats
 from wonder_server.adapters.models.endpoints import Endpoint, is_loopback
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.requests.parts import all_readable
 
 SPOKEN: dict[str, tuple[str, ...]] = {
     "openai": (formats.OPENAI_CHAT, formats.OPENAI_RESPONSES),
@@ -145,13 +146,19 @@ def _headers(provider: str, key: str) -> dict[str, str]:
     return headers | own if key else headers
 
 
+_NUL = b"\\u0000"
+"""No text holds it, and databases of providers do not take it."""
+
+
 def _encoded(body: dict[str, Any]) -> bytes:
     try:
-        return msgspec.json.encode(body)
+        encoded = msgspec.json.encode(body)
+        return encoded if _NUL not in encoded else msgspec.json.encode(all_readable(body))
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass
     try:
-        return json.dumps(body, allow_nan=False).encode()
+        # Half a character can be written in JSON, and providers take it for broken.
+        return json.dumps(all_readable(body), allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError):
         raise WonderError(_refused("the request cannot be written as JSON")) from None
 

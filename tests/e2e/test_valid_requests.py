@@ -1,0 +1,91 @@
+"""Requests are valid whatever was said before and whatever parameters a profile has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.client import Client
+from tests.e2e.scripted import PROVIDERS, Scripted
+from tests.fakes.provider import Call, Provider, Script
+from wonder.v1 import conversation_pb2 as conversation
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+COMPLETED = conversation.TURN_STATUS_COMPLETED
+
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "openai": {
+        "parallel_tool_calls": False,
+        "tool_choice": "auto",
+        "response_format": {"type": "json_object"},
+        "max_completion_tokens": 300,
+        "stop": ["END"],
+        "n": 2,
+    },
+    "responses": {"parallel_tool_calls": False, "tool_choice": "auto", "max_output_tokens": 300},
+    "anthropic": {
+        "max_tokens": 4000,
+        "thinking": {"type": "enabled", "budget_tokens": 2000},
+        "tool_choice": {"type": "auto"},
+        "stop_sequences": ["END"],
+    },
+    "gemini": {
+        "generationConfig": {"maxOutputTokens": 300, "stopSequences": ["END"]},
+        "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}},
+    },
+}
+
+
+@pytest.mark.parametrize("speaks", PROVIDERS)
+@pytest.mark.parametrize("blank", ["\n\n", " "])
+async def test_an_answer_of_white_space_does_not_wedge_the_conversation(
+    client: Client, provider: Provider, speaks: str, blank: str
+) -> None:
+    scripted = Scripted(client, provider, speaks)
+    room = await client.open(await scripted.agent(Script(text=blank), Script(text="Still here.")))
+    first, _ = await client.turn(room, "Say nothing.")
+    second, view = await client.turn(room, "Are you there?")
+    third, _ = await client.turn(room, "And now?")
+    assert [each.status for each in (first, second, third)] == [COMPLETED] * 3
+    assert "Still here." in view.text()
+    assert provider.refusals == []
+
+
+@pytest.mark.parametrize("speaks", PROVIDERS)
+async def test_calls_of_tools_that_nobody_can_name_are_told_to_the_model(
+    client: Client, provider: Provider, speaks: str
+) -> None:
+    scripted = Scripted(client, provider, speaks)
+    calls = tuple(Call(name=name, arguments="{}") for name in ("9 lives", "é", "x" * 90))
+    room = await client.open(await scripted.agent(Script(calls=calls), Script(text="Done.")))
+    turn, _ = await client.turn(room, "Call.")
+    assert turn.status == COMPLETED and turn.move_count == 2
+    assert len(scripted.requests) == 2
+
+
+@pytest.mark.parametrize("speaks", PARAMETERS)
+async def test_extraction_and_summaries_hold_whatever_the_profile_says(
+    client: Client, provider: Provider, speaks: str
+) -> None:
+    scripted = Scripted(client, provider, speaks)
+    agent = await scripted.agent(
+        Script(text="word " * 300),
+        Script(text="[]"),
+        Script(text="They spoke of words."),
+        Script(text="I see."),
+        Script(text='[{"content": "Ann likes tea."}]'),
+        tools=(),
+        extraction="",
+        window={"strategy": "summarize", "threshold": 0.4, "keep_recent_messages": 1},
+        context_window_tokens=1200,
+        parameters=PARAMETERS[speaks],
+    )
+    room = await client.open(agent)
+    first, _ = await client.turn(room, "Speak at length. " + "more " * 200)
+    second, view = await client.turn(room, "I like tea. " + "and " * 100)
+    assert (first.status, second.status) == (COMPLETED, COMPLETED)
+    assert "memory_extraction.failed" not in view.of_turn(first.id) + view.of_turn(second.id)
+    assert await client.memories(agent) == ["Ann likes tea."]
+    assert len(scripted.requests) == 5 == first.usage.model_calls + second.usage.model_calls
