@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator
@@ -65,7 +64,12 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         subprocess.run(["git", *identity, *command.split()], cwd=repository, check=True)  # noqa: ASYNC221
     data = folder / "data"
     async with serving(
-        data, environment={"OPENAI_API_KEY": "sk-of-the-house", "WONDER_MODEL": "offline"}
+        data,
+        environment={
+            "OPENAI_API_KEY": "sk-of-the-house",
+            "WONDER_MODEL": "offline",
+            "WONDER_REPOSITORY_ROOTS": str(folder),
+        },
     ) as running:
         async with running.client() as client:
             await client.apply("e2e/shell", LIBRARY)
@@ -80,7 +84,8 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
             request.agent.project_ids.append("open")
             await client.library.CreateAgent(request)
         yield running
-    assert not [line for line in running.log if line.get("level") in ("error", "warning")]
+    told = [line for line in running.log if line.get("level") in ("error", "warning")]
+    assert [line["event"] for line in told] == ["egress_refused"], told
     assert not sandboxed(MARK, str(data))
 
 
@@ -126,15 +131,40 @@ async def test_an_agent_works_in_the_folder_of_its_conversation(client: Client) 
     assert "mine" not in seen["text"]
 
 
-async def test_a_project_s_files_are_there_and_its_network_where_it_says_so(client: Client) -> None:
+async def allow(client: Client, host: str) -> None:
+    """Let the project `open` reach a host."""
+    network = library_pb2.NetworkPolicy(shell_network=True, http_allow=[host])
+    request = library.UpdateProjectRequest(project=library_pb2.Project(id="open", network=network))
+    request.update_mask.paths.append("network")
+    await client.library.UpdateProject(request)
+
+
+async def test_a_project_s_files_are_there(client: Client) -> None:
     room = await client.open("developer", project_id="open")
     assert (await says(client, room, "cat README; ls -A"))["text"] == "hello there\nREADME\n"
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-        line = f"python3 -c \"import socket; socket.create_connection(('127.0.0.1', {port}), 5)\" && echo in"
-        assert (await says(client, room, line))["text"] == "in\n"
-        closed = await says(client, await client.open("typist"), line)
-        assert closed["exit_code"] != 0 and "refused" in closed["text"]
+
+
+async def test_the_network_of_commands_is_what_their_project_allows(client: Client) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        fetch = (
+            "python3 -c \"import http.client; proxy = http.client.HTTPConnection('127.0.0.1', 3128);"
+            f" proxy.request('GET', 'http://127.0.0.1:{port}/'); print(proxy.getresponse().status)\""
+        )
+        direct = f"python3 -c \"import socket; socket.create_connection(('127.0.0.1', {port}), 5)\""
+        open_room = await client.open("developer", project_id="open")
+        assert (await says(client, open_room, fetch))["text"] == "403\n", "not named"
+        await allow(client, f"127.0.0.1:{port}")
+        assert (await says(client, open_room, fetch))["text"] == "204\n"
+        assert "refused" in (await says(client, open_room, direct))["text"], "the proxy is the only way"
+        assert "refused" in (await says(client, await client.open("typist"), fetch))["text"]
 
 
 async def test_nothing_of_the_server_is_to_be_seen(client: Client, server: Server) -> None:

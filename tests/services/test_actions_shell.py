@@ -141,7 +141,8 @@ async def test_what_is_asked_reaches_the_sandbox(house: House, tmp_path: Path) -
         argv=("/bin/sh", "-c", "make é"), timeout_ms=500, start="other/place", stdin=b"y\n",
         environment={"A": "b"}, max_output_bytes=10, merged=True,
     )  # fmt: skip
-    assert sandbox.asked == [("conv_1", Place(folder=tmp_path, network=True), wanted)]
+    place = Place(folder=tmp_path, network=NetworkPolicy(shell_network=True))
+    assert sandbox.asked == [("conv_1", place, wanted)]
 
 
 async def test_the_network_is_the_project_s_to_allow_and_time_is_the_action_s(house: House) -> None:

@@ -111,7 +111,7 @@ async def open_blobs(settings: Settings, dialer: Dialer) -> FileBlobs | S3Blobs:
     )
 
 
-def make_sandbox(settings: Settings) -> BubblewrapSandbox:
+def make_sandbox(settings: Settings, egress: Egress) -> BubblewrapSandbox:
     return BubblewrapSandbox(
         limits=Limits(
             memory_bytes=settings.sandbox_memory_bytes,
@@ -121,6 +121,7 @@ def make_sandbox(settings: Settings) -> BubblewrapSandbox:
         host=Host(folders=settings.sandbox_folders, hidden=(settings.data,)),
         sleep_after_s=settings.sandbox_sleep_after_seconds,
         most=settings.sandbox_most,
+        egress=egress,
     )
 
 

@@ -143,7 +143,7 @@ class Wonder:
         self._git_pool = Pool(GIT_THREADS, "git")
         self._far_pool = Pool(FAR_THREADS, "git-far")
         self._purses = Purses()
-        self._sandbox = make_sandbox(settings)
+        self._sandbox = make_sandbox(settings, self._egress)
         self._blobs: FileBlobs | S3Blobs | None = None
         self._room = DiskRoom(settings.data, settings.disk_reserve_bytes)
         self._keeping: list[asyncio.Task[None]] = []

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.frozen import Value
 
 ToldOutput = Callable[[bytes], None]
@@ -29,11 +30,12 @@ class Mount(Value, frozen=True, kw_only=True):
 
 class Place(Value, frozen=True, kw_only=True):
     """What a sandbox sees. ``folder`` is absolute, exists, and is seen as ``/work``, writable. ``network``:
-    commands reach whatever this machine can, itself included."""
+    which hosts commands reach by HTTP, HTTPS and CONNECT, through the server's egress proxy; None is no
+    network."""
 
     folder: Path
     mounts: tuple[Mount, ...] = ()
-    network: bool = False
+    network: NetworkPolicy | None = None
 
 
 class Command(Value, frozen=True, kw_only=True):

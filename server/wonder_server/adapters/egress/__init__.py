@@ -5,6 +5,7 @@
     dialing.py       resolve a host once, check every address, connect to an address that was checked
     sessions.py      aiohttp sessions and urllib3 pools on top of it, for code in this process
     proxy.py         a forward proxy on loopback for subprocesses, which cannot be trusted to resolve
+    sockets.py       the same as a socket in the file system, for sandboxes
     environments.py  how git and the helper processes are told to use that proxy
     dial.py          the program by which git:// and ssh:// connections reach the proxy
     confine.py       keeps a helper process from connecting to anything else

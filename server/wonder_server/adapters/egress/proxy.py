@@ -16,8 +16,10 @@ import base64
 import binascii
 import secrets
 import socket
+import time
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
@@ -31,6 +33,8 @@ from wonder_server.logs import logger
 _log = logger("egress")
 
 MAX_HEAD: Final = 64 * 1024
+MAX_CONNECTIONS: Final = 256
+"""Connections that one socket's lease has at once. A command in a sandbox could open thousands."""
 HEAD_S: Final = 10
 """How long a client of the proxy may take to say where it wants to go."""
 
@@ -52,6 +56,8 @@ class Lease:
         self.chained = chained
         self.problem: WonderError | None = None
         self._egress = egress
+        self._refused = 0
+        self._logged = float("-inf")
 
     @property
     def port(self) -> int:
@@ -62,6 +68,15 @@ class Lease:
     def url(self) -> str:
         """The proxy with the credential: a secret of the subprocess, for its environment only."""
         return f"http://wonder:{self.token}@127.0.0.1:{self.port}"
+
+    def refuse(self, problem: WonderError, host: str, port: int) -> None:
+        """Note a refusal. Log at most one a second, with how many it stands for: a command may try often."""
+        self.problem = problem
+        self._refused += 1
+        now = time.monotonic()
+        if now - self._logged >= 1:
+            _log.warning("egress_refused", who=self.who, host=host[:253], port=port, refused=self._refused)
+            self._logged, self._refused = now, 0
 
     def close(self) -> None:
         """End the lease and the connections that it has open."""
@@ -100,6 +115,14 @@ class Egress:
         self._leases[lease.token] = lease
         return lease
 
+    async def listen_at(self, path: Path, lease: Lease) -> asyncio.Server:
+        """Listen on a socket in the file system, for connections that all use ``lease``. Raises `OSError`."""
+        return await asyncio.get_running_loop().create_unix_server(lambda: _Client(self, lease), str(path))
+
+    def is_crowded(self, lease: Lease) -> bool:
+        """Whether ``lease`` has more connections than it may have."""
+        return sum(held is lease for held in self._connections.values()) > MAX_CONNECTIONS
+
     def forget(self, lease: Lease) -> None:
         """See `Lease.close`. May be called from any thread."""
         self._leases.pop(lease.token, None)
@@ -117,16 +140,25 @@ class Egress:
                 client.abort()
             await server.wait_closed()
 
+    @property
+    def leases(self) -> int:
+        """How many leases there are."""
+        return len(self._leases)
+
     # --- for connections --------------------------------------------------------------------------
 
-    def opened(self, client: _Client) -> None:
-        self._connections[client] = None
+    def opened(self, client: _Client, lease: Lease | None) -> None:
+        self._connections[client] = lease
 
     def closed(self, client: _Client) -> None:
         self._connections.pop(client, None)
 
     def lease_of(self, client: _Client, credential: bytes) -> Lease | None:
-        """The lease that a ``Proxy-Authorization`` header names."""
+        """Return the lease that the client came with, or else the one that its ``Proxy-Authorization`` header
+        names. None if there is none, or none any more."""
+        held = self._connections.get(client)
+        if held is not None:
+            return self._leases.get(held.token)
         kind, _, encoded = credential.strip().partition(b" ")
         if kind.lower() != b"basic":
             return None
@@ -223,16 +255,20 @@ class _Side(asyncio.Protocol):
 class _Client(_Side):
     """A connection of a subprocess: first its request, then both ways."""
 
-    def __init__(self, egress: Egress) -> None:
+    def __init__(self, egress: Egress, lease: Lease | None = None) -> None:
         super().__init__()
         self._egress = egress
+        self._lease = lease
         self._head = b""
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._egress.opened(self)
+        self._egress.opened(self, self._lease)
+        if self._lease is not None and self._egress.is_crowded(self._lease):
+            self.abort()
+            return
         self._timer = asyncio.get_running_loop().call_later(HEAD_S, self.abort)
 
     def data_received(self, data: bytes) -> None:
@@ -316,10 +352,11 @@ class _Client(_Side):
             near, at = parts.hostname or "", parts.port or 80
             return await dialer.connect(near, at, only(place(near, at)))
         except WonderError as problem:
-            lease.problem = problem
             refused = problem.fault.reason in (Reason.PERMISSION_DENIED, Reason.INPUT_INVALID)
             if refused:
-                _log.warning("connection refused", who=lease.who, host=host[:253], port=port)
+                lease.refuse(problem, host, port)
+            else:
+                lease.problem = problem
             raise _Refusal(
                 "403 Forbidden" if refused else "502 Bad Gateway", text=problem.fault.message
             ) from None

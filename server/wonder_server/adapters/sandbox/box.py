@@ -13,9 +13,11 @@ import json
 import os
 import signal
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from wonder_server.adapters.egress.sockets import EgressSocket
 from wonder_server.adapters.sandbox import syscalls, view
 from wonder_server.adapters.sandbox.cgroups import ProcessGroup
 from wonder_server.core.errors import Reason, WonderError, error
@@ -38,6 +40,7 @@ class Box:
         place: Place,
         folder: tuple[int, int],
         group: ProcessGroup | None,
+        way_out: EgressSocket | None,
     ) -> None:
         """Internal; use `start`."""
         assert process.stdin is not None and process.stdout is not None, "both are pipes"
@@ -46,11 +49,31 @@ class Box:
         self._write, self._read = process.stdin, process.stdout
         self._folder = folder
         self._group = group
+        self._way_out = way_out
         self._ready = self._broken = False
 
     @classmethod
-    async def start(cls, program: str, place: Place, limits: view.Limits, host: view.Host) -> Box:
-        """A sandbox that is ready for commands. Raises `NotBegunError` with what ``bwrap`` says."""
+    async def start(
+        cls,
+        program: str,
+        place: Place,
+        limits: view.Limits,
+        host: view.Host,
+        way_out: EgressSocket | None = None,
+    ) -> Box:
+        """Start a sandbox that is ready for commands; ``way_out`` is for a place with a network; it is closed
+        with the sandbox. Raises `NotBegunError` with what ``bwrap`` says."""
+        async with contextlib.AsyncExitStack() as stack:
+            if way_out is not None:
+                stack.push_async_callback(way_out.close)
+            box = await cls._start(program, place, limits, host, way_out)
+            stack.pop_all()
+        return box
+
+    @classmethod
+    async def _start(
+        cls, program: str, place: Place, limits: view.Limits, host: view.Host, way_out: EgressSocket | None
+    ) -> Box:
         try:
             folder = await asyncio.to_thread(_identity, place.folder)
             files = await asyncio.to_thread(_files)
@@ -63,7 +86,7 @@ class Box:
                 *view.LAUNCHER,
                 group.entrance if group else "",
                 program,
-                *view.arguments(place, limits, host, files),
+                *view.arguments(place, limits, host, files, way_out.path if way_out else None),
                 *view.supervisor(given),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -82,7 +105,7 @@ class Box:
         finally:
             for number in files.values():
                 os.close(number)
-        box = cls(process, place, folder, group)
+        box = cls(process, place, folder, group, way_out)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 kind, _ = await box._frame()
@@ -116,7 +139,7 @@ class Box:
             {
                 "argv": command.argv,
                 "start": command.start,
-                "env": {**view.ENVIRONMENT, **command.environment},
+                "env": {**view.ENVIRONMENT, **self._proxies(), **command.environment},
                 "timeout_ms": command.timeout_ms,
                 "max_output": command.max_output_bytes,
                 "merged": command.merged,
@@ -168,6 +191,11 @@ class Box:
             await self._process.wait()
         if self._group is not None:
             await asyncio.to_thread(self._group.remove)
+        if self._way_out is not None:
+            await self._way_out.close()
+
+    def _proxies(self) -> Mapping[str, str]:
+        return view.NETWORK_ENVIRONMENT if self._way_out is not None else {}
 
     # --- frames ---------------------------------------------------------------------------------
 

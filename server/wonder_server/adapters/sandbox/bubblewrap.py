@@ -15,6 +15,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Final
 
+from wonder_server.adapters.egress.proxy import Egress
+from wonder_server.adapters.egress.sockets import EgressSocket
 from wonder_server.adapters.sandbox import cgroups
 from wonder_server.adapters.sandbox.box import Box
 from wonder_server.adapters.sandbox.view import Host, Limits
@@ -49,7 +51,7 @@ class BubblewrapSandbox:
     """Implements the port ``Sandbox``.
 
     ``most`` sandboxes are there at most, and as many commands run at once; others wait. ``sleep_after_s``:
-    how long one is kept without a command.
+    how long one is kept without a command. ``egress`` is the way out of those with a network.
     """
 
     def __init__(
@@ -60,12 +62,14 @@ class BubblewrapSandbox:
         sleep_after_s: float = 300,
         most: int = 32,
         program: str = "bwrap",
+        egress: Egress | None = None,
     ) -> None:
         self._limits = limits or Limits()
         self._host = host or Host()
         self._sleep_after_s = sleep_after_s
         self._most = most
         self._program = program
+        self._egress = egress
         self._running = asyncio.Semaphore(most)
         self._seats: dict[str, _Seat] = {}  # the least recently used first
         self._probing: asyncio.Task[WonderError | None] | None = None
@@ -139,7 +143,7 @@ class BubblewrapSandbox:
                 return seat.box
             await seat.box.end()
         self._refuse_if_closed()
-        starting = asyncio.create_task(Box.start(self._program, place, self._limits, self._host))
+        starting = asyncio.create_task(self._started(key, place))
         try:
             seat.box = await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -148,6 +152,20 @@ class BubblewrapSandbox:
         self._make_room()
         self._refuse_if_closed()
         return seat.box
+
+    async def _started(self, key: str, place: Place) -> Box:
+        if place.network is None:
+            return await Box.start(self._program, place, self._limits, self._host)
+        if self._egress is None:
+            raise _unavailable("It was made without a way out, so it has no network to give.")
+        try:
+            way_out = await EgressSocket.open(self._egress, place.network, key)
+        except OSError as problem:
+            raise NotBegunError(
+                Reason.SANDBOX_UNAVAILABLE,
+                f"The sandbox's way out could not be opened: {problem.strerror or problem}.",
+            ) from None
+        return await Box.start(self._program, place, self._limits, self._host, way_out)
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

@@ -8,11 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from wonder_server.adapters.sandbox.forwarder import PORT
 from wonder_server.core.frozen import Value
 from wonder_server.ports.sandbox import Mount, Place
 
 WORK: Final = "/work"
 SUPERVISOR: Final = "/run/supervisor.py"
+EGRESS: Final = "/run/egress"
+"""The egress proxy's socket, where a sandbox has a network; the supervisor knows it by the same name."""
 USER_ID: Final = 1000
 FILTER: Final = "filter"
 """The name of what is no file in a sandbox, but is handed over as one."""
@@ -26,6 +29,15 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "USER": "wonder",
 }
 """All that a command finds in its environment, beside what its caller adds."""
+
+PROXY: Final = f"http://127.0.0.1:{PORT}"
+NETWORK_ENVIRONMENT: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"), PROXY
+    ),
+    **dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1,::1"),
+}
+"""What a command finds besides where there is a network: it leads through the egress proxy alone."""
 
 _SYSTEM_LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 """Folders of programs that are links to those below ``/usr`` nearly everywhere."""
@@ -78,12 +90,15 @@ class Host(Value, frozen=True, kw_only=True):
     hidden: tuple[Path, ...] = ()
 
 
-def arguments(place: Place, limits: Limits, host: Host, files: Mapping[str, int]) -> list[str]:
-    """The arguments of ``bwrap`` up to the program; ``files`` are descriptors to read `FILES` from, and under
-    `FILTER` one for the filter of system calls. Raises ValueError for a mount whose target is in the way."""
+def arguments(
+    place: Place, limits: Limits, host: Host, files: Mapping[str, int], way_out: Path | None
+) -> list[str]:
+    """Build the arguments of ``bwrap`` up to the program. ``files`` are descriptors to read `FILES` from, and
+    under `FILTER` one for the filter of system calls; ``way_out`` is the socket of the egress proxy, for a
+    place with a network. Raises ValueError for a mount whose target is in the way."""
     return [
         *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
-        *(() if place.network else ("--unshare-net",)),
+        "--unshare-net",
         *("--uid", str(USER_ID), "--gid", str(USER_ID), "--hostname", "sandbox"),
         *("--disable-userns", "--cap-drop", "ALL", "--new-session", "--as-pid-1"),
         "--clearenv",
@@ -97,8 +112,8 @@ def arguments(place: Place, limits: Limits, host: Host, files: Mapping[str, int]
         *_covered(host),
         *(word for path in FILES for word in ("--file", str(files[path]), path)),
         *(("--seccomp", str(files[FILTER])) if FILTER in files else ()),
-        *(("--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf") if place.network else ()),
-        *("--ro-bind", str(Path(__file__).with_name("supervisor.py")), SUPERVISOR),
+        *_program("supervisor.py"),
+        *((*_program("forwarder.py"), "--ro-bind", str(way_out), EGRESS) if way_out else ()),
         *("--bind", str(place.folder), WORK),
         *(word for mount in place.mounts for word in _mounted(mount, host.folders)),
         *("--remount-ro", "/", "--chdir", "/"),
@@ -118,6 +133,11 @@ kernel ends what is in a sandbox first."""
 def supervisor(limits: str) -> list[str]:
     """The program: the server's own Python, alone; ``limits`` is JSON."""
     return [os.path.realpath(sys.executable), "-I", "-S", "-B", SUPERVISOR, limits]
+
+
+def _program(name: str) -> tuple[str, str, str]:
+    """A module of this folder, beside the supervisor."""
+    return "--ro-bind", str(Path(__file__).with_name(name)), str(PurePosixPath(SUPERVISOR).with_name(name))
 
 
 def _system() -> Iterator[str]:

@@ -70,7 +70,10 @@ async def _run(call: ActionCall) -> dict[str, Any]:
     telling = _Telling(call.progress)
     try:
         finished = await services.sandbox.run(
-            worktree.key, Place(folder=worktree.folder, network=policy.shell_network), command, telling
+            worktree.key,
+            Place(folder=worktree.folder, network=policy if policy.shell_network else None),
+            command,
+            telling,
         )
     finally:
         telling.end()

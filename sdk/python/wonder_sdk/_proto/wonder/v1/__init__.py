@@ -7480,19 +7480,20 @@ class NetworkPolicy(betterproto2.Message):
 
     http_allow: "list[str]" = betterproto2.field(1, betterproto2.TYPE_STRING, repeated=True)
     """
-    Hosts or CIDR ranges that `http`, `mcp` and the project's repositories may reach although they are private or
+    Hosts or CIDR ranges that `http`, `mcp`, `shell` and the project's repositories may reach although they are private or
     loopback, such as `10.0.0.0/8` or `ci.internal:8080`. Link-local addresses and the metadata services of
     clouds are never reached.
     """
 
     http_only_allowed: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    If true, `http`, `mcp` and the project's repositories reach only what `http_allow` names.
+    If true, `http`, `mcp`, `shell` and the project's repositories reach only what `http_allow` names.
     """
 
     shell_network: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    Whether commands in the sandbox have a network.
+    Whether commands in the sandbox have a network: HTTP and CONNECT through the server's proxy, held to the rest of
+    this policy.
     """
 
 

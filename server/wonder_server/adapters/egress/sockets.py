@@ -1,0 +1,44 @@
+"""`EgressSocket`: the proxy as a socket in the file system, for sandboxes, which have no other network."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from pathlib import Path
+
+from wonder_server.adapters.egress.proxy import Egress, Lease
+from wonder_server.core.definitions.resources import NetworkPolicy
+
+
+class EgressSocket:
+    """A socket at ``path``. Whatever connects to it uses the proxy with one lease and needs no credential: to
+    have the file is the right to use it. Its folder is closed to other users of the machine."""
+
+    def __init__(self, lease: Lease, server: asyncio.Server, path: Path) -> None:
+        """Internal; use `open`."""
+        self.path = path
+        self._lease = lease
+        self._server = server
+
+    @classmethod
+    async def open(cls, egress: Egress, policy: NetworkPolicy, who: str) -> EgressSocket:
+        """Open a socket for connections that ``policy`` allows. The caller closes it. Raises `OSError`, and
+        SERVER_DRAINING once the proxy is closed."""
+        lease = await egress.lease(policy, who, chained=True)
+        folder = None
+        try:
+            folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="wonder-egress-"))
+            path = folder / "socket"
+            return cls(lease, await egress.listen_at(path, lease), path)
+        except BaseException:
+            lease.close()
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    async def close(self) -> None:
+        """End the socket and the connections through it. May be called again."""
+        self._server.close()
+        self._lease.close()
+        await asyncio.to_thread(shutil.rmtree, self.path.parent, ignore_errors=True)
