@@ -35,6 +35,8 @@ EXEMPT = {
     ("rpc/server.py", "getaddrinfo"),
     ("health.py", "secure_channel"),
     ("health.py", "insecure_channel"),
+    # Inside of a sandbox, to the socket of the proxy.
+    ("adapters/sandbox/forwarder.py", "connect"),
     # In the helper process, which `egress.confine` keeps to the proxy.
     ("adapters/models/litellm_worker.py", "ClientSession"),
     ("adapters/models/litellm_worker.py", "TCPConnector"),
