@@ -12,6 +12,7 @@ from grpc import aio
 
 from tests.e2e.client import Client, struct
 from tests.e2e.process import Server, serving
+from tests.rpc.serving import refused
 from tests.services.repos_kit import need_git
 from wonder.v1 import executor_service_pb2 as executor
 from wonder.v1 import library_service_pb2 as pb
@@ -95,3 +96,19 @@ async def test_what_was_answered_is_there_after_a_kill(tmp_path: Path) -> None:
         revisions = (await client.library.ListArtifactRevisions(history)).revisions
         written = [revision.paths[0] for revision in revisions]
         assert len(written) == len(set(written)) and set(answered) <= set(written)
+
+
+async def test_what_is_damaged_is_said_and_not_taken_for_missing(tmp_path: Path) -> None:
+    async with serving(tmp_path / "server") as server, server.client() as client:
+        lost = (await write(client, "lost", "content\n")).etag
+        await write(client, "kept", "content of another\n")
+        (bare,) = (tmp_path / "server" / "artifacts").glob("*.git")
+        (bare / "objects" / lost[:2] / lost[2:]).unlink()
+        listed = (await client.library.ListArtifacts(pb.ListArtifactsRequest(project_id="default"))).artifacts
+        assert [(each.path, each.damaged) for each in listed] == [("kept", False), ("lost", True)]
+        assert await read(client, "kept") == "content of another\n"
+        assert (await refused(read(client, "lost")))[0] == "STORAGE_UNAVAILABLE"
+        (bare / "refs" / "heads" / "main").unlink()
+        asked = pb.ListArtifactsRequest(project_id="default")
+        for call in (client.library.ListArtifacts(asked), read(client, "kept"), write(client, "new", "")):
+            assert (await refused(call))[0] == "STORAGE_UNAVAILABLE"
