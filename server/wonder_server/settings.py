@@ -23,6 +23,7 @@ from typing import Any
 from wonder_server.settings_kinds import (
     ADDRESS,
     BUCKET,
+    BUILT_IN_PROVIDERS,
     EMBEDDER,
     ENDPOINT,
     FLAG,
@@ -30,9 +31,11 @@ from wonder_server.settings_kinds import (
     FOLDERS,
     MCP_SERVERS,
     PATH,
+    PROVIDERS,
     TEXT,
     Kind,
     McpServer,
+    Provider,
     choice,
     number,
     split_address,
@@ -164,6 +167,13 @@ class Settings:
     )  # fmt: skip
     gemini_base_url: str = _setting(
         "", "WONDER_GEMINI_BASE_URL", TEXT, "Where to reach Gemini's format; empty is the provider's own.",
+    )  # fmt: skip
+
+    providers: tuple[Provider, ...] = _setting(
+        (), "WONDER_PROVIDERS", PROVIDERS,
+        "Further providers of models: a list of {name, format, base_url, key, headers, options}, or tables "
+        "[[providers]] in the config file. format is that of requests, or litellm.",
+        secret=True,
     )  # fmt: skip
 
     mcp_servers: tuple[McpServer, ...] = _setting(
@@ -301,8 +311,14 @@ class Settings:
         """What no log line may show."""
         plain = [getattr(self, row.name) for row in TABLE if row.secret and row.kind is TEXT]
         held = [text for each in self.mcp_servers for text in (*each.env.values(), *each.headers.values())]
+        held += [text for each in self.providers for text in each.secrets]
         # A server's environment holds words such as "1" and "on" too, without which no line could be read.
         return [text for text in plain if text] + [text for text in held if len(text) >= 8]
+
+    @property
+    def provider_names(self) -> frozenset[str]:
+        """Every provider that a model can be asked of."""
+        return frozenset((*BUILT_IN_PROVIDERS, *(each.name for each in self.providers)))
 
     def provider_environment(self) -> dict[str, str]:
         """Keys, addresses and the chosen model, under the names that the model adapters know them by."""
@@ -433,9 +449,30 @@ def _checked(settings: Settings) -> Settings:
         raise SettingsError("tls_cert and tls_key belong together: give both or neither.")
     if bool(settings.embedder) != bool(settings.embedder_dimensions):
         raise SettingsError("embedder and embedder_dimensions belong together: give both or neither.")
+    _check_provider("model", settings.model, settings)
+    if settings.embedder and not settings.embedder.startswith("local:"):
+        _check_provider("embedder", settings.embedder, settings)
     if settings.s3_endpoint and not (settings.s3_access_key and settings.s3_secret_key):
         raise SettingsError("s3_endpoint wants s3_access_key and s3_secret_key too.")
     return settings
+
+
+def _check_provider(key: str, chosen: str, settings: Settings) -> None:
+    """Refuse a ``provider/model`` whose provider this server does not have."""
+    provider, slash, model = chosen.partition("/")
+    if not chosen or chosen == "offline":
+        return
+    if not slash or not provider or not model:
+        raise SettingsError(f"{key}: {chosen!r} is not written provider/model, such as openai/gpt-5.4-mini.")
+    names = settings.provider_names
+    if provider not in names:
+        near = difflib.get_close_matches(provider, sorted(names), 1)
+        raise SettingsError(
+            f"{key}: this server has no model provider {provider!r} (in {chosen!r}). It has"
+            f" {', '.join(sorted(names))}."
+            + (f" Did you mean {near[0]}?" if near else "")
+            + " Further ones are added with [[providers]] in the config file, or WONDER_PROVIDERS."
+        )
 
 
 def inherited(names: Sequence[str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,98 @@ def _mcp_server(name: str, given: object) -> McpServer:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A provider of models: ``format`` is one that the server speaks, ``litellm``, or ``litellm/NAME`` where
+    LiteLLM knows it by another name."""
+
+    name: str
+    format: str
+    base_url: str = ""
+    key: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Texts that no log line may show."""
+        held = (*self.headers.values(), *self.options.values())
+        return (self.key, *(text for text in held if len(text) >= 8))
+
+
+BUILT_IN_PROVIDERS = ("openai", "anthropic", "gemini", "offline")
+"""Those that every server knows, with a key or without."""
+
+_PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
+_PROVIDER_FORMAT = re.compile(
+    r"(?:openai_chat|openai_responses|anthropic_messages|gemini|litellm(?:/[a-z0-9][a-z0-9_-]{0,63})?)\Z"
+)
+_PROVIDER_FIELDS = {"name", "format", "base_url", "key", "headers", "options"}
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
+
+
+def _providers(value: object) -> tuple[Provider, ...]:
+    try:
+        given = json.loads(value or "[]") if isinstance(value, str) else value
+    except ValueError:
+        given = None
+    if not isinstance(given, list):
+        raise ValueError('a list is wanted, such as [{"name": "groq", "format": "litellm", "key": "…"}]')
+    found = tuple(map(_provider, given))
+    names = [each.name for each in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"the provider {name} is there twice")
+    return found
+
+
+def _provider(given: object) -> Provider:
+    name = given.get("name") if isinstance(given, dict) else None
+    if not isinstance(given, dict) or not isinstance(name, str) or not _PROVIDER_NAME.match(name):
+        raise ValueError("each provider wants a name of a-z, 0-9, '_' and '-'")
+    if name in ("auto", "offline"):
+        raise ValueError(f"no provider can be called {name}: that is the server's own")
+    if strange := sorted(map(str, set(given) - _PROVIDER_FIELDS)):
+        takes = ", ".join(sorted(_PROVIDER_FIELDS))
+        raise ValueError(f"the provider {name} has no {strange[0]}; a provider has {takes}")
+    texts = {key: given.get(key, "") for key in ("format", "base_url", "key")}
+    maps = {key: given.get(key, {}) for key in ("headers", "options")}
+    if not all(isinstance(text, str) for text in texts.values()):
+        raise ValueError(f"the provider {name} wants texts for format, base_url and key")
+    for key, held in maps.items():
+        if not isinstance(held, dict) or not all(
+            isinstance(item, str | int | float) and not isinstance(item, bool) for item in held.values()
+        ):
+            raise ValueError(f"the provider {name} wants an object of texts for {key}")
+    if not _PROVIDER_FORMAT.match(texts["format"]):
+        raise ValueError(
+            f"the provider {name} wants a format: openai_chat, openai_responses, anthropic_messages, gemini, "
+            "litellm, or litellm/NAME"
+        )
+    if texts["base_url"] and not _is_base_url(texts["base_url"]):
+        raise ValueError(f"the provider {name} wants a base_url such as http://127.0.0.1:11434/v1")
+    if maps["options"] and not texts["format"].startswith("litellm"):
+        raise ValueError(f"the provider {name} has options, which only litellm takes")
+    for header, text in maps["headers"].items():
+        if not _HEADER_NAME.match(header) or not str(text).isascii() or not str(text).isprintable():
+            raise ValueError(f"the provider {name} has a header that cannot be sent")
+    headers, options = ({each: str(item) for each, item in held.items()} for held in maps.values())
+    return Provider(name=name, headers=headers, options=options, **texts)
+
+
+def _is_base_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and parts.port != 0
+            and not parts.username
+        )
+    except ValueError:
+        return False
+
+
 def _embedder(value: object) -> str:
     name = _text(value)
     kind, _, folder = name.partition(":")
@@ -155,6 +248,7 @@ def _embedder(value: object) -> str:
 
 TEXT = Kind("text", _text)
 EMBEDDER = Kind("provider/model", _embedder)
+PROVIDERS = Kind("JSON", _providers)
 MCP_SERVERS = Kind("JSON", _mcp_servers)
 FLAG = Kind("true / false", _flag)
 PATH = Kind("path", _path)

@@ -43,6 +43,7 @@ class Shelf:
 
     specs: dict[str, Spec] = field(default_factory=dict)
     actions: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: ACTIONS)
+    providers: frozenset[str] = frozenset()
 
     def find(self, reference: str, library: str) -> Found | None:
         spec = self.specs.get(reference)
@@ -390,3 +391,24 @@ def test_a_personas_tools_are_what_the_format_of_its_model_takes(
     shelf = Shelf({"t": TASK, "tool": tool_spec, "profile": parse_spec(Kind.MODEL_PROFILE, profile)})
     persona = {"system_prompt": "x", "model_profile_id": "profile", "tool_ids": ["tool"]}
     assert ("tool_ids[0]" in faults(Kind.PERSONA, persona, shelf)) is refused
+
+
+def test_a_provider_that_the_server_does_not_have_is_refused_with_those_it_has() -> None:
+    shelf = Shelf(providers=frozenset({"openai", "groq", "offline"}))
+    for provider in ("groq", "auto", "offline"):
+        assert faults(Kind.MODEL_PROFILE, {"provider": provider, "model": "m"}, shelf) == {}
+    said = faults(Kind.MODEL_PROFILE, {"provider": "grog", "model": "m"}, shelf)
+    assert said == {
+        "provider": "This server has no model provider 'grog' (did you mean 'groq'?). It has groq, offline,"
+        " openai; its operator can add more."
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    "api_base base_url api_key extra_headers extra_body custom_llm_provider mock_response model_list"
+    " fallbacks aws_bedrock_runtime_endpoint vertex_credentials azure_ad_token stream".split(),
+)
+def test_a_profile_does_not_say_where_requests_go_or_with_whose_key(name: str) -> None:
+    document = {"provider": "openai", "model": "m", "parameters": {name: "x", "temperature": 0.5}}
+    assert list(faults(Kind.MODEL_PROFILE, document)) == [f"parameters.{name}"]

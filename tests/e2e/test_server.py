@@ -173,6 +173,12 @@ async def test_a_model_whose_key_is_missing_is_warned_of_at_the_start(tmp_path: 
     assert line["level"] == "warning" and "set OPENAI_API_KEY" in line["why"]
 
 
+async def test_a_model_of_no_known_provider_is_refused_at_the_start(tmp_path: Path) -> None:
+    said = await refusal("--model", "foo/bar", data=tmp_path)
+    assert "this server has no model provider 'foo'" in said and "[[providers]]" in said
+    assert not (tmp_path / "shards").exists()
+
+
 async def test_it_does_not_listen_beyond_this_machine_unprotected(tmp_path: Path) -> None:
     said = await refusal("--listen", "0.0.0.0:0", data=tmp_path)
     assert "can be reached from other machines" in said and "--insecure" in said

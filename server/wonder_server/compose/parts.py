@@ -20,6 +20,7 @@ from wonder_server.adapters.git.origins import GitOrigins
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.run import Pool
 from wonder_server.adapters.models.defaults import endpoints
+from wonder_server.adapters.models.endpoints import Endpoint
 from wonder_server.adapters.models.litellm import PASSED_ENVIRONMENT, LiteLLMModel
 from wonder_server.adapters.models.native.model import NativeModel
 from wonder_server.adapters.models.native.orders import ROUTES
@@ -32,6 +33,7 @@ from wonder_server.adapters.sqlite.database import Database
 from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
 from wonder_server.ports.embedder import Embedder
+from wonder_server.ports.model import Model
 from wonder_server.settings import Settings, inherited
 
 _log = logger("server")
@@ -44,6 +46,21 @@ LOOK_S: Final = 1.0
 PRELOADED: Final = ("aiohttp", "yarl", "encodings.idna", "tempfile", "subprocess", "grpc_status.rpc_status")
 """Modules that adapters and the standard library import when they are first needed. Of the outside ones,
 aiohttp takes 150 ms: it is imported when the server is ready, in a thread."""
+
+
+def make_endpoints(settings: Settings) -> dict[str, Endpoint]:
+    """The providers of models: those with a key or address of their own setting, and the operator's list."""
+    listed = {
+        each.name: Endpoint(
+            format=each.format,
+            api_key=each.key,
+            api_base=each.base_url,
+            headers=each.headers,
+            options=each.options,
+        )
+        for each in settings.providers
+    }
+    return {**endpoints(settings.provider_environment()), **listed}
 
 
 def make_egress() -> Egress:
@@ -77,21 +94,25 @@ def make_embedder(settings: Settings, egress: Egress) -> Embedder:
         settings.embedder,
         dimensions,
         egress,
-        endpoint=endpoints(settings.provider_environment()).get(provider),
+        endpoint=make_endpoints(settings).get(provider),
         allow_remote=settings.allow_remote_models,
         environment=environment,
     )
     return BatchedEmbedder(inner)
 
 
-def make_model(settings: Settings, provider_environment: Mapping[str, str], egress: Egress) -> RoutedModel:
+def make_model(settings: Settings, known: Mapping[str, Endpoint], egress: Egress) -> RoutedModel:
     """Every way of reaching a model, by provider and format."""
-    known = endpoints(provider_environment)
     remote, environment = settings.allow_remote_models, inherited(PASSED_ENVIRONMENT)
     proxies = inherited(sorted(PROXY_VARIABLES))
     native = NativeModel(known, allow_remote=remote, environment=proxies, dialer=egress.dialer)
+    routes: dict[tuple[str, str], Model] = {("offline", ANY): OfflineModel()}
+    # A provider of the operator's list goes one way only, in whatever format it is asked.
+    routes |= {(name, format_): native for name, format_ in ROUTES if not known.get(name, Endpoint()).format}
+    routes |= {(name, ANY): native for name, each in known.items() if each.format and not each.by_litellm}
     return RoutedModel(
-        {("offline", ANY): OfflineModel(), **dict.fromkeys(ROUTES, native)},
+        routes,
+        known=settings.provider_names,
         otherwise=LiteLLMModel(known, egress, allow_remote=remote, environment=environment),
     )
 

@@ -34,7 +34,7 @@ from wonder_server.adapters.git.workspaces import GitWorkspaces
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.adapters.mcp.servers import McpServers, Server
 from wonder_server.adapters.models.bounded import BoundedModel, Bounds
-from wonder_server.adapters.models.defaults import default_profile, endpoints, missing_key, settled
+from wonder_server.adapters.models.defaults import default_profile, missing_key, settled
 from wonder_server.adapters.models.prices import LiteLLMPrices
 from wonder_server.adapters.s3.blobs import S3Blobs
 from wonder_server.adapters.sqlite.accounts import SqliteAccounts
@@ -50,6 +50,7 @@ from wonder_server.compose.parts import (
     logged,
     make_egress,
     make_embedder,
+    make_endpoints,
     make_model,
     make_origins,
     make_sandbox,
@@ -121,13 +122,14 @@ class Wonder:
         self._clock = SystemClock()
         self._streams = Streams(settings.max_stream_backlog_events, settings.max_stream_backlog_bytes)
         provider_environment = settings.provider_environment()
-        self._profile = default_profile(provider_environment)
-        if problem := missing_key(self._profile.provider, endpoints(provider_environment)):
+        self._providers = make_endpoints(settings)
+        self._profile = default_profile(provider_environment, self._providers)
+        if problem := missing_key(self._profile.provider, self._providers):
             _log.warning("the chosen model cannot be asked", model=settings.model_choice, why=problem)
         self._prices = LiteLLMPrices()
         self._workers = Workers(self._clock, lease_ms=settings.worker_lease_seconds * 1_000, reserved=ACTIONS)
         self._egress = make_egress()
-        self._model = make_model(settings, provider_environment, self._egress)
+        self._model = make_model(settings, self._providers, self._egress)
         self._web = GuardedWeb(self._egress.dialer)
         self._bounded_model = BoundedModel(
             self._model,
@@ -176,15 +178,7 @@ class Wonder:
         gc.set_threshold(*COLLECT_AFTER)
         shards, catalog, memories, blobs = await self._open_stores()
         memory, upkeep = self._memory_service(memories, blobs, catalog)
-        library = Library(
-            catalog,
-            self._clock,
-            actions={name: kind.input_schema for name, kind in ACTIONS.items()},
-            settle=self._settle,
-            inform=self._prices.informed,
-            before_agent_delete=[upkeep.before_delete],
-            after_agent_delete=[upkeep.after_delete],
-        )
+        library = self._library(catalog, upkeep)
         await self._ensure_standard(library)
         artifacts = await self._artifacts(library)
         repos = await self._repos(library)
@@ -346,7 +340,19 @@ class Wonder:
         self._keeping.append(asyncio.create_task(logged(what, work)))
 
     def _settle(self, profile: ModelProfile) -> ModelProfile:
-        return settled(profile, self._profile)
+        return settled(profile, self._profile, self._providers)
+
+    def _library(self, catalog: SqliteCatalog, upkeep: Upkeep) -> Library:
+        return Library(
+            catalog,
+            self._clock,
+            actions={name: kind.input_schema for name, kind in ACTIONS.items()},
+            providers=self._settings.provider_names,
+            settle=self._settle,
+            inform=self._prices.informed,
+            before_agent_delete=[upkeep.before_delete],
+            after_agent_delete=[upkeep.after_delete],
+        )
 
     async def _artifacts(self, library: Library) -> Artifacts:
         problem = await self._git_pool.do(self._git.probe)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -77,9 +77,15 @@ class Definitions:
     """The use-cases over the catalog. Keys of libraries are ids or names."""
 
     def __init__(
-        self, catalog: Catalog, writes: CatalogWrites, actions: Mapping[str, Mapping[str, Any]]
+        self,
+        catalog: Catalog,
+        writes: CatalogWrites,
+        actions: Mapping[str, Mapping[str, Any]],
+        providers: Collection[str] = (),
     ) -> None:
-        """``actions``: the action kinds of this server, each with the JSON Schema of its input."""
+        """``actions``: the action kinds of this server, each with the JSON Schema of its input.
+        ``providers``: its providers of models; empty: any."""
+        self._providers = frozenset(providers)
         self._catalog = catalog
         self._writes = writes
         self._actions = actions
@@ -274,7 +280,7 @@ class Definitions:
         faults: list[Fault] = []
         shelf = Shelf(after for after, _, _ in saved)
         await complete(shelf, self._catalog, [(after.spec, home.name) for after, _, _ in changed])
-        surroundings = ShelfSurroundings(shelf, self._actions)
+        surroundings = ShelfSurroundings(shelf, self._actions, self._providers)
         for number, (after, before, path) in enumerate(changed):
             if number % GIVE_WAY_EVERY == GIVE_WAY_EVERY - 1:
                 await asyncio.sleep(0)

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +38,20 @@ class Library:
         *,
         actions: Mapping[str, Mapping[str, Any]],
         settle: Settle,
+        providers: Collection[str] = (),
         inform: Inform | None = None,
         before_agent_delete: Sequence[agents.BeforeDelete] = (),
         after_agent_delete: Sequence[agents.AfterDelete] = (),
         before_project_delete: Sequence[projects.BeforeDelete] = (),
     ) -> None:
         """``actions``: the action kinds of this server, each with the JSON Schema of its input.
+        ``providers``: its providers of models; empty: any.
         ``settle``: decides provider, model and format of a model profile that leaves them open.
         ``inform``: adds what is known of the model to a settled profile.
         ``before_…_delete``: asked before something is deleted that others hold on to;
         ``after_agent_delete``: told when it is."""
         writes = CatalogWrites(catalog, clock)
-        self.definitions = Definitions(catalog, writes, actions)
+        self.definitions = Definitions(catalog, writes, actions, providers)
         self.agents = agents.Agents(catalog, writes, actions, before_agent_delete, after_agent_delete)
         self.projects = projects.Projects(catalog, writes, before_project_delete)
         self.pins = Pins(catalog, writes, settle, inform)

@@ -94,18 +94,20 @@ def test_settling_replaces_auto_and_keeps_the_profiles_own_patience_and_paramete
 
 def test_settling_a_chosen_provider_only_fills_in_the_format() -> None:
     own = ModelProfile(provider="groq", model="m")
+    listed = {"groq": Endpoint(format="anthropic_messages")}
 
     assert settled(own, OFFLINE) == replace(own, format="openai_chat")
+    assert settled(own, OFFLINE, listed) == replace(own, format="anthropic_messages")
 
 
 def test_keys_and_addresses_are_read_by_name_and_never_shown() -> None:
     found = endpoints(
-        {"OPENAI_API_KEY": "sk-1", "OLLAMA_API_BASE": "http://127.0.0.1:11434", "OTHER_API_KEY": "x"}
+        {"OPENAI_API_KEY": "sk-1", "GEMINI_API_BASE": "http://127.0.0.1:1", "OTHER_API_KEY": "x"}
     )
 
     assert found == {
         "openai": Endpoint(api_key="sk-1"),
-        "ollama": Endpoint(api_base="http://127.0.0.1:11434"),
+        "gemini": Endpoint(api_base="http://127.0.0.1:1"),
     }
     assert "sk-1" not in repr(found)
 
@@ -140,7 +142,7 @@ async def test_provider_and_format_choose_the_adapter() -> None:
     native, other = Recorder("native"), Recorder("other")
     routes: dict[tuple[str, str], Model] = {("offline", ANY): OfflineModel()}
     routes |= {("openai", "openai_chat"): native, ("anthropic", "anthropic_messages"): native}
-    model = RoutedModel(routes, otherwise=other)
+    model = RoutedModel(routes, otherwise=other, known=("openai", "anthropic", "groq", "offline"))
 
     async def chosen(provider: str, format_name: str = "") -> str:
         profile = ModelProfile(provider=provider, format=format_name)
@@ -151,5 +153,10 @@ async def test_provider_and_format_choose_the_adapter() -> None:
     assert await chosen("openai") == await chosen("anthropic") == "native"
     assert await chosen("openai", "openai_chat") == "native"
     assert await chosen("anthropic", "openai_chat") == await chosen("groq") == "other"
+    with pytest.raises(WonderError) as refused:
+        await chosen("grog")
+    fault = refused.value.fault
+    assert (fault.reason, fault.metadata) == (Reason.MODEL_FAILED, {"kind": "not_found"})
+    assert "no model provider 'grog' (did you mean 'groq'?)" in fault.message
     await model.close()
     assert (native.closed, other.closed) == (1, 1)

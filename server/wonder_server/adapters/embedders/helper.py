@@ -64,13 +64,16 @@ class HelperEmbedder:
         self.dimensions = dimensions
         self.share = share
         self._endpoint = endpoint or Endpoint()
+        provider, _, rest = model.partition("/")
         self._hello = {
             "kind": kind,
-            "model": model,
+            "model": f"{self._endpoint.family(provider)}/{rest}" if kind == "litellm" else model,
             "ask_dimensions": dimensions if ask_dimensions else 0,
             "api_key": self._endpoint.api_key,
             "api_base": self._endpoint.api_base,
             "options": dict(self._endpoint.options),
+            "headers": dict(self._endpoint.headers),
+            "secrets": list(self._endpoint.secrets),
         }
         self._egress = egress
         self._provider = model.partition("/")[0] if kind == "litellm" else ""

@@ -37,6 +37,8 @@ def _by_litellm(hello: dict[str, Any]) -> Embed:
         # A server of one's own often asks for no key, but clients insist on sending one.
         where.setdefault("api_key", "none")
     where |= hello["options"]
+    if hello["headers"]:
+        where["extra_headers"] = hello["headers"]
     if hello["ask_dimensions"]:
         where["dimensions"] = hello["ask_dimensions"]
 
@@ -104,8 +106,7 @@ def _fault(failure: Exception, hello: dict[str, Any]) -> dict[str, Any]:
         fault = fault_of(failure, hello["model"].partition("/")[0])
     else:
         fault = _local_fault(failure, hello["model"])
-    secrets = [hello["api_key"], *(value for value in hello["options"].values() if len(value) >= 16)]
-    return frames.fault_to_json(faults.redacted(fault, secrets))
+    return frames.fault_to_json(faults.redacted(fault, hello["secrets"]))
 
 
 def _local_fault(failure: Exception, folder: str) -> Fault:

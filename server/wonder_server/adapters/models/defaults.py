@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from wonder_server.adapters.models.endpoints import Endpoint
-from wonder_server.adapters.models.formats import usual_format
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, error
 
@@ -46,43 +45,42 @@ _DEFAULTS: tuple[tuple[str, ModelProfile], ...] = (
     ),
 )
 
-PROVIDERS = (
-    "openai", "anthropic", "gemini", "azure", "cohere", "deepseek", "fireworks_ai", "groq", "hosted_vllm",
-    "mistral", "ollama", "openrouter", "perplexity", "together_ai", "xai",
-)  # fmt: skip
+PROVIDERS = ("openai", "anthropic", "gemini")
 """Providers whose key and address are read from ``<NAME>_API_KEY`` and ``<NAME>_API_BASE``."""
 
-KEYLESS = frozenset({"hosted_vllm", "ollama"})
-"""Those that answer on this machine without any key."""
 
-
-def default_profile(environment: Mapping[str, str]) -> ModelProfile:
+def default_profile(
+    environment: Mapping[str, str], known: Mapping[str, Endpoint] | None = None
+) -> ModelProfile:
     """The profile that provider ``auto`` stands for.
 
     ``WONDER_MODEL`` decides (``provider/model`` or ``offline``); else the first key of OpenAI,
-    Anthropic, Gemini; else `OFFLINE`. FIELD_INVALID if ``WONDER_MODEL`` is neither.
+    Anthropic, Gemini; else `OFFLINE`. ``known``: the operator's providers. FIELD_INVALID if ``WONDER_MODEL``
+    is neither.
     """
     if chosen := environment.get("WONDER_MODEL", "").strip():
-        return _named(chosen)
+        return _named(chosen, known or {})
     for variable, profile in _DEFAULTS:
         if environment.get(variable):
             return profile
     return OFFLINE
 
 
-def settled(profile: ModelProfile, default: ModelProfile) -> ModelProfile:
+def settled(
+    profile: ModelProfile, default: ModelProfile, known: Mapping[str, Endpoint] | None = None
+) -> ModelProfile:
     """``profile`` with provider, model and format decided: what a pinned profile holds.
 
     An ``auto`` profile takes the default's provider, model and format, keeps its own patience and
     lets its own parameters go first.
     """
     if profile.provider != "auto":
-        return replace(profile, format=profile.format or usual_format(profile.provider))
+        return replace(profile, format=profile.format or usual_format_of(profile.provider, known or {}))
     return replace(
         profile,
         provider=default.provider,
         model=default.model,
-        format=default.format or usual_format(default.provider),
+        format=default.format or usual_format_of(default.provider, known or {}),
         parameters={**default.parameters, **profile.parameters},
         context_window_tokens=profile.context_window_tokens or default.context_window_tokens,
     )
@@ -100,21 +98,20 @@ def endpoints(environment: Mapping[str, str]) -> dict[str, Endpoint]:
     return found
 
 
+def usual_format_of(provider: str, known: Mapping[str, Endpoint]) -> str:
+    """The format that profiles of ``provider`` use when they name none."""
+    return known.get(provider, Endpoint()).usual_format(provider)
+
+
 def missing_key(provider: str, known: Mapping[str, Endpoint]) -> str:
-    """What to tell whoever calls ``provider`` without its key; empty if it has a key or an address,
-    needs none, or is none of the `PROVIDERS`: of the others nothing is known."""
-    if provider in known or provider not in PROVIDERS or provider in KEYLESS:
+    """What to tell whoever calls ``provider`` without its key; empty unless it is one of the `PROVIDERS` and
+    has neither key nor address."""
+    if provider in known or provider not in PROVIDERS:
         return ""
-    settable = [profile.provider for _, profile in _DEFAULTS]
-    if provider in settable:
-        return f"There is no key for {provider}: set {provider.upper()}_API_KEY where the server runs."
-    return (
-        f"There is no key for {provider}, and this server reads only those of {', '.join(settable)}. "
-        "What speaks like openai is reached with provider openai, OPENAI_API_KEY and WONDER_OPENAI_BASE_URL."
-    )
+    return f"There is no key for {provider}: set {provider.upper()}_API_KEY where the server runs."
 
 
-def _named(chosen: str) -> ModelProfile:
+def _named(chosen: str, known: Mapping[str, Endpoint]) -> ModelProfile:
     if chosen == "offline":
         return OFFLINE
     provider, _, model = chosen.partition("/")
@@ -125,7 +122,7 @@ def _named(chosen: str) -> ModelProfile:
             field="WONDER_MODEL",
         )
     for _, profile in _DEFAULTS:
-        if profile.provider == provider:
-            known = profile.context_window_tokens if profile.model == model else 0
-            return replace(profile, model=model, context_window_tokens=known)
-    return ModelProfile(provider=provider, model=model, format=usual_format(provider))
+        if profile.provider == provider and not (provider in known and known[provider].format):
+            tokens = profile.context_window_tokens if profile.model == model else 0
+            return replace(profile, model=model, context_window_tokens=tokens)
+    return ModelProfile(provider=provider, model=model, format=usual_format_of(provider, known))

@@ -7,9 +7,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from wonder_server.adapters.models.formats import (
+    ANTHROPIC_MESSAGES,
+    GEMINI,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
+    usual_format,
+)
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.network import only, place_of, public_and
+
+_FAMILIES = {
+    OPENAI_CHAT: "openai",
+    OPENAI_RESPONSES: "openai",
+    ANTHROPIC_MESSAGES: "anthropic",
+    GEMINI: "gemini",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,17 +32,38 @@ class Endpoint:
 
     ``api_base`` empty means the provider's own address. For ``openai`` and what speaks like it, it
     ends with ``/v1``; for ``anthropic`` it does not. ``options`` are further settings that LiteLLM
-    knows for a provider (``api_version``, ``aws_region_name``, …).
+    knows for a provider (``api_version``, ``aws_region_name``, …). ``headers`` are sent with every call.
+    ``format`` empty is that of the provider whose name it is; ``litellm`` and ``litellm/NAME`` are reached
+    through LiteLLM, which knows them by their name or by ``NAME``.
     """
 
+    format: str = ""
     api_key: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     api_base: str = ""
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """What must never be shown: the key, and every option long enough to be one."""
-        return (self.api_key, *(value for value in self.options.values() if len(value) >= 16))
+        held = (*self.headers.values(), *self.options.values())
+        return (self.api_key, *(value for value in held if len(value) >= 8))
+
+    @property
+    def by_litellm(self) -> bool:
+        """Whether the operator says that LiteLLM reaches it."""
+        return self.format.partition("/")[0] == "litellm"
+
+    def family(self, name: str) -> str:
+        """Whose formats, addresses and headers a provider ``name`` has; LiteLLM's name for it, if LiteLLM
+        reaches it."""
+        if self.by_litellm:
+            return self.format.partition("/")[2] or name
+        return _FAMILIES.get(self.format, name)
+
+    def usual_format(self, name: str) -> str:
+        """The format that profiles of a provider ``name`` use when they name none."""
+        return self.format if self.format in _FAMILIES else usual_format(self.family(name))
 
 
 def network_of(endpoints: Iterable[Endpoint], *more: str, allow_remote: bool = True) -> NetworkPolicy:

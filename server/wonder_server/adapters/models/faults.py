@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.likeness import did_you_mean
 
 _LONGEST_TEXT = 300
 _KEYS = re.compile(
@@ -87,7 +88,18 @@ def no_such_provider(text: str, provider: str) -> Fault | None:
         return None
     return Fault(
         reason=Reason.MODEL_FAILED,
-        message=f"There is no model provider `{provider}`; there are openai, anthropic, gemini and offline.",
+        message=f"LiteLLM knows no model provider `{provider}`: write its format in [[providers]] as"
+        " litellm/NAME.",
+        metadata={"kind": "not_found"},
+    )
+
+
+def unknown_provider(provider: str, known: Collection[str]) -> Fault:
+    """A MODEL_FAILED for a provider that is not in the operator's list."""
+    return Fault(
+        reason=Reason.MODEL_FAILED,
+        message=f"This server has no model provider '{provider}'{did_you_mean(provider, known)}. It has"
+        f" {', '.join(sorted(known))}.",
         metadata={"kind": "not_found"},
     )
 

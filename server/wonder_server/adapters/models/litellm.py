@@ -22,6 +22,7 @@ from typing import Any
 from wonder_server.adapters.egress.environments import helper_environment
 from wonder_server.adapters.egress.proxy import Egress, Lease
 from wonder_server.adapters.models import faults, formats, frames
+from wonder_server.adapters.models.chat_fields import check_fields
 from wonder_server.adapters.models.defaults import missing_key
 from wonder_server.adapters.models.endpoints import Endpoint, network_of, refuse_remote
 from wonder_server.adapters.models.patience import Patience
@@ -117,9 +118,11 @@ class LiteLLMModel:
         """The call as the helper takes it; refuses what must not leave or cannot be sent."""
         self._check_address(profile.provider)
         self._check_key(profile.provider)
-        format_name = profile.format or formats.usual_format(profile.provider)
+        endpoint = self._endpoints.get(profile.provider, Endpoint())
+        family = endpoint.family(profile.provider)
+        format_name = profile.format or endpoint.usual_format(profile.provider)
         formats.accumulator(format_name)
-        reached = _FORMATS if profile.provider == "anthropic" else _FORMATS[:1]
+        reached = _FORMATS if family == "anthropic" else _FORMATS[:1]
         if format_name not in reached:
             raise error(
                 Reason.MODEL_FAILED,
@@ -127,9 +130,12 @@ class LiteLLMModel:
                 field="format",
             )
         full = all_readable(formats.filled(profile, request, format_name))
+        if format_name == formats.OPENAI_CHAT:
+            check_fields(full)
         return {
             "format": format_name,
             "provider": profile.provider,
+            "known_as": family,
             "model": full.pop("model", "") or profile.model,
             "request": full,
             "timeout_ms": profile.timeout_ms,

@@ -29,23 +29,15 @@ import aiohttp
 
 from wonder_server.adapters.egress.confine import confine
 from wonder_server.adapters.models import faults, formats, frames
+from wonder_server.adapters.models.chat_fields import arguments
 from wonder_server.adapters.models.sse import EventDecoder, parsed
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 
-# Everything that the chat format knows and LiteLLM takes as an argument of the same name. Nothing else
-# gets through as one: `api_base`, `api_key`, `mock_response` and their kind are not a caller's to set.
-CHAT_FIELDS = frozenset(
-    "audio frequency_penalty functions function_call logit_bias logprobs max_completion_tokens max_tokens"
-    " messages modalities parallel_tool_calls prediction presence_penalty prompt_cache_key"
-    " reasoning_effort response_format safety_identifier seed service_tier stop store temperature thinking"
-    " tool_choice tools top_logprobs top_p user verbosity web_search_options".split()
-)
 # What LiteLLM may look at to choose the headers; the body is not made of these.
 ANTHROPIC_FIELDS = frozenset(
     "container context_management max_tokens messages output_config output_format system thinking tool_choice"
     " tools".split()
 )
-_OWN_FIELDS = frozenset({"model", "stream", "stream_options", "n"})
 
 
 class _Prepared(BaseException):
@@ -119,14 +111,14 @@ class Worker:
         import litellm
 
         stream = await litellm.acompletion(
-            model=f"{call['provider']}/{call['model']}",
+            model=f"{call['known_as']}/{call['model']}",
             stream=True,
             stream_options={"include_usage": True},
             num_retries=0,
             max_retries=0,
             timeout=call["timeout_ms"] / 1000,
-            **_chat_fields(call["request"]),
-            **self._where(call["provider"]),
+            **arguments(call["request"]),
+            **self._where(call["provider"], call["known_as"]),
         )
         try:
             async for chunk in stream:
@@ -141,7 +133,9 @@ class Worker:
         """The events of an Anthropic message. The request's body goes out as it came."""
         prepared = await self._prepare(call)
         body = {**call["request"], "model": call["model"], "stream": True}
-        async with self._session.post(prepared.url, headers=prepared.headers, json=body) as response:
+        given = self._endpoints.get(call["provider"], {}).get("headers", {})
+        headers = {**prepared.headers, **given}
+        async with self._session.post(prepared.url, headers=headers, json=body) as response:
             if response.status >= 400:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 raise WonderError(faults.from_status(response.status, await response.text(), headers))
@@ -157,19 +151,22 @@ class Worker:
         try:
             await litellm.anthropic.messages.acreate(  # type: ignore[attr-defined]
                 **{name: value for name, value in call["request"].items() if name in ANTHROPIC_FIELDS},
-                model=f"{call['provider']}/{call['model']}",
+                model=f"{call['known_as']}/{call['model']}",
                 stream=True,
                 client=_client(),
-                **self._where(call["provider"]),
+                **self._where(call["provider"], call["known_as"]),
             )
         except _Prepared as prepared:
             return prepared
         raise error(Reason.INTERNAL, "The call to the Anthropic messages format could not be prepared.")
 
-    def _where(self, provider: str) -> dict[str, Any]:
+    def _where(self, provider: str, known_as: str) -> dict[str, Any]:
+        """Where to and with which key: the operator's word alone."""
         endpoint = self._endpoints.get(provider, {})
         where = {name: endpoint[name] for name in ("api_key", "api_base") if endpoint.get(name)}
-        if provider == "openai" and "api_base" in where:
+        if endpoint.get("headers"):
+            where["extra_headers"] = endpoint["headers"]
+        if known_as == "openai" and "api_base" in where:
             # A server of one's own often asks for no key, but clients insist on sending one.
             where.setdefault("api_key", "none")
         return {**where, **endpoint.get("options", {})}
@@ -186,15 +183,6 @@ class Worker:
     def _flush(self) -> None:
         self._writer.write(b"".join(self._unsent))
         self._unsent.clear()
-
-
-def _chat_fields(request: dict[str, Any]) -> dict[str, Any]:
-    """The request as arguments; what LiteLLM has no argument for goes into the body as it is."""
-    fields = {name: value for name, value in request.items() if name in CHAT_FIELDS}
-    others = {
-        name: value for name, value in request.items() if name not in CHAT_FIELDS and name not in _OWN_FIELDS
-    }
-    return {**fields, "extra_body": others} if others else fields
 
 
 def _broke_off(stream: Any, event: dict[str, Any]) -> bool:

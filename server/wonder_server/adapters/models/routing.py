@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any
 
+from wonder_server.adapters.models import faults
 from wonder_server.adapters.models.formats import usual_format
 from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.errors import Fault, WonderError
 from wonder_server.ports.model import Chunk, Model
 
 ANY = ""
@@ -14,18 +16,24 @@ ANY = ""
 
 
 class RoutedModel:
-    """Looks the profile's provider and format up in ``routes``; everything else goes to ``otherwise``.
+    """Looks the profile's provider and format up in ``routes``; everything else goes to ``otherwise``, if its
+    provider is one of ``known``: of those that are not, nobody is asked.
 
     A further adapter is one more line where compose builds the table.
     """
 
-    def __init__(self, routes: Mapping[tuple[str, str], Model], *, otherwise: Model) -> None:
+    def __init__(
+        self, routes: Mapping[tuple[str, str], Model], *, otherwise: Model, known: Collection[str]
+    ) -> None:
         self._routes = dict(routes)
+        self._known = frozenset(known)
         self._otherwise = otherwise
 
     def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncIterator[Chunk]:
         """See `ports.model.Model.stream`. The profile's provider is settled, never ``auto``."""
         provider = profile.provider
+        if provider not in self._known:
+            return _Nobody(faults.unknown_provider(provider, self._known))
         model = self._routes.get((provider, profile.format or usual_format(provider)))
         model = model or self._routes.get((provider, ANY), self._otherwise)
         return model.stream(profile, request)
@@ -34,3 +42,18 @@ class RoutedModel:
         """Closes every adapter once."""
         for model in {id(model): model for model in (*self._routes.values(), self._otherwise)}.values():
             await model.close()
+
+
+class _Nobody:
+    """A stream that fails at once."""
+
+    def __init__(self, fault: Fault) -> None:
+        self._fault = fault
+
+    def __aiter__(self) -> _Nobody:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        raise WonderError(self._fault)
+
+    async def aclose(self) -> None: ...

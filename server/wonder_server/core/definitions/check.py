@@ -50,7 +50,12 @@ FORMATS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 USUAL_FORMATS = {"openai": "openai_chat", "anthropic": "anthropic_messages", "gemini": "gemini"}
 
 PROVIDERS_WITHOUT_MODEL = ("auto", "offline")
-FORBIDDEN_PARAMETERS = ("api_base", "base_url", "api_key", "stream")
+FORBIDDEN_PARAMETERS = frozenset(
+    "api_base base_url api_key api_version azure_ad_token custom_llm_provider deployment_id extra_body"
+    " extra_headers fallbacks headers mock_response mock_timeout model_list organization proxies ssl_verify"
+    " stream timeout".split()
+)
+FORBIDDEN_BEGINNINGS = ("aws_", "azure_", "litellm_", "s3_", "vertex_", "watsonx_")
 """Where requests go, with whose key and whether they stream is the operator's and the platform's."""
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
@@ -223,11 +228,18 @@ class _Check(Rules):
     def model_profile(self, profile: ModelProfile) -> None:
         if not _PROVIDER.match(profile.provider):
             self.refuse("provider", "Name a provider: 'auto', 'offline', 'openai', 'anthropic', 'gemini', …")
+        elif self._around.providers and profile.provider not in {"auto", *self._around.providers}:
+            self.refuse(
+                "provider",
+                f"This server has no model provider '{profile.provider}'"
+                f"{did_you_mean(profile.provider, self._around.providers)}. It has"
+                f" {', '.join(sorted(self._around.providers))}; its operator can add more.",
+            )
         if not profile.model and profile.provider not in PROVIDERS_WITHOUT_MODEL:
             self.refuse("model", f"Name the model of '{profile.provider}' to use.")
         self.choice("format", profile.format, ("", *FORMATS))
-        for name in FORBIDDEN_PARAMETERS:
-            if name in profile.parameters:
+        for name in profile.parameters:
+            if name in FORBIDDEN_PARAMETERS or name.startswith(FORBIDDEN_BEGINNINGS):
                 self.refuse(join("parameters", name), f"'{name}' is set by the server, not by a definition.")
         for name in ("timeout_ms", "first_token_timeout_ms", "chunk_timeout_ms"):
             self.number(name, getattr(profile, name), 1, MAX_TIMEOUT_MS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,10 +59,11 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class ShelfSurroundings:
-    """A `Shelf` and the server's action kinds, as `check.check_spec` asks for them."""
+    """A `Shelf` and the server's action kinds and providers, as `check.check_spec` asks for them."""
 
     shelf: Shelf
     actions: Mapping[str, Mapping[str, Any]]
+    providers: Collection[str] = ()
 
     def find(self, reference: str, library: str) -> Found | None:
         definition = self.shelf.find(reference, library)

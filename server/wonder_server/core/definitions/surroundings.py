@@ -34,12 +34,16 @@ class Surroundings(Protocol):
     """All that a definition is checked against.
 
     ``actions``: the action kinds of this server, each with the JSON Schema of its input.
+    ``providers``: the providers of models that this server has; empty: any.
     ``find`` follows a reference as written in a definition of ``library``; None if it leads nowhere.
     ``names`` are references that lead to definitions of a kind, those at hand: for "did you mean".
     """
 
     @property
     def actions(self) -> Mapping[str, Mapping[str, Any]]: ...
+
+    @property
+    def providers(self) -> Collection[str]: ...
 
     def find(self, reference: str, library: str) -> Found | None: ...
 

@@ -59,10 +59,10 @@ def order(
 ) -> Order:
     """MODEL_FAILED if the provider is not reached in the profile's format, or its address or key cannot be
     used; NOT_IMPLEMENTED for a format that nobody knows; INVALID_ARGUMENT for a body that is not JSON."""
-    provider = profile.provider
-    format_name = profile.format or formats.usual_format(provider)
+    provider, family = profile.provider, endpoint.family(profile.provider)
+    format_name = profile.format or endpoint.usual_format(provider)
     formats.accumulator(format_name)
-    spoken = SPOKEN.get(provider, ())
+    spoken = SPOKEN.get(family, ())
     if format_name not in spoken:
         raise error(
             Reason.MODEL_FAILED,
@@ -77,11 +77,11 @@ def order(
         body |= {"model": model, "stream": True}
     if format_name == formats.OPENAI_CHAT:
         body.setdefault("stream_options", {"include_usage": True})
-    url = _url(provider, endpoint, _path(format_name, model))
+    url = _url(provider, family, endpoint, _path(format_name, model))
     return Order(
         format=format_name,
         url=url,
-        headers=_headers(provider, endpoint.api_key),
+        headers=_headers(provider, family, endpoint),
         body=_encoded(body),
         proxy=_proxy(url, environment),
     )
@@ -105,26 +105,27 @@ def _path(format_name: str, model: str) -> str:
                 raise WonderError(_refused("the name of the model is not text")) from None
 
 
-def _url(provider: str, endpoint: Endpoint, path: str) -> str:
+def _url(provider: str, family: str, endpoint: Endpoint, path: str) -> str:
     """The operator's address, or the provider's own, with ``path`` before its query."""
     try:
-        base = urlsplit(endpoint.api_base or ADDRESSES[provider])
+        base = urlsplit(endpoint.api_base or ADDRESSES[family])
         port = base.port
     except ValueError:
         raise WonderError(_bad_address(provider)) from None
     if base.scheme not in ("http", "https") or not base.hostname or port == 0 or base.username is not None:
         raise WonderError(_bad_address(provider))
     root = base.path.rstrip("/")
-    version = _VERSIONS.get(provider, "")
+    version = _VERSIONS.get(family, "")
     if version and not root.endswith(("/v1", "/v1beta", "/v1alpha")):
         root += version
     query = [base.query] if base.query else []
-    if provider == "gemini":
+    if family == "gemini":
         query.append("alt=sse")
     return base._replace(path=root + path, query="&".join(query), fragment="").geturl()
 
 
-def _headers(provider: str, key: str) -> dict[str, str]:
+def _headers(provider: str, family: str, endpoint: Endpoint) -> dict[str, str]:
+    key = endpoint.api_key
     headers = {
         "content-type": "application/json",
         "accept": "text/event-stream",
@@ -134,7 +135,7 @@ def _headers(provider: str, key: str) -> dict[str, str]:
     }
     if not key.isascii() or not key.isprintable():
         raise WonderError(faults.no_key(f"The key for {provider} holds characters that no key has."))
-    match provider:
+    match family:
         case "anthropic":
             headers["anthropic-version"] = _ANTHROPIC_VERSION
             own = {"x-api-key": key}
@@ -143,7 +144,9 @@ def _headers(provider: str, key: str) -> dict[str, str]:
         case _:
             own = {"authorization": f"Bearer {key}"}
     # A server of one's own often asks for no key.
-    return headers | own if key else headers
+    headers |= own if key else {}
+    given = {name.lower(): value for name, value in endpoint.headers.items()}
+    return headers | given
 
 
 _NUL = b"\\u0000"
@@ -185,9 +188,9 @@ def proxies_in(environment: Mapping[str, str]) -> list[str]:
 
 
 def _bad_address(provider: str) -> Fault:
-    name = provider.upper()
+    variable = f"WONDER_{provider.upper()}_BASE_URL" if provider in SPOKEN else "its base_url"
     return _refused(
-        f"the address configured for {provider} is none; WONDER_{name}_BASE_URL is written http(s)://host/path"
+        f"the address configured for {provider} is none; {variable} is written http(s)://host/path"
     )
 
 

@@ -1,0 +1,88 @@
+"""Providers of models come from the operator's list, and no other can be chosen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from wonder_server.compose.parts import make_endpoints
+from wonder_server.settings import SettingsError, load
+
+GROQ = {
+    "name": "groq",
+    "format": "litellm",
+    "key": "gsk_of_the_house_1234",
+    "headers": {"X-Team": "a-team-name"},
+}
+OLLAMA = {"name": "ollama", "format": "openai_chat", "base_url": "http://127.0.0.1:11434/v1"}
+BEDROCK = {"name": "eu", "format": "litellm/bedrock", "options": {"aws_region_name": "eu-central-1", "n": 5}}
+
+
+def test_providers_come_as_json_or_as_tables_of_the_file(tmp_path: Path) -> None:
+    by_json = load({}, {"WONDER_PROVIDERS": json.dumps([GROQ, OLLAMA, BEDROCK])})
+    file = tmp_path / "wonder.toml"
+    file.write_text(
+        '[[providers]]\nname = "groq"\nformat = "litellm"\nkey = "gsk_of_the_house_1234"\n'
+        'headers = {"X-Team" = "a-team-name"}\n'
+        '[[providers]]\nname = "ollama"\nformat = "openai_chat"\nbase_url = "http://127.0.0.1:11434/v1"\n'
+        '[[providers]]\nname = "eu"\nformat = "litellm/bedrock"\n'
+        '[providers.options]\naws_region_name = "eu-central-1"\nn = 5\n'
+    )
+    by_file = load({"config": str(file)}, {})
+    assert by_json.providers == by_file.providers
+    assert by_file.provider_names == {"openai", "anthropic", "gemini", "offline", "groq", "ollama", "eu"}
+    found = make_endpoints(by_file)
+    assert found["eu"].family("eu") == "bedrock" and found["eu"].options["n"] == "5"
+    assert found["ollama"].family("ollama") == "openai" and not found["ollama"].by_litellm
+
+
+def test_keys_headers_and_options_are_shown_nowhere() -> None:
+    settings = load({}, {"WONDER_PROVIDERS": json.dumps([GROQ, BEDROCK])})
+    assert "gsk_of" not in repr(settings) and "a-team-name" not in repr(make_endpoints(settings))
+    assert {"gsk_of_the_house_1234", "a-team-name", "eu-central-1"} <= set(settings.secrets())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("{", "a list is wanted"),
+        ("{}", "a list is wanted"),
+        ('["groq"]', "wants a name"),
+        ('[{"name": "A b", "format": "litellm"}]', "wants a name"),
+        ('[{"name": "offline", "format": "litellm"}]', "the server's own"),
+        ('[{"name": "a"}]', "wants a format"),
+        ('[{"name": "a", "format": "morse"}]', "wants a format"),
+        ('[{"name": "a", "format": "litellm/../b"}]', "wants a format"),
+        ('[{"name": "a", "format": "litellm", "api_key": "sk-secret"}]', "has no api_key"),
+        ('[{"name": "a", "format": "litellm", "base_url": "file:///etc"}]', "wants a base_url"),
+        ('[{"name": "a", "format": "gemini", "base_url": "http://u:p@a/"}]', "wants a base_url"),
+        ('[{"name": "a", "format": "gemini", "base_url": "http://[::1"}]', "wants a base_url"),
+        ('[{"name": "a", "format": "gemini", "options": {"x": "y"}}]', "only litellm takes"),
+        ('[{"name": "a", "format": "gemini", "headers": {"a b": "c"}}]', "cannot be sent"),
+        ('[{"name": "a", "format": "gemini", "headers": {"a": "b\\r\\nc: d"}}]', "cannot be sent"),
+        ('[{"name": "a", "format": "gemini", "key": 5}]', "wants texts"),
+        ('[{"name": "a", "format": "gemini"}, {"name": "a", "format": "litellm"}]', "there twice"),
+    ],
+)
+def test_what_describes_no_provider_is_refused_without_its_secrets(given: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said) as caught:
+        load({}, {"WONDER_PROVIDERS": given})
+    assert "sk-secret" not in str(caught.value) and "WONDER_PROVIDERS" in str(caught.value)
+
+
+@pytest.mark.parametrize("chosen", ["foo/bar", "groq/llama", "opena/gpt", "gpt-5", "openai/", "/gpt"])
+def test_a_model_of_no_known_provider_is_refused_at_the_start(chosen: str) -> None:
+    with pytest.raises(SettingsError, match="model: "):
+        load({"model": chosen}, {})
+    with pytest.raises(SettingsError, match="no model provider 'groq'"):
+        load({}, {"WONDER_EMBEDDER": "groq/e", "WONDER_EMBEDDER_DIMENSIONS": "8"})
+
+
+def test_a_model_of_a_listed_or_built_in_provider_is_taken() -> None:
+    listed = {"WONDER_PROVIDERS": json.dumps([GROQ])}
+    for chosen in ("groq/llama/4", "openai/gpt", "offline", ""):
+        assert load({"model": chosen}, listed).model == chosen
+    with pytest.raises(SettingsError, match="Did you mean openai"):
+        load({"model": "opena/gpt"}, {})
