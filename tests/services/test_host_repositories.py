@@ -355,6 +355,15 @@ async def test_alternates_below_the_roots_are_read(hostile: Hostile) -> None:
     await inside.close()
 
 
+async def test_objects_that_git_would_wait_for_are_said(hostile: Hostile) -> None:
+    found = hostile.origin.git("rev-parse", "main:readme")
+    place = hostile.git / "objects" / found[:2] / found[2:]
+    place.unlink()
+    os.mkfifo(place)
+    refused = await refusal(hostile.inside.repos.read(ONE, "readme"))
+    assert refused.reason is Reason.STORAGE_UNAVAILABLE and "no plain file" in refused.message
+
+
 async def test_references_that_are_no_references_are_said(hostile: Hostile) -> None:
     refs = hostile.git / "refs" / "heads"
     (refs / "link").symlink_to("/etc/passwd")

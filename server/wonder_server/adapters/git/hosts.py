@@ -234,13 +234,21 @@ class HostFolders:
             self._check_store(place / "objects", objects, depth)
 
     def _check_store(self, place: Path, objects: int, depth: int) -> None:
-        """See that a store of objects leads nowhere outside the roots: by symbolic links or alternates."""
-        for folders in ([], ["pack"], ["info"]):
+        """See that a store of objects leads nowhere outside the roots, and that git need not wait there:
+        no symbolic links, no pipes, and alternates only below a root."""
+        with os.scandir(objects) as listing:
+            inner_names = [entry.name for entry in listing if entry.is_dir(follow_symlinks=False)]
+        for folders in ([], *([name] for name in inner_names)):
             with contextlib.suppress(FileNotFoundError), opened(objects, folders) as inner:
                 with os.scandir(inner) as listing:
-                    links = [entry.name for entry in listing if entry.is_symlink()]
-                if links:
-                    raise HostProblem(f"its objects hold the symbolic link '{links[0][:100]}'")
+                    odd = [
+                        entry.name
+                        for entry in listing
+                        if not entry.is_file(follow_symlinks=False)
+                        and not entry.is_dir(follow_symlinks=False)
+                    ]
+                if odd:
+                    raise HostProblem(f"its objects hold '{odd[0][:100]}', which is no plain file")
         listed = read_file(objects, "info/alternates", 1 << 20)
         for line in (listed or b"").decode("utf-8", "surrogateescape").split("\n"):
             if not line or line.startswith("#"):
