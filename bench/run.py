@@ -26,7 +26,7 @@ from measure import FULL, QUICK, Number
 
 NAMES = (
     *("streaming", "turns", "relay", "long", "models", "runs", "commits", "memory", "memory_writes", "shell"),
-    *("idle", "active", "slow", "fair", "shards"),
+    *("idle", "active", "slow", "lists", "fair", "shards"),
 )
 SHOWN = "bench/results/latest.json"
 LATEST = Path(__file__).parents[1] / SHOWN

@@ -1,0 +1,134 @@
+"""60 readers of ListEvents at once: what the server holds for them, and how long others wait.
+
+Each reader asks for pages of 500, one after the other, of a conversation with many events or with large ones.
+Beside them one client asks for its conversation again and again; the floor is the same client alone. The
+readers take answers of any size and do not decode them, so that their own work does not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from client import Client
+from grpc import aio
+from measure import Effort, Number, percentile
+from servers import Server, wonder
+
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder_server.adapters.sqlite.shards import SqliteShards
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.values import Message, Role
+from wonder_server.core.records import Emit
+from wonder_server.ports.journal import Commit
+
+READERS = 60
+MB = 1 << 20
+MOST_MB = 100.0
+SHAPES = {"20,000 events of 2 KB": (20_000, 2_000), "400 events of 200 KB": (400, 200_000)}
+_SERVICE = "/wonder.v1.ConversationService"
+_BATCH_BYTES = 8 * MB
+
+
+async def measure(effort: Effort) -> list[Number]:
+    numbers: list[Number] = []
+    for shape, (count, size) in SHAPES.items():
+        with tempfile.TemporaryDirectory() as parent:
+            folder = Path(parent) / "data"
+            with wonder(folder=folder) as server:
+                async with Client(server.address) as client:
+                    room = await client.conversation(await client.agent("speaker"))
+            await _fill(folder, room, count, size)
+            with wonder(folder=folder) as server:
+                numbers += await _read(server, room, shape, effort.seconds)
+    return numbers
+
+
+async def _fill(folder: Path, room: str, count: int, size: int) -> None:
+    shards = await SqliteShards.open(folder / "shards", 1, CONVERSATION.row_types)
+    try:
+        journal = shards.of(room)
+        loaded = await journal.load(room, CONVERSATION)
+        assert loaded is not None
+        head, each = loaded.event_head, max(1, _BATCH_BYTES // size)
+        for start in range(0, count, each):
+            commit = Commit(room, CONVERSATION, entry_head=loaded.entry_head, event_head=head, root=room)
+            for number in range(start, min(start + each, count)):
+                message = Message(
+                    id=f"msg_{number}", conversation_id=room, turn_id="turn_0", ordinal=number,
+                    role=Role.USER, author="mia", content="word " * (size // 5), created_ms=1,
+                )  # fmt: skip
+                commit.add([Emit("conversation_turn", "message_appended", message)], 1)
+            head = commit.event_head
+            await journal.commit([commit])
+    finally:
+        await shards.close()
+
+
+async def _read(server: Server, room: str, shape: str, seconds: float) -> list[Number]:
+    options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+    async with aio.insecure_channel(server.address, options) as channel:
+        await _asking(channel, room, 0.5)
+        quiet = await _asking(channel, room, seconds)
+        before, peak = server.rss, [server.rss]
+        watching = asyncio.create_task(_watch(server, peak))
+        pages = [0]
+        channels = [aio.insecure_channel(server.address, options) for _ in range(READERS)]
+        readers = [asyncio.create_task(_page(each, room, pages)) for each in channels]
+        busy = await _asking(channel, room, seconds)
+        for task in (*readers, watching):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        for each in channels:
+            await each.close()
+    floor = {"floor": percentile(quiet, 0.99) * 1000, "floor_is": "without readers"}
+    return [
+        Number(name=f"{shape}: memory for {READERS} readers", value=(max(peak) - before) / MB, unit="MB",
+               aim=MOST_MB, aim_is="value"),
+        Number(name=f"{shape}: another call p99", value=percentile(busy, 0.99) * 1000, unit="ms", **floor),
+        Number(name=f"{shape}: another call at most", value=max(busy) * 1000, unit="ms",
+               floor=max(quiet) * 1000, floor_is="without readers"),
+        Number(name=f"{shape}: pages", value=pages[0] / seconds, unit="/s"),
+    ]  # fmt: skip
+
+
+async def _page(channel: aio.Channel, room: str, pages: list[int]) -> None:
+    """Read page after page, from the beginning again at the end."""
+    ask = channel.unary_unary(f"{_SERVICE}/ListEvents")
+    token = ""
+    while True:
+        request = pb.ListEventsRequest(conversation_id=room, page_size=500, page_token=token)
+        answer: Any = await ask(request.SerializeToString())
+        pages[0] += 1
+        token = _token(answer)
+
+
+def _token(answer: bytes) -> str:
+    """The next page's token, which is the last field: a tag, a length and some ASCII."""
+    at = answer.rfind(b"\x12", max(0, len(answer) - 120))
+    tail = answer[at + 2 :] if at >= 0 and answer[at + 1] == len(answer) - at - 2 else b""
+    return tail.decode("ascii", "replace")
+
+
+async def _asking(channel: aio.Channel, room: str, seconds: float) -> list[float]:
+    """How long each call of somebody else takes, in seconds."""
+    ask = channel.unary_unary(f"{_SERVICE}/GetConversation")
+    request = pb.GetConversationRequest(conversation_id=room).SerializeToString()
+    took: list[float] = []
+    until = time.perf_counter() + seconds
+    while (began := time.perf_counter()) < until:
+        await ask(request)
+        took.append(time.perf_counter() - began)
+        await asyncio.sleep(0.005)
+    return took
+
+
+async def _watch(server: Server, peak: list[int]) -> None:
+    while True:
+        peak.append(server.rss)
+        await asyncio.sleep(0.02)
