@@ -25,6 +25,8 @@ from structlog.testing import capture_logs
 
 from tests.conformance.journal_subjects import ROW_TYPES
 from tests.e2e.process import Server, serving
+from tests.e2e.run_view import RunView, start
+from wonder.v1 import coordinator_service_pb2 as coordinator
 from wonder.v1 import memory_pb2
 from wonder.v1 import memory_service_pb2 as pb
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
@@ -239,6 +241,38 @@ async def test_one_damaged_record_is_named_and_takes_nothing_else_with_it(
     told = capsys.readouterr()
     assert [line for line in told.out.splitlines() if row["id"] in line]
     assert "1 problem" in told.err
+
+
+WAITING = """
+name: waiting
+workflow:
+  nodes: [{id: wait, wait: {signal: go}}]
+"""
+
+
+async def test_a_server_starts_with_a_damaged_run_under_way_and_sees_to_the_others(
+    fresh: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(fresh, data)
+    async with serving(data) as server, server.client() as client:
+        await client.apply("e2e/damage", WAITING)
+        lost, other = [await start(client, "e2e/damage/waiting") for _ in range(2)]
+    with closing(sqlite3.connect(data / "shards" / "00.db")) as connection:
+        changed = connection.execute("UPDATE operations SET data = data || ' ' WHERE actor = ?", (lost,))
+        assert changed.rowcount == 1
+        connection.commit()
+    async with serving(data) as server, server.client() as client:
+        with pytest.raises(grpc.RpcError) as refused:
+            await client.coordinator.CancelRun(coordinator.CancelRunRequest(run_id=lost))
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert "table operations" in str(refused.value.details())
+        await client.coordinator.SignalRun(coordinator.SignalRunRequest(run_id=other, signal={"name": "go"}))
+        view = RunView(other)
+        await view.watch(client)
+        assert view.names[-1] == "workflow_completed"
+        await client.turn(await client.open(), "Hello.")
+    assert not [line for line in server.log if "Traceback" in str(line)]
 
 
 @pytest.mark.parametrize("name", ["catalog.db", "memory.db", "shards/00.db"])
