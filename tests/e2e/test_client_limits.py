@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,6 +15,8 @@ from tests.e2e.oversized import LONG, fill
 from tests.e2e.process import serving
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import coordinator_service_pb2 as runs
+from wonder.v1 import library_service_pb2 as library
+from wonder.v1 import memory_service_pb2 as memories
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.values import Conversation
 from wonder_server.core.coordinator.planner import RUN
@@ -145,3 +148,37 @@ async def test_the_conversation_of_an_old_folder_goes_on(old: Old) -> None:
     said = await old.client.say(old.room, "say 2 words")
     view = await old.client.settled(old.room, said.turn.id, View(cursor=head))
     assert view.text() == "word1 word2"
+
+
+async def test_lists_of_large_memories_definitions_and_documents_fit(old: Old) -> None:
+    """What clients may store, as large as it may be, multi-byte text and all."""
+    memory, shelf = old.client.memory, old.client.library
+    text = "漢" * (1_000_000 // 3)
+    for number in range(4):
+        content = {"content": f"{number} {text}", "type": "fact"}
+        await memory.WriteMemory(memories.WriteMemoryRequest(agent_id="assistant", memory=content))
+    request = memories.ListMemoriesRequest(agent_id="assistant", page_size=500)
+    assert len(await pages(memory.ListMemories, request)) == 4
+    search = memories.SearchMemoriesRequest(agent_id="assistant", query="漢漢漢 0 1 2 3", limit=100)
+    assert (await memory.SearchMemories(search)).hits
+    for number in range(4):
+        persona = {
+            "name": f"p{number}",
+            "persona": {"system_prompt": text[:60_000], "instructions": [text[:60_000]] * 4},
+        }
+        await old.client.apply("large/one", json.dumps(persona, ensure_ascii=False))
+    for method, listing in (
+        (shelf.ListDefinitions, library.ListDefinitionsRequest(library_id="large/one")),
+        (shelf.ExportDefinitions, library.ExportDefinitionsRequest(library_id="large/one")),
+    ):
+        assert len(await pages(method, listing)) == 4
+    for number in range(3):
+        document = library.WriteArtifactRequest(
+            project_id="default", path=f"{number}.txt", content=f"needle {text}\n".encode() * 3
+        )
+        await shelf.WriteArtifact(document)
+    assert len(await pages(shelf.ListArtifacts, library.ListArtifactsRequest(project_id="default"))) == 3
+    found = await shelf.SearchArtifacts(
+        library.SearchArtifactsRequest(project_id="default", query="needle", limit=100)
+    )
+    assert found.matches
