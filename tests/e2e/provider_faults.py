@@ -117,7 +117,7 @@ def _cases() -> Iterator[Case]:
         ("silent", Script(stall="headers"), False),
         ("silent-opened", Script(text=SAID, stall="first_token"), False),
         ("stalls", Script(text=SAID, stall="chunks"), True),
-        ("429-says-when", Script(status=429, retry_after="2"), False),
+        ("429-says-when", Script(status=429, retry_after="60"), False),
     ):
         first = Script(status=500), script
         # Nobody but the cancel hangs up on these.

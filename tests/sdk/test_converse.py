@@ -42,7 +42,7 @@ from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.errors import WonderError as ServerError
 from wonder_server.rpc.status import refusal
 
-AT_ONCE = Reconnect(first_ms=0, most_ms=0, give_up_ms=10_000)
+AT_ONCE = Reconnect(first_ms=0, most_ms=0, give_up_ms=600_000)
 # Everything that one connection that never breaks brings: attached, the first event, caught_up, sent,
 # the script.
 WHOLE = 4 + len(a_turn())

@@ -14,7 +14,9 @@ from tests.sdk.fake_runs import RUN, FakeCoordinator
 from tests.sdk.fake_server import CONVERSATION, FakeConversation, serving
 from wonder_sdk import Client, Reconnect, UnavailableError, cli, silence, v1
 
-SOON = Reconnect(first_ms=1, most_ms=1, give_up_ms=600_000, silent_ms=50)
+PATIENT = Reconnect(first_ms=1, most_ms=1, give_up_ms=600_000, silent_ms=600_000)
+"""While the server lives: a slow machine must not make it look dead."""
+SOON = Reconnect(silent_ms=50)
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +25,11 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silence, "STREAM_SECONDS", 0.05)
     monkeypatch.setattr("wonder_sdk.channel._Answer.patience", 0.01)
     monkeypatch.setattr("wonder_sdk.channel.StreamedAnswer.patience", 0.05)
+
+
+def in_a_hurry(client: Client, is_so: bool = True) -> None:
+    """Give the server little time to say that it lives, or all the time there is."""
+    client._typed._dog._seconds = 0.05 if is_so else 600.0
 
 
 class Line:
@@ -68,13 +75,15 @@ class Line:
 
 async def test_a_call_to_a_server_that_says_nothing_more_fails() -> None:
     async with serving(coordinator=FakeCoordinator()) as server, Line().to(server) as line:
-        async with Client(line.address, reconnect=SOON) as client:
+        async with Client(line.address, reconnect=PATIENT) as client:
             assert (await client.get_run(RUN)).id == RUN
             line.passes.clear()
+            in_a_hurry(client)
             with pytest.raises(UnavailableError, match="does not answer") as problem:
                 await client.get_run(RUN)
             assert line.address in str(problem.value) and problem.value.timed_out
             assert not problem.value.nobody_there, "it may have had an effect"
+            in_a_hurry(client, False)
             line.passes.set()
             assert (await client.get_run(RUN)).id == RUN
 
@@ -87,7 +96,7 @@ async def test_a_call_may_take_as_long_as_it_needs_while_the_server_lives() -> N
             await asked.wait()
             return await super().GetRun(request, context)
 
-    async with serving(coordinator=Slow()) as server, Client(server, reconnect=SLOWER) as client:
+    async with serving(coordinator=Slow()) as server, Client(server, reconnect=PATIENT) as client:
         running = asyncio.create_task(client.get_run(RUN))
         dog = client._typed._dog
         for _ in range(3):  # questions, each answered
@@ -99,19 +108,18 @@ async def test_a_call_may_take_as_long_as_it_needs_while_the_server_lives() -> N
         assert (await running).id == RUN
 
 
-SLOWER = Reconnect(silent_ms=600_000)
-
-
 async def test_a_stream_over_a_dead_connection_is_taken_up_again_and_shows_for_how_long() -> None:
     fake = FakeConversation()
     async with serving(fake) as server, Line().to(server) as line:
-        async with Client(line.address, reconnect=SOON) as client, client.converse(CONVERSATION) as chat:
+        async with Client(line.address, reconnect=PATIENT) as client, client.converse(CONVERSATION) as chat:
             everything = chat.events()
             assert isinstance(await anext(everything), v1.Event)
             assert chat.seconds_away == 0.0
+            in_a_hurry(client)  # before it is dead, or a question with all the time there is may be under way
             line.passes.clear()
             while not chat.seconds_away:  # noqa: ASYNC110 - the chat tells nobody
                 await asyncio.sleep(0.001)
+            in_a_hurry(client, False)
             line.passes.set()
             reply = chat.send("What is my cat called?")
             assert [item async for item in reply]
@@ -120,7 +128,7 @@ async def test_a_stream_over_a_dead_connection_is_taken_up_again_and_shows_for_h
 
 async def test_cancelling_who_waits_is_no_error_of_the_server() -> None:
     async with serving(coordinator=FakeCoordinator()) as server, Line().to(server) as line:
-        async with Client(line.address, reconnect=SLOWER) as client:
+        async with Client(line.address, reconnect=PATIENT) as client:
             await client.get_run(RUN)
             line.passes.clear()
             running = asyncio.create_task(client.get_run(RUN))
@@ -133,7 +141,9 @@ async def test_cancelling_who_waits_is_no_error_of_the_server() -> None:
 async def test_nothing_is_asked_while_no_call_is_under_way() -> None:
     async with serving(coordinator=FakeCoordinator()) as server, Client(server) as client:
         await client.get_run(RUN)
-        assert client._typed._dog._timer is None and client._typed._dog._asking is None
+        dog = client._typed._dog
+        while dog._timer is not None or dog._asking is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
 
 async def test_the_command_names_the_address(
@@ -141,7 +151,7 @@ async def test_the_command_names_the_address(
 ) -> None:
     monkeypatch.setattr("wonder_sdk.client.Reconnect", lambda: SOON)
     async with serving(coordinator=FakeCoordinator()) as server, Line().to(server) as line:
-        async with Client(line.address, reconnect=SOON) as client:
+        async with Client(line.address, reconnect=PATIENT) as client:
             await client.get_run(RUN)
             # gRPC shares this connection with the command's client.
             line.passes.clear()

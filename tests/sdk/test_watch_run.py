@@ -16,7 +16,7 @@ from wonder.v1 import coordinator_service_pb2_grpc as rpc
 from wonder.v1 import run_pb2 as run
 from wonder_sdk import Client, NotFoundError, Reconnect, UnavailableError, v1
 
-AT_ONCE = Reconnect(first_ms=0, most_ms=0, give_up_ms=10_000)
+AT_ONCE = Reconnect(first_ms=0, most_ms=0, give_up_ms=600_000)
 
 
 class FakeRun(rpc.CoordinatorServiceServicer):

@@ -23,7 +23,7 @@ from wonder_server.services.executor import Executor
 from wonder_server.services.workers import Job, Progress, Workers
 from wonder_server.settings import Settings
 
-QUICKLY = Reconnect(first_ms=5, most_ms=20, give_up_ms=10_000)
+QUICKLY = Reconnect(first_ms=5, most_ms=20, give_up_ms=600_000)
 
 
 class Pool(Workers):
