@@ -174,3 +174,77 @@ def test_what_comes_when_the_turn_has_ended_is_paid_all_the_same_but_not_by_stra
     assert driven.turn.status is TurnStatus.COMPLETED and driven.turn.cost_micros == 5
     assert driven.step(asked(driven, turn_id="turn_of_a_preview")) == ()
     assert CONVERSATION.plan(CONVERSATION.new_state(), asked(driven), 1) == ()
+
+
+# --- calls that came to no end, and those of hooks --------------------------------------------------
+
+
+EXTRACTION, MODEL = OperationKind.EXTRACTION, OperationKind.MODEL
+USED = Usage(input_tokens=10, output_tokens=4, cost_micros=7)
+
+
+def asked_by(driven: Driven, run_id: str, **fields: object) -> inputs.ModelAsked:
+    return inputs.ModelAsked(turn_id=driven.turn.id, run_id=run_id, usage=USED, metered=True, **fields)
+
+
+def extracting() -> Driven:
+    driven = Driven()
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    driven.answer(priced(said("Done."), 1))
+    return driven
+
+
+def test_a_hook_is_charged_as_it_spends_and_not_again_by_what_it_says() -> None:
+    driven = extracting()
+    before = driven.turn
+    driven.step(asked_by(driven, driven.pending(EXTRACTION).run_id))
+    assert driven.turn.model_calls == before.model_calls + 1
+    assert driven.pending(EXTRACTION).metered
+    driven.succeed(EXTRACTION, {"memory_operations": [], "usage": {"input_tokens": 10, "model_calls": 1}})
+    assert driven.turn.input_tokens == before.input_tokens + 10
+    assert driven.turn.cost_micros == before.cost_micros + 7
+    assert as_usage(room(driven)) == as_usage(driven.turn)
+
+
+def test_a_hook_that_fails_has_been_charged() -> None:
+    driven = extracting()
+    before = driven.turn
+    driven.step(asked_by(driven, driven.pending(EXTRACTION).run_id))
+    driven.fail(EXTRACTION, Fault(reason=Reason.TASK_FAILED, message="No JSON."))
+    assert driven.turn.model_calls == before.model_calls + 1
+    assert driven.turn.memory_extraction_failed
+
+
+def test_a_hook_that_asks_by_other_means_says_what_it_has_spent() -> None:
+    driven = extracting()
+    before = driven.turn
+    driven.succeed(EXTRACTION, {"memory_operations": [], "usage": {"input_tokens": 10, "model_calls": 1}})
+    assert driven.turn.input_tokens == before.input_tokens + 10
+
+
+def test_what_an_earlier_server_recorded_is_planned_as_it_was() -> None:
+    driven = extracting()
+    asked = replace(asked_by(driven, driven.pending(EXTRACTION).run_id), metered=False)
+    assert driven.step(asked) == ()
+    operation = next(iter(driven.state.operations.values()))
+    decided = driven.step(inputs.Restarted(operation_id=operation.id))
+    assert not any(isinstance(each, ChargeTurn) for each in decided)
+
+
+def test_an_estimate_counts_and_makes_the_cost_unknown() -> None:
+    driven = Driven()
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    usage = replace(USED, estimated=True)
+    driven.step(inputs.ModelAsked(turn_id=driven.turn.id, run_id="", usage=usage, calls=0))
+    driven.answer(priced(said("Done."), 1))
+    assert (driven.turn.input_tokens, driven.turn.model_calls) == (13, 1)
+    assert driven.turn.cost_micros == 8 and known_cost(driven.turn) is None
+
+
+def test_a_call_that_was_under_way_when_the_server_was_killed_counts() -> None:
+    driven = Driven()
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    driven.step(inputs.Restarted(operation_id=driven.pending(MODEL).id, metered=True))
+    driven.answer(priced(said("Done."), 1))
+    assert driven.turn.model_calls == 2 and known_cost(driven.turn) is None
+    assert as_usage(room(driven)) == as_usage(driven.turn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -157,3 +158,28 @@ async def test_a_tools_model_call_that_broke_off_is_charged(client: Client, prov
     usage = await charged_everywhere(client, room, turn.id, agent)
     asked = provider.of("asked-by-tool")
     assert usage.model_calls == len(scripted.requests) + len(asked) == 4
+
+
+async def test_what_a_delegate_has_spent_is_its_callers_though_nobody_waits_for_it_any_more(
+    client: Client, provider: Provider
+) -> None:
+    expert = Scripted(client, provider, "openai")
+    recall = Call(name="recall", arguments='{"query": "tea"}')
+    endless = Script(text=" ".join(f"word{n}" for n in range(2000)), delay_ms=20)
+    name = await expert.agent(Script(text=SAID, calls=(recall,)), endless)
+    tool = {"target_type": "agent", "target_id": name, "description": "Asks the expert."}
+    await client.apply("e2e/money", json.dumps({"name": f"ask_{name}", "tool": tool}))
+    caller = Scripted(client, provider, "openai")
+    ask = Call(name=f"ask_{name}", arguments='{"message": "What is it?"}')
+    agent = await caller.agent(Script(calls=(ask,)), tools=(f"e2e/money/ask_{name}",))
+    room = await client.open(agent)
+    said = await client.say(room, "Ask.")
+    async with asyncio.timeout(20):
+        await provider.wait_until(lambda: len(provider.of(expert.model)) == 2)
+        await client.conversations.CancelTurn(
+            pb.CancelTurnRequest(conversation_id=room, turn_id=said.turn.id)
+        )
+        while (usage := await spent(client, said.turn.id)).model_calls < 2:  # noqa: ASYNC110 - no event says so
+            await asyncio.sleep(0.01)
+    (own,) = await client.moves(said.turn.id, room)
+    assert usage.input_tokens > own.usage.input_tokens and usage.output_tokens > own.usage.output_tokens

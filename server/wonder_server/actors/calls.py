@@ -22,7 +22,7 @@ from wonder_server.core import ids, trace
 from wonder_server.core.budget import Budget
 from wonder_server.core.commands import CallAgent, Parent, Scope, branch_of
 from wonder_server.core.conversation.calls import answer, called_turn, stands
-from wonder_server.core.conversation.inputs import CancelCall, Create, Send
+from wonder_server.core.conversation.inputs import CancelCall, Create, ModelAsked, Send
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     Caller,
@@ -35,6 +35,7 @@ from wonder_server.core.conversation.values import (
 from wonder_server.core.coordinator.values import Execution, ExecutionStatus
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.model import Usage
 from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.records import Query, Records
@@ -118,6 +119,26 @@ class Calls:
         turn = called_turn(state, operation_id) if isinstance(state, ConversationState) else None
         spoken = self._streams.spoken(conversation_id, turn.id) if turn is not None else ""
         self._loop.tell(conversation_id, CancelCall(operation_id=operation_id, spoken=spoken))
+        if turn is not None:
+            self._charge_caller(turn)
+
+    def _charge_caller(self, turn: Turn) -> None:
+        """What a delegate has spent is its caller's too; no answer of it will say so any more."""
+        parent = turn.parent
+        if parent is None or not parent.actor_id.startswith("conv_") or turn.status is not TurnStatus.ACTIVE:
+            return
+        if parent.actor_id == turn.conversation_id or not turn.caller.turn_id or not turn.model_calls:
+            return
+        usage = Usage(
+            input_tokens=turn.input_tokens,
+            output_tokens=turn.output_tokens,
+            cost_micros=turn.cost_micros,
+            estimated=bool(turn.unpriced_calls),
+        )
+        asked = ModelAsked(
+            turn_id=turn.caller.turn_id, run_id="", usage=usage, calls=turn.model_calls, metered=True
+        )
+        self._loop.tell(parent.actor_id, asked)
 
     async def sweep(self) -> int:
         """After a start: stop the turns whose parents gave up just before the server ended; how many. Damaged
