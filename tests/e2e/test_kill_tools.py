@@ -50,6 +50,13 @@ async def whole(name: str, prepared: Path, folder: Path) -> dict[str, Any]:
     return _whole[name]
 
 
+def assert_same(record: dict[str, Any], whole: dict[str, Any], deaths: int) -> None:
+    """Nothing differs, but that a call of a model that was under way when the server died counts besides."""
+    calls = "calls of models"
+    assert {**record, calls: 0} == {**whole, calls: 0}
+    assert whole.get(calls, 0) <= record.get(calls, 0) <= whole.get(calls, 0) + deaths
+
+
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("point", ["before-commit", "after-commit", "before-answer", "before-dispatch"])
 async def test_a_kill_anywhere_leaves_the_record_of_an_uninterrupted_run(
@@ -61,7 +68,7 @@ async def test_a_kill_anywhere_leaves_the_record_of_an_uninterrupted_run(
     async def tell(data: Path, doom: str) -> int:
         story = Told(case)
         deaths = await through_deaths(data, story, story.view, doom, "")
-        assert story.record == record
+        assert_same(story.record, record, deaths)
         return deaths
 
     deaths = await at_every(point, tell, fresh=prepared, folder=tmp_path)
