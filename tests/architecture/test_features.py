@@ -6,8 +6,25 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-COUNTS = {"A": 7, "B": 14, "C": 11, "D": 7, "E": 8, "F": 6, "G": 9, "H": 5, "I": 5, "J": 4, "K": 3, "L": 4}
-ROW = re.compile(r"^\| ([A-L]\d+) \| [^|]+ \| (done|partly|not yet) \|(.*)\|(.*)\|$", re.MULTILINE)
+COUNTS = {
+    "A": 7,
+    "B": 14,
+    "C": 11,
+    "D": 7,
+    "E": 8,
+    "F": 6,
+    "G": 9,
+    "H": 5,
+    "I": 5,
+    "J": 4,
+    "K": 3,
+    "L": 4,
+    "M": 14,
+    "N": 7,
+    "O": 5,
+    "P": 5,
+}
+ROW = re.compile(r"^\| ([A-P]\d+) \| [^|]+ \| (done|partly|not yet) \|(.*)\|(.*)\|$", re.MULTILINE)
 
 
 def rows() -> list[tuple[str, str, str, str]]:
