@@ -6,24 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-COUNTS = {
-    "A": 7,
-    "B": 14,
-    "C": 11,
-    "D": 7,
-    "E": 8,
-    "F": 6,
-    "G": 9,
-    "H": 5,
-    "I": 5,
-    "J": 4,
-    "K": 3,
-    "L": 4,
-    "M": 14,
-    "N": 7,
-    "O": 5,
-    "P": 5,
-}
+COUNTS = dict(zip("ABCDEFGHIJKLMNOP", (7, 14, 11, 7, 8, 6, 9, 5, 5, 4, 3, 4, 14, 7, 5, 5), strict=True))
 ROW = re.compile(r"^\| ([A-P]\d+) \| [^|]+ \| (done|partly|not yet) \|(.*)\|(.*)\|$", re.MULTILINE)
 
 

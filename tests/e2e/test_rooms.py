@@ -410,7 +410,8 @@ async def test_nobody_joins_a_full_room_by_speaking(client: Client) -> None:
 async def test_who_is_authenticated_and_says_nothing_else_speaks_by_that_name(data: Path) -> None:
     tokens = data.parent / f"{data.name}.tokens"
     tokens.write_text("a-token-of-some-length ada\n")
-    async with serving(data, "--auth-tokens-file", str(tokens), "--insecure") as server:
+    flags = ("--auth-tokens-file", str(tokens), "--act-as", "ada", "--insecure")
+    async with serving(data, *flags) as server:
         async with aio.insecure_channel(server.address) as channel:
             metadata = aio.Metadata(("authorization", "Bearer a-token-of-some-length"))
             stub = pb_grpc.ConversationServiceStub(channel)

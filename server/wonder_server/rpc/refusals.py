@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any, Final
 
 from wonder_server.core.errors import Reason
@@ -31,6 +32,7 @@ class Refusals:
         if window is not None:
             window.calls += 1
             window.fields = fields
+            window.context = copy_context()
             return
         self._windows[reason] = _Window()
         self._say(reason, 1, fields)
@@ -39,7 +41,7 @@ class Refusals:
         """Log what is counted and not yet logged."""
         for reason, window in self._windows.items():
             if window.calls:
-                _write(reason, window.calls, window.fields)
+                window.context.run(_write, reason, window.calls, window.fields)
                 window.calls = 0
 
     def _say(self, reason: Reason, calls: int, fields: dict[str, Any]) -> None:
@@ -51,17 +53,18 @@ class Refusals:
         window = self._windows.pop(reason)
         if window.calls:
             self._windows[reason] = _Window()
-            self._say(reason, window.calls, window.fields)
+            window.context.run(self._say, reason, window.calls, window.fields)
 
 
 class _Window:
-    """Refusals of one reason since its last line."""
+    """Refusals of one reason since its last line. ``context`` is that of the latest, for its trace."""
 
-    __slots__ = ("calls", "fields")
+    __slots__ = ("calls", "context", "fields")
 
     def __init__(self) -> None:
         self.calls = 0
         self.fields: dict[str, Any] = {}
+        self.context = copy_context()
 
 
 def _write(reason: Reason, calls: int, fields: dict[str, Any]) -> None:
