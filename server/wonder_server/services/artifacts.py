@@ -36,6 +36,9 @@ ABSENT: Final = "none"
 """The etag of what is not there."""
 
 MAX_CONTENT_BYTES: Final = 4 << 20
+"""What older versions took, and is still read."""
+MAX_WRITTEN_BYTES: Final = MAX_CONTENT_BYTES - (64 << 10)
+"""So that an answer with the content and all that is said of it fits a client with gRPC's default limit."""
 MAX_WORDS: Final = 20
 DEFAULT_MATCHES: Final = 50
 MAX_MATCHES: Final = 500
@@ -183,12 +186,12 @@ class Artifacts:
         else:
             check_new_path(path)
         branch = check_branch(branch or MAIN)
-        if content is not None and len(content) > MAX_CONTENT_BYTES:
+        if content is not None and len(content) > MAX_WRITTEN_BYTES:
             raise error(
                 Reason.PAYLOAD_TOO_LARGE,
-                f"content has {len(content)} bytes; at most {MAX_CONTENT_BYTES} are taken.",
+                f"content has {len(content)} bytes; at most {MAX_WRITTEN_BYTES} are taken.",
                 field="content",
-                limit=str(MAX_CONTENT_BYTES),
+                limit=str(MAX_WRITTEN_BYTES),
             )
         signed = signed_by(author, message or path, once)
         project_id, repository = await self._open(project)
@@ -278,12 +281,12 @@ def check_resolutions(resolutions: Sequence[Change]) -> None:
                 field=f"resolutions[{number}].path",
             )
         named.add(each.path)
-        if each.content is not None and len(each.content) > MAX_CONTENT_BYTES:
+        if each.content is not None and len(each.content) > MAX_WRITTEN_BYTES:
             raise error(
                 Reason.PAYLOAD_TOO_LARGE,
-                f"A file has at most {MAX_CONTENT_BYTES} bytes.",
+                f"A file has at most {MAX_WRITTEN_BYTES} bytes.",
                 field=f"resolutions[{number}].content",
-                limit=str(MAX_CONTENT_BYTES),
+                limit=str(MAX_WRITTEN_BYTES),
             )
 
 

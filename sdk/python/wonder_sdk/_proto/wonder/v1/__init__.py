@@ -11044,8 +11044,8 @@ class WriteArtifactRequest(betterproto2.Message):
 
     content: "bytes | None" = betterproto2.field(4, betterproto2.TYPE_BYTES, optional=True, group="change")
     """
-    The new content, at most 4 MiB, and the whole request at most the server's `max_request_bytes`: 4 MiB too,
-    unless it was set otherwise.
+    The new content, at most 4 MiB less 64 KiB, and the whole request at most the server's `max_request_bytes`:
+    4 MiB, unless it was set otherwise.
     """
 
     delete: "bool | None" = betterproto2.field(5, betterproto2.TYPE_BOOL, optional=True, group="change")
