@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from ipaddress import ip_address
 
 import pytest
+from structlog.testing import capture_logs
 
 from wonder_server.adapters.egress.dialing import Dialer, check_host
 from wonder_server.adapters.egress.environments import helper_environment
@@ -315,3 +316,16 @@ async def test_the_environment_of_helpers_turns_metadata_off_and_lets_nothing_by
         assert environment["NO_PROXY"] == environment["no_proxy"] == ""
         for nothing in (environment, helper_environment(None)):
             assert nothing["AWS_EC2_METADATA_DISABLED"] == "true" and nothing["NO_GCE_CHECK"] == "true"
+
+
+async def test_refusals_are_one_line_at_once_and_the_rest_in_another(far: Far) -> None:
+    with capture_logs() as logs:
+        async with leased(Names(), NetworkPolicy()) as lease:
+            for number in range(5):
+                answer = await said(lease.port, asking(f"http://10.0.0.{number}/", lease.token))
+                assert answer.startswith(b"HTTP/1.1 403")
+            assert [line["refused"] for line in logs] == [1]
+        await asyncio.sleep(0)  # a lease ends in the loop's next round
+    assert [line["event"] for line in logs] == ["egress_refused"] * 2
+    assert [line["refused"] for line in logs] == [1, 4]
+    assert logs[-1]["host"] == "10.0.0.4"

@@ -210,6 +210,24 @@ def test_what_is_no_entry_is_refused_with_its_place(text: str) -> None:
     assert found[0] == "http_allow[1]"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "169.254.169.254",
+        "169.254.169.254:80",
+        "169.254.0.0/16",
+        "169.254.169.0/24",
+        "metadata.google.internal",
+        "[fe80::1]:80",
+        "fd00:ec2::254",
+        "::ffff:169.254.169.254",
+    ],
+)
+def test_what_is_never_reached_cannot_be_allowed(text: str) -> None:
+    assert (found := check_policy(NetworkPolicy(http_allow=("0.0.0.0/0", text)))) is not None
+    assert found[0] == "http_allow[1]" and "never reached" in found[1]
+
+
 def test_a_policy_has_a_bound() -> None:
     assert check_policy(NetworkPolicy(http_allow=("a.b",) * 100)) is None
     assert check_policy(NetworkPolicy(http_allow=("a.b",) * 101)) is not None

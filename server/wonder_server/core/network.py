@@ -81,10 +81,23 @@ def check_policy(policy: NetworkPolicy) -> tuple[str, str] | None:
     if len(policy.http_allow) > MAX_ENTRIES:
         return "http_allow", f"http_allow has at most {MAX_ENTRIES} entries."
     for index, text in enumerate(policy.http_allow):
-        if entry(text) is None:
+        allowed = entry(text)
+        if allowed is None:
             wanted = "a host, an address or a range, with or without a port"
             return f"http_allow[{index}]", f"'{text[:100]}' is no entry of http_allow: {wanted}."
+        if _is_never_reached(allowed):
+            why = "link-local addresses and metadata services give credentials away, and are never reached"
+            return f"http_allow[{index}]", f"'{text[:100]}' cannot be allowed: {why}."
     return None
+
+
+def _is_never_reached(allowed: Entry) -> bool:
+    """Return True for an entry that names nothing but what `is_metadata` refuses."""
+    network = allowed.network
+    if network is None:
+        return is_metadata(allowed.host)
+    ends = network.network_address, network.broadcast_address
+    return all(is_metadata(str(end), end) for end in ends)
 
 
 @lru_cache(maxsize=1024)

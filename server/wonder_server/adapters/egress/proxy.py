@@ -16,7 +16,6 @@ import base64
 import binascii
 import secrets
 import socket
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -57,7 +56,8 @@ class Lease:
         self.problem: WonderError | None = None
         self._egress = egress
         self._refused = 0
-        self._logged = float("-inf")
+        self._place = "", 0
+        self._window: asyncio.TimerHandle | None = None
 
     @property
     def port(self) -> int:
@@ -70,13 +70,29 @@ class Lease:
         return f"http://wonder:{self.token}@127.0.0.1:{self.port}"
 
     def refuse(self, problem: WonderError, host: str, port: int) -> None:
-        """Note a refusal. Log at most one a second, with how many it stands for: a command may try often."""
+        """Note a refusal, and log it: the first at once, those of each second after it in one line."""
         self.problem = problem
         self._refused += 1
-        now = time.monotonic()
-        if now - self._logged >= 1:
-            _log.warning("egress_refused", who=self.who, host=host[:253], port=port, refused=self._refused)
-            self._logged, self._refused = now, 0
+        self._place = host[:253], port
+        if self._window is None:
+            self._log()
+
+    def _log(self) -> None:
+        """Write what was refused since the last line, and look again in a second."""
+        self._window = None
+        if self._refused:
+            host, port = self._place
+            _log.warning("egress_refused", who=self.who, host=host, port=port, refused=self._refused)
+            self._refused = 0
+            self._window = asyncio.get_running_loop().call_later(1, self._log)
+
+    def end(self) -> None:
+        """Write what is not logged yet. Called by the proxy, in its loop."""
+        if self._window is not None:
+            self._window.cancel()
+            self._log()
+            if self._window is not None:
+                self._window.cancel()
 
     def close(self) -> None:
         """End the lease and the connections that it has open."""
@@ -132,6 +148,8 @@ class Egress:
     async def close(self) -> None:
         """Stop listening and end all connections."""
         self._closed = True
+        for lease in self._leases.values():
+            lease.end()
         self._leases.clear()
         if self._opening is not None:
             server = await self._opening
@@ -193,6 +211,7 @@ class Egress:
         return server
 
     def _hang_up(self, lease: Lease) -> None:
+        lease.end()
         for client in [client for client, held in self._connections.items() if held is lease]:
             client.abort()
 
