@@ -18,7 +18,7 @@ import pytest_asyncio
 from google.protobuf import message_factory
 from grpc import aio
 
-from tests.e2e.callers import calling, tokens_file
+from tests.e2e.callers import TOKENS, calling, tokens_file
 from tests.e2e.client import PATIENCE_S, Client, struct
 from tests.e2e.process import Server, serving
 from tests.rpc.serving import refused
@@ -28,6 +28,7 @@ from wonder.v1 import errors_pb2, memory_pb2, run_pb2
 from wonder.v1 import executor_service_pb2 as tasks
 from wonder.v1 import library_service_pb2 as library
 from wonder.v1 import memory_service_pb2 as memories
+from wonder_sdk import cli
 from wonder_server.rpc.server import contract
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -477,6 +478,43 @@ async def test_only_an_admin_changes_what_a_project_reaches(house: House) -> Non
     assert changed.network.shell_network
     # What stays as it is asks for nothing.
     assert (await change(house.bob, network={"shell_network": True})).project.network == changed.network
+
+
+async def test_the_command_line_talks_with_a_plain_token_as_its_name(
+    house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WONDER_TOKEN", TOKENS["bob"])
+    monkeypatch.setenv("NO_COLOR", "1")
+    chat = ("chat", "-m", "say 2 words", "--server", house.server.address)
+    assert await asyncio.to_thread(cli.main, chat) == 0
+    room = capsys.readouterr().err.split()[-1]
+    (message, *_) = await house.bob.messages(room)
+    assert message.author == "bob"
+    listed = await house.bob.conversations.ListConversations(pb.ListConversationsRequest(user_id="bob"))
+    assert room in [each.id for each in listed.conversations]
+
+    assert await asyncio.to_thread(cli.main, (*chat, "--user", "ann")) == 1
+    assert "user_id is 'ann'" in capsys.readouterr().err
+
+
+async def test_a_refusal_inside_a_stream_is_logged_as_others_are(house: House) -> None:
+    room = await house.bob.open("sloth")
+    before = house.server.count("call refused")
+    call = house.bob.conversations.Converse()
+    try:
+        await call.write(pb.ConverseRequest(attach=pb.Attach(conversation_id=room, tail_only=True)))
+        send = pb.Send(request_id="r-refused", content="say 1 word", user_id="ann")
+        await call.write(pb.ConverseRequest(send=send))
+        async with asyncio.timeout(PATIENCE_S):
+            while not (word := await call.read()).HasField("refused"):
+                pass
+        # Refusals that tests before this one caused may be said in the meantime.
+        while "Converse" not in (line := await house.server.logged("call refused", before + 1))["rpc"]:
+            before += 1
+    finally:
+        call.cancel()
+    assert word.refused.request_id == "r-refused"
+    assert (line["reason"], line["field"]) == ("PERMISSION_DENIED", "user_id")
 
 
 async def test_only_an_admin_deletes(house: House) -> None:

@@ -156,6 +156,27 @@ async def test_of_one_message_programs_read_only_the_answer(capsys: pytest.Captu
     assert code == 0
 
 
+@pytest.mark.parametrize(
+    ("token", "flags", "member", "speaker"),
+    [
+        ("", (), ["user"], ""),
+        ("token-of-ann-0123456789", (), [], ""),
+        ("token-of-proxy-0123456789", ("--user", "bob"), ["bob"], "bob"),
+    ],
+)
+async def test_who_speaks_is_left_to_the_server_unless_a_flag_says_it(
+    monkeypatch: pytest.MonkeyPatch, token: str, flags: tuple[str, ...], member: list[str], speaker: str
+) -> None:
+    monkeypatch.setenv("WONDER_TOKEN", token)
+    fake = FakeConversation()
+    async with serving(fake) as address:
+        assert await wonder("chat", "-m", "Hello", *flags, "--server", address) == 0
+    created, _, said = fake.requests[:3]
+    people = created.conversation.participants
+    assert [each.user.user_id for each in people if each.HasField("user")] == member
+    assert said.send.user_id == speaker
+
+
 async def test_a_conversation_is_begun_in_a_project_and_listed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,8 @@ class Client(Workflows, Memories, Files):
         access = Access(token=token, tls_root=tls_root, tls=tls)
         self.target = target = target or environment.target()
         self._reconnect = reconnect or Reconnect()
+        # With a token, who speaks is the token's name, which only the server knows.
+        self._user = "" if access.metadata else "user"
         # The stubs ask a channel for nothing but its four kinds of call.
         typed: Any = TypedChannel(access.open(target), access, target, self._reconnect.silent_ms)
         self._typed: TypedChannel = typed
@@ -85,7 +87,7 @@ class Client(Workflows, Memories, Files):
         self,
         *,
         agent: str = "assistant",
-        user: str = "user",
+        user: str | None = None,
         title: str = "",
         project: str = "",
         external_ref: str = "",
@@ -94,11 +96,14 @@ class Client(Workflows, Memories, Files):
     ) -> str:
         """Create a conversation of one user and one agent (by id or name); its id.
 
+        The ``user`` is called ``user`` by default. With a token there is none by default: the token's name
+        takes part from its first message on. "" is none in any case.
+
         An ``external_ref``, the caller's own name for it, gives back the conversation that has it, if
         there is one. Raises NotFoundError for an agent or project that is not there.
         """
         participants = [v1.Participant(agent=v1.AgentParticipant(agent_id=agent))]
-        if user:
+        if user := self._user if user is None else user:
             participants.insert(0, v1.Participant(user=v1.UserParticipant(user_id=user)))
         response = await self.conversations.create_conversation(
             v1.CreateConversationRequest(

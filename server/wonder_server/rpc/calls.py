@@ -73,8 +73,13 @@ class Entrance:
         is_list = "page_token" in method.input_type.fields_by_name
         decode = self._decoder(method)
 
+        name = _name(method)
+
+        def note(problem: WonderError) -> None:
+            self._note(problem, name)
+
         def asked(received: Any) -> Any:
-            return Requests(received, decode) if method.client_streaming else decode(received)
+            return Requests(received, decode, note) if method.client_streaming else decode(received)
 
         async def answer(received: Any, context: Any) -> bytes:
             if not is_list:
@@ -116,7 +121,7 @@ class Entrance:
     async def _serve(self, method: MethodDescriptor, context: Any, work: Coroutine[Any, Any, T]) -> T:
         """Await ``work``, and turn what it raises into a status and a log line."""
         began = time.perf_counter()
-        name = f"{method.containing_service.full_name}/{method.name}"
+        name = _name(method)
         visit: Visit | None = None
         try:
             visit = self.admission.enter(is_stream=method.client_streaming or method.server_streaming)
@@ -152,9 +157,7 @@ class Entrance:
         """Return ``problem`` if clients may see it, else an incident number. Either way it is logged."""
         known = _find(problem)
         if known is not None:
-            fault = known.fault
-            where = {"field": fault.field} if fault.field else {}
-            self._refusals.note(fault.reason, rpc=name, message=fault.message, ms=_ms(began), **where)
+            self._note(known, name, ms=_ms(began))
             return known
         incident = secrets.token_hex(4)
         _log.error("call failed", rpc=name, incident=incident, ms=_ms(began), exc_info=problem)
@@ -164,13 +167,24 @@ class Entrance:
             incident=incident,
         )
 
+    def _note(self, problem: WonderError, name: str, **fields: Any) -> None:
+        fault = problem.fault
+        where = {"field": fault.field} if fault.field else {}
+        self._refusals.note(fault.reason, rpc=name, message=fault.message, **fields, **where)
+
 
 class Requests(AsyncIterator[Message]):
     """The requests of a client stream, decoded one by one. A class rather than a generator, so that
     it can be read on after it raised `WonderError` for a request that is wrong; ``refused`` is what
-    that one consisted of."""
+    that one consisted of. ``note`` logs the refusal of one request of a stream that goes on."""
 
-    def __init__(self, received: AsyncIterator[bytes], decode: Callable[[bytes], Message]) -> None:
+    def __init__(
+        self,
+        received: AsyncIterator[bytes],
+        decode: Callable[[bytes], Message],
+        note: Callable[[WonderError], None],
+    ) -> None:
+        self.note = note
         self._received = received
         self._decode = decode
         self.refused = b""
@@ -196,6 +210,10 @@ _READS_AND_DELETES = (
     *("Get", "List", "Search", "Read", "Diff", "Export", "Preview", "Replay", "Subscribe", "Watch"),
     *("Delete", "Cancel"),
 )
+
+
+def _name(method: MethodDescriptor) -> str:
+    return f"{method.containing_service.full_name}/{method.name}"
 
 
 def snake_case(name: str) -> str:

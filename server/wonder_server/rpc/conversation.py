@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from wonder.v1 import conversation_pb2
 from wonder.v1 import conversation_service_pb2 as pb
@@ -24,6 +24,7 @@ from wonder_server.ports.records import EventQuery, Query
 from wonder_server.rpc import agent_calls, previews
 from wonder_server.rpc import conversation_codec as codec
 from wonder_server.rpc.branches import BranchMethods
+from wonder_server.rpc.calls import Requests
 from wonder_server.rpc.conversation_stream import say
 from wonder_server.rpc.event_codec import event
 from wonder_server.rpc.faults import fault_to_proto
@@ -334,7 +335,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
         finally:
             attachment.close()
 
-    async def converse(self, requests: AsyncIterator[pb.ConverseRequest], context: Any) -> None:
+    async def converse(self, requests: Requests, context: Any) -> None:
         first = await self._first(requests)
         if first is None or first.WhichOneof("intent") != "attach":
             raise error(Reason.NOT_ATTACHED, "The first message of a stream is `attach`.", field="attach")
@@ -347,11 +348,11 @@ class ConversationServicer(RoomMethods, BranchMethods):
             reader.cancel()
             attachment.close()
 
-    async def _first(self, requests: AsyncIterator[pb.ConverseRequest]) -> pb.ConverseRequest | None:
+    async def _first(self, requests: Requests) -> pb.ConverseRequest | None:
         """Return the first message of a stream, None if it ends first. NOT_ATTACHED past the deadline."""
         try:
             async with asyncio.timeout(self._attach_s):
-                return await anext(aiter(requests), None)
+                return cast(pb.ConverseRequest | None, await anext(requests, None))
         except TimeoutError:
             raise error(
                 Reason.NOT_ATTACHED,
@@ -377,7 +378,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
 
     async def _listen(
         self,
-        requests: AsyncIterator[pb.ConverseRequest],
+        requests: Requests,
         attachment: Attachment,
         conversation_id: str,
         trace_id: str,
@@ -387,7 +388,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
             request_id = ""
             try:
                 try:
-                    request = await anext(requests)
+                    request: Any = await anext(requests)
                 except StopAsyncIteration:
                     return
                 intent = request.WhichOneof("intent")
@@ -404,6 +405,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
                         field=intent or "intent",
                     )
             except WonderError as problem:
+                requests.note(problem)
                 refused = pb.Refused(request_id=request_id, error=fault_to_proto(problem.fault))
                 attachment.subscription.push(_reply(refused=refused))
             except Exception:

@@ -143,6 +143,7 @@ async def _listen(workers: Workers, seat: Seat, requests: Requests) -> None:
                 break
             except WonderError as problem:
                 _unreadable(workers, seat, requests.refused, problem)
+                requests.note(problem)
             else:
                 _obey(workers, seat, request)
     except WonderError as problem:

@@ -63,7 +63,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--project", metavar="NAME", help="project of the new conversation (default: the agent's first)"
     )
-    parser.add_argument("--user", default="user", help="who speaks (default: %(default)s)")
+    parser.add_argument(
+        "--user", default="", metavar="NAME", help="who speaks (default: the token's name; without one, user)"
+    )
     parser.add_argument(
         "stdin", nargs="?", choices=["-"], metavar="-", help="append what is piped in to --message"
     )
@@ -149,7 +151,7 @@ class Talk:
 
     def _create(self) -> str:
         return self._client.create_conversation(
-            agent=self._agent or "assistant", user=self._user, project=self._project
+            agent=self._agent or "assistant", user=self._user or None, project=self._project
         )
 
     def _attach(self, conversation_id: str) -> sync.Chat:
