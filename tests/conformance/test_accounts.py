@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from tests.conformance.journal_subjects import (
     Shards,
@@ -20,8 +23,12 @@ from tests.conformance.journal_subjects import (
 )
 from wonder_server.adapters.in_memory.journal import MemoryShards
 from wonder_server.adapters.sqlite.accounts import SqliteAccounts
-from wonder_server.core.budget import CHARGES, Account
+from wonder_server.adapters.sqlite.checking import check_shard
+from wonder_server.adapters.sqlite.connection import connect
+from wonder_server.adapters.sqlite.shard_schema import MIGRATIONS
+from wonder_server.core.budget import CHARGES, Account, joined
 from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.records import Erase, Put
 from wonder_server.ports.accounts import Accounts
 from wonder_server.ports.journal import Commit, Event
@@ -76,3 +83,50 @@ async def test_a_commit_that_fails_charges_nothing(shards: Shards) -> None:
     with pytest.raises(Exception):  # noqa: B017 (each store has its own)
         await write(shards, 0, charge(A, "2"), events=first)
     assert (await accounts_of(shards).accounts([A]))[A] == ONE
+
+
+# --- damage -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "cost_micros = cost_micros - 4",
+        "input_tokens = 0",
+        "output_tokens = output_tokens | (1 << 62)",
+        "busy_ms = 'long'",
+        "seal = seal + 1",
+        "seal = NULL",
+    ],
+)
+async def test_a_damaged_account_is_named_and_others_are_not_stopped(tmp_path: Path, change: str) -> None:
+    async with opened("sqlite", tmp_path, count=1) as shards:
+        await write(shards, 0, charge(A, "1"), charge(B, "2"))
+    with closing(sqlite3.connect(tmp_path / "shards" / "00.db")) as connection:
+        assert connection.execute(f"UPDATE accounts SET {change} WHERE agent = ?", (A,)).rowcount == 1
+        connection.commit()
+    async with opened("sqlite", tmp_path, count=1) as shards:
+        await write(shards, 0, charge(A, "3"), charge(B, "4"))
+        accounts = accounts_of(shards)
+        with pytest.raises(WonderError, match=f"The record {A} in table accounts of shards/00.db") as found:
+            await accounts.accounts([A, B])
+        assert found.value.fault.reason is Reason.STORAGE_UNAVAILABLE
+        assert await accounts.accounts([B]) == {B: joined((ONE, ONE))}
+        with capture_logs() as said:
+            assert await accounts.accounts([A, B], lenient=True) == {B: joined((ONE, ONE))}
+        assert A in said[0]["problem"]
+    assert [line for line in check_shard(tmp_path / "shards" / "00.db").problems if A in line]
+
+
+async def test_accounts_from_before_they_had_a_seal_get_one(tmp_path: Path) -> None:
+    path = tmp_path / "00.db"
+    connect(path, MIGRATIONS[:8]).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO accounts VALUES (?, 1, 2, 3, 4, 5, 6)", (A,))
+        connection.commit()
+    for damage, problems in (("cost_micros = cost_micros", 0), ("cost_micros = 2", 1)):
+        connect(path, MIGRATIONS).close()
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"UPDATE accounts SET {damage}")
+            connection.commit()
+        assert len(check_shard(path).problems) == problems

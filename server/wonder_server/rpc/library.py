@@ -191,7 +191,7 @@ class LibraryServicer(ArtifactMethods):
 
     async def get_agent(self, request: pb.GetAgentRequest, _context: Any) -> pb.GetAgentResponse:
         agent = await self._agents.agent(required(request.agent_id, "agent_id"))
-        return pb.GetAgentResponse(agent=await self._agent(agent))
+        return pb.GetAgentResponse(agent=await self._agent(agent, lenient=False))
 
     async def list_agents(self, request: pb.ListAgentsRequest, _context: Any) -> pb.ListAgentsResponse:
         page = await self._agents.agents(_page(request), project=request.project_id)
@@ -215,14 +215,15 @@ class LibraryServicer(ArtifactMethods):
         )
         return pb.DeleteAgentResponse()
 
-    async def _agent(self, agent: Agent) -> library_pb2.Agent:
-        return codec.agent_to_proto(agent, (await self._spent([agent])).get(agent.id))
+    async def _agent(self, agent: Agent, *, lenient: bool = True) -> library_pb2.Agent:
+        return codec.agent_to_proto(agent, (await self._spent([agent], lenient=lenient)).get(agent.id))
 
-    async def _spent(self, agents: Sequence[Agent]) -> dict[str, Account]:
-        """What each of them has spent, if that is known."""
+    async def _spent(self, agents: Sequence[Agent], *, lenient: bool = True) -> dict[str, Account]:
+        """What each of them has spent, if that is known. ``lenient``: a damaged account is left out; lists
+        and answers to changes do not fail for it."""
         if self._accounts is None or not agents:
             return {}
-        return await self._accounts.accounts([agent.id for agent in agents])
+        return await self._accounts.accounts([agent.id for agent in agents], lenient=lenient)
 
     # --- projects -----------------------------------------------------------------------------------
 

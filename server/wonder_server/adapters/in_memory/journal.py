@@ -206,7 +206,7 @@ class MemoryShards:
     async def unfinished(self) -> list[str]:
         return await self.journal.unfinished()
 
-    async def accounts(self, agent_ids: Sequence[str]) -> dict[str, Account]:
+    async def accounts(self, agent_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
         """Implements the port ``Accounts``."""
         return {agent: self.journal.accounts.get(agent, Account()) for agent in agent_ids}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wonder_server.adapters.sqlite import shard_seals
+from wonder_server.adapters.sqlite.account_sums import COLUMNS, checked
 from wonder_server.adapters.sqlite.catalog import SEALED_TABLES, catalog_key
 from wonder_server.adapters.sqlite.codec import decode
 from wonder_server.adapters.sqlite.memory_rows import FIELDS, STORE, memory_of
@@ -141,6 +142,18 @@ def _shard(connection: sqlite3.Connection, seals: Seals, found: Found) -> None:
                 for key in _objects(row["data"]):
                     found.objects[key] = f"conversation {owner}"
     _gaps(seals.store, actors, numbers, found)
+    _accounts(connection, seals, found)
+
+
+def _accounts(connection: sqlite3.Connection, seals: Seals, found: Found) -> None:
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'accounts'").fetchone():
+        return
+    for _, row in _rows(connection, found, seals.store, "accounts", "1"):
+        if "seal" in {column[1] for column in connection.execute("PRAGMA table_info(accounts)")}:
+            try:
+                checked(seals, row["agent"], [row[name] for name in COLUMNS], row["seal"])
+            except WonderError as problem:
+                found.add(problem)
 
 
 def _each(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from wonder_server.adapters.sqlite.seals import ADVICE
+from wonder_server.adapters.sqlite.seals import ADVICE, seal
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
 
@@ -58,6 +58,7 @@ def connect(path: Path, migrations: Sequence[tuple[str, str]]) -> sqlite3.Connec
     try:
         for pragma in _PRAGMAS:
             connection.execute(pragma).fetchall()
+        connection.create_function("seal_of", -1, _seal_of)  # For migrations.
         _migrate(connection, path.name, migrations)
     except sqlite3.Error as failure:
         connection.close()
@@ -96,6 +97,10 @@ def _migrate(connection: sqlite3.Connection, name: str, migrations: Sequence[tup
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+
+def _seal_of(*key: object) -> int:
+    return seal(key, b"")
 
 
 def unavailable(sentence: str, *, transient: bool = False, cause: BaseException | None = None) -> WonderError:

@@ -86,6 +86,6 @@ _NUMBERED: Final = frozenset({"entries", "events", "revisions", "requests_answer
 """Tables whose records are named by two columns."""
 
 _SINGLE: Final = frozenset(
-    {"actors", "libraries", "agents", "projects", "answers", "memories", "overflow_words"}
+    {"accounts", "actors", "libraries", "agents", "projects", "answers", "memories", "overflow_words"}
 )
 """Tables whose records are named by their first column alone."""

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from wonder_server.adapters.sqlite.account_sums import COLUMNS as _SUMS
+from wonder_server.adapters.sqlite.account_sums import PRIME, SUM_OF_NEW, SUM_OF_ROW
+
 _FIRST_TABLES = (
     "conversations",
     "turns",
@@ -33,8 +36,6 @@ FOLDED_TABLES: Final = frozenset(
     {"works", "requests", "operations", "runs", "executions", "context", "forks", "signals"}
 )
 """Tables whose large pieces are stored as parts (see `codec`)."""
-
-_SUMS: Final = ("input_tokens", "output_tokens", "cost_micros", "model_calls", "unpriced_calls", "busy_ms")
 
 SHARED: Final = ""
 """The root of parts that every root may refer to: what pinned definitions of runs are made of. Runs are many,
@@ -298,7 +299,7 @@ quarter of a page on. That halved what SQLite costs for a turn."""
 
 SEALED: Final = (*_FIRST_TABLES, *_TABLES_OF_WORKFLOWS, "entries", "events")
 """Tables whose rows have a seal (see `seals`), and a place that says whether they must. Charges are never
-kept, parts are named by the hash of their content, and accounts are sums that a trigger keeps."""
+kept, parts are named by the hash of their content, and accounts have another seal (`account_sums`)."""
 
 SEALED_BY_KEY: Final = ("actors", "requests_answered")
 """Tables that lie in the order of their keys: if there were rows before seals, each may lack one."""
@@ -314,6 +315,23 @@ CREATE TABLE unsealed (name TEXT PRIMARY KEY, upto INTEGER NOT NULL) WITHOUT ROW
 }
 """
 
+_SEALED_ACCOUNTS = f"""
+ALTER TABLE accounts ADD COLUMN seal INTEGER;
+UPDATE accounts SET seal = (seal_of('accounts', agent) + {SUM_OF_ROW}) % {PRIME};
+ALTER TABLE charges ADD COLUMN seal INTEGER;
+DROP TRIGGER charges_add_up;
+CREATE TRIGGER charges_add_up BEFORE INSERT ON charges BEGIN
+    INSERT INTO accounts (agent, {", ".join(_SUMS)}, seal)
+    VALUES (NEW.parent, {", ".join(f"NEW.{name}" for name in _SUMS)}, (NEW.seal + {SUM_OF_NEW}) % {PRIME})
+    ON CONFLICT (agent) DO UPDATE SET
+        {", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMS)},
+        seal = (seal + {SUM_OF_NEW}) % {PRIME};
+    SELECT RAISE(IGNORE);
+END;
+"""
+"""A charge is added to the seal of its account as it is added to the sums. The seal is never computed from
+stored sums again: a damaged account stays recognisable after the next charge."""
+
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0001_shard", _rows(_FIRST_TABLES) + _INDEXES + _REST),
     ("0002_workflows", _rows(_TABLES_OF_WORKFLOWS) + _WORKFLOWS),
@@ -323,4 +341,5 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0006_brief", _BRIEF),
     ("0007_appended", _APPENDED),
     ("0008_seals", _SEALS),
+    ("0009_sealed_accounts", _SEALED_ACCOUNTS),
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from wonder_server.adapters.sqlite.account_sums import mark
 from wonder_server.adapters.sqlite.codec import Folder, Folding, encode
 from wonder_server.adapters.sqlite.erasing import erase_record, erase_root
 from wonder_server.adapters.sqlite.seals import seal
@@ -66,8 +67,8 @@ _PUT: Final = {
     if table != CHARGES
 } | {
     CHARGES: _Rows(
-        f"INSERT INTO {CHARGES} ({', '.join((*_COLUMNS[:-1], *COLUMNS[CHARGES].values()))})",
-        len(_COLUMNS) - 1 + len(COLUMNS[CHARGES]),
+        f"INSERT INTO {CHARGES} ({', '.join((*_COLUMNS, *COLUMNS[CHARGES].values()))})",
+        len(_COLUMNS) + len(COLUMNS[CHARGES]),
     )
 }
 _DELETE: Final = {table: _Rows(f"DELETE FROM {table} WHERE ", 2, deletes=True) for table in ROW_TABLES}
@@ -184,9 +185,8 @@ class Writes:
                     int(change.live),
                 )
                 data = text(change.value)
-                values += (*key, change.created_ms, data)
-                if table != CHARGES:
-                    values.append(seal((table, *key), data.encode()))
+                found = mark(change.parent) if table == CHARGES else seal((table, *key), data.encode())
+                values += (*key, change.created_ms, data, found)
                 if table in COLUMNS:
                     values += [field_at(change.value, path) for path in COLUMNS[table]]
         rows[_PART], pins = self._parts(stored)
