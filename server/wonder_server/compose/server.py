@@ -396,6 +396,7 @@ class Wonder:
         self._reembedder = Reembedder(
             store=SqliteReembedding(memories), overflow=overflow, vectors=self._vectors, embedder=embedder
         )
+        memories.on_lost_vectors = self._reembedder.wake
         self._reembedder.start()
         self._upkeep = Upkeep(
             upkeep=notes, traces=notes, overflow=overflow, vectors=self._vectors, agents=catalog

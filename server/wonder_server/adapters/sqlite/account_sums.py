@@ -1,8 +1,8 @@
 """The seal of an account: a weighted sum that grows with each charge.
 
 A trigger adds charges to the sums, and a trigger may call no function of ours. So the seal is arithmetic that
-SQL can do: the seal of the agent's id, plus each sum times a weight of its own. Both sides are compared modulo
-a prime, in which no flipped bit of a sum is 0.
+SQL can do: the seal of the agent's id, plus each sum times a weight of its own. Both sides are compared
+modulo a prime, in which no flipped bit of a sum is 0.
 """
 
 from __future__ import annotations

@@ -7,13 +7,13 @@ unchecked. Each problem is one line; a table that cannot be read to its end is a
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from wonder_server.adapters.sqlite import shard_seals
+from wonder_server.adapters.sqlite import memory_fields, shard_seals
 from wonder_server.adapters.sqlite.account_sums import COLUMNS, checked
 from wonder_server.adapters.sqlite.catalog import SEALED_TABLES, catalog_key
 from wonder_server.adapters.sqlite.codec import decode
@@ -149,7 +149,7 @@ def _accounts(connection: sqlite3.Connection, seals: Seals, found: Found) -> Non
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'accounts'").fetchone():
         return
     for _, row in _rows(connection, found, seals.store, "accounts", "1"):
-        if "seal" in {column[1] for column in connection.execute("PRAGMA table_info(accounts)")}:
+        if "seal" in _columns(connection, "accounts"):
             try:
                 checked(seals, row["agent"], [row[name] for name in COLUMNS], row["seal"])
             except WonderError as problem:
@@ -233,15 +233,14 @@ def _catalog(connection: sqlite3.Connection, seals: Seals, found: Found) -> None
 
 
 def _memory(connection: sqlite3.Connection, seals: Seals, found: Found) -> None:
-    fields = FIELDS
-    columns = {row[1] for row in connection.execute("PRAGMA table_info(memories)")}
-    if "seal" not in columns:
+    if "seal" not in _columns(connection, "memories"):
         count = connection.execute("SELECT count(*) FROM memories").fetchone()[0]
         found.records += count
         found.unchecked += count
         return
+    marks: dict[int, int] = {}
     try:
-        for row in connection.execute(f"SELECT {fields} FROM memories"):
+        for row in connection.execute(f"SELECT {FIELDS} FROM memories"):
             found.records += 1
             found.unchecked += row[-3] is None
             try:
@@ -249,7 +248,37 @@ def _memory(connection: sqlite3.Connection, seals: Seals, found: Found) -> None:
             except WonderError as problem:
                 found.add(problem)
             else:
+                marks[row[-2]] = _folded(memory_fields.marks(memory.agent_id, memory.metadata))
                 if memory.content_ref:
                     found.objects[memory.content_ref] = f"memory {memory.id}"
     except sqlite3.Error as failure:
         found.add(f"{STORE}: table memories cannot be read to its end: {failure}")
+    for key, mark in connection.execute("SELECT memory_key, mark FROM fields"):
+        if key in marks:
+            marks[key] ^= mark
+    for key in (key for key, rest in marks.items() if rest):
+        found.add(f"{STORE}: what filters find of the metadata of row {key} of memories is damaged")
+    _vectors(connection, seals, found)
+
+
+def _folded(marks: Iterable[int]) -> int:
+    """One number for some marks, in any order."""
+    folded = 0
+    for mark in marks:
+        folded ^= mark
+    return folded
+
+
+def _vectors(connection: sqlite3.Connection, seals: Seals, found: Found) -> None:
+    for key, row in _rows(connection, found, STORE, "embeddings", "key"):
+        place = row["memory_key"], row["agent_id"], row["embedder"], row["passage"]
+        try:
+            # Of an older store none has a seal, and nothing says up to which that may be.
+            if row["seal"] is not None or "indexed" in _columns(connection, "memories"):
+                seals.check("embeddings", place, row["vector"], row["seal"], key)
+        except WonderError as problem:
+            found.add(problem)
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
+    return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}

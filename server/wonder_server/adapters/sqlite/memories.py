@@ -7,6 +7,7 @@ import dataclasses
 import json
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,12 +21,17 @@ from wonder_server.adapters.sqlite import (
 from wonder_server.adapters.sqlite.database import Database
 from wonder_server.adapters.sqlite.memory_filter import conditions
 from wonder_server.adapters.sqlite.memory_postings import Postings
-from wonder_server.adapters.sqlite.memory_rows import FIELDS, locate, memory_of
+from wonder_server.adapters.sqlite.memory_rows import FIELDS, STORE, any_text, locate, memory_of, remains
 from wonder_server.adapters.sqlite.memory_schema import MIGRATIONS
 from wonder_server.adapters.sqlite.memory_writes import Words
+from wonder_server.adapters.sqlite.seals import Seals
+from wonder_server.core.errors import WonderError
 from wonder_server.core.memory import EVERYTHING, Candidate, Filter, Memory
+from wonder_server.logs import logger
 from wonder_server.ports.memories import Entry, Request, Stored, Text
 from wonder_server.ports.vectors import ALL, Vector
+
+_log = logger("memory")
 
 _OFF_LOOP_CHARACTERS: Final = 20_000
 _MOST_WITHOUT: Final = 100_000
@@ -36,7 +42,8 @@ _GET: Final = f"""
 """
 _ANY: Final = "SELECT 1 FROM memories WHERE agent_id = ? LIMIT 1"
 _VECTORS: Final = """
-    SELECT key, vector FROM embeddings WHERE agent_id = ? AND embedder = ? AND key > ? ORDER BY key LIMIT ?
+    SELECT key, memory_key, agent_id, embedder, passage, CAST(vector AS BLOB), seal
+    FROM embeddings WHERE agent_id = ? AND embedder = ? AND key > ? ORDER BY key LIMIT ?
 """
 _KEYS: Final = "SELECT key FROM embeddings WHERE agent_id = ? AND embedder = ? ORDER BY key"
 
@@ -44,8 +51,11 @@ _KEYS: Final = "SELECT key FROM embeddings WHERE agent_id = ? AND embedder = ? O
 class SqliteMemories:
     """`Memories` and `VectorSource` over one `Database`."""
 
-    def __init__(self, database: Database, postings: Postings) -> None:
+    def __init__(self, database: Database, postings: Postings, seals: Seals) -> None:
         self._database = database
+        self._seals = seals
+        self.on_lost_vectors: Callable[[], object] = lambda: None
+        """Called after damaged vectors were dropped: their memories have none now."""
         self._postings = postings
         self.forgotten = 0
         """Grows with what is taken out of the index."""
@@ -60,7 +70,8 @@ class SqliteMemories:
         database, postings = await Database.open(path, MIGRATIONS), Postings()
         await database.read(lambda connection: memory_index.listen(connection, postings.touch))
         await database.write(_renew)
-        return cls(database, postings)
+        seals = await database.read(lambda connection: Seals.of(connection, STORE))
+        return cls(database, postings, seals)
 
     @property
     def commits(self) -> int:
@@ -155,7 +166,7 @@ class SqliteMemories:
             if memory_writes.carried_out(connection, agent_id, request) is not None:
                 return None
             key = locate(connection, agent_id, memory_id, expected_version)
-            memory = memory_writes.read(connection, key)
+            memory = remains(connection, key)
             gone = memory_writes.forget(connection, key, now_ms)
             memory_writes.remember(connection, agent_id, request, "", now_ms)
             return Stored(memory=memory, gone=tuple(gone))
@@ -202,10 +213,26 @@ class SqliteMemories:
         return agent_id in self._without
 
     async def vectors(self, agent_id: str, embedder: str, after: int = 0, limit: int = ALL) -> list[Vector]:
-        parameters = (agent_id, embedder, after, limit)
-        return await self._database.read(
-            lambda connection: connection.execute(_VECTORS, parameters).fetchall()
-        )
+        def look(connection: sqlite3.Connection) -> tuple[list[Vector], set[int]]:
+            found: list[Vector] = []
+            damaged: set[int] = set()
+            with any_text(connection):
+                rows = connection.execute(_VECTORS, (agent_id, embedder, after, limit)).fetchall()
+            for key, *place, vector, seal in rows:
+                try:
+                    found.append((key, self._seals.check("embeddings", tuple(place), vector, seal, key)))
+                except WonderError:
+                    damaged.add(place[0])
+            return found, damaged
+
+        while True:
+            found, damaged = await self._database.read(look)
+            if not damaged:
+                return found
+            # They follow from the contents: they are made anew.
+            _log.error("damaged_vectors_dropped", agent=agent_id, memories=len(damaged))
+            await self._database.write(partial(memory_writes.unembed, keys=damaged), frees=True)
+            self.on_lost_vectors()
 
     async def keys(self, agent_id: str, embedder: str, wanted: Filter) -> list[int]:
         if wanted == EVERYTHING:

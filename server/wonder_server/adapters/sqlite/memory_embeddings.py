@@ -11,6 +11,9 @@ from wonder_server.adapters.sqlite.memories import SqliteMemories
 from wonder_server.adapters.sqlite.memory_rows import FIELDS, locate, memory_of
 from wonder_server.core.errors import WonderError
 from wonder_server.core.memory import Memory
+from wonder_server.logs import logger
+
+_log = logger("memory")
 
 _SPAN: Final = 1_000
 """Rows looked at by one read: nobody else waits longer than a few milliseconds."""
@@ -33,7 +36,12 @@ class SqliteReembedding:
         def work(connection: sqlite3.Connection) -> tuple[list[Memory], int | None]:
             [last] = connection.execute("SELECT coalesce(max(key), 0) FROM memories").fetchone()
             parameters = {"after": after, "upto": after + _SPAN, "embedder": embedder}
-            found = [memory_of(row) for row in connection.execute(_UNEMBEDDED, parameters)]
+            found = []
+            for row in connection.execute(_UNEMBEDDED, parameters):
+                try:
+                    found.append(memory_of(row))
+                except WonderError as problem:  # The others do not wait for it.
+                    _log.error("damaged_record_skipped", problem=str(problem))
             return found, after + _SPAN if after + _SPAN < last else None
 
         return await self._database.read(work)

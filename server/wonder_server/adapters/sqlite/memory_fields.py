@@ -8,6 +8,7 @@ metadata; they are not kept twice.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sqlite3
@@ -33,6 +34,11 @@ def take(connection: sqlite3.Connection, key: int, agent_id: str, metadata: Mapp
         connection.executemany(_TAKE, [(mark, key) for mark in marks(agent_id, metadata)])
 
 
+def take_all(connection: sqlite3.Connection, key: int) -> None:
+    """Undo `put` for a memory whose metadata are not known. Looks at all marks."""
+    connection.execute("DELETE FROM fields WHERE memory_key = ?", (key,))
+
+
 def rebuild(connection: sqlite3.Connection) -> None:
     """Make all marks anew."""
     connection.execute("DELETE FROM fields")
@@ -40,7 +46,8 @@ def rebuild(connection: sqlite3.Connection) -> None:
         "SELECT key, agent_id, metadata FROM memories WHERE metadata != '{}'"
     ).fetchall()
     for key, agent_id, metadata in rows:
-        put(connection, key, agent_id, json.loads(metadata))
+        with contextlib.suppress(ValueError):  # Damaged.
+            put(connection, key, agent_id, json.loads(metadata))
 
 
 def marks(agent_id: str, metadata: Mapping[str, Any]) -> list[int]:

@@ -18,6 +18,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from wonder_server.adapters.sqlite import memory_text
+from wonder_server.adapters.sqlite.memory_rows import any_text, is_whole
+from wonder_server.adapters.sqlite.seals import seal
+from wonder_server.logs import logger
+
+_log = logger("memory")
 
 FORMAT: Final = 1
 """Grows when the index is to be made anew for all memories: `rebuild`."""
@@ -49,6 +54,10 @@ _NEIGHBOURS: Final = """
       AND ordinal > 0 AND ordinal BETWEEN :ordinal - :reach AND :ordinal + :reach AND ordinal != :ordinal
     ORDER BY ordinal, key
 """
+_NOTE: Final = "UPDATE memories SET indexed = ? WHERE key = ?"
+_NOTHING: Final = -1
+"""In the place of a seal: the index got nothing of the memory."""
+_STALE: Final = "UPDATE formats SET format = 0 WHERE name = 'text'"
 _SET_AROUND: Final = "UPDATE memories SET around = ? WHERE key = ?"
 
 
@@ -67,14 +76,24 @@ def put(connection: sqlite3.Connection, key: int, words: str | None = None) -> N
     the caller has it already."""
     agent_id, words, around = held(connection, key, words)
     connection.execute(_INDEX, (key, words, around))
+    connection.execute(_NOTE, (_mark(words, around), key))
     connection.execute(_TELL, (agent_id, key))
     connection.executemany(_COUNT, ((agent_id, 1), ("", 1)))
 
 
 def take(connection: sqlite3.Connection, key: int) -> None:
-    """Take a memory out; its row is still what it was when it was put in."""
+    """Take a memory out; its row is still what it was when it was put in.
+
+    Of a damaged one the words are not known any more, and wrong ones would damage the index. It is left in
+    the index then, where no search finds it, and the index is noted as stale: see `is_stale`.
+    """
     agent_id, words, around = held(connection, key)
-    connection.execute(_UNINDEX, (key, words, around))
+    [noted] = connection.execute("SELECT indexed FROM memories WHERE key = ?", (key,)).fetchone()
+    if noted == _mark(words, around) or (noted is None and is_whole(connection, key)):
+        connection.execute(_UNINDEX, (key, words, around))
+    elif noted != _NOTHING:
+        _log.warning("memory_index_stale", key=key)
+        connection.execute(_STALE)
     connection.execute(_TELL, (agent_id, key))
     connection.executemany(_COUNT, ((agent_id, -1), ("", -1)))
 
@@ -102,7 +121,8 @@ def settle(connection: sqlite3.Connection, keys: Iterable[int], *, indexed: bool
             _start(connection, near, content, reference)
             for near, content, reference in _near(connection, key)
         )
-        [old] = connection.execute("SELECT around FROM memories WHERE key = ?", (key,)).fetchone()
+        with any_text(connection):
+            [old] = connection.execute("SELECT around FROM memories WHERE key = ?", (key,)).fetchone()
         if around == old:
             continue
         if indexed:
@@ -129,29 +149,54 @@ def rebuild(connection: sqlite3.Connection) -> None:
     keys = [row[0] for row in connection.execute("SELECT key FROM memories ORDER BY key")]
     settle(connection, keys, indexed=False)
     for key in keys:
-        put(connection, key)
+        if is_whole(connection, key):
+            put(connection, key)
+        else:
+            agent_id, _, _ = held(connection, key)
+            connection.execute(_NOTE, (_NOTHING, key))
+            connection.executemany(_COUNT, ((agent_id, 1), ("", 1)))
+
+
+def is_stale(connection: sqlite3.Connection) -> bool:
+    """Return True if the index holds words of a damaged memory that is gone or changed, until `rebuild`."""
+    row = connection.execute("SELECT format FROM formats WHERE name = 'text'").fetchone()
+    return row is not None and row[0] != FORMAT
+
+
+def renew(connection: sqlite3.Connection) -> None:
+    """`rebuild`, and note that it was done."""
+    rebuild(connection)
+    connection.execute("INSERT OR REPLACE INTO formats VALUES ('text', ?)", (FORMAT,))
 
 
 def held(connection: sqlite3.Connection, key: int, words: str | None = None) -> tuple[str, str, str]:
     """The agent, and what the index holds of the memory: its words, and those around it."""
-    agent_id, content, reference, around = connection.execute(_HELD, (key,)).fetchone()
+    with any_text(connection):
+        agent_id, content, reference, around = connection.execute(_HELD, (key,)).fetchone()
+    agent_id = str(agent_id)
     if words is None:
-        words = memory_text.indexed(agent_id, content if reference is None else _unpacked(connection, key))
-    return agent_id, words, memory_text.indexed(agent_id, around)
+        content = content if reference is None else _unpacked(connection, key)
+        words = memory_text.indexed(agent_id, str(content))
+    return agent_id, words, memory_text.indexed(agent_id, str(around))
+
+
+def _mark(words: str, around: str) -> int:
+    """The seal of what the index gets."""
+    return seal(("index", words, around), b"")
 
 
 def _near(connection: sqlite3.Connection, key: int) -> list[tuple[int, str, str | None]]:
-    agent_id, conversation_id, ordinal, _ = connection.execute(_PLACE, (key,)).fetchone()
-    if not conversation_id or ordinal <= 0:
-        return []
-    place = {"agent": agent_id, "conversation": conversation_id, "ordinal": ordinal, "reach": REACH}
-    return connection.execute(_NEIGHBOURS, place).fetchmany(MAX_NEIGHBOURS)
+    with any_text(connection):
+        agent_id, conversation_id, ordinal, _ = connection.execute(_PLACE, (key,)).fetchone()
+        if not conversation_id or type(ordinal) is not int or ordinal <= 0:
+            return []
+        place = {"agent": agent_id, "conversation": conversation_id, "ordinal": ordinal, "reach": REACH}
+        return connection.execute(_NEIGHBOURS, place).fetchmany(MAX_NEIGHBOURS)
 
 
 def _start(connection: sqlite3.Connection, key: int, content: str, reference: str | None) -> str:
     """How a memory begins; it ends with a whole word if it can."""
-    if reference is not None:
-        content = _unpacked(connection, key)
+    content = str(content) if reference is None else _unpacked(connection, key)
     if len(content) <= MAX_NEIGHBOUR_CHARACTERS:
         return content
     start = content[:MAX_NEIGHBOUR_CHARACTERS]
@@ -160,4 +205,7 @@ def _start(connection: sqlite3.Connection, key: int, content: str, reference: st
 
 def _unpacked(connection: sqlite3.Connection, key: int) -> str:
     row = connection.execute(_OVERFLOW, (key,)).fetchone()
-    return zlib.decompress(row[0]).decode() if row else ""
+    try:
+        return zlib.decompress(row[0]).decode() if row else ""
+    except (zlib.error, TypeError, ValueError):
+        return ""  # Damaged: it is noted where that matters.

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from wonder_server.adapters.sqlite.seals import Seals, damaged, seal
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.memory import Memory, Source
+from wonder_server.ports.blobs import is_key
 
 FIELDS: Final = (
     "id, agent_id, type, CAST(content AS BLOB), significance, metadata, "
@@ -17,7 +20,7 @@ FIELDS: Final = (
     "(SELECT json_group_array(id) FROM (SELECT other.id FROM contradictions "
     " JOIN memories AS other ON other.key = contradictions.other_key "
     " WHERE contradictions.memory_key = memories.key ORDER BY other.id)), "
-    "seal, key, (SELECT upto FROM unsealed WHERE name = 'memories')"
+    "idempotency_key, hex(fingerprint), seal, key, (SELECT upto FROM unsealed WHERE name = 'memories')"
 )
 """What `memory_of` reads, from table ``memories``."""
 
@@ -32,56 +35,88 @@ def memory_of(row: tuple[Any, ...]) -> Memory:
 
     Raises STORAGE_UNAVAILABLE if the row is damaged.
     """
-    id, agent_id, type_, content, significance, metadata, *source = row[:12]
-    placed = row[15] or "", row[16]
     *_, found, key, upto = row
-    said = _seal_key(id, agent_id, type_, significance, metadata, source, row[12], placed)
-    content = Seals(STORE, {"memories": upto}).check("memories", said, content, found, key)
+    seals = Seals(STORE, {"memories": upto})
+    content = seals.check("memories", _seal_key(row), row[3], found, key, older=_first_seal_key(row))
     try:
         return _memory(row, content.decode())
     except (ValueError, TypeError):
-        raise damaged(STORE, "memories", str(id)) from None
+        raise damaged(STORE, "memories", str(row[0])) from None
 
 
-def sealed(memory: Memory, metadata: str, placed: tuple[str, str | None, int]) -> int:
-    """The seal of a memory's row, with ``metadata`` as JSON, and content, object and size as the row holds
-    them."""
-    source = memory.source
-    content, reference, size = placed
-    key = _seal_key(
-        memory.id,
-        memory.agent_id,
-        memory.type,
-        memory.significance,
-        metadata,
-        [
-            source.conversation_id,
-            source.turn_id,
-            source.move_id,
-            source.run_id,
-            source.speaker,
-            source.ordinal,
-        ],
-        memory.created_ms,
-        (reference or "", size),
+def row_seal(row: tuple[Any, ...]) -> int:
+    """The seal of a row of `FIELDS`; the links, seal and what follows it may be missing."""
+    return seal(("memories", *_seal_key(row)), row[3])
+
+
+def is_whole(connection: sqlite3.Connection, key: int) -> bool:
+    """Return False if the memory's row is damaged."""
+    return whole(connection, key) is not None
+
+
+def whole(connection: sqlite3.Connection, key: int) -> Memory | None:
+    """The memory, or None if its row is damaged."""
+    with any_text(connection):
+        row = connection.execute(f"SELECT {FIELDS} FROM memories WHERE key = ?", (key,)).fetchone()
+    try:
+        return memory_of(row)
+    except WonderError:
+        return None
+
+
+def remains(connection: sqlite3.Connection, key: int) -> Memory:
+    """As much of a memory as deleting it needs, which may be damaged."""
+    found = whole(connection, key)
+    if found is not None:
+        return found
+    sql = "SELECT id, agent_id, content_ref, supersedes_id, superseded_by_id FROM memories WHERE key = ?"
+    with any_text(connection):
+        row = connection.execute(sql, (key,)).fetchone()
+    id, agent_id, reference, supersedes, superseded = (str(value or "") for value in row)
+    return Memory(
+        id=id,
+        agent_id=agent_id,
+        type="",
+        content="",
+        significance=0.0,
+        metadata={},
+        source=Source(),
+        created_ms=0,
+        updated_ms=0,
+        version=0,
+        content_ref=reference if is_key(reference) else "",
+        supersedes_id=supersedes,
+        superseded_by_id=superseded,
     )
-    return seal(("memories", *key), content.encode())
 
 
-def _seal_key(
-    id: str,
-    agent_id: str,
-    type: str,
-    significance: object,
-    metadata: str,
-    source: list[Any],
-    created_ms: int,
-    placed: tuple[str, int],
-) -> tuple[object, ...]:
-    """What the seal of a memory covers beside its content; links and versions change without it."""
+@contextmanager
+def any_text(connection: sqlite3.Connection) -> Iterator[None]:
+    """Read damaged text too, with a mark in the place of what is no text; no seal fits it then."""
+    before = connection.text_factory
+    connection.text_factory = _any_text
+    try:
+        yield
+    finally:
+        connection.text_factory = before
+
+
+def _any_text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _seal_key(row: tuple[Any, ...]) -> tuple[object, ...]:
+    """What the seal of a memory covers beside its content."""
+    return *_first_seal_key(row), row[13], row[14], *row[17:20], row[21] or "", row[22]
+
+
+def _first_seal_key(row: tuple[Any, ...]) -> tuple[object, ...]:
+    """What the first seals covered: neither version, links and times of changes nor what others are found
+    equal by."""
+    id, agent_id, type_, _, significance, metadata, *source = row[:12]
     # A column of type REAL gives back a float, whatever was put into it.
     weight = float(significance) if isinstance(significance, int | float) else significance
-    return id, agent_id, type, weight, metadata, *source, created_ms, *placed
+    return id, agent_id, type_, weight, metadata, *source, row[12], row[15] or "", row[16]
 
 
 def _memory(row: tuple[Any, ...], content: str) -> Memory:

@@ -142,4 +142,14 @@ MIGRATIONS: Final = (
         INSERT INTO unsealed SELECT 'memories', coalesce(max(key), 0) FROM memories;
         """,
     ),
+    (
+        "0004 seals of vectors and of the index",
+        """
+        -- The seal of what the index got of a memory, -1: nothing. The index must get the same words to take
+        -- a memory out.
+        ALTER TABLE memories ADD COLUMN indexed INTEGER;
+        ALTER TABLE embeddings ADD COLUMN seal INTEGER;
+        INSERT INTO unsealed SELECT 'embeddings', coalesce(max(key), 0) FROM embeddings;
+        """,
+    ),
 )

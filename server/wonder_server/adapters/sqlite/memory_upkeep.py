@@ -14,6 +14,9 @@ from wonder_server.ports.memories import Mark
 AT_ONCE: Final = 500
 """Objects that are looked at in one go."""
 
+MOST_RENEWED: Final = 20_000
+"""Memories whose index is made anew while the server runs: the store waits 0.1 ms for each."""
+
 _LOOSEN: Final = "INSERT OR IGNORE INTO loose_objects (key) SELECT value FROM json_each(?)"
 _TIGHTEN: Final = "DELETE FROM loose_objects WHERE key IN (SELECT value FROM json_each(?))"
 # Noted when one memory let go of it, while another has it.
@@ -89,6 +92,7 @@ class SqliteMemoryUpkeep:
         return await self._database.write(work, frees=True)
 
     async def erase_some(self) -> bool:
+        await self._renew_index()
         if not self._merging:
             if self._merged == self._memories.forgotten:
                 return False
@@ -99,6 +103,18 @@ class SqliteMemoryUpkeep:
         )
         self._merging = more
         return more
+
+    async def _renew_index(self) -> None:
+        """Make a stale index anew, if that is quickly done; that of a large store, at the next start."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            [count] = connection.execute("SELECT count(*) FROM memories").fetchone()
+            if count <= MOST_RENEWED:
+                memory_index.renew(connection)
+
+        if await self._database.read(memory_index.is_stale):
+            self._memories.forgotten += 1
+            await self._database.write(work)
 
 
 def _run(connection: sqlite3.Connection, statement: str, value: str) -> None:

@@ -5,7 +5,6 @@ Functions here run in the writer's thread.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -14,10 +13,21 @@ from typing import Final
 
 from wonder_server.adapters.sqlite import memory_fields, memory_index
 from wonder_server.adapters.sqlite.memory_filter import LIVE
-from wonder_server.adapters.sqlite.memory_rows import FIELDS, locate, memory_of, sealed
+from wonder_server.adapters.sqlite.memory_rows import (
+    FIELDS,
+    is_whole,
+    locate,
+    memory_of,
+    remains,
+    row_seal,
+)
+from wonder_server.adapters.sqlite.seals import seal
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.memory import Memory, fingerprint
+from wonder_server.logs import logger
 from wonder_server.ports.memories import Entry, Request, Stored, Text
+
+_log = logger("memory")
 
 _INSERT: Final = """
     INSERT INTO memories (
@@ -27,7 +37,7 @@ _INSERT: Final = """
     ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)
 """
 _EMBED: Final = (
-    "INSERT INTO embeddings (memory_key, agent_id, embedder, vector, passage) VALUES (?, ?, ?, ?, ?)"
+    "INSERT INTO embeddings (memory_key, agent_id, embedder, passage, vector, seal) VALUES (?, ?, ?, ?, ?, ?)"
 )
 _BY_KEY: Final = f"SELECT {FIELDS} FROM memories WHERE key = ?"
 _BY_REQUEST: Final = f"SELECT {FIELDS} FROM memories WHERE agent_id = ? AND idempotency_key = ?"
@@ -37,12 +47,12 @@ _KNOWN: Final = f"""
 """
 _CHANGE: Final = """
     UPDATE memories SET type = ?, significance = ?, metadata = ?, fingerprint = ?, updated_ms = ?,
-        version = ?, archived_ms = ?, seal = ?
+        version = ?, archived_ms = ?
     WHERE key = ?
 """
 _CHANGE_TEXT: Final = "UPDATE memories SET content = ?, content_ref = ?, size_bytes = ? WHERE key = ?"
 _OTHERS: Final = "SELECT other_key FROM contradictions WHERE memory_key = ?"
-_TOUCH: Final = "UPDATE memories SET version = version + 1 WHERE key = ?"
+_TOUCH: Final = "version = version + 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,32 +107,27 @@ def change(
     old = read(connection, key)
     memory_fields.take(connection, key, memory.agent_id, old.metadata)
     memory_fields.put(connection, key, memory.agent_id, memory.metadata)
-    metadata = json.dumps(memory.metadata)
-    placed = (
-        (old.content, old.content_ref, old.size_bytes) if text is None or words is None else _placed(text)
-    )
     connection.execute(
         _CHANGE,
         (
             memory.type,
             memory.significance,
-            metadata,
+            json.dumps(memory.metadata),
             fingerprint(memory.type, memory.content),
             memory.updated_ms,
             memory.version,
             memory.archived_ms,
-            sealed(
-                dataclasses.replace(memory, source=old.source, created_ms=old.created_ms), metadata, placed
-            ),
             key,
         ),
     )
     link(connection, memory.agent_id, key, memory.contradicts_ids)
     if text is None or words is None:
+        _seal(connection, key)
         return Stored(memory=read(connection, key))
     memory_index.take(connection, key)
     _loosen(connection, old)
     connection.execute(_CHANGE_TEXT, (*_placed(text), key))
+    _seal(connection, key)
     connection.execute("DELETE FROM overflow_words WHERE memory_key = ?", (key,))
     if words.packed is not None:
         memory_index.keep_overflow(connection, key, words.packed)
@@ -136,13 +141,17 @@ def change(
 
 
 def forget(connection: sqlite3.Connection, key: int, now_ms: int, *, alone: bool = True) -> list[int]:
-    """Everything of one memory goes; the keys of its vectors. ``alone``: others of the agent stay, and
-    are told."""
-    memory = read(connection, key)
+    """Everything of one memory goes, also of a damaged one; the keys of its vectors. ``alone``: others of the
+    agent stay, and are told."""
+    memory = remains(connection, key)
     gone = vectors_of(connection, key)
     near = memory_index.neighbours(connection, key) if alone else []
     memory_index.take(connection, key)
-    memory_fields.take(connection, key, memory.agent_id, memory.metadata)
+    if is_whole(connection, key):
+        memory_fields.take(connection, key, memory.agent_id, memory.metadata)
+    else:
+        _log.warning("damaged_memory_forgotten", memory=memory.id, agent=memory.agent_id)
+        memory_fields.take_all(connection, key)
     if alone:
         link(connection, memory.agent_id, key, ())
         _close_ranks(connection, memory, now_ms)
@@ -163,10 +172,16 @@ def embed(
     """Store the vectors of a memory's passages; their keys."""
     keys = []
     for passage, vector in enumerate(vectors):
-        row = connection.execute(_EMBED, (key, agent_id, embedder, vector, passage))
+        place = key, agent_id, embedder, passage
+        row = connection.execute(_EMBED, (*place, vector, seal(("embeddings", *place), vector)))
         assert row.lastrowid is not None
         keys.append(row.lastrowid)
     return tuple(keys)
+
+
+def unembed(connection: sqlite3.Connection, keys: Iterable[int]) -> None:
+    """Drop all vectors of these memories."""
+    connection.executemany("DELETE FROM embeddings WHERE memory_key = ?", [(key,) for key in keys])
 
 
 def vectors_of(connection: sqlite3.Connection, key: int) -> list[int]:
@@ -185,7 +200,7 @@ def link(connection: sqlite3.Connection, agent_id: str, key: int, ids: Sequence[
         else:
             statement = "DELETE FROM contradictions WHERE memory_key = ? AND other_key = ?"
         connection.executemany(statement, ((key, other), (other, key)))
-        connection.execute(_TOUCH, (other,))
+        _amend(connection, other, _TOUCH)
 
 
 def refuse_deleted(connection: sqlite3.Connection, agent_id: str) -> None:
@@ -242,20 +257,16 @@ def _known(connection: sqlite3.Connection, agent_id: str, entry: Entry) -> Memor
 def _insert(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_ms: int) -> int:
     draft = entry.draft
     source = draft.source
-    content, reference, size = placed = _placed(entry.text)
+    content, reference, size = _placed(entry.text)
     metadata = json.dumps(draft.metadata)
-    memory = Memory(
-        id=entry.id,
-        agent_id=agent_id,
-        type=draft.type,
-        content=draft.content,
-        significance=draft.significance,
-        metadata=draft.metadata,
-        source=source,
-        created_ms=now_ms,
-        updated_ms=now_ms,
-        version=1,
+    mark, request = fingerprint(draft.type, draft.content), draft.idempotency_key or None
+    said = (entry.id, agent_id, draft.type, content.encode(), draft.significance, metadata)
+    origin = (
+        *(source.conversation_id, source.turn_id, source.move_id, source.run_id),
+        *(source.speaker, source.ordinal),
     )
+    links = (reference, size, entry.supersedes_id, "", 0, "[]")
+    row = (*said, *origin, now_ms, now_ms, 1, *links, request, mark.hex().upper())
     key = connection.execute(
         _INSERT,
         (
@@ -271,14 +282,14 @@ def _insert(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_ms:
             source.run_id,
             source.speaker,
             source.ordinal,
-            draft.idempotency_key or None,
-            fingerprint(draft.type, draft.content),
+            request,
+            mark,
             now_ms,
             now_ms,
             reference,
             size,
             entry.supersedes_id,
-            sealed(memory, metadata, placed),
+            row_seal(row),
         ),
     ).lastrowid
     assert key is not None
@@ -313,10 +324,7 @@ def _supersede(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_
             f"It was replaced already, by {old.superseded_by_id}; replace that one.",
             field="memory_id",
         )
-    connection.execute(
-        "UPDATE memories SET superseded_by_id = ?, version = version + 1, updated_ms = ? WHERE key = ?",
-        (entry.id, now_ms, key),
-    )
+    _amend(connection, key, f"superseded_by_id = ?, updated_ms = ?, {_TOUCH}", entry.id, now_ms)
     return ()
 
 
@@ -335,33 +343,45 @@ def _archive(
                 + ("not there." if row is None else "archived."),
                 field=f"{path}archives_ids",
             )
-        connection.execute(
-            "UPDATE memories SET archived_ms = ?, updated_ms = ?, version = version + 1 WHERE key = ?",
-            (now_ms, now_ms, row[0]),
-        )
+        _amend(connection, row[0], f"archived_ms = ?, updated_ms = ?, {_TOUCH}", now_ms, now_ms)
 
 
 def _close_ranks(connection: sqlite3.Connection, memory: Memory, now_ms: int) -> None:
     """Links to a memory that goes: who replaced it, replaces what it had replaced. If nobody did, what it
     had replaced is archived: forgetting the new must not bring back the old."""
-    where = "version = version + 1 WHERE agent_id = ? AND id = ?"
-    if memory.supersedes_id:
-        connection.execute(
-            "UPDATE memories SET superseded_by_id = ?,"
-            " archived_ms = CASE WHEN ? = '' AND archived_ms = 0 THEN ? ELSE archived_ms END, " + where,
-            (
-                memory.superseded_by_id,
-                memory.superseded_by_id,
-                now_ms,
-                memory.agent_id,
-                memory.supersedes_id,
-            ),
-        )
-    if memory.superseded_by_id:
-        connection.execute(
-            "UPDATE memories SET supersedes_id = ?, " + where,
-            (memory.supersedes_id, memory.agent_id, memory.superseded_by_id),
-        )
+    older = _found(connection, memory.agent_id, memory.supersedes_id)
+    newer = _found(connection, memory.agent_id, memory.superseded_by_id)
+    if older is not None:
+        newer_id = memory.superseded_by_id if newer is not None else ""
+        archives = "archived_ms = CASE WHEN ? = '' AND archived_ms = 0 THEN ? ELSE archived_ms END"
+        change = f"superseded_by_id = ?, {archives}, {_TOUCH}"
+        _amend(connection, older, change, newer_id, newer_id, now_ms)
+    if newer is not None:
+        older_id = memory.supersedes_id if older is not None else ""
+        _amend(connection, newer, f"supersedes_id = ?, {_TOUCH}", older_id)
+
+
+def _found(connection: sqlite3.Connection, agent_id: str, memory_id: str) -> int | None:
+    """The key of an agent's memory, if it is there."""
+    if not memory_id:
+        return None
+    sql = "SELECT key FROM memories WHERE agent_id = ? AND id = ?"
+    row = connection.execute(sql, (agent_id, memory_id)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _amend(connection: sqlite3.Connection, key: int, change: str, *values: object) -> None:
+    """Change some columns of a memory and seal it. A damaged one is not sealed: it stays damaged."""
+    was_whole = is_whole(connection, key)
+    connection.execute(f"UPDATE memories SET {change} WHERE key = ?", (*values, key))
+    if was_whole:
+        _seal(connection, key)
+
+
+def _seal(connection: sqlite3.Connection, key: int) -> None:
+    """Seal a row that was checked before it was changed."""
+    row = connection.execute(_BY_KEY, (key,)).fetchone()
+    connection.execute("UPDATE memories SET seal = ? WHERE key = ?", (row_seal(row), key))
 
 
 def _contradicted(connection: sqlite3.Connection, agent_id: str, key: int, memory_id: str, path: str) -> int:

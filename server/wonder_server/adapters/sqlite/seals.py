@@ -60,16 +60,28 @@ class Seals:
         """Those of an open store."""
         return cls(store, dict(connection.execute("SELECT name, upto FROM unsealed").fetchall()))
 
-    def check(self, table: str, key: tuple[object, ...], data: object, found: object, row: int = 0) -> bytes:
+    def check(
+        self,
+        table: str,
+        key: tuple[object, ...],
+        data: object,
+        found: object,
+        row: int = 0,
+        *,
+        older: tuple[object, ...] | None = None,
+    ) -> bytes:
         """The content of a row, whose stored seal is ``found`` and whose place in the table is ``row``.
 
-        ``key`` begins with the columns that name the record. Raises STORAGE_UNAVAILABLE.
+        ``key`` begins with the columns that name the record. ``older`` is the key that earlier versions
+        sealed, of fewer columns; their seal is accepted too. Raises STORAGE_UNAVAILABLE.
         """
         if type(data) is bytes:
             if found is None:
                 if row <= self._unsealed.get(table, 0):
                     return data
             elif found == seal((table, *key), data):
+                return data
+            elif older is not None and found == seal((table, *older), data):
                 return data
         self.refuse(table, key)
 
@@ -82,7 +94,7 @@ class Seals:
         raise damaged(self.store, table, named[-1] if table not in _SINGLE else named[0])
 
 
-_NUMBERED: Final = frozenset({"entries", "events", "revisions", "requests_answered"})
+_NUMBERED: Final = frozenset({"embeddings", "entries", "events", "revisions", "requests_answered"})
 """Tables whose records are named by two columns."""
 
 _SINGLE: Final = frozenset(
