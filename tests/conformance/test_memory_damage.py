@@ -1,4 +1,5 @@
-"""Damage in the store of memories: it is found, it can be deleted, and what follows from contents is made anew."""
+"""Damage in the store of memories: it is found and can be deleted, and what follows from contents is made
+anew."""
 
 from __future__ import annotations
 

@@ -26,8 +26,9 @@ from structlog.testing import capture_logs
 from tests.conformance.journal_subjects import ROW_TYPES
 from tests.e2e.process import Server, serving
 from tests.e2e.run_view import RunView, start
+from wonder.v1 import conversation_service_pb2, memory_pb2
 from wonder.v1 import coordinator_service_pb2 as coordinator
-from wonder.v1 import memory_pb2
+from wonder.v1 import library_service_pb2 as library
 from wonder.v1 import memory_service_pb2 as pb
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
 from wonder_server.adapters.sqlite.memories import SqliteMemories
@@ -315,6 +316,75 @@ async def test_the_check_refuses_what_is_no_folder_and_what_a_server_has(
     async with serving(data):
         assert check(data) == 2
     assert "in use" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "conversations SET data = x'ff'",
+        "messages SET data = data || ' '",
+        "turns SET data = data || ' '",
+        "events SET data = data || ' '",
+        "runs SET data = data || ' '",
+        "actors SET event_head = event_head + 1, seal = 5",
+    ],
+)
+async def test_a_damaged_conversation_can_be_deleted(fresh: Path, tmp_path: Path, damage: str) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(fresh, data)
+    async with serving(data) as server, server.client() as client:
+        lost, other = [await client.open() for _ in range(2)]
+        for each in (lost, other):
+            await client.turn(each, "I like tea.")
+    changed = 0
+    for shard in sorted((data / "shards").glob("*.db")):
+        with closing(sqlite3.connect(shard)) as connection:
+            of_it = (
+                "id = :lost"
+                if damage.startswith("actors")
+                else "actor IN (SELECT id FROM actors WHERE root = :lost)"
+            )
+            changed += connection.execute(f"UPDATE {damage} WHERE {of_it}", {"lost": lost}).rowcount
+            connection.commit()
+    assert changed
+    async with serving(data) as server, server.client() as client:
+        deleting = conversation_service_pb2.DeleteConversationRequest(conversation_id=lost, request_id="away")
+        for _ in range(2):
+            await client.conversations.DeleteConversation(deleting)
+        assert [each.id for each in await client.rooms()] == [other]
+        await client.turn(other, "Hello again.")
+    assert not [line for line in server.log if "Traceback" in str(line)]
+    assert check(data) == 0
+
+
+async def test_a_damaged_agent_can_be_deleted_with_its_damaged_memory_and_account(
+    fresh: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(fresh, data)
+    async with serving(data) as server, server.client() as client:
+        agent = await client.agent("lost", "wonder/std/assistant")
+        kept = memory_pb2.Memory(type="fact", content="Ada likes tea.")
+        await client.memory.WriteMemory(pb.WriteMemoryRequest(agent_id=agent, memory=kept))
+    for file, change in (
+        ("catalog.db", "agents SET body = x'ff' WHERE id = ?"),
+        ("memory.db", "memories SET content = x'ff' WHERE agent_id = ?"),
+    ):
+        with closing(sqlite3.connect(data / file)) as connection:
+            assert connection.execute(f"UPDATE {change}", (agent,)).rowcount == 1
+            connection.commit()
+    async with serving(data) as server, server.client() as client:
+        with pytest.raises(grpc.RpcError) as refused:
+            await client.library.GetAgent(library.GetAgentRequest(agent_id=agent))
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        deleting = library.DeleteAgentRequest(agent_id=agent, request_id="away")
+        for _ in range(2):
+            await client.library.DeleteAgent(deleting)
+        with pytest.raises(grpc.RpcError) as refused:
+            await client.library.GetAgent(library.GetAgentRequest(agent_id=agent))
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+        assert (await client.library.ListAgents(library.ListAgentsRequest())).agents
+    assert check(data) == 0
 
 
 def check(data: Path) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wonder_server.core.conversation.values import Conversation
-from wonder_server.core.coordinator.values import Run, RunStatus
+from wonder_server.core.coordinator.values import RunStatus
 from wonder_server.ports.records import Query, Records
 
 PAGE = 100
@@ -18,31 +18,37 @@ class Family:
     def __init__(self, records: Records) -> None:
         self._records = records
 
-    async def runs(self, conversation_id: str) -> list[str]:
-        """The ids of its runs, hooks included, newest first."""
+    async def runs(self, conversation_id: str, *, lenient: bool = False) -> list[str]:
+        """The ids of its runs, hooks included, newest first. ``lenient``: without damaged ones."""
         found: list[str] = []
         after: tuple[int, str] | None = None
         while True:
-            page: list[Run] = await self._records.find(
-                Query(table="runs", parent=conversation_id, after=after, limit=PAGE)
+            page = await self._records.find(
+                Query(table="runs", parent=conversation_id, after=after, limit=PAGE, lenient=lenient)
             )
             found += [run.id for run in page]
-            if len(page) < PAGE:
+            if not page or (len(page) < PAGE and not getattr(page, "cut", False)):
                 return found
             after = (page[-1].created_ms, page[-1].id)
 
-    async def open_runs(self, conversation_id: str) -> list[str]:
-        """Those that have not ended, some of them."""
+    async def open_runs(self, conversation_id: str, *, lenient: bool = False) -> list[str]:
+        """Those that have not ended, some of them. ``lenient``: without damaged ones."""
         still_open = (RunStatus.RUNNING.value, RunStatus.WAITING.value)
-        query = Query(table="runs", parent=conversation_id, statuses=still_open, limit=PAGE)
+        query = Query(table="runs", parent=conversation_id, statuses=still_open, limit=PAGE, lenient=lenient)
         return [run.id for run in await self._records.find(query)]
 
-    async def rooms(self, conversation_id: str, runs: Sequence[str]) -> list[str]:
-        """The rooms that were made for one delegated turn, by it or by its runs."""
+    async def rooms(self, conversation_id: str, runs: Sequence[str], *, lenient: bool = False) -> list[str]:
+        """The rooms that were made for one delegated turn, by it or by its runs. ``lenient``: without damaged
+        ones."""
         callers = [conversation_id, *runs]
         found: list[Conversation] = []
         for start in range(0, len(callers), PAGE):
             wanted = tuple(callers[start : start + PAGE])
-            query = Query(table="conversations", fields=(("called_by", wanted),), limit=PAGE * PAGE)
+            query = Query(
+                table="conversations",
+                fields=(("called_by", wanted),),
+                limit=PAGE * PAGE,
+                lenient=lenient,
+            )
             found += await self._records.find(query)
         return [room.id for room in found]

@@ -36,8 +36,11 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import in_shard
 from wonder_server.core.records import Erase
+from wonder_server.logs import logger
 from wonder_server.ports.journal import DELETIONS, Commit
 from wonder_server.ports.records import Query, Records
+
+_log = logger("actors")
 
 SCANNED: Final = 64
 """Entries of a journal that are read at once."""
@@ -156,9 +159,20 @@ class Rooms:
             journal = self._shards.of(conversation_id)
             if first_answer(await journal.answered(asked.scope, asked.id), asked) is not None:
                 return
-        await self._conversations.get(conversation_id)
-        await self._reach(conversation_id)
-        await self._conversations.ask(conversation_id, Vacate(version=version), asked)
+        try:
+            await self._conversations.get(conversation_id)
+            await self._reach(conversation_id)
+            await self._conversations.ask(conversation_id, Vacate(version=version), asked)
+        except WonderError as problem:
+            if not _is_damage(problem):
+                raise
+            # Its record cannot be told of it any more: all of it goes, and then the request is noted.
+            await self._begin_demolition(conversation_id)
+            if asked is not None:
+                noted = Commit(conversation_id, CONVERSATION, changes=[Erase(whole=True)])
+                noted.requests.append((asked, {}))
+                await self._shards.of(conversation_id).commit([noted])
+            return
         self._streams.close(conversation_id, "deleted")
         await asyncio.wait({self._begin_demolition(conversation_id)}, timeout=PATIENCE_S)
 
@@ -186,30 +200,53 @@ class Rooms:
 
     async def _demolish(self, conversation_id: str) -> None:
         await self._reach(conversation_id)
-        runs = await self._family.runs(conversation_id)
-        for room in await self._family.rooms(conversation_id, runs):
+        runs = await self._family.runs(conversation_id, lenient=True)
+        for room in await self._family.rooms(conversation_id, runs, lenient=True):
             await self._reach(room)
             with contextlib.suppress(WonderError):
                 # Unless a crash came after that.
                 await self._loop.ask(room, Vacate())
             self._streams.close(room, "deleted")
             await self._demolish(room)
-        while True:
-            open_runs = await self._family.open_runs(conversation_id)
-            if not open_runs and not self._loop.rooted(conversation_id):
-                break
-            for run_id in open_runs:
-                self._loop.tell(run_id, CancelRun(reason="Its conversation was deleted."))
-            await asyncio.sleep(_PAUSE_S)
+        await self._end_runs(conversation_id)
         for shard in range(self._shards.count):
             elsewhere = self._shards.of(in_shard(conversation_id, shard))
             if elsewhere is not self._shards.of(conversation_id):
                 # Runs that clients started for it.
                 await elsewhere.commit([Commit(conversation_id, CONVERSATION, changes=[Erase(whole=True)])])
-        while await self._records.get("conversations", conversation_id, conversation_id) is not None:
-            if not (await self._loop.ask(conversation_id, Demolish())).decisions:
-                await asyncio.sleep(_PAUSE_S)
+        try:
+            while await self._records.get("conversations", conversation_id, conversation_id) is not None:
+                if not (await self._loop.ask(conversation_id, Demolish())).decisions:
+                    await asyncio.sleep(_PAUSE_S)
+        except WonderError as problem:
+            if not _is_damage(problem):
+                raise
+            _log.warning("damaged_conversation_deleted", conversation=conversation_id, problem=str(problem))
+            self._streams.close(conversation_id, "deleted")
+            erase = Erase(children=tuple(runs), whole=True)
+            await self._shards.of(conversation_id).commit(
+                [Commit(conversation_id, CONVERSATION, changes=[erase])]
+            )
         self._loop.forget(conversation_id)
+
+    async def _end_runs(self, conversation_id: str) -> None:
+        """Cancel its runs and wait until they have ended. A damaged run cannot be cancelled, nor go on."""
+        damaged: set[str] = set()
+        while True:
+            open_runs = [
+                run_id
+                for run_id in await self._family.open_runs(conversation_id, lenient=True)
+                if run_id not in damaged
+            ]
+            if not open_runs and not self._loop.rooted(conversation_id):
+                return
+            for run_id in open_runs:
+                try:
+                    await self._loop.ask(run_id, CancelRun(reason="Its conversation was deleted."))
+                except WonderError as problem:
+                    if _is_damage(problem):
+                        damaged.add(run_id)
+            await asyncio.sleep(_PAUSE_S)
 
     # --- pieces ---------------------------------------------------------------------------------
 
@@ -218,9 +255,10 @@ class Rooms:
         try:
             await self._conversations.awake(conversation_id)
         except WonderError as problem:
-            if problem.fault.reason is not Reason.STORAGE_UNAVAILABLE or problem.fault.transient:
+            if not _is_damage(problem):
                 raise
-            await self._conversations.abandon(conversation_id)
+            with contextlib.suppress(WonderError):
+                await self._conversations.abandon(conversation_id)
 
     async def _change(
         self, conversation_id: str, event: RoomInput, request_id: str, **told: Any
@@ -257,3 +295,8 @@ class Rooms:
                         instructions=tuple(agent.persona.instructions),
                     )
         return tuple(found.values())
+
+
+def _is_damage(problem: WonderError) -> bool:
+    """Return True if a record is damaged, so that it does not help to try again."""
+    return problem.fault.reason is Reason.STORAGE_UNAVAILABLE and not problem.fault.transient

@@ -85,6 +85,10 @@ class Agents(Protocol):
 
     async def agent(self, key: str) -> Agent | None: ...
 
+    async def agent_remains(self, key: str) -> Agent | None:
+        """An agent as `Drop` needs it, with nothing but its id, name and version: of a damaged one too."""
+        ...
+
     async def agents(self, project_id: str, before: str, limit: int) -> list[Agent]:
         """Newest first, those before the id ``before`` (empty: all); of one project or (empty) of all."""
         ...

@@ -22,6 +22,7 @@ from wonder_server.core.definitions.shelf import Shelf, ShelfSurroundings
 from wonder_server.core.definitions.specs import Kind, Persona
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.ids import random_id
+from wonder_server.logs import logger
 from wonder_server.ports.catalog import Catalog, Drop, Put
 from wonder_server.services.catalog_writes import CatalogWrites, Done, Once, Planned, check_etag
 from wonder_server.services.closures import complete, refuse_if_called
@@ -32,6 +33,8 @@ MAX_METADATA_BYTES: Final = 65_536
 MAX_PROJECTS: Final = 100
 _MOST_IDS: Final = 10_000
 _ID_LASTS_S: Final = 1.0
+
+_log = logger("library")
 
 BeforeDelete = Callable[[Agent], Awaitable[None]]
 """Asked before an agent is deleted: raises RESOURCE_IN_USE, or lets go of what belongs to the agent."""
@@ -146,8 +149,7 @@ class Agents:
         deleted: list[Agent] = []
 
         async def plan(now: int) -> Planned[Done]:
-            stored = await self.agent(key)
-            check_etag(stored, etag)
+            stored = await self._to_delete(key, etag)
             await refuse_if_called(self._catalog, stored.id, stored.name)
             for ask in self._before_delete:
                 await ask(stored)
@@ -159,6 +161,21 @@ class Agents:
         for agent in deleted:
             for tell in self._after_delete:
                 await tell(agent)
+
+    async def _to_delete(self, key: str, etag: str) -> Agent:
+        """The agent; of a damaged one its id and name, whatever the ``etag``."""
+        try:
+            stored = await self.agent(key)
+        except WonderError as problem:
+            if problem.fault.reason is not Reason.STORAGE_UNAVAILABLE or problem.fault.transient:
+                raise
+            remains = await self._catalog.agent_remains(key)
+            if remains is None:
+                raise
+            _log.warning("damaged_agent_deleted", agent=remains.id)
+            return remains
+        check_etag(stored, etag)
+        return stored
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:

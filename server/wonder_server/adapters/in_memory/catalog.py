@@ -82,6 +82,9 @@ class MemoryCatalog:
     async def agent(self, key: str) -> Agent | None:
         return _find(self._shelves.agents, key)
 
+    async def agent_remains(self, key: str) -> Agent | None:
+        return await self.agent(key)
+
     async def agents(self, project_id: str, before: str, limit: int) -> list[Agent]:
         newest = _newest(self._shelves.agents.values(), before)
         return [agent for agent in newest if not project_id or project_id in agent.project_ids][:limit]

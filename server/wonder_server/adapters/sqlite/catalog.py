@@ -173,6 +173,11 @@ class SqliteCatalog:
     async def agent(self, key: str) -> Agent | None:
         return await self._one(Agent, _AGENT, {"key": key})
 
+    async def agent_remains(self, key: str) -> Agent | None:
+        sql = "SELECT id, name, version FROM agents WHERE id = :key OR name = :key"
+        row = await self._database.read(lambda connection: connection.execute(sql, {"key": key}).fetchone())
+        return None if row is None else Agent(id=row[0], name=row[1], project_ids=(), version=row[2])
+
     async def agents(self, project_id: str, before: str, limit: int) -> list[Agent]:
         return await self._many(Agent, _AGENTS, {"project": project_id, "before": before, "limit": limit})
 
