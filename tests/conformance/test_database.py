@@ -347,3 +347,62 @@ async def test_a_file_that_is_no_database_is_refused_in_plain_words(
         await Database.open(path, SCHEMA)
     assert caught.value.fault.reason is Reason.STORAGE_UNAVAILABLE
     assert not caught.value.fault.transient
+
+
+# --- a full disk --------------------------------------------------------------------------------------
+
+
+async def filled_and_emptied(database: Database, kept: int) -> int:
+    """Write about a megabyte and delete all but ``kept`` notes; the size of the file."""
+
+    def fill(connection: sqlite3.Connection) -> None:
+        rows = [(f"{number} {'x' * 4_000}",) for number in range(256)]
+        connection.executemany("INSERT INTO notes (text) VALUES (?)", rows)
+
+    def empty(connection: sqlite3.Connection) -> None:
+        connection.execute("DELETE FROM notes WHERE id > ?", (kept,))
+
+    await database.write(fill)
+    await database.write(empty, frees=True)
+    return await database.read(
+        lambda connection: connection.execute(
+            "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+        ).fetchone()[0]
+    )
+
+
+async def test_shrinking_gives_back_what_was_deleted_and_keeps_the_rest(database: Database) -> None:
+    size = await filled_and_emptied(database, kept=3)
+    given = await database.shrink(1 << 20)
+    assert given > size * 3 // 4
+    assert database.path.stat().st_size == size - given
+    assert database.path.with_name("notes.db-wal").stat().st_size == 0
+    assert [text.split()[0] for text in await database.read(texts)] == ["0", "1", "2"]
+    assert await database.read(lambda c: c.execute("PRAGMA integrity_check").fetchone()[0]) == "ok"
+    await database.write(note("after"))
+    assert await database.shrink(1 << 20) == 0, "there is nothing more to give back"
+
+
+async def test_shrinking_is_left_where_it_gains_little_or_has_no_room(database: Database) -> None:
+    size = await filled_and_emptied(database, kept=240)
+    assert await database.shrink(1 << 30) == 0, "most of it is used"
+    await database.write(lambda c: c.execute("DELETE FROM notes WHERE id > 100").rowcount, frees=True)
+    assert await database.shrink(4_096) == 0, "the rest does not fit into the room"
+    assert await database.shrink(1 << 20) > 0
+    assert database.path.stat().st_size < size
+
+
+async def test_shrinking_that_fails_keeps_everything_and_says_so(database: Database) -> None:
+    await filled_and_emptied(database, kept=100)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_192, before[1]))
+    try:
+        with pytest.raises(WonderError) as refused:
+            await database.shrink(1 << 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert refused.value.fault.reason is Reason.STORAGE_UNAVAILABLE
+    assert refused.value.fault.transient
+    assert len(await database.read(texts)) == 100
+    await database.write(note("after"))
+    assert await database.shrink(1 << 20) > 0
