@@ -8,6 +8,7 @@ from tests.conformance.models.conftest import litellm_model
 from tests.conformance.models.subjects import ask, collect
 from tests.fakes.provider import Provider
 from wonder_server.adapters.egress.proxy import Egress
+from wonder_server.adapters.models.endpoints import Endpoint
 from wonder_server.adapters.models.litellm import LiteLLMModel
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError
@@ -21,7 +22,19 @@ async def test_a_provider_that_cannot_be_reached_may_be_asked_again(litellm: Lit
 
     fault = raised.value.fault
     assert (fault.reason, fault.transient) == (Reason.MODEL_UNAVAILABLE, True)
-    assert "object at" not in fault.message
+    assert fault.message == "groq (127.0.0.1:1) cannot be reached: connection refused."
+
+
+@pytest.mark.parametrize("known_as", ["mistral", "openai"])
+async def test_the_credential_of_the_servers_own_proxy_is_in_no_fault(known_as: str, egress: Egress) -> None:
+    endpoint = Endpoint(format=f"litellm/{known_as}", api_key="none", api_base="https://127.0.0.1:1/v1")
+    model = LiteLLMModel({"eu": endpoint}, egress, allow_remote=False)
+
+    with pytest.raises(WonderError) as raised:
+        await collect(model, ModelProfile(provider="eu", model="m"), ask("openai_chat", "Hi"))
+    await model.close()
+
+    assert raised.value.fault.message == "eu (127.0.0.1:1) cannot be reached: connection refused."
 
 
 async def test_the_profiles_parameters_fill_in_what_the_request_leaves_open(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import subprocess
 import sys
 from contextlib import aclosing
@@ -11,15 +12,18 @@ from typing import Any
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from tests.conformance.models.conftest import FORMATS, native_model
 from tests.conformance.models.subjects import KEY, RemoteSubject, ask, collect
 from tests.conformance.models.test_every_provider import fault_of, upstream_closes
 from tests.fakes.provider import Provider, Script
+from wonder_server.adapters.egress.dialing import Dialer
 from wonder_server.adapters.models import faults
 from wonder_server.adapters.models.endpoints import Endpoint
 from wonder_server.adapters.models.native import exchange
 from wonder_server.adapters.models.native.model import NativeModel
+from wonder_server.adapters.models.outages import Outages
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, Reason, WonderError
 
@@ -365,7 +369,73 @@ async def test_a_provider_that_cannot_be_reached_may_be_asked_again() -> None:
     await model.close()
 
     assert (fault.reason, fault.transient) == (Reason.MODEL_UNAVAILABLE, True)
-    assert "127.0.0.1" not in fault.message
+    assert fault.message == "openai (127.0.0.1:1) cannot be reached: connection refused."
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({}, "ollama (models.invalid:80) cannot be reached: there is no host models.invalid."),
+        (
+            {"HTTP_PROXY": "http://me:secret@127.0.0.1:1"},
+            "ollama (models.invalid:80) cannot be reached: the proxy: connection refused.",
+        ),
+    ],
+)
+async def test_a_provider_that_cannot_be_reached_is_named_with_its_place_and_no_secret(
+    environment: dict[str, str], message: str
+) -> None:
+    async def nobody(host: str, port: int) -> list[str]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    endpoint = Endpoint(format="openai_chat", api_key=KEY, api_base="http://models.invalid/v1?token=secret")
+    model = NativeModel({"ollama": endpoint}, environment=environment, dialer=Dialer(resolve=nobody))
+
+    fault = await refused(model, ModelProfile(provider="ollama", model="m"))
+    await model.close()
+
+    assert fault.message == message
+
+
+async def test_an_answer_whose_connection_breaks_names_its_provider(
+    native_subject: RemoteSubject, provider: Provider
+) -> None:
+    fault = await fault_of(native_subject, "break-abort")
+
+    name = native_subject.case("text")[0].provider
+    place = provider.url.removeprefix("http://")
+    assert fault.message.startswith(f"The connection to {name} ({place}) was lost"), fault.message
+
+
+async def test_a_provider_that_cannot_be_reached_leaves_a_line_and_not_one_for_each_call() -> None:
+    model = NativeModel({"openai": Endpoint(api_key=KEY, api_base="http://127.0.0.1:1/v1")})
+    with capture_logs() as lines:
+        for _ in range(3):
+            await refused(model, ModelProfile(provider="openai", model="m"))
+    await model.close()
+
+    assert lines == [
+        {
+            "event": "provider_unreachable",
+            "log_level": "warning",
+            "room": "models",
+            "provider": "openai",
+            "problem": "openai (127.0.0.1:1) cannot be reached: connection refused.",
+            "calls": 1,
+        }
+    ]
+
+
+async def test_a_later_line_about_a_provider_says_how_many_calls_it_stands_for() -> None:
+    moments = iter((0.0, 1.0, 59.0, 60.0, 60.0))
+    outages = Outages(lambda: next(moments))
+    with capture_logs() as lines:
+        for _ in range(4):
+            outages.note("one", faults.unreachable("one"))
+            outages.note("one", faults.BROKEN_OFF)
+        outages.note("other", faults.connection_lost("other"))
+
+    assert [(line["provider"], line["calls"]) for line in lines] == [("one", 1), ("one", 3), ("other", 1)]
 
 
 @pytest.mark.parametrize(

@@ -61,20 +61,22 @@ class Dialer:
     async def connect(self, host: str, port: int, policy: NetworkPolicy) -> socket.socket:
         """Return a connected, non-blocking socket. The caller closes it."""
         loop = asyncio.get_running_loop()
+        failure: OSError | None = None
         for address in await self.addresses(host, port, policy):
             connection = _socket(address)
             connection.setblocking(False)
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     await loop.sock_connect(connection, (str(address), port))
-            except OSError:  # A timeout is one too.
+            except OSError as problem:  # A timeout is one too.
                 connection.close()
+                failure = problem
                 continue
             except BaseException:
                 connection.close()
                 raise
             return connection
-        raise _unanswered(host, port)
+        raise _unanswered(host, port) from failure
 
     def connect_now(self, host: str, port: int, policy: NetworkPolicy, timeout_s: float) -> socket.socket:
         """The same for a thread: a connected, blocking socket. ``timeout_s`` is for each address, and stays

@@ -34,6 +34,7 @@ _log = logger("egress")
 MAX_HEAD: Final = 64 * 1024
 MAX_CONNECTIONS: Final = 256
 """Connections that one socket's lease has at once. A command in a sandbox could open thousands."""
+MAX_UNREACHED: Final = 100
 HEAD_S: Final = 10
 """How long a client of the proxy may take to say where it wants to go."""
 
@@ -54,6 +55,8 @@ class Lease:
         self.who = who
         self.chained = chained
         self.problem: WonderError | None = None
+        self.unreached: dict[str, WonderError] = {}
+        """Places that could not be connected to the last time that they were asked for, and why."""
         self._egress = egress
         self._refused = 0
         self._place = "", 0
@@ -365,7 +368,9 @@ class _Client(_Side):
         dialer = self._egress.dialer
         try:
             if not upstream:
-                return await dialer.connect(host, port, lease.policy)
+                connection = await dialer.connect(host, port, lease.policy)
+                lease.unreached.pop(place(host, port), None)
+                return connection
             await _check_before_upstream(dialer, lease, host, port)
             parts = urlsplit(upstream)
             near, at = parts.hostname or "", parts.port or 80
@@ -376,6 +381,9 @@ class _Client(_Side):
                 lease.refuse(problem, host, port)
             else:
                 lease.problem = problem
+                lease.unreached[place(host, port)] = problem
+                if len(lease.unreached) > MAX_UNREACHED:
+                    del lease.unreached[next(iter(lease.unreached))]
             raise _Refusal(
                 "403 Forbidden" if refused else "502 Bad Gateway", text=problem.fault.message
             ) from None

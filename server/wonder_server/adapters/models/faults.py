@@ -7,14 +7,17 @@ Texts come from providers, so they are shortened, stripped of class names, and k
 from __future__ import annotations
 
 import json
+import os
 import re
+import ssl
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.likeness import did_you_mean
+from wonder_server.core.network import place_of
 
 _LONGEST_TEXT = 300
 _KEYS = re.compile(
@@ -39,6 +42,8 @@ _NO_KEY = re.compile(
 )
 _BAD_KEY = re.compile(r"API_KEY_INVALID|API key (?:not valid|expired)", re.IGNORECASE)
 _RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?)s"')
+_CREDENTIALS = re.compile(r"(?<=://)[^\s/@'\"]+(?=@)")
+_MOST_CAUSES = 10
 _LONGEST_PAUSE_MS = 24 * 60 * 60 * 1000
 _NO_PROVIDER = "LLM Provider NOT provided"
 
@@ -117,7 +122,40 @@ def stalled(what: str, after_ms: int) -> Fault:
 
 BROKEN_OFF = unavailable("The model's answer broke off before it was finished.")
 UNREADABLE = unavailable("The model provider sent something that cannot be read.")
-CONNECTION_LOST = unavailable("The connection to the model provider failed or was lost.")
+UNREACHABLE = "unreachable"
+"""The ``kind`` of faults of connections to a provider."""
+
+
+def unreachable(provider: str, url: str = "", why: str = "") -> Fault:
+    """A transient MODEL_UNAVAILABLE for a connection that could not be made. Of ``url``, where the provider
+    is, only host and port are shown."""
+    return _unconnected(f"{_located(provider, url)} cannot be reached", why)
+
+
+def connection_lost(provider: str, url: str = "", why: str = "") -> Fault:
+    """The same for a connection that broke."""
+    return _unconnected(f"The connection to {_located(provider, url)} was lost", why)
+
+
+def connection_problem(failure: BaseException) -> str:
+    """Return why a connection failed, such as ``connection refused``; empty if the failure does not say."""
+    seen = 0
+    found: BaseException | None = failure
+    while found is not None and seen < _MOST_CAUSES:
+        if isinstance(found, WonderError):  # Of the dialer, which may know the cause.
+            cause, said = found.__cause__, found.fault.message.rstrip(".")
+            return (connection_problem(cause) if cause else "") or said[:1].lower() + said[1:]
+        if isinstance(found, ssl.SSLCertVerificationError):
+            return f"its TLS certificate is not accepted ({found.verify_message.rstrip('.')})"
+        if isinstance(found, ssl.SSLError):
+            return "TLS failed; is its address an https address?"
+        if isinstance(found, TimeoutError):
+            return "the connection timed out"
+        if isinstance(found, OSError) and (found.errno or 0) > 0:
+            return os.strerror(found.errno or 0).lower()
+        found = getattr(found, "os_error", None) or found.__cause__ or found.__context__
+        seen += 1
+    return ""
 
 
 def redacted(fault: Fault, secrets: Collection[str]) -> Fault:
@@ -126,7 +164,7 @@ def redacted(fault: Fault, secrets: Collection[str]) -> Fault:
     for secret in secrets:
         if secret:
             message = message.replace(secret, "***")
-    return replace(fault, message=_KEYS.sub("***", message))
+    return replace(fault, message=_KEYS.sub("***", _CREDENTIALS.sub("***", message)))
 
 
 def retry_after_ms(headers: Mapping[str, str]) -> int | None:
@@ -168,6 +206,18 @@ def plain_text(text: str) -> str:
 
 def _failed(kind: str, summary: str, said: str) -> Fault:
     return Fault(reason=Reason.MODEL_FAILED, message=f"{summary}{_quoted(said)}.", metadata={"kind": kind})
+
+
+def _unconnected(summary: str, why: str) -> Fault:
+    fault = unavailable(f"{summary}{_quoted(why)}.")
+    return replace(fault, metadata={"kind": UNREACHABLE})
+
+
+def _located(provider: str, url: str) -> str:
+    try:
+        return f"{provider} ({place_of(url)})"
+    except ValueError:
+        return provider
 
 
 def _bounded_ms(milliseconds: float) -> int:

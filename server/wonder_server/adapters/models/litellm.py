@@ -25,10 +25,12 @@ from wonder_server.adapters.models import faults, formats, frames
 from wonder_server.adapters.models.chat_fields import check_fields
 from wonder_server.adapters.models.defaults import missing_key
 from wonder_server.adapters.models.endpoints import Endpoint, network_of, refuse_remote
+from wonder_server.adapters.models.outages import Outages
 from wonder_server.adapters.models.patience import Patience
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.model import Usage
+from wonder_server.core.network import place_of
 from wonder_server.core.requests.parts import all_readable
 from wonder_server.ports.model import Chunk, Counted, Finished, TextDelta
 
@@ -79,6 +81,7 @@ class LiteLLMModel:
         self._allow_remote = allow_remote
         self._environment = dict(environment or {})
         self._starting: asyncio.Task[_Helper] | None = None
+        self._outages = Outages()
         self._closed = False
 
     async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
@@ -88,7 +91,12 @@ class LiteLLMModel:
         call = helper.start_call(order, profile)
         try:
             while True:
-                message = await call.next()
+                try:
+                    message = await call.next()
+                except WonderError as problem:
+                    fault = self._judged(profile.provider, problem.fault, helper)
+                    self._outages.note(profile.provider, fault)
+                    raise WonderError(fault) from None
                 if "text" in message:
                     yield TextDelta(message["text"])
                 elif "counted" in message:
@@ -109,6 +117,14 @@ class LiteLLMModel:
         await asyncio.wait({starting})
         if not starting.cancelled() and starting.exception() is None:
             await starting.result().stop()
+
+    def _judged(self, provider: str, fault: Fault, helper: _Helper) -> Fault:
+        """The fault of a call, or a plainer one if the proxy could not connect to the provider: LiteLLM takes
+        the proxy's answer for the provider's."""
+        url = self._endpoints.get(provider, Endpoint()).api_base
+        if fault.reason is not Reason.MODEL_UNAVAILABLE or not (why := helper.unreached(url)):
+            return fault
+        return faults.unreachable(provider, url, why)
 
     def _check_key(self, provider: str) -> None:
         if problem := missing_key(provider, self._endpoints):
@@ -265,6 +281,14 @@ class _Helper(asyncio.Protocol):
             call.fail(_ENDED)
         if not self._ready.done():
             self._ready.set_exception(WonderError(_NOT_STARTED))
+
+    def unreached(self, url: str) -> str:
+        """Why the last connection to the place of ``url`` failed; empty if it did not."""
+        try:
+            problem = self._lease.unreached.get(place_of(url))
+        except ValueError:
+            return ""
+        return "" if problem is None else faults.connection_problem(problem)
 
     async def greet(self, hello: dict[str, Any]) -> None:
         self._write(hello)

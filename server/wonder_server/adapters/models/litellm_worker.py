@@ -84,7 +84,8 @@ class Worker:
         except WonderError as failure:
             self._fail(call_id, failure.fault)
         except Exception as failure:  # LiteLLM raises whatever its providers' clients do.
-            self._fail(call_id, fault_of(failure, call["provider"]))
+            endpoint = self._endpoints.get(call["provider"], {})
+            self._fail(call_id, fault_of(failure, call["provider"], endpoint.get("api_base", "")))
         await self._writer.drain()
 
     async def _answer(self, call_id: int, call: dict[str, Any]) -> Any:
@@ -207,9 +208,11 @@ def _client() -> Any:
     return Preparing()
 
 
-def fault_of(failure: Exception, provider: str) -> Fault:
-    """The fault for an exception of LiteLLM or of the HTTP clients below it."""
+def fault_of(failure: Exception, provider: str, url: str = "") -> Fault:
+    """The fault for an exception of LiteLLM or of the HTTP clients below it. It was at ``url``."""
     from litellm import exceptions
+
+    lost = faults.connection_lost(provider, url)
 
     if isinstance(failure, json.JSONDecodeError):
         return faults.UNREADABLE
@@ -218,9 +221,9 @@ def fault_of(failure: Exception, provider: str) -> Fault:
             reason=Reason.TIMEOUT, message="The model provider did not answer in time.", transient=True
         )
     if isinstance(failure, (exceptions.APIConnectionError, exceptions.MidStreamFallbackError)):
-        return faults.CONNECTION_LOST
+        return lost
     if isinstance(failure, (aiohttp.ClientError, OSError)):
-        return faults.CONNECTION_LOST
+        return lost
     if isinstance(failure, ImportError):
         return _refused("this server's LiteLLM lacks what the request needs")
     text = str(getattr(failure, "message", "") or failure)
@@ -228,7 +231,7 @@ def fault_of(failure: Exception, provider: str) -> Fault:
         return unknown
     status = getattr(failure, "status_code", None)
     if "Cannot connect to host" in text:  # Which LiteLLM reports as a 500 of the provider.
-        return faults.CONNECTION_LOST
+        return faults.unreachable(provider, url)
     if isinstance(status, int) and status >= 400:
         headers = getattr(failure, "litellm_response_headers", None) or {}
         return faults.from_status(

@@ -36,6 +36,7 @@ class Exchange:
         self.patience = Patience(profile, self._give_up)
         self._session = session
         self._order = order
+        self._provider = profile.provider
         self._opening: asyncio.Timeout | None = None
         self._response: ClientResponse | None = None
         self._fault: Fault | None = None
@@ -60,11 +61,12 @@ class Exchange:
                 )
                 if response.status != 200 or response.content_type in _NO_STREAM:
                     raise WonderError(await _refusal(response))
-        except (TimeoutError, ClientError, OSError):
-            raise WonderError(self._fault or faults.CONNECTION_LOST) from None
+        except (TimeoutError, ClientError, OSError) as problem:
+            raise WonderError(self._fault or self._unreachable(problem)) from None
         except WonderError as problem:  # Of the resolver: a refusal, or nobody has this name.
             if problem.fault.reason in (Reason.TASK_FAILED, Reason.INPUT_INVALID):
-                raise WonderError(faults.CONNECTION_LOST) from None
+                why = faults.connection_problem(problem)
+                raise WonderError(faults.unreachable(self._provider, order.url, why)) from None
             raise
         except ValueError as problem:
             raise WonderError(_unsendable()) from problem
@@ -80,8 +82,10 @@ class Exchange:
         assert self._response is not None
         try:
             received = await self._response.content.readany()
-        except (ClientError, OSError):
-            raise WonderError(self._fault or faults.CONNECTION_LOST) from None
+        except (ClientError, OSError) as problem:
+            why = faults.connection_problem(problem)
+            lost = faults.connection_lost(self._provider, self._order.url, why)
+            raise WonderError(self._fault or lost) from None
         self._received += len(received)
         if self._received > MAX_ANSWER_BYTES:
             raise WonderError(faults.unavailable("The model's answer does not end."))
@@ -100,6 +104,19 @@ class Exchange:
         self.patience.stop()
         if self._response is not None:
             self._response.close()
+
+    def _unreachable(self, problem: Exception) -> Fault:
+        """The fault for a connection that failed before the head of an answer came."""
+        from aiohttp import ClientConnectionError, ClientHttpProxyError, ClientProxyConnectionError
+
+        why = faults.connection_problem(problem)
+        if isinstance(problem, ClientHttpProxyError):
+            why = f"the proxy refused ({problem.status})"
+        elif isinstance(problem, ClientProxyConnectionError):
+            why = f"the proxy: {why}" if why else "the proxy cannot be reached"
+        elif not why and isinstance(problem, ClientConnectionError):
+            why = "it closed the connection without an answer"
+        return faults.unreachable(self._provider, self._order.url, why)
 
     def _give_up(self, fault: Fault) -> None:
         self._fault = fault

@@ -18,6 +18,7 @@ from wonder_server.adapters.models.defaults import missing_key
 from wonder_server.adapters.models.endpoints import Endpoint, network_of, refuse_remote
 from wonder_server.adapters.models.native.exchange import Exchange
 from wonder_server.adapters.models.native.orders import Order, order, proxies_in
+from wonder_server.adapters.models.outages import Outages
 from wonder_server.adapters.models.sse import EventDecoder, parsed
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, WonderError
@@ -56,6 +57,7 @@ class NativeModel:
         self._allow_remote = allow_remote
         self._environment = dict(environment or {})
         self._opening: asyncio.Task[ClientSession] | None = None
+        self._outages = Outages()
         self._closed = False
 
     async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
@@ -87,7 +89,9 @@ class NativeModel:
                 exchange.close()
         except WonderError as problem:
             secrets = [secret for endpoint in self._endpoints.values() for secret in endpoint.secrets]
-            raise WonderError(faults.redacted(problem.fault, secrets)) from None
+            fault = faults.redacted(problem.fault, secrets)
+            self._outages.note(profile.provider, fault)
+            raise WonderError(fault) from None
         yield Finished(result)
 
     async def close(self) -> None:
