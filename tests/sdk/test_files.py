@@ -114,6 +114,26 @@ async def test_documents_with_the_sdk(address: str) -> None:
             await client.read_artifact("a/b.md")
 
 
+def lose(folder: Path, etag: str) -> None:
+    """Remove the content of a document from the one repository below ``folder``."""
+    (bare,) = folder.glob("*.git")
+    (bare / "objects" / etag[:2] / etag[2:]).unlink()
+
+
+async def test_a_damaged_document_is_named_by_the_command(
+    address: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    async with Client(address) as client:
+        lost = (await client.write_artifact("d2.md", "two\n")).etag
+        await client.write_artifact("d1.md", "")
+    lose(tmp_path, lost)
+
+    listed = await said(capsys, "artifact", "list")
+    assert [line.split("\t")[:2] for line in listed] == [["d1.md", "0"], ["d2.md", "damaged"]]
+    assert await asyncio.to_thread(cli.main, ["artifact", "read", "d2.md"]) == 1
+    assert "The artifact 'd2.md' on 'main' cannot be read. " in capsys.readouterr().err
+
+
 async def test_branches_with_the_sdk(address: str, fake: FakeConversations) -> None:
     async with Client(address) as client:
         assert (await client.diff_branch("conv_1", paths=["src"])).files[0].path == "src"

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.frozen import Value
 from wonder_server.core.paths import check_branch, check_new_path, check_path, check_prefix
 from wonder_server.ports.repositories import (
@@ -77,11 +78,14 @@ class Artifacts:
         check_path(path)
         branch = check_branch(branch or MAIN)
         project_id, repository = await self._open(project)
-        at = await _commit_at(repository, revision_id, branch)
-        found = await repository.read(at.id, path, MAX_CONTENT_BYTES) if at else None
-        if at is None or found is None:
-            raise _no_artifact(path, branch)
-        newest = await _newest(repository, at.id, [path])
+        try:
+            at = await _commit_at(repository, revision_id, branch)
+            found = await repository.read(at.id, path, MAX_CONTENT_BYTES) if at else None
+            if at is None or found is None:
+                raise _no_artifact(path, branch)
+            newest = await _newest(repository, at.id, [path])
+        except WonderError as problem:
+            raise _of_artifact(path, branch, problem.fault) from problem
         return Artifact(
             project_id=project_id,
             path=path,
@@ -339,6 +343,14 @@ async def _newest(repository: Repository, at: str, paths: Iterable[str]) -> dict
         # Fewer paths make another list: it begins anew.
         skip = 0 if len(missing) < before else skip + _STEP
     return found
+
+
+def _of_artifact(path: str, branch: str, fault: Fault) -> WonderError:
+    """The error with the document's name, if the repository, which does not know it, raised it."""
+    if fault.reason is not Reason.STORAGE_UNAVAILABLE:
+        return WonderError(fault)
+    message = f"The artifact '{path}' on '{branch}' cannot be read. {fault.message}"
+    return WonderError(replace(fault, message=message, metadata=fault.metadata | {"id": path}))
 
 
 def _no_artifact(path: str, branch: str) -> WonderError:

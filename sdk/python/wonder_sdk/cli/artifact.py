@@ -68,9 +68,14 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """One line a document: path, size, when and by whom it was changed."""
+    """One line a document: path, size or ``damaged``, when and by whom it was changed."""
     rows = [
-        (each.path, str(each.size_bytes), listing.local(each.revision.create_time), each.revision.author)
+        (
+            each.path,
+            "damaged" if each.damaged else str(each.size_bytes),
+            listing.local(each.revision.create_time),
+            each.revision.author,
+        )
         for each in client.list_artifacts(arguments.prefix, **_where(arguments))
         if each.revision is not None
     ]
