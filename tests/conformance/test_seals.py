@@ -20,6 +20,7 @@ from tests.conformance.journal_subjects import (
     operation,
     put_conversation,
 )
+from wonder_server.adapters.sqlite.checking import check_shard
 from wonder_server.adapters.sqlite.shards import SqliteShards
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.ports.records import Query
@@ -121,3 +122,19 @@ async def test_a_part_that_is_not_what_its_name_says_is_damage(tmp_path: Path) -
         connection.execute("UPDATE parts SET data = replace(data, 'long', 'lung')")
     with pytest.raises(WonderError, match="in table parts"):
         await read(tmp_path, query)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["messages SET created_ms = 77", "conversations SET called_by = 'run_1', created_ms = created_ms"],
+)
+async def test_the_check_compares_what_rows_are_ordered_and_filtered_by_with_their_values(
+    folder: Path, change: str
+) -> None:
+    shard = folder / "shards" / "00.db"
+    assert check_shard(shard).problems == []
+    with inside(folder) as connection:
+        connection.execute(f"UPDATE {change}")
+    problems = check_shard(shard).problems
+    assert problems
+    assert all("is damaged" in line and "column" in line for line in problems)

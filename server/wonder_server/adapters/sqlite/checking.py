@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from wonder_server.adapters.sqlite import memory_fields, shard_seals
-from wonder_server.adapters.sqlite.account_sums import COLUMNS, checked
+from wonder_server.adapters.sqlite.account_sums import COLUMNS as SUMS
+from wonder_server.adapters.sqlite.account_sums import checked
 from wonder_server.adapters.sqlite.catalog import SEALED_TABLES, catalog_key
 from wonder_server.adapters.sqlite.codec import decode
 from wonder_server.adapters.sqlite.memory_rows import FIELDS, STORE, memory_of
 from wonder_server.adapters.sqlite.seals import Seals
-from wonder_server.adapters.sqlite.shard_schema import FOLDED_TABLES, SEALED, SEALED_BY_KEY, SHARED
+from wonder_server.adapters.sqlite.shard_schema import COLUMNS, FOLDED_TABLES, SEALED, SEALED_BY_KEY, SHARED
 from wonder_server.core.errors import WonderError
 
 _MOST_PROBLEMS: Final = 100
@@ -138,6 +139,8 @@ def _shard(connection: sqlite3.Connection, seals: Seals, found: Found) -> None:
                             found.add(
                                 f"{seals.store}: the part {digest} of {table} {owner}/{named} is missing"
                             )
+            if table in COLUMNS or "created_ms" in row:
+                _compare_copies(seals.store, table, row, found)
             if table == "conversations":
                 for key in _objects(row["data"]):
                     found.objects[key] = f"conversation {owner}"
@@ -151,7 +154,7 @@ def _accounts(connection: sqlite3.Connection, seals: Seals, found: Found) -> Non
     for _, row in _rows(connection, found, seals.store, "accounts", "1"):
         if "seal" in _columns(connection, "accounts"):
             try:
-                checked(seals, row["agent"], [row[name] for name in COLUMNS], row["seal"])
+                checked(seals, row["agent"], [row[name] for name in SUMS], row["seal"])
             except WonderError as problem:
                 found.add(problem)
 
@@ -167,6 +170,26 @@ def _each(
             found.add(problem)
         else:
             yield at, row
+
+
+def _compare_copies(store: str, table: str, row: Mapping[str, Any], found: Found) -> None:
+    """Note columns that are copies of a field of the sealed value, for order and filters, and differ from it.
+    What lies in a part is left out."""
+    try:
+        value = decode(row["data"])
+    except ValueError:
+        return
+    copies = {"created_ms": "created_ms"} | COLUMNS.get(table, {})
+    for path, column in copies.items():
+        at, is_known = value, True
+        for name in path.split("."):
+            is_known = is_known and isinstance(at, dict) and "$" not in at
+            # A field that is empty is not written.
+            at = at.get(name) or "" if isinstance(at, dict) else ""
+        if column == "created_ms":
+            is_known = bool(at)
+        if is_known and not isinstance(at, dict) and at != row.get(column, at):
+            found.add(f"{store}: column {column} of the record {row['id']} in table {table} is damaged")
 
 
 def _gaps(
