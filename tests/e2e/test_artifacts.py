@@ -16,6 +16,7 @@ from tests.rpc.serving import refused
 from tests.services.repos_kit import need_git
 from wonder.v1 import executor_service_pb2 as executor
 from wonder.v1 import library_service_pb2 as pb
+from wonder_sdk import cli
 
 need_git()
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -98,7 +99,9 @@ async def test_what_was_answered_is_there_after_a_kill(tmp_path: Path) -> None:
         assert len(written) == len(set(written)) and set(answered) <= set(written)
 
 
-async def test_what_is_damaged_is_said_and_not_taken_for_missing(tmp_path: Path) -> None:
+async def test_what_is_damaged_is_said_and_not_taken_for_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with serving(tmp_path / "server") as server, server.client() as client:
         lost = (await write(client, "lost", "content\n")).etag
         await write(client, "kept", "content of another\n")
@@ -108,6 +111,12 @@ async def test_what_is_damaged_is_said_and_not_taken_for_missing(tmp_path: Path)
         assert [(each.path, each.damaged) for each in listed] == [("kept", False), ("lost", True)]
         assert await read(client, "kept") == "content of another\n"
         assert (await refused(read(client, "lost")))[0] == "STORAGE_UNAVAILABLE"
+        at = ("--server", server.address)
+        assert await asyncio.to_thread(cli.main, ("artifact", "list", *at)) == 0
+        rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+        assert rows == [["kept", "19"], ["lost", "damaged"]]
+        assert await asyncio.to_thread(cli.main, ("artifact", "read", "lost", *at)) == 1
+        assert "'lost' on 'main' cannot be read" in capsys.readouterr().err
         (bare / "refs" / "heads" / "main").unlink()
         asked = pb.ListArtifactsRequest(project_id="default")
         for call in (client.library.ListArtifacts(asked), read(client, "kept"), write(client, "new", "")):

@@ -94,7 +94,9 @@ async def test_what_a_project_may_reach_is_said_and_taken_back(
     assert await wonder("project", "show", "shop") == 0
     assert out(capsys).endswith("Sells.\nhttp and mcp reach: 127.0.0.1:8099\n")
     assert await wonder("project", "shell", "shop", "on") == 0
-    assert out(capsys).endswith("127.0.0.1:8099\nshell reaches: whatever the server's machine does\n")
+    assert out(capsys).endswith(
+        "127.0.0.1:8099\nshell reaches: the same, over HTTP and CONNECT through the server's egress proxy\n"
+    )
     assert await wonder("project", "shell", "shop", "off") == 0
     assert out(capsys).endswith("Sells.\nhttp and mcp reach: 127.0.0.1:8099\n")
 

@@ -78,6 +78,7 @@ async def test_a_run_is_told_in_lines_and_its_output_is_all_of_stdout(
 ) -> None:
     fake = FakeCoordinator()
     flags = ("--project", "shop", "--agent", "assistant", "--timeout", "90", "--request-id", "r-1")
+    flags += ("--branch", "try-it", "--conversation", "conv_1")
     assert await wonder(fake, "run", "acme/flows/release", "-i", '{"version": "1.2"}', *flags) == 0
     told = capsys.readouterr()
     assert told.err == LINES
@@ -85,6 +86,7 @@ async def test_a_run_is_told_in_lines_and_its_output_is_all_of_stdout(
     request = fake.requests[0]
     assert dict(request.input) == {"version": "1.2"}
     assert (request.context.project_id, request.context.agent_id) == ("shop", "assistant")
+    assert (request.context.branch, request.context.conversation_id) == ("try-it", "conv_1")
     assert (request.timeout_ms, request.request_id) == (90_000, "r-1")
 
 

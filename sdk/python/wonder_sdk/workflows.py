@@ -29,6 +29,8 @@ class StartOptions(TypedDict, total=False):
     """Agent, by name or id, whose memories the run reads and writes."""
     conversation: str
     """Id of the conversation that the run is for."""
+    branch: str
+    """Branch of the project's repositories to work on; left out, the conversation's or the run's own."""
     metadata: Mapping[str, Any]
     """Anything to be kept with the run."""
     timeout: float
@@ -264,6 +266,7 @@ class Workflows:
                 project_id=options.get("project", ""),
                 agent_id=options.get("agent", ""),
                 conversation_id=options.get("conversation", ""),
+                branch=options.get("branch", ""),
             ),
             metadata=to_struct(options.get("metadata")),
             timeout_ms=round(options.get("timeout", 0) * 1000),

@@ -59,7 +59,8 @@ def work_branch(scope: Scope) -> str:
     if branch in ("", NO_BRANCH):
         raise error(
             Reason.FIELD_INVALID,
-            "This work has no branch: name one where it is called or started, or a conversation.",
+            "This work has no branch: a task by itself needs `context.branch` or `context.conversation_id` "
+            "(`wonder run TASK --branch NAME`, or `--conversation ID`). Runs and conversations have one.",
             field="context.branch",
         )
     return check_work_branch(branch, "context.branch")

@@ -26,11 +26,13 @@ examples:
   wonder project disallow default 127.0.0.1:8099
       take it back
   wonder project repository shop code https://example.com/shop.git --branch main
-      a code repository of it: a URL, or a folder of the server's machine; without the URL it is taken away
+      a code repository of it: a URL, or a folder of the server's machine below its repository_roots; without
+      the URL it is taken away
   wonder project only default on
       reach nothing but what is allowed; `off`: all that is public too
   wonder project shell default on
-      let commands of `shell` reach whatever the server's machine can; `off`: nothing, as in the beginning
+      let commands of `shell` reach over HTTP and CONNECT, through the server's egress proxy, what `http`
+      and `mcp` may reach; `off`: nothing, as in the beginning
 """
 
 
@@ -202,7 +204,7 @@ def _show(project: v1.Project) -> None:
         branch = f" ({each.default_branch})" if each.default_branch else ""
         terminal.line(f"repository {each.name}: {each.url}{branch}")
     if network.shell_network:
-        terminal.line("shell reaches: whatever the server's machine does")
+        terminal.line("shell reaches: the same, over HTTP and CONNECT through the server's egress proxy")
 
 
 def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

@@ -31,6 +31,8 @@ examples:
       that revision, in a project, with an agent's memory, for ten minutes at most
   wonder run acme/trivia/say --set text=Hooray
       a task by itself: its steps, and its output; nothing of it is kept, and Ctrl-C cancels it
+  wonder run acme/dev/run_tests --project shop --branch try-it
+      a task by itself that works in repositories (`shell`, `repo.…`), on this branch of them
   wonder run acme/flows/release --detach
       start it, print its id, and leave
   wonder run --watch run_01J9...
@@ -68,6 +70,15 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--project", default="", metavar="NAME", help="project (default: default)")
     parser.add_argument("--agent", default="", metavar="NAME", help="agent whose memories it may use")
+    parser.add_argument(
+        "--branch",
+        default="",
+        metavar="NAME",
+        help="branch of the repositories to work on (default: the conversation's, or the run's own)",
+    )
+    parser.add_argument(
+        "--conversation", default="", metavar="ID", help="conversation that it is for; its branch is used"
+    )
     parser.add_argument(
         "--timeout", type=connection.seconds, default=0.0, metavar="SECONDS", help="how long it may take"
     )
@@ -145,6 +156,8 @@ def _start(arguments: argparse.Namespace, client: sync.Client, given: dict[str, 
             given,
             project=arguments.project,
             agent=arguments.agent,
+            conversation=arguments.conversation,
+            branch=arguments.branch,
             timeout=arguments.timeout,
             request_id=arguments.request_id,
         )

@@ -39,7 +39,12 @@ def run_task(arguments: argparse.Namespace, client: sync.Client, given: dict[str
     request = v1.StreamTaskRequest(
         task_id=arguments.workflow,
         input=to_struct(given) if given is not None else None,
-        context=v1.ExecutionContext(project_id=arguments.project, agent_id=arguments.agent),
+        context=v1.ExecutionContext(
+            project_id=arguments.project,
+            agent_id=arguments.agent,
+            conversation_id=arguments.conversation,
+            branch=arguments.branch,
+        ),
         timeout_ms=round(arguments.timeout * 1000),
         request_id=arguments.request_id,
     )
