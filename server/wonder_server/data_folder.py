@@ -2,7 +2,8 @@
 
 ``LOCK`` is held with an exclusive `flock` for the life of the process, so that it is free again the
 moment the process ends, however it ends; its text says who holds it. ``ADDRESS`` tells tools where
-the running server listens.
+the running server listens. Only the server's user may enter the folder: what it holds is private, and a file
+that a command in a sandbox makes is out of reach for other users of the machine.
 """
 
 from __future__ import annotations
@@ -11,9 +12,14 @@ import errno
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from wonder_server.logs import logger
+
+_log = logger("server")
 
 
 class DataFolderError(Exception):
@@ -29,7 +35,7 @@ class DataFolder:
 
     @classmethod
     def take(cls, path: Path, listen: str) -> DataFolder:
-        """Make the folder if it is missing and lock it.
+        """Make the folder if it is missing, lock it, and close it to other users.
 
         Raises `DataFolderError` when another process holds it or it cannot be written.
         """
@@ -40,6 +46,7 @@ class DataFolder:
             raise DataFolderError(f"The data folder {path} cannot be written: {problem.strerror}.") from None
         folder = cls.hold(path)
         try:
+            folder._close_to_others()
             folder.listens_on(listen)
         except DataFolderError:
             os.close(folder._lock)
@@ -67,6 +74,25 @@ class DataFolder:
                 "Stop that server, or give this one another folder with --data."
             ) from None
         return cls(path, lock)
+
+    def _close_to_others(self) -> None:
+        """Set the mode 0700. Where the folder belongs to another user, its files are made private instead."""
+        found = self.path.stat()
+        mode = stat.S_IMODE(found.st_mode)
+        if not mode & 0o077:
+            return
+        if found.st_uid == os.geteuid():
+            with self._written("."):
+                self.path.chmod(0o700)
+            _log.info("data_folder_closed", data=str(self.path), mode=f"{mode:04o}", now="0700")
+            return
+        # Not everywhere: what a merge writes in a repository on this machine is for its other users too.
+        os.umask(0o077)
+        _log.warning(
+            "data_folder_open", data=str(self.path), mode=f"{mode:04o}",
+            effect="other users may enter it; new files in it are private",
+            mend="give the folder to the server's user, or its mode 0700",
+        )  # fmt: skip
 
     def listens_on(self, address: str) -> None:
         """Record in the lock where this process listens. Raises `DataFolderError`."""

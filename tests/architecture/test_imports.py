@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "settings": {"settings_kinds"},
     "settings_kinds": set(),
     "logs": set(),
-    "data_folder": set(),
+    "data_folder": {"logs"},
     "health": {"settings", "settings_kinds"},
     "actors": {"ports", "core", "logs"},
     "services": {"ports", "core", "logs"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.e2e.callers import tokens_file
+from tests.e2e.callers import TOKENS, tokens_file
 from tests.rpc.serving import refused, serving
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import conversation_service_pb2_grpc as stubs
@@ -183,3 +184,24 @@ def test_a_tokens_file_is_looked_at_once_a_second(tmp_path: Path) -> None:
 def test_a_tokens_file_must_be_right_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be read"):
         TokensFile(tmp_path / "missing")
+
+
+def test_a_tokens_file_that_becomes_a_pipe_holds_up_nobody(tmp_path: Path) -> None:
+    file = TokensFile(path := tokens_file(tmp_path, "ann"), every_s=0)
+    path.unlink()
+    os.mkfifo(path)
+    # Without a writer, opening it would wait for ever; with one that is silent, reading would.
+    assert file.current().find(f"Bearer {TOKENS['ann']}").name == "ann"
+    with pytest.raises(SettingsError, match="cannot be read: it is not a plain file"):
+        TokensFile(path)
+
+
+def test_a_change_in_place_is_seen_whatever_its_size_and_time_are(tmp_path: Path) -> None:
+    path = tokens_file(tmp_path, "ann")
+    before = path.stat()
+    file = TokensFile(path, every_s=0)
+    while path.stat().st_ctime_ns == before.st_ctime_ns:
+        path.write_text(f"{TOKENS['ann']} eve\n")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_mtime_ns == before.st_mtime_ns and path.stat().st_size == before.st_size
+    assert file.current().find(f"Bearer {TOKENS['ann']}").name == "eve"

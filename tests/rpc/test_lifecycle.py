@@ -145,6 +145,30 @@ async def test_a_drain_that_fails_does_not_keep_the_stores_from_closing(tmp_path
     assert app.told == ["start", "drain", "close"]
 
 
+def test_a_folder_that_others_could_enter_is_closed_to_them(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for mode in (0o755, 0o777, 0o2770, 0o700):
+        data.chmod(mode)
+        DataFolder.take(data, "here").release()
+        assert data.stat().st_mode & 0o777 == 0o700
+
+
+def test_in_a_folder_of_another_user_new_files_are_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.umask(0o022)
+    try:
+        tmp_path.chmod(0o755)
+        monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+        DataFolder.take(tmp_path, "here").release()
+        (tmp_path / "new").touch()
+        assert tmp_path.stat().st_mode & 0o777 == 0o755
+        assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
+
+
 async def test_two_servers_on_one_folder_are_refused_by_name_of_the_first(tmp_path: Path) -> None:
     stop = asyncio.Event()
     life = asyncio.create_task(live(settings(tmp_path), lambda _: Notes(), began=0, stop=stop))

@@ -6,8 +6,11 @@ an orchestrator needs no secret; everything else, reflection included, asks for 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
+import os
+import stat
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -30,6 +33,7 @@ ANONYMOUS: Final = ""
 MIN_TOKEN_LENGTH: Final = 16
 CHECK_EVERY_S: Final = 1.0
 """Seconds between two looks at the tokens file."""
+_MOST_BYTES: Final = 8 << 20
 _log = logger("rpc")
 _OPEN: Final = ("/grpc.health.v1.Health/",)
 
@@ -64,7 +68,7 @@ class Tokens:
         Raises `SettingsError`, which names the line and never the token.
         """
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = _content(path).decode("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as problem:
             why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
             raise SettingsError(f"auth_tokens_file: {path} cannot be read: {why}.") from None
@@ -110,8 +114,8 @@ class Tokens:
 class TokensFile:
     """The tokens of a file. A change of the file takes effect without a restart.
 
-    `current` looks at the file's time, size and inode at most once in ``every_s`` seconds. A new content that
-    cannot be read is logged once, and the tokens before it stay in force.
+    `current` looks at the file's times, size and inode at most once in ``every_s`` seconds. A new content
+    that cannot be read is logged once, and the tokens before it stay in force.
     """
 
     def __init__(self, path: Path, *, every_s: float = CHECK_EVERY_S) -> None:
@@ -194,13 +198,25 @@ def _refusing(handler: Any, problem: WonderError, noted: Callable[[str], None]) 
     return kinds[handler.request_streaming, handler.response_streaming](refuse)
 
 
-def _stamp(path: Path) -> tuple[int, int, int]:
-    """Return what changes when a file is written or replaced; zeros if there is no file."""
+def _content(path: Path) -> bytes:
+    """Read a plain file. Raises OSError, also for what could keep the reader waiting, such as a pipe."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a plain file")
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {_MOST_BYTES} bytes")
+    return content
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Return what changes when a file is written or replaced; nothing if there is no file."""
     try:
         found = path.stat()
     except OSError:
-        return 0, 0, 0
-    return found.st_mtime_ns, found.st_ino, found.st_size
+        return ()
+    # A program can set a file's time of change back, but not that of its inode.
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
 
 
 def _digest(token: str) -> bytes:

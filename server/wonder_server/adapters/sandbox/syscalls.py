@@ -4,6 +4,9 @@ None of them could be used to get out with no rights at all, were the kernel wit
 faults are in what few programs use, so that is kept out of reach: loading code into the kernel, its keys, its
 events, rings of input and output, and file systems. Debuggers, threads, sockets, all that is ordinary stay.
 
+Besides, no file gets the setuid or the setgid bit: on the host such a file would run with the rights of the
+server's user.
+
 A filter is a program for the kernel's packet filter: eight bytes an instruction.
 """
 
@@ -11,11 +14,17 @@ from __future__ import annotations
 
 import errno
 import platform
+import stat
 import struct
 from typing import Final
 
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_AT_NUMBER, _AT_ARCHITECTURE = 0, 4
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_AT_NUMBER, _AT_ARCHITECTURE, _AT_ARGUMENTS = 0, 4, 16
+_SET_ID: Final = stat.S_ISUID | stat.S_ISGID
+_MAKES: Final = 0o100 | 0o20000000
+"""Flags with which a file that is opened gets a mode: O_CREAT, and the bit of O_TMPFILE that is its own."""
+_OPENAT2: Final = 437
+"""Its mode lies in memory, where no filter can look. Programs that find it missing take `openat`."""
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 _X32: Final = 0x40000000
 """From here on the numbers of x86-64's second set of calls."""
@@ -49,6 +58,22 @@ _REFUSED: Final = {
 }  # fmt: skip
 """By kind of machine: the kernel's word for it, and the numbers of calls."""
 
+_ANY: Final = -1
+"""In place of the flags' argument: the call sets a mode whatever its flags are."""
+
+_MODES: Final = {
+    "x86_64": {
+        "open": (2, 1, 2), "creat": (85, _ANY, 1), "chmod": (90, _ANY, 1), "fchmod": (91, _ANY, 1),
+        "mknod": (133, _ANY, 1), "openat": (257, 2, 3), "mknodat": (259, _ANY, 2), "fchmodat": (268, _ANY, 2),
+        "fchmodat2": (452, _ANY, 2),
+    },
+    "aarch64": {
+        "mknodat": (33, _ANY, 2), "fchmod": (52, _ANY, 1), "fchmodat": (53, _ANY, 2), "openat": (56, 2, 3),
+        "fchmodat2": (452, _ANY, 2),
+    },
+}  # fmt: skip
+"""By kind of machine and name: a call's number, and which of its arguments are the flags and the mode."""
+
 
 def refused(machine: str = "") -> dict[str, int]:
     """The calls that are refused on this machine, by name; none where their numbers are not known."""
@@ -73,8 +98,31 @@ def program(machine: str = "") -> bytes:
         (_LOAD, 0, 0, _AT_NUMBER),
         (_AT_LEAST, 0, 1, _X32),
         (_RETURN, 0, 0, _ERROR | errno.ENOSYS),
+        (_EQUAL, 0, 1, _OPENAT2),
+        (_RETURN, 0, 0, _ERROR | errno.ENOSYS),
     ]
     for number in sorted(refused(machine).values()):
         instructions += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERROR | errno.EPERM)]
+    for number, flags, mode in _MODES[machine].values():
+        instructions += _without_set_id(number, flags, mode)
     instructions.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *each) for each in instructions)
+
+
+def _without_set_id(number: int, flags: int, mode: int) -> list[tuple[int, int, int, int]]:
+    """Refuse a call whose mode has the setuid or the setgid bit, where its flags let the mode count."""
+    checks = [
+        (_LOAD, 0, 0, _low_half(mode)),
+        (_ANY_BIT, 0, 1, _SET_ID),
+        (_RETURN, 0, 0, _ERROR | errno.EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    if flags != _ANY:
+        # To the end of the checks, which allows.
+        checks = [(_LOAD, 0, 0, _low_half(flags)), (_ANY_BIT, 0, len(checks) - 1, _MAKES), *checks]
+    return [(_EQUAL, 0, len(checks), number), *checks]
+
+
+def _low_half(argument: int) -> int:
+    """The place of an argument's low 32 bits; both machines keep them first."""
+    return _AT_ARGUMENTS + 8 * argument
