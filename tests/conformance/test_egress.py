@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 
 import pytest
@@ -53,11 +53,13 @@ class Far:
 
     def __init__(self) -> None:
         self.heads: list[bytes] = []
+        self.asked = asyncio.Event()
         self.port = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             self.heads.append(await reader.readuntil(b"\r\n\r\n"))
+            self.asked.set()
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
             await writer.drain()
         except (OSError, EOFError):
@@ -83,11 +85,16 @@ async def far() -> AsyncIterator[Far]:
 
 @asynccontextmanager
 async def leased(
-    names: Names, policy: NetworkPolicy, *, chained: bool = False, environment: dict[str, str] | None = None
+    names: Names,
+    policy: NetworkPolicy,
+    *,
+    chained: bool = False,
+    environment: dict[str, str] | None = None,
+    idle_s: float = 0,
 ) -> AsyncIterator[Lease]:
     egress = Egress(dialer(names), environment)
     try:
-        with await egress.lease(policy, "a test", chained=chained) as lease:
+        with await egress.lease(policy, "a test", chained=chained, idle_s=idle_s) as lease:
             yield lease
     finally:
         await egress.close()
@@ -121,7 +128,8 @@ async def test_a_request_goes_to_the_address_that_was_checked_without_the_proxys
     async with leased(names, NetworkPolicy(http_allow=("code.example",))) as lease:
         answer = await said(lease.port, asking(f"http://code.example:{far.port}/a?b=c", lease.token))
     assert answer.endswith(b"hello") and names.asked == ["code.example"]
-    assert far.heads[0].startswith(b"GET /a?b=c HTTP/1.1\r\nHost: x\r\n")
+    there = f"Host: code.example:{far.port}".encode()
+    assert far.heads[0].startswith(b"GET /a?b=c HTTP/1.1\r\n" + there + b"\r\n")
     assert b"proxy" not in far.heads[0].lower() and b"Connection: close" in far.heads[0]
 
 
@@ -241,6 +249,113 @@ async def test_a_chained_lease_goes_through_the_operators_proxy_and_still_refuse
             assert (await said(lease.port, asking(f"http://{host}/x", lease.token))).split()[1] == b"403"
     assert far.heads[0].startswith(b"GET http://code.example/x HTTP/1.1")
     assert b"Basic " + base64.b64encode(b"me:word") in far.heads[0] and len(far.heads) == 2
+
+
+SMUGGLED = b"GET http://169.254.169.254/latest/ HTTP/1.1\r\nHost: 169.254.169.254\r\n"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET http://good.example/ HTTP/1.1\r\nX: a\n\n" + SMUGGLED + b"@\r\n",
+        b"GET http://good.example/ HTTP/1.1\r\nX: a\rConnection: keep-alive\r\n@\r\n",
+        b"GET http://good.example/ HTTP/1.1\r\nX: a\r\n Connection: keep-alive\r\n@\r\n",
+        b"GET http://good.example/\nX:y HTTP/1.1\r\n@\r\n",
+        b"GET http://good.example/\t HTTP/1.1\r\n@\r\n",
+        b"GET http://169.254.169.254\n.good.example/ HTTP/1.1\r\n@\r\n",
+        b"GET http://good.example#@169.254.169.254/ HTTP/1.1\r\n@\r\n",
+        b"GET \x01http://good.example/ HTTP/1.1\r\n@\r\n",
+        b"GET http://good.example/ HTTP/1.1\r\n@\r\n" + SMUGGLED + b"\r\n",
+        b"POST http://good.example/ HTTP/1.1\r\nContent-Length: 2\r\n@\r\nok" + SMUGGLED + b"\r\n",
+        b"POST http://good.example/ HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n@\r\n0\r\n"
+        b"\r\n",
+        b"POST http://good.example/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n@\r\n0\r\n\r\n" + SMUGGLED,
+        b"CONNECT good.example\n:443 HTTP/1.1\r\n@\r\n",
+    ],
+)
+async def test_nothing_but_what_was_checked_reaches_the_operators_proxy(far: Far, request_: bytes) -> None:
+    names = Names(good_example=["93.184.216.34"])
+    environment = {"http_proxy": f"http://{HERE}:{far.port}", "https_proxy": f"http://{HERE}:{far.port}"}
+    async with leased(names, NetworkPolicy(), chained=True, environment=environment) as lease:
+        credential = asking("x", lease.token).split(b"\r\n")[2] + b"\r\n"
+        answer = await said(lease.port, request_.replace(b"@\r\n", credential + b"\r\n"))
+    assert answer.startswith(b"HTTP/1.1 400 ") and far.heads == [] and names.asked == []
+
+
+async def test_the_operators_proxy_gets_the_host_of_the_target_and_no_second_request(far: Far) -> None:
+    names = Names(good_example=["93.184.216.34"])
+    environment = {"http_proxy": f"http://{HERE}:{far.port}"}
+    async with leased(names, NetworkPolicy(), chained=True, environment=environment) as lease:
+        reader, writer = await asyncio.open_connection(HERE, lease.port)
+        writer.write(asking("http://good.example/", lease.token, "POST", "Content-Length: 4"))
+        await far.asked.wait()
+        writer.write(b"body" + SMUGGLED + b"\r\n")
+        with suppress(OSError):
+            await reader.read()
+        writer.close()
+    assert far.heads[0].startswith(b"POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\n")
+    assert len(far.heads) == 1 and b"169.254" not in far.heads[0]
+
+
+async def test_a_body_reaches_the_far_end_with_the_framing_it_was_declared_with() -> None:
+    received: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        received.append(await reader.readuntil(b"0\r\n\r\n"))
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, HERE, 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, leased(Names(), only(f"{HERE}:{port}")) as lease:
+        asked = asking(f"http://{HERE}:{port}/", lease.token, "PUT", "Transfer-Encoding: chunked")
+        answer = await said(lease.port, asked + b"005\r\nhello\r\n0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 204") and received == [b"5\r\nhello\r\n0\r\n\r\n"]
+
+
+async def test_an_only_list_is_held_by_name_before_anything_is_resolved_or_asked(far: Far) -> None:
+    names = Names(pub_example=["8.8.8.8"])
+    environment = {"http_proxy": f"http://{HERE}:{far.port}", "https_proxy": f"http://{HERE}:{far.port}"}
+    policy = NetworkPolicy(http_allow=("good.example",), http_only_allowed=True)
+    async with leased(names, policy, chained=True, environment=environment) as lease:
+        for host in ("evil.example", "secret-db.internal", "pub.example"):
+            for request in (
+                asking(f"http://{host}/", lease.token),
+                asking(f"{host}:443", lease.token, "CONNECT"),
+            ):
+                assert (await said(lease.port, request)).startswith(b"HTTP/1.1 403 ")
+        assert names.asked == [] and far.heads == []
+        assert (await said(lease.port, asking("http://good.example/", lease.token))).endswith(b"hello")
+    with_ranges = NetworkPolicy(http_allow=("good.example", "10.0.0.0/8"), http_only_allowed=True)
+    async with leased(names, with_ranges, chained=True, environment=environment) as lease:
+        answer = await said(lease.port, asking("http://evil.example/", lease.token))
+        assert answer.startswith(b"HTTP/1.1 403 ") and names.asked[-1] == "evil.example"
+        assert (await said(lease.port, asking("http://good.example/", lease.token))).endswith(b"hello")
+    assert len(far.heads) == 2
+    for policy, port, allowed in ((only("a.example:81"), 80, False), (only("a.example:81"), 81, True)):
+        found = await asyncio.gather(
+            dialer(Names(a_example=["8.8.8.8"])).addresses("a.example", port, policy), return_exceptions=True
+        )
+        assert isinstance(found[0], list) is allowed
+
+
+async def test_a_connection_on_which_nothing_moves_ends() -> None:
+    ended = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while await reader.read(1000):
+                pass
+        ended.set()
+        writer.close()
+
+    server = await asyncio.start_server(silent, HERE, 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, leased(Names(), only(f"{HERE}:{port}"), idle_s=0.05) as lease:
+        with suppress(OSError):
+            assert await said(lease.port, asking(f"http://{HERE}:{port}/", lease.token)) == b""
+        await ended.wait()
 
 
 async def test_a_session_connects_to_what_was_checked_and_to_nothing_that_is_spelled_out(far: Far) -> None:

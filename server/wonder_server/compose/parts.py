@@ -68,15 +68,19 @@ def make_egress() -> Egress:
     return Egress(environment=inherited(sorted(PROXY_VARIABLES)))
 
 
-def make_origins(settings: Settings, repositories: GitRepositories, pool: Pool, egress: Egress) -> GitOrigins:
-    """The repositories of projects: URLs, and folders below the operator's roots."""
+def make_origins(
+    settings: Settings, repositories: GitRepositories, near: Pool, far: Pool, egress: Egress
+) -> GitOrigins:
+    """Return the repositories of projects: URLs, in the threads of ``far``, and folders below the operator's
+    roots, in those of ``near``."""
     return GitOrigins(
         repositories,
-        pool,
+        near,
         settings.data,
         egress,
         settings.repository_roots,
         updates_checkouts=settings.repository_update_checkouts,
+        far=far,
     )
 
 

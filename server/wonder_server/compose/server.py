@@ -110,8 +110,12 @@ beside 5,000 runs took up to 370 ms on a busy machine, in which no token went ou
 GIT_THREADS: Final = 8
 """Commands of git that run at once."""
 
-FAR_THREADS: Final = 4
-"""Repositories elsewhere that are copied or pushed to at once."""
+NEAR_THREADS: Final = 4
+"""Repositories in folders of the host that are copied or merged into at once."""
+
+FAR_THREADS: Final = 16
+"""Repositories on other machines that are copied or pushed to at once. Most of these threads wait for the
+network."""
 
 
 class Wonder:
@@ -143,6 +147,7 @@ class Wonder:
         self._mcp = McpServers([Server(**asdict(each)) for each in settings.mcp_servers], self._web)
         self._git = Git(inherited(GIT_ENVIRONMENT))
         self._git_pool = Pool(GIT_THREADS, "git")
+        self._near_pool = Pool(NEAR_THREADS, "git-near")
         self._far_pool = Pool(FAR_THREADS, "git-far")
         self._purses = Purses()
         self._sandbox = make_sandbox(settings, self._egress)
@@ -262,6 +267,7 @@ class Wonder:
             task.cancel()
         self._git.stop()
         await self._far_pool.close()
+        await self._near_pool.close()
         await self._git_pool.close()
         if self._upkeep is not None:
             await self._upkeep.stop()
@@ -372,7 +378,7 @@ class Wonder:
         await workspaces.tidy()
         repos = Repos(
             repositories=repositories,
-            origins=make_origins(self._settings, repositories, self._far_pool, self._egress),
+            origins=make_origins(self._settings, repositories, self._near_pool, self._far_pool, self._egress),
             workspaces=workspaces,
             projects=library.projects,
             release=self._sandbox.release,

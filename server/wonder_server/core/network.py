@@ -19,6 +19,7 @@ policy allows them (`is_metadata`).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from ipaddress import (
     IPv4Address,
@@ -194,14 +195,34 @@ def may_reach(policy: NetworkPolicy, host: str, port: int, address: Address) -> 
     """Whether work may connect to ``address`` on behalf of a URL with this host and port."""
     if is_metadata(host, address):
         return False
-    name, leads_to = host.lower().removesuffix("."), _leads_to(address)
+    leads_to = _leads_to(address)
+    if is_named(policy, host, port):
+        return True
+    if any(each.network is not None and _within(leads_to, each.network) for each in _entries(policy, port)):
+        return True
+    return not policy.http_only_allowed and is_public(leads_to)
+
+
+def is_named(policy: NetworkPolicy, host: str, port: int) -> bool:
+    """Return True if ``http_allow`` has this host by its name, for this port."""
+    name = host.lower().removesuffix(".")
+    return any(each.network is None and each.host == name for each in _entries(policy, port))
+
+
+def may_resolve(policy: NetworkPolicy, host: str, port: int) -> bool:
+    """Return False if the policy refuses the host whatever its addresses are, so that no resolver need be
+    asked for them."""
+    if not policy.http_only_allowed or is_named(policy, host, port):
+        return True
+    return any(each.network is not None for each in _entries(policy, port))
+
+
+def _entries(policy: NetworkPolicy, port: int) -> Iterator[Entry]:
+    """Yield the entries of ``http_allow`` that hold for ``port``."""
     for text in policy.http_allow:
         allowed = entry(text)
-        if allowed is None or (allowed.port and allowed.port != port):
-            continue
-        if allowed.host == name if allowed.network is None else _within(leads_to, allowed.network):
-            return True
-    return not policy.http_only_allowed and is_public(leads_to)
+        if allowed is not None and allowed.port in (0, port):
+            yield allowed
 
 
 def is_public(address: Address) -> bool:

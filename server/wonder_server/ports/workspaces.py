@@ -18,12 +18,13 @@ from wonder_server.ports.repositories import Change, Commit, Merged, Signed
 class Origin(Value, frozen=True, kw_only=True):
     """A repository of a project: ``name`` is that of our copy of it (see ``Repositories``), ``url`` where it
     comes from, ``default_branch`` what the project says, or empty. ``network``: what the project may
-    reach."""
+    reach. ``project``: the id of the project."""
 
     name: str
     url: str
     default_branch: str = ""
     network: NetworkPolicy = NetworkPolicy()
+    project: str = ""
 
 
 class Work(Value, frozen=True, kw_only=True):

@@ -85,6 +85,7 @@ class Place:
             url=repository.url,
             default_branch=repository.default_branch,
             network=project.network or NetworkPolicy(),
+            project=project.id,
         )
         self.work = Work(
             key=key_of(project.id, branch), folder=repository.name, name=self.name, branch=branch

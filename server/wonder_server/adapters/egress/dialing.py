@@ -11,7 +11,15 @@ from typing import Final
 
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.network import Address, host_problem, is_metadata, literal, may_reach, place
+from wonder_server.core.network import (
+    Address,
+    host_problem,
+    is_metadata,
+    literal,
+    may_reach,
+    may_resolve,
+    place,
+)
 from wonder_server.core.task.effects import NotBegunError
 
 CONNECT_TIMEOUT_S: Final = 10
@@ -49,7 +57,7 @@ class Dialer:
 
     async def addresses(self, host: str, port: int, policy: NetworkPolicy) -> list[Address]:
         """Return the addresses to try for ``host``, all of which ``policy`` allows."""
-        spelled = _spelled(host)
+        spelled = _spelled(host, port, policy)
         if spelled is not None:
             return _allowed(host, port, [spelled], policy)
         try:
@@ -81,7 +89,7 @@ class Dialer:
     def connect_now(self, host: str, port: int, policy: NetworkPolicy, timeout_s: float) -> socket.socket:
         """The same for a thread: a connected, blocking socket. ``timeout_s`` is for each address, and stays
         the socket's timeout."""
-        spelled = _spelled(host)
+        spelled = _spelled(host, port, policy)
         try:
             found = [spelled] if spelled is not None else _parsed(self._resolve_now(host, port))
         except OSError as problem:
@@ -104,17 +112,21 @@ class Dialer:
 def check_host(host: str, port: int, policy: NetworkPolicy) -> None:
     """Refuse what is refused without asking a resolver: what is no host, an address that ``policy`` does not
     allow, the name of a metadata service. Errors as `Dialer`."""
-    spelled = _spelled(host)
+    spelled = _spelled(host, port, policy)
     if spelled is not None:
         _allowed(host, port, [spelled], policy)
 
 
-def _spelled(host: str) -> Address | None:
+def _spelled(host: str, port: int, policy: NetworkPolicy) -> Address | None:
+    """Return the address that the host spells, None for a name that may be resolved."""
     if problem := host_problem(host):
         raise error(Reason.INPUT_INVALID, f"The url cannot be requested: {problem}.", field="url")
     if is_metadata(host):
         raise _metadata(host)
-    return literal(host.lower().removesuffix("."))
+    spelled = literal(host.lower().removesuffix("."))
+    if spelled is None and not may_resolve(policy, host, port):
+        raise refused(host, port)
+    return spelled
 
 
 def _parsed(found: Sequence[str]) -> list[Address]:
@@ -129,7 +141,7 @@ def _allowed(host: str, port: int, found: Sequence[Address], policy: NetworkPoli
         if is_metadata(host, address):
             raise _metadata(host)
         if not may_reach(policy, host, port, address):
-            raise _refused(host, port)
+            raise refused(host, port)
     return list(found[:MAX_ADDRESSES])
 
 
@@ -138,7 +150,8 @@ def _socket(address: Address) -> socket.socket:
     return socket.socket(family, socket.SOCK_STREAM)
 
 
-def _refused(host: str, port: int) -> WonderError:
+def refused(host: str, port: int) -> WonderError:
+    """Return the error for a host whose addresses the policy does not allow."""
     there = place(host, port)
     return error(
         Reason.PERMISSION_DENIED,

@@ -3,10 +3,12 @@
 git, its ssh, and the helper processes of providers resolve names themselves, and may do so twice. So they get
 none of that: each is given this proxy with a credential of its own, a `Lease`, and the proxy resolves the
 host once, holds every address against the policy of the lease, and connects to an address that it checked. It
-takes CONNECT, and absolute URLs of http, one request a connection.
+takes CONNECT, and absolute URLs of http, one request a connection. Requests are parsed and written anew
+(`parsing`).
 
 An operator's own proxy (``HTTPS_PROXY``) is the last hop where the lease allows it. It resolves names by
-itself, so the server can only refuse hosts that are, or here resolve to, what the policy refuses.
+itself, so the server can only refuse hosts that are, or here resolve to, what the policy refuses. Where
+``http_only_allowed`` is set, a host that does not resolve here is passed on only if ``http_allow`` names it.
 """
 
 from __future__ import annotations
@@ -23,10 +25,11 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
-from wonder_server.adapters.egress.dialing import Dialer
+from wonder_server.adapters.egress.dialing import Dialer, refused
+from wonder_server.adapters.egress.parsing import BadRequest, Body, parse
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.network import is_metadata, literal, only, place
+from wonder_server.core.network import is_named, literal, only, place
 from wonder_server.logs import logger
 
 _log = logger("egress")
@@ -38,7 +41,6 @@ MAX_UNREACHED: Final = 100
 HEAD_S: Final = 10
 """How long a client of the proxy may take to say where it wants to go."""
 
-_HOP: Final = frozenset({b"connection", b"keep-alive", b"proxy-authorization", b"proxy-connection"})
 _HIGH_WATER: Final = 256 * 1024
 
 
@@ -47,13 +49,17 @@ class Lease:
     refusal.
 
     ``chained``: connections go through the operator's own proxy, if the environment names one for the host.
+    ``idle_s``: a connection ends once no byte has moved for so many seconds; 0 sets no limit.
     """
 
-    def __init__(self, egress: Egress, policy: NetworkPolicy, who: str, *, chained: bool) -> None:
+    def __init__(
+        self, egress: Egress, policy: NetworkPolicy, who: str, *, chained: bool, idle_s: float = 0
+    ) -> None:
         self.token = secrets.token_hex(24)
         self.policy = policy
         self.who = who
         self.chained = chained
+        self.idle_s = idle_s
         self.problem: WonderError | None = None
         self.unreached: dict[str, WonderError] = {}
         """Places that could not be connected to the last time that they were asked for, and why."""
@@ -123,14 +129,16 @@ class Egress:
         self._opening: asyncio.Task[asyncio.Server] | None = None
         self._closed = False
 
-    async def lease(self, policy: NetworkPolicy, who: str, *, chained: bool = False) -> Lease:
+    async def lease(
+        self, policy: NetworkPolicy, who: str, *, chained: bool = False, idle_s: float = 0
+    ) -> Lease:
         """Return a new lease. SERVER_DRAINING once the proxy is closed."""
         if self._closed:
             raise error(Reason.SERVER_DRAINING, "The server is stopping.", transient=True)
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
         await asyncio.shield(self._opening)
-        lease = Lease(self, policy, who, chained=chained)
+        lease = Lease(self, policy, who, chained=chained, idle_s=idle_s)
         self._leases[lease.token] = lease
         return lease
 
@@ -245,8 +253,13 @@ class _Side(asyncio.Protocol):
         transport.set_write_buffer_limits(_HIGH_WATER)
 
     def data_received(self, data: bytes) -> None:
+        self.moved()
         if self.other is not None and self.other.transport is not None:
+            self.other.moved()
             self.other.transport.write(data)
+
+    def moved(self) -> None:
+        """Note that bytes moved through the connection."""
 
     def eof_received(self) -> bool:
         other = self.other
@@ -282,6 +295,9 @@ class _Client(_Side):
         self._egress = egress
         self._lease = lease
         self._head = b""
+        self._body: Body | None = None
+        self._idle_s = 0.0
+        self._heard = 0.0
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -295,7 +311,15 @@ class _Client(_Side):
 
     def data_received(self, data: bytes) -> None:
         if self.other is not None:
-            super().data_received(data)
+            try:
+                passed = data if self._body is None else self._body.take(data)
+            except (
+                BadRequest
+            ):  # The request before it was sent, perhaps answered: there is no place for a 400.
+                self.other.abort()
+                self.abort()
+                return
+            super().data_received(passed)
             return
         self._head += data
         if self._task is None and (b"\r\n\r\n" in self._head or len(self._head) > MAX_HEAD):
@@ -312,6 +336,26 @@ class _Client(_Side):
         if self._task is not None:
             self._task.cancel()
 
+    def moved(self) -> None:
+        self._heard = asyncio.get_running_loop().time()
+
+    def watch(self, idle_s: float) -> None:
+        """End the connection once no byte has moved in either direction for ``idle_s``. 0 sets no limit."""
+        self._idle_s = idle_s
+        if idle_s:
+            self.moved()
+            self._look()
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        left = self._heard + self._idle_s - loop.time()
+        if left > 0:
+            self._timer = loop.call_later(left, self._look)
+            return
+        if self.other is not None:
+            self.other.abort()
+        self.abort()
+
     async def _connect(self) -> None:
         assert self.transport is not None
         try:
@@ -327,41 +371,36 @@ class _Client(_Side):
         head, found, rest = self._head.partition(b"\r\n\r\n")
         if not found:
             raise _Refusal("431 Request Header Fields Too Large")
-        first, *lines = head.split(b"\r\n")
-        headers = [(line.partition(b":")[0].strip().lower(), line) for line in lines]
-        credential = next(
-            (line.partition(b":")[2] for name, line in headers if name == b"proxy-authorization"), b""
-        )
-        lease = self._egress.lease_of(self, credential)
+        try:
+            asked = parse(head)
+            body = None if asked.is_tunnel else Body(asked.length)
+            begun = rest if body is None else body.take(rest)
+        except BadRequest as problem:
+            raise _Refusal("400 Bad Request", text=str(problem)) from None
+        lease = self._egress.lease_of(self, asked.credential)
         if lease is None:
             asks = 'Proxy-Authenticate: Basic realm="wonder"\r\n'
             raise _Refusal("407 Proxy Authentication Required", asks)
-        method, target = _asked(first)
-        scheme, host, port, path = _place(method, target)
-        upstream = self._egress.upstream(lease, scheme, host, port)
-        connection = await self._dial(lease, host, port, upstream)
+        upstream = self._egress.upstream(lease, asked.scheme, asked.host, asked.port)
+        connection = await self._dial(lease, asked.host, asked.port, upstream)
         try:
-            kept = [line for name, line in headers if name not in _HOP]
-            said, answer = b"", b""
-            if method == "CONNECT":
+            if body is None:
                 if upstream:
-                    await _ask_upstream(connection, upstream, place(host, port))
-                answer, said = b"HTTP/1.1 200 Connection established\r\n\r\n", rest
+                    await _ask_upstream(connection, upstream, place(asked.host, asked.port))
+                # Before the far end can speak: an ssh server does so at once.
+                self.transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
-                where = target if upstream else path
-                more = [*_authorization(upstream), b"Connection: close"]
-                said = b"\r\n".join([f"{method} {where} HTTP/1.1".encode("latin-1"), *kept, *more, b"", rest])
-            # Before the far end can speak: an ssh server does so at once.
-            self.transport.write(answer)
+                begun = asked.head(*_authorization(upstream), absolute=bool(upstream)) + begun
             far = _Side()
             far.other = self
             await asyncio.get_running_loop().create_connection(lambda: far, sock=connection)
         except BaseException:
             connection.close()
             raise
-        self.other = far
+        self.other, self._body = far, body
         assert far.transport is not None
-        far.transport.write(said)
+        far.transport.write(begun)
+        self.watch(lease.idle_s)
         self.transport.resume_reading()
 
     async def _dial(self, lease: Lease, host: str, port: int, upstream: str) -> socket.socket:
@@ -376,8 +415,8 @@ class _Client(_Side):
             near, at = parts.hostname or "", parts.port or 80
             return await dialer.connect(near, at, only(place(near, at)))
         except WonderError as problem:
-            refused = problem.fault.reason in (Reason.PERMISSION_DENIED, Reason.INPUT_INVALID)
-            if refused:
+            denied = problem.fault.reason in (Reason.PERMISSION_DENIED, Reason.INPUT_INVALID)
+            if denied:
                 lease.refuse(problem, host, port)
             else:
                 lease.problem = problem
@@ -385,17 +424,20 @@ class _Client(_Side):
                 if len(lease.unreached) > MAX_UNREACHED:
                     del lease.unreached[next(iter(lease.unreached))]
             raise _Refusal(
-                "403 Forbidden" if refused else "502 Bad Gateway", text=problem.fault.message
+                "403 Forbidden" if denied else "502 Bad Gateway", text=problem.fault.message
             ) from None
 
 
 async def _check_before_upstream(dialer: Dialer, lease: Lease, host: str, port: int) -> None:
-    """Refuse what is refused here. A name that only the operator's proxy can resolve passes."""
+    """Refuse what is refused here. A name that only the operator's proxy can resolve passes, unless
+    ``http_only_allowed`` is set and ``http_allow`` does not name it."""
     try:
         await dialer.addresses(host, port, lease.policy)
     except WonderError as problem:
-        if problem.fault.reason is not Reason.TASK_FAILED or is_metadata(host):
+        if problem.fault.reason is not Reason.TASK_FAILED:
             raise
+        if lease.policy.http_only_allowed and not is_named(lease.policy, host, port):
+            raise refused(host, port) from None
 
 
 async def _ask_upstream(connection: socket.socket, upstream: str, there: str) -> None:
@@ -404,7 +446,7 @@ async def _ask_upstream(connection: socket.socket, upstream: str, there: str) ->
     lines = [
         f"CONNECT {there} HTTP/1.1".encode(),
         f"Host: {there}".encode(),
-        *_authorization(upstream),
+        *(name + b": " + value for name, value in _authorization(upstream)),
         b"",
         b"",
     ]
@@ -421,38 +463,9 @@ async def _ask_upstream(connection: socket.socket, upstream: str, there: str) ->
         raise _Refusal("502 Bad Gateway", text="The proxy of this network does not connect.")
 
 
-def _authorization(upstream: str) -> list[bytes]:
+def _authorization(upstream: str) -> list[tuple[bytes, bytes]]:
     parts = urlsplit(upstream) if upstream else None
     if parts is None or not parts.username:
         return []
     plain = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
-    return [b"Proxy-Authorization: Basic " + base64.b64encode(plain)]
-
-
-def _asked(line: bytes) -> tuple[str, str]:
-    parts = line.decode("latin-1").split(" ")
-    if (
-        len(parts) != 3
-        or not (parts[0].isascii() and parts[0].isalpha())
-        or not parts[2].startswith("HTTP/1.")
-    ):
-        raise _Refusal("400 Bad Request")
-    return parts[0].upper(), parts[1]
-
-
-def _place(method: str, target: str) -> tuple[str, str, int, str]:
-    """Scheme, host, port and path of a proxy request."""
-    try:
-        parts = urlsplit(f"//{target}" if method == "CONNECT" else target)
-        port = parts.port
-    except ValueError:
-        raise _Refusal("400 Bad Request") from None
-    host = parts.hostname or ""
-    if method == "CONNECT":
-        if not port or not host or parts.username is not None or parts.path or parts.query:
-            raise _Refusal("400 Bad Request")
-        return "https", host, port, ""
-    if parts.scheme != "http" or not host or port == 0 or parts.username is not None:
-        raise _Refusal("400 Bad Request", text="Only absolute http URLs and CONNECT are served.")
-    path = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
-    return "http", host, port or 80, path if path.startswith("/") else f"/{path}"
+    return [(b"Proxy-Authorization", b"Basic " + base64.b64encode(plain))]

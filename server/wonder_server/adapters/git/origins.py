@@ -38,6 +38,13 @@ T = TypeVar("T")
 COPY_S: Final = 1_800.0
 """For making a copy, or bringing it up to date."""
 
+IDLE_S: Final = 30.0
+"""Seconds without a byte after which a connection to a git server ends. A server that prepares an answer
+sends a keep-alive packet every 5 seconds (``uploadpack.keepAlive``)."""
+
+SHARE: Final = 2
+"""Copies and merges of one project at a time. Others of the project wait without a thread."""
+
 PUSH_S: Final = 120.0
 PATIENCE_S: Final = 20.0
 """How long somebody waits for a copy before they hear that it takes its time."""
@@ -52,7 +59,8 @@ _TOLD: Final = re.compile(r"^ref: refs/heads/(\S+)\tHEAD$", re.MULTILINE)
 class GitOrigins:
     """Implements the port ``Origins``. ``forbidden`` is the server's data folder, ``roots`` the folders of
     the host below which repositories may lie. ``updates_checkouts``: a merge also updates the working folder
-    in which its target is checked out. Whatever goes to another machine goes through ``egress``."""
+    in which its target is checked out. Whatever goes to another machine goes through ``egress``, in the
+    threads of ``far`` (default ``pool``), so that a slow git server does not delay folders of the host."""
 
     def __init__(
         self,
@@ -63,9 +71,12 @@ class GitOrigins:
         roots: Sequence[Path] = (),
         *,
         updates_checkouts: bool = False,
+        far: Pool | None = None,
     ) -> None:
         self._repositories = repositories
         self._pool = pool
+        self._far = far or pool
+        self._shares: dict[str, asyncio.Semaphore] = {}
         self._egress = egress
         self._hosts = HostFolders(roots, forbidden)
         self._local = LocalOrigins(self._hosts, updates_checkouts=updates_checkouts)
@@ -123,7 +134,7 @@ class GitOrigins:
         async def merged() -> Merged:
             async with self._lease(origin) as lease:
                 merge = partial(self._merge, bare, origin, lease, target, source, signed, resolutions, dry)
-                return await self._alone(origin.url, partial(again, merge))
+                return await self._alone(origin, partial(again, merge))
 
         # To its end, whoever still waits.
         return await asyncio.shield(asyncio.ensure_future(merged()))
@@ -144,7 +155,7 @@ class GitOrigins:
     async def _copied(self, origin: Origin) -> str:
         bare = self._repositories.of(origin.name).bare
         async with self._lease(origin) as lease:
-            told = await self._alone(origin.url, partial(self._copy, bare, origin, lease))
+            told = await self._alone(origin, partial(self._copy, bare, origin, lease))
         self._fresh[origin.name] = (time.monotonic(), told)
         return told
 
@@ -156,13 +167,16 @@ class GitOrigins:
             return
         # By ssh and git's own protocol nobody goes through an HTTP proxy of the operator.
         chained = origin.url.startswith(("http://", "https://"))
-        with await self._egress.lease(origin.network, f"repository {origin.name}", chained=chained) as lease:
+        who = f"repository {origin.name}"
+        with await self._egress.lease(origin.network, who, chained=chained, idle_s=IDLE_S) as lease:
             yield lease
 
-    async def _alone(self, url: str, work: Callable[[], T]) -> T:
-        """In a thread, one thing at a time with one origin."""
-        async with self._locks.setdefault(url, asyncio.Lock()):
-            return await self._pool.do(work)
+    async def _alone(self, origin: Origin, work: Callable[[], T]) -> T:
+        """Run ``work`` in a thread: one call at a time for one origin, `SHARE` for one project."""
+        pool = self._pool if is_local(origin.url) else self._far
+        share = self._shares.setdefault(origin.project, asyncio.Semaphore(SHARE))
+        async with self._locks.setdefault(origin.url, asyncio.Lock()), share:
+            return await pool.do(work)
 
     # --- in a thread ------------------------------------------------------------------------------
 

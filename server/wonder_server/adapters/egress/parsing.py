@@ -1,0 +1,238 @@
+"""The requests that the egress proxy accepts, parsed strictly and without any I/O.
+
+The proxy never passes on bytes that it received as a request line, a header or the framing of a body. It
+parses them, checks the result and writes them anew. A second proxy or a server therefore reads the request
+that was checked, even if its own parser is lenient about line ends, control characters or duplicate headers.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv6Address
+from typing import Final
+
+from wonder_server.core.network import place
+
+MAX_CHUNK_LINE: Final = 32
+
+_REQUEST_LINE: Final = re.compile(rb"([A-Z][A-Z-]{0,31}) ([!-\xff]+) HTTP/1\.([01])\Z")
+_AUTHORITY: Final = rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)"
+_PLACE: Final = re.compile(_AUTHORITY + rb":([0-9]{1,5})\Z")
+_ABSOLUTE: Final = re.compile(rb"(?i:http)://" + _AUTHORITY + rb"(?::([0-9]{1,5}))?([/?][!-\xff]*)?\Z")
+_IN_PATH: Final = re.compile(rb"[^#\\\x7f]*\Z")
+_HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t]*)\Z")
+_LENGTH: Final = re.compile(rb"[0-9]{1,18}\Z")
+_CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
+_NOT_ASCII: Final = re.compile(rb"[\x80-\xff]")
+
+_ONCE: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"proxy-authorization"})
+_NOT_PASSED_ON: Final = _ONCE | {
+    b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-connection", b"te", b"trailer", b"upgrade"
+}  # fmt: skip
+
+
+class BadRequest(ValueError):
+    """A request that the proxy does not pass on. The message is a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyRequest:
+    """A request that was parsed in full. ``headers`` lacks those that belong to one connection, and those
+    that the proxy writes itself. ``length`` is the body's size in bytes, None for a chunked body."""
+
+    method: str
+    host: str
+    port: int
+    path: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    credential: bytes = b""
+    length: int | None = 0
+
+    @property
+    def is_tunnel(self) -> bool:
+        return self.method == "CONNECT"
+
+    @property
+    def scheme(self) -> str:
+        """The scheme by which the operator's proxy is chosen."""
+        return "https" if self.is_tunnel else "http"
+
+    def head(self, *more: tuple[bytes, bytes], absolute: bool) -> bytes:
+        """Return the head to send. ``absolute``: to another proxy, with the whole URL as the target."""
+        there = place(self.host, self.port)
+        if self.port == 80:
+            there = there.removesuffix(":80")
+        target = f"http://{there}{self.path}" if absolute else self.path
+        framing = (b"Transfer-Encoding", b"chunked")
+        if self.length is not None:
+            framing = (b"Content-Length", str(self.length).encode())
+        lines = [f"{self.method} {target} HTTP/1.1".encode("ascii")]
+        headers = [(b"Host", there.encode("ascii")), *self.headers, *more, (b"Connection", b"close")]
+        if self.length != 0 or self.method in ("POST", "PUT", "PATCH"):
+            headers.append(framing)
+        return b"\r\n".join([*lines, *(name + b": " + value for name, value in headers), b"", b""])
+
+
+def parse(head: bytes) -> ProxyRequest:
+    """Parse the bytes before the empty line. Raises `BadRequest`."""
+    first, *lines = head.split(b"\r\n")
+    asked = _REQUEST_LINE.match(first)
+    if asked is None:
+        raise BadRequest("The request line is not METHOD, URL and HTTP/1.1, with one space between them.")
+    method = asked[1].decode("ascii")
+    headers = _headers(lines)
+    once = {name.lower(): value for name, value in headers if name.lower() in _ONCE}
+    length = _framing(once, has_chunks=asked[3] == b"1")
+    if method == "CONNECT":
+        host, port, path = *_tunnel(asked[2]), ""
+        if length != 0:
+            raise BadRequest("CONNECT has no body.")
+    else:
+        host, port, path = _absolute(asked[2])
+    dropped = _NOT_PASSED_ON | {
+        token.strip().lower()
+        for name, value in headers
+        if name.lower() == b"connection"
+        for token in value.split(b",")
+    }
+    return ProxyRequest(
+        method=method,
+        host=host,
+        port=port,
+        path=path,
+        headers=tuple((name, value) for name, value in headers if name.lower() not in dropped),
+        credential=once.get(b"proxy-authorization", b""),
+        length=length,
+    )
+
+
+class Body:
+    """The body of one request. It passes on the bytes that the head declared and refuses any after them."""
+
+    def __init__(self, length: int | None) -> None:
+        self._left = length or 0
+        self._chunked = length is None
+        self._held = bytearray()
+        self._at = 0
+        self._closing = False
+        self.complete = length == 0
+
+    def take(self, data: bytes) -> bytes:
+        """Return what to send for the next ``data`` received. Raises `BadRequest`."""
+        if not self._chunked:
+            self._left -= len(data)
+            if self._left < 0:
+                raise BadRequest("A connection carries one request; more bytes follow its body.")
+            self.complete = self._left == 0
+            return data
+        self._held += data
+        sent: list[bytes] = []
+        while not self.complete and (part := self._part()) is not None:
+            sent.append(part)
+        if self.complete and self._at < len(self._held):
+            raise BadRequest("A connection carries one request; more bytes follow its body.")
+        del self._held[: self._at]
+        self._at = 0
+        return b"".join(sent)
+
+    def _part(self) -> bytes | None:
+        """Take the next part of a chunk from what is held. None: it is not all there."""
+        if self._left:
+            part = bytes(self._held[self._at : self._at + self._left])
+            self._left -= len(part)
+            self._at += len(part)
+            self._closing = self._left == 0
+            return b"%x\r\n%b\r\n" % (len(part), part) if part else None
+        if self._closing:
+            if not self._ends(self._at):
+                return None
+            self._at += 2
+            self._closing = False
+            return b""
+        line = _CHUNK.match(self._held, self._at)
+        if line is None:
+            if len(self._held) - self._at > MAX_CHUNK_LINE or self._held.find(b"\n", self._at) >= 0:
+                raise BadRequest("A chunk of the body does not begin with its size.")
+            return None
+        size = int(line[1], 16)
+        if size == 0:
+            if not self._ends(line.end()):
+                return None
+            self._at = line.end() + 2
+            self.complete = True
+            return b"0\r\n\r\n"
+        self._at, self._left = line.end(), size
+        return b""
+
+    def _ends(self, at: int) -> bool:
+        """Return True if an end of line is at ``at``, False if more has to be received to tell."""
+        there = bytes(self._held[at : at + 2])
+        if not b"\r\n".startswith(there):
+            raise BadRequest("A chunk of the body does not end where its size says, or trailers follow it.")
+        return len(there) == 2
+
+
+def _headers(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
+    headers: list[tuple[bytes, bytes]] = []
+    seen: set[bytes] = set()
+    for line in lines:
+        found = _HEADER.match(line)
+        if found is None:
+            raise BadRequest("A header is not a name, a colon and a value of printable ASCII on one line.")
+        name = found[1].lower()
+        if name in _ONCE and name in seen:
+            raise BadRequest(f"The header {name.decode('ascii')} is there twice.")
+        seen.add(name)
+        headers.append((found[1], found[2].rstrip(b" \t")))
+    return headers
+
+
+def _framing(once: dict[bytes, bytes], *, has_chunks: bool) -> int | None:
+    """Return the length of the body, None for a chunked one."""
+    length, encoding = once.get(b"content-length"), once.get(b"transfer-encoding")
+    if encoding is not None:
+        if length is not None:
+            raise BadRequest("Content-Length and Transfer-Encoding exclude each other.")
+        if encoding.lower() != b"chunked" or not has_chunks:
+            raise BadRequest("The only Transfer-Encoding is chunked, in HTTP/1.1.")
+        return None
+    if length is None:
+        return 0
+    if not _LENGTH.match(length):
+        raise BadRequest("Content-Length is not a number of bytes.")
+    return int(length)
+
+
+def _tunnel(target: bytes) -> tuple[str, int]:
+    found = _PLACE.match(target)
+    if found is None:
+        raise BadRequest("The target of CONNECT is not host:port.")
+    return _host(found[1]), _port(found[2])
+
+
+def _absolute(target: bytes) -> tuple[str, int, str]:
+    found = _ABSOLUTE.match(target)
+    if found is None or not _IN_PATH.match(found[3] or b""):
+        raise BadRequest("Only CONNECT and absolute http URLs without a user or a fragment are served.")
+    path = found[3] or b"/"
+    path = path if path.startswith(b"/") else b"/" + path
+    path = _NOT_ASCII.sub(lambda byte: b"%%%02X" % byte[0][0], path)
+    return _host(found[1]), _port(found[2]) if found[2] else 80, path.decode("ascii")
+
+
+def _host(spelled: bytes) -> str:
+    host = spelled.decode("ascii").lower()
+    if not host.startswith("["):
+        return host
+    try:
+        return str(IPv6Address(host[1:-1]))
+    except AddressValueError:
+        raise BadRequest("The host in brackets is not an IPv6 address.") from None
+
+
+def _port(digits: bytes) -> int:
+    port = int(digits)
+    if not 0 < port < 65536:
+        raise BadRequest("The port is not between 1 and 65535.")
+    return port
