@@ -54,6 +54,7 @@ from wonder_server.adapters.sqlite.database import Database
 from wonder_server.adapters.sqlite.shard import SqliteShard
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.specs import PinnedTask
+from wonder_server.ports.model import Finished
 from wonder_server.services.executor import Executor
 from wonder_server.services.memory_operations import MemoryOperations
 
@@ -147,8 +148,9 @@ class Failpoint:
 
         async def passing_stream(*given: Any) -> AsyncIterator[Any]:
             async for chunk in stream(*given):
+                if isinstance(chunk, Finished):  # who has it asks for no more
+                    self.passed("model-done")
                 yield chunk
-            self.passed("model-done")
 
         def passing_at_once(executor: Executor, task: PinnedTask, *given: Any) -> Any:
             outcome = at_once(executor, task, *given)

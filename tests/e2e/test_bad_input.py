@@ -79,6 +79,7 @@ class World:
             "GetConversation": room,
             "SendMessage": {**room, "send": {"content": "say 1 word"}},
             "Subscribe": {"attach": room},
+            "ReadMessage": {**room, "message_id": f"msg_{NOBODY}"},
             "CallAgent": {**agent, "input": {"string_value": "say 1 word"}},
             "CancelTurn": {**room, "turn_id": self.turn_id},
             "GetTurn": {"turn_id": self.turn_id},
@@ -342,7 +343,7 @@ ABSENT = {
     "CompleteConversation": "CONVERSATION_NOT_FOUND", "ReopenConversation": "CONVERSATION_NOT_FOUND",
     "ResetConversation": "CONVERSATION_NOT_FOUND", "DeleteConversation": "CONVERSATION_NOT_FOUND",
     "SupersedeMemory": "MEMORY_NOT_FOUND", "DiffBranch": "CONVERSATION_NOT_FOUND",
-    "MergeBranch": "CONVERSATION_NOT_FOUND",
+    "MergeBranch": "CONVERSATION_NOT_FOUND", "ReadMessage": "MESSAGE_NOT_FOUND",
 }  # fmt: skip
 """What the requests of the table meet before anything is made wrong; every other one is served."""
 

@@ -191,9 +191,9 @@ def _set(message: Any, path: str) -> None:
     [
         ((1, 1, 0.5), {"input", "output", "state"}),
         ((1, 1, 2), {"input", "output"}),
-        ((2, 2, 2), {"output"}),
-        ((3.5, 0, 3), {"input"}),
-        ((0.1, 3.5, 0.1), {"output"}),
+        ((1.9, 1.9, 1.9), {"input", "output"}),
+        ((3.5, 0, 1.9), {"input", "state"}),
+        ((3.5, 3.5, 3.5), {"input", "output"}),  # each is cut, with a notice
     ],
 )
 def test_a_run_is_shown_as_far_as_a_client_can_take_it(

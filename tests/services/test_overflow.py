@@ -224,7 +224,7 @@ async def test_a_lost_or_damaged_object_is_told_and_can_be_forgotten(house: Memo
 
 
 async def test_lists_end_early_where_contents_are_long(house: MemoryHouse) -> None:
-    big = "x" * (1 << 20)
+    big = "x" * (300 << 10)
     for number in range(7):
         await house.service.write("ada", fact(f"{number}{big[1:]}"))
     token = ""

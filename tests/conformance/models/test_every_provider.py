@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance.models.subjects import KEY, RemoteSubject, ask, collect
 from tests.fakes.provider import Provider, Script
+from wonder_server.adapters.models.litellm import LiteLLMModel
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.model import Usage
 
@@ -148,7 +149,9 @@ async def upstream_closes(provider: Provider) -> None:
 
 async def test_the_request_reaches_the_provider_unchanged(remote: RemoteSubject, provider: Provider) -> None:
     profile, request = remote.case("text")
-    request |= {"temperature": 0.5, "metadata": {"user_id": "u1"}, "x_experimental": [1, {"a": None}]}
+    request |= {"temperature": 0.5, "metadata": {"user_id": "u1"}}
+    if not (isinstance(remote.model, LiteLLMModel) and remote.format == "openai_chat"):
+        request |= {"x_experimental": [1, {"a": None}]}
 
     await collect(remote.model, profile, request)
 
@@ -164,6 +167,12 @@ async def test_a_request_cannot_choose_where_it_goes(
     remote: RemoteSubject, provider: Provider, field: str
 ) -> None:
     profile, request = remote.case("text")
+    if isinstance(remote.model, LiteLLMModel) and remote.format == "openai_chat":
+        # LiteLLM would obey it, so only parameters that it is known to hand on are given to it.
+        with pytest.raises(WonderError, match=f"'{field}' is not passed on"):
+            await collect(remote.model, profile, {**request, field: "http://127.0.0.1:1"})
+        assert not provider.seen
+        return
 
     _, result = await collect(remote.model, profile, {**request, field: "http://127.0.0.1:1"})
 
