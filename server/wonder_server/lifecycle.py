@@ -162,6 +162,9 @@ def _end_by_force_after(seconds: float) -> None:
 def _warn(settings: Settings) -> None:
     for name, near in unknown_variables().items():
         _log.warning("no such setting", variable=name, **({"did_you_mean": near} if near else {}))
+    for root in settings.repository_roots:
+        if not root.is_dir():
+            _log.warning("repository_root_missing", path=str(root), effect="no repository can lie below it")
     if not settings.is_loopback and not settings.has_tls:
         _log.warning("listening beyond this machine without TLS", listen=settings.listen)
     if not settings.is_loopback and settings.auth_tokens_file is None:

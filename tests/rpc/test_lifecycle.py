@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from structlog.testing import capture_logs
 
 from wonder_server import health
 from wonder_server.data_folder import DataFolder, DataFolderError
@@ -167,6 +168,17 @@ def test_in_a_folder_of_another_user_new_files_are_private(
         assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
     finally:
         os.umask(before)
+
+
+async def test_a_repository_root_that_is_not_there_is_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    stop = asyncio.Event()
+    stop.set()
+    roots = (tmp_path / "there", tmp_path / "not")
+    with capture_logs() as lines:
+        await live(settings(tmp_path / "data", repository_roots=roots), lambda _: Notes(), began=0, stop=stop)
+    warned = [line["path"] for line in lines if line["event"] == "repository_root_missing"]
+    assert warned == [str(tmp_path / "not")]
 
 
 async def test_two_servers_on_one_folder_are_refused_by_name_of_the_first(tmp_path: Path) -> None:

@@ -13,10 +13,12 @@ from typing import Any
 
 import grpc
 import pytest
+import structlog
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
+from structlog.testing import capture_logs
 
 from tests.rpc.echo import NAME, SERVICE, Echo, nested
 from wonder_server import logs
@@ -380,3 +382,41 @@ async def test_a_tokens_file_that_cannot_be_meant_is_refused_without_showing_a_t
     with pytest.raises(SettingsError) as problem:
         RpcServer(Settings(auth_tokens_file=tokens), {}, [SERVICE])
     assert TOKEN not in str(problem.value)
+
+
+@pytest.fixture
+def fresh_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log of the server that no test before has configured."""
+    structlog.reset_defaults()
+    monkeypatch.setattr("wonder_server.rpc.server._log", logs.logger("rpc"))
+
+
+@pytest.mark.usefixtures("fresh_log")
+async def test_a_right_that_is_granted_to_no_token_is_warned_of(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"{TOKEN} ada\n")
+    with capture_logs() as lines:
+        async with serving(auth_tokens_file=tokens, admin="adda, ada", act_as="web"):
+            pass
+    assert [line for line in lines if line["log_level"] == "warning"] == [
+        {"event": "right_of_unknown_token", "right": "act_as", "name": "web", **WARNING},
+        {
+            "event": "right_of_unknown_token",
+            "right": "admin",
+            "name": "adda",
+            "did_you_mean": "ada",
+            **WARNING,
+        },
+    ]
+
+
+@pytest.mark.usefixtures("fresh_log")
+async def test_a_right_on_a_server_without_tokens_is_warned_of() -> None:
+    with capture_logs() as lines:
+        async with serving(admin="ada"):
+            pass
+    [line] = [line for line in lines if line["log_level"] == "warning"]
+    assert (line["event"], line["right"], line["name"]) == ("right_without_tokens", "admin", "ada")
+
+
+WARNING = {"log_level": "warning", "room": "rpc"}

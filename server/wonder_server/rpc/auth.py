@@ -94,6 +94,11 @@ class Tokens:
         """Return True if this token is still valid, and still under this name."""
         return credential in self._valid
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all tokens."""
+        return frozenset(known.name for known in self._known)
+
     def find(self, authorization: str) -> Credential:
         """Return the credential that an ``authorization`` header brings. Raises UNAUTHENTICATED."""
         scheme, _, token = authorization.strip().partition(" ")

@@ -44,6 +44,11 @@ class Rights:
             }
         )
 
+    def unheld(self, names: Collection[str]) -> list[tuple[str, str]]:
+        """Return pairs of a right and a name that it is granted to, but that is not among ``names``."""
+        granted = self._granted.items()
+        return [(right, name) for right, holders in granted for name in sorted(holders - set(names))]
+
     def demand(self, right: str, why: str = "", field: str = "") -> None:
         """Raise PERMISSION_DENIED unless the current caller holds ``right``; ``why`` begins the message."""
         name = caller.get()

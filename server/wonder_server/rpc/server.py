@@ -20,6 +20,7 @@ from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from wonder_server.core.errors import WonderError
+from wonder_server.core.likeness import closest
 from wonder_server.logs import logger
 from wonder_server.rpc.admission import Places
 from wonder_server.rpc.auth import CHECK_EVERY_S, Authentication, TokensFile
@@ -68,10 +69,11 @@ class RpcServer:
         self._services = contract() if services is None else tuple(services)
         self._names = [service.full_name for service in self._services]
         self._refusals = Refusals()
+        self._rights = Rights.of(settings)
         self._entrance = Entrance(
             max_request_bytes=settings.max_request_bytes,
             places=Places.of(settings),
-            rights=Rights.of(settings),
+            rights=self._rights,
             refusals=self._refusals,
             max_concurrent_pages=settings.max_concurrent_pages,
             full=full,
@@ -119,6 +121,7 @@ class RpcServer:
         await self._server.start()
         if self._tokens is not None:
             self._watching = asyncio.create_task(self._watch(self._tokens))
+        self._warn_of_rights()
         await self._announce(health_pb2.HealthCheckResponse.SERVING)
 
     async def drain(self) -> None:
@@ -140,9 +143,22 @@ class RpcServer:
             await asyncio.sleep(CHECK_EVERY_S)
             if (changed := file.current()) is not tokens:
                 tokens = changed
+                self._warn_of_rights()
                 ended = self._entrance.admission.end_unless(tokens.__contains__)
                 if ended:
                     _log.info("calls_ended", calls=ended, reason="their tokens were removed")
+
+    def _warn_of_rights(self) -> None:
+        """Log each grant that has no effect: to a name without a token, or on a server without tokens."""
+        names = self._tokens.current().names if self._tokens is not None else frozenset()
+        for right, name in self._rights.unheld(names):
+            if self._tokens is None:
+                effect = "no tokens file is set, so every caller has every right"
+                _log.warning("right_without_tokens", right=right, name=name, effect=effect)
+            else:
+                near = closest(name, names)
+                more = {"did_you_mean": near} if near else {}
+                _log.warning("right_of_unknown_token", right=right, name=name, **more)
 
     async def _announce(self, status: int) -> None:
         for name in ("", *self._names):
