@@ -142,8 +142,9 @@ class Settings:
     )  # fmt: skip
     embedder: str = _setting(
         "", "WONDER_EMBEDDER", EMBEDDER,
-        "What finds memories by meaning: provider/model as LiteLLM knows it, local:/a/folder with a "
-        "sentence-transformers model, or empty for the one built in, which knows spelling only.",
+        "Embedder that finds memories by meaning: provider/model, where provider is built in or one of "
+        "[[providers]]; local:/a/folder with a sentence-transformers model; or empty for the built-in "
+        "embedder, which knows spelling only.",
     )  # fmt: skip
     embedder_dimensions: int = _setting(
         0, "WONDER_EMBEDDER_DIMENSIONS", number(0, 65_536),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wonder_server.compose.parts import make_endpoints
-from wonder_server.settings import SettingsError, load
+from wonder_server.settings import TABLE, SettingsError, load
 
 GROQ = {
     "name": "groq",
@@ -86,3 +86,13 @@ def test_a_model_of_a_listed_or_built_in_provider_is_taken() -> None:
         assert load({"model": chosen}, listed).model == chosen
     with pytest.raises(SettingsError, match="Did you mean openai"):
         load({"model": "opena/gpt"}, {})
+
+
+def test_an_embedder_is_of_a_listed_or_built_in_provider_as_its_text_says() -> None:
+    cohere = {"name": "cohere", "format": "litellm"}
+    chosen = {"embedder": "cohere/embed-v4", "embedder_dimensions": "1024"}
+    with pytest.raises(SettingsError, match=r"no model provider 'cohere'.* added with \[\[providers\]\]"):
+        load(chosen, {})
+    assert load(chosen, {"WONDER_PROVIDERS": json.dumps([cohere])}).embedder == "cohere/embed-v4"
+    [row] = [row for row in TABLE if row.name == "embedder"]
+    assert "[[providers]]" in row.help and "as LiteLLM knows it" not in row.help

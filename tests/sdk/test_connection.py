@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import subprocess
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import grpc
 import pytest
@@ -15,6 +17,8 @@ import pytest
 from tests.sdk.fake_runs import RUN, FakeCoordinator
 from tests.sdk.fake_server import serving
 from wonder_sdk import Client, UnavailableError, Worker, channel, cli, environment, errors, sync
+from wonder_server.rpc.server import RpcServer
+from wonder_server.settings import Settings
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +112,37 @@ async def test_nobody_there_is_nobody_there() -> None:
             await client.get_run("run_1")
     assert problem.value.nobody_there and not problem.value.timed_out
     assert problem.value.status is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_server_with_a_certificate_of_its_own_is_reached_as_documented(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certificate, key, tokens = tmp_path / "server.pem", tmp_path / "server.key", tmp_path / "tokens.txt"
+    names = ["-subj", "/CN=wonder", "-addext", "subjectAltName=IP:127.0.0.1"]
+    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    await asyncio.to_thread(
+        subprocess.run, ["openssl", "req", *kind, *names, *files], check=True, capture_output=True
+    )
+    tokens.write_text("a-token-of-sixteen ada\n")
+    settings = Settings(
+        listen="127.0.0.1:0", tls_cert=certificate, tls_key=key, auth_tokens_file=tokens, admin="ada"
+    )
+    server = RpcServer(settings, {})
+    address = server.bind()
+    await server.start()
+    page = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+    [line] = [line for line in page.splitlines() if line.startswith("WONDER_SERVER=")]
+    *variables, _, command = line.split()
+    given = dict(each.split("=") for each in variables)
+    assert list(given) == ["WONDER_SERVER", "WONDER_CA", "WONDER_TOKEN"]
+    for name, value in zip(given, (address, str(certificate), "a-token-of-sixteen"), strict=True):
+        monkeypatch.setenv(name, value)
+    assert await asyncio.to_thread(cli.main, [command]) == 0
+    assert capsys.readouterr().out.endswith(f"{address}: serving\n")
+    monkeypatch.delenv("WONDER_CA")
+    assert await asyncio.to_thread(cli.main, [command]) == 1
+    await server.stop(0)
 
 
 async def test_who_hangs_up_at_once_may_speak_tls(capsys: pytest.CaptureFixture[str]) -> None:
