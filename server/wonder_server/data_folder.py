@@ -44,7 +44,7 @@ class DataFolder:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as problem:
             raise DataFolderError(f"The data folder {path} cannot be written: {problem.strerror}.") from None
-        folder = cls.hold(path)
+        folder = cls.hold(path, "Stop that server, or give this one another folder with --data.")
         try:
             folder._close_to_others()
             folder.listens_on(listen)
@@ -54,8 +54,10 @@ class DataFolder:
         return folder
 
     @classmethod
-    def hold(cls, path: Path) -> DataFolder:
+    def hold(cls, path: Path, advice: str = "Stop that server first.") -> DataFolder:
         """Lock a folder that is there, for a moment in which no server may have it.
+
+        ``advice``: what to do if a server has it.
 
         Raises `DataFolderError` when another process holds it or its lock file cannot be opened.
         """
@@ -69,10 +71,7 @@ class DataFolder:
         except OSError:
             holder = _holder(lock)
             os.close(lock)
-            raise DataFolderError(
-                f"The data folder {path} is in use by {holder}. "
-                "Stop that server, or give this one another folder with --data."
-            ) from None
+            raise DataFolderError(f"The data folder {path} is in use by {holder}. {advice}") from None
         return cls(path, lock)
 
     def _close_to_others(self) -> None:

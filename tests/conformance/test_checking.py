@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.journal_subjects import opened
+from tests.conformance.journal_subjects import (
+    ROOM,
+    commit,
+    conversation,
+    emitted,
+    message,
+    opened,
+    put_conversation,
+)
 from tests.conformance.test_memories import EMBEDDER, ONE
 from wonder_server.adapters.files.blobs import FileBlobs
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
+from wonder_server.adapters.sqlite.checking import check_shard
 from wonder_server.adapters.sqlite.memories import SqliteMemories
 from wonder_server.compose.checking import Report, check_folder
 from wonder_server.core.ids import encode
@@ -133,3 +144,29 @@ async def test_a_repository_that_names_hooks_and_programs_has_none_of_them_run(f
     git(repository, "config", "core.sshCommand", f"touch {mark}")
     assert checked(folder).problems == []
     assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "problems"),
+    [
+        ("UPDATE events SET seal = seal + 1 WHERE sequence = 2", ["is damaged"]),
+        ("UPDATE events SET seal = seal + 1 WHERE sequence = 1", ["is damaged"]),
+        ("UPDATE events SET seal = seal + 1 WHERE sequence > 1", ["is damaged", "is damaged"]),
+        ("UPDATE actors SET seal = seal + 1", ["is damaged"]),
+        ("DELETE FROM events WHERE sequence = 2", ["are missing"]),
+    ],
+)
+async def test_a_damaged_record_is_one_problem_and_not_missing_too(
+    tmp_path: Path, change: str, problems: list[str]
+) -> None:
+    events = (emitted(1), emitted(2), emitted(3))
+    async with opened("sqlite", tmp_path, count=1) as shards:
+        await shards.of(ROOM).commit(
+            [commit(ROOM, put_conversation(conversation(0)), message(1), events=events)]
+        )
+    shard = tmp_path / "shards" / "00.db"
+    with closing(sqlite3.connect(shard)) as connection:
+        assert connection.execute(change).rowcount
+        connection.commit()
+    found = check_shard(shard).problems
+    assert [line[-len(end) :] for line, end in zip(found, problems, strict=True)] == problems

@@ -187,6 +187,10 @@ async def test_two_servers_on_one_folder_are_refused_by_name_of_the_first(tmp_pa
     address = await address_of(tmp_path, life)
     with pytest.raises(DataFolderError, match=rf"in use by process {os.getpid()} \(listening on {address}\)"):
         await live(settings(tmp_path), lambda _: Notes(), began=0)
+    # Only a server has another folder to be given.
+    with pytest.raises(DataFolderError) as problem:
+        DataFolder.hold(tmp_path)
+    assert str(problem.value).endswith("Stop that server first.")
     stop.set()
     await life
 

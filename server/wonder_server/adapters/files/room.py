@@ -37,7 +37,9 @@ class DiskRoom:
         self._file = folder / NAME
         self._reserve = reserve_bytes
         self._low = reserve_bytes // 4
+        self._wanted = reserve_bytes + 2 * self._low
         self._free = free
+        self._room = 0
         self._is_full = False
 
     def refusal(self) -> WonderError | None:
@@ -47,9 +49,20 @@ class DiskRoom:
         return error(
             Reason.STORAGE_UNAVAILABLE,
             "The disk of the server's data folder is full: it answers what reads and what deletes, nothing "
-            f"else. Free {(self._reserve + 2 * self._low) / _MIB:.3g} MiB there, or delete what is not "
-            "needed; it accepts writes again by itself.",
+            f"else. {self._shortage()} The server accepts writes again by itself.",
             transient=True,
+        )
+
+    def _shortage(self) -> str:
+        """What must be free, and what is, as of the last look."""
+        if self._room >= self._wanted:
+            return f"The file {NAME} could not be written there; the server's log says why."
+        wanted = -(-self._wanted * 100 // _MIB) / 100
+        # Rounded down: what is said to be free must be less than what is wanted.
+        there = self._room * 100 // _MIB / 100
+        return (
+            f"{wanted:,.6g} MiB must be free there, and {there:,.6g} are: free more, or delete what is not"
+            " needed."
         )
 
     def look(self) -> bool:
@@ -59,8 +72,9 @@ class DiskRoom:
             return False
         try:
             free, held = self._free(self._folder), self._held()
+            self._room = free + held
             if self._is_full:
-                enough = free + held >= self._reserve + 2 * self._low
+                enough = self._room >= self._wanted
             else:
                 enough = free >= self._low if held else free >= self._reserve + self._low
             self._become(not enough or not self._hold(held), free)

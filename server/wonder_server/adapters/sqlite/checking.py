@@ -7,6 +7,7 @@ unchecked. Each problem is one line; a table that cannot be read to its end is a
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -112,19 +113,28 @@ def _rows(
 
 
 def _shard(connection: sqlite3.Connection, seals: Seals, found: Found) -> None:
-    actors = {row["id"]: row for _, row in _each(connection, seals, found, "actors", "1")}
+    damaged: list[dict[str, Any]] = []
+    actors = {row["id"]: row for _, row in _each(connection, seals, found, "actors", "1", damaged)}
+    damaged_actors = {row["id"] for row in damaged}
     parts: dict[str, set[str]] = {}
     within: list[tuple[str, Any]] = []
-    for _, row in _each(connection, seals, found, "parts"):
+    damaged.clear()
+    for _, row in _each(connection, seals, found, "parts", damaged=damaged):
         parts.setdefault(row["root"], set()).add(row["hash"])
         within += [(row["root"], digest) for digest in _references(row["data"])]
+    for row in damaged:  # They are there: only what has no row is missing.
+        parts.setdefault(row["root"], set()).add(row["hash"])
     for root, digest in within:
         if digest not in parts.get(root, ()) and digest not in parts.get(SHARED, ()):
             found.add(f"{seals.store}: the part {digest} of {root or 'all runs'} is missing")
     numbers: dict[tuple[str, str], list[int]] = {}
+    lost: Counter[tuple[str, str]] = Counter()
     for table in (*SEALED, *SEALED_BY_KEY[1:]):
-        for _, row in _each(connection, seals, found, table, "rowid" if table in SEALED else "1"):
+        damaged.clear()
+        for _, row in _each(connection, seals, found, table, "rowid" if table in SEALED else "1", damaged):
             owner = row["actor"]
+            if owner in damaged_actors:
+                continue
             if table != "requests_answered" and owner not in actors:
                 found.add(f"{seals.store}: table {table} has a row of {owner}, which does not exist")
                 continue
@@ -144,7 +154,9 @@ def _shard(connection: sqlite3.Connection, seals: Seals, found: Found) -> None:
             if table == "conversations":
                 for key in _objects(row["data"]):
                     found.objects[key] = f"conversation {owner}"
-    _gaps(seals.store, actors, numbers, found)
+        if table in ("entries", "events"):
+            lost.update((table, row["actor"]) for row in damaged)
+    _gaps(seals.store, actors, numbers, lost, found)
     _accounts(connection, seals, found)
 
 
@@ -160,14 +172,21 @@ def _accounts(connection: sqlite3.Connection, seals: Seals, found: Found) -> Non
 
 
 def _each(
-    connection: sqlite3.Connection, seals: Seals, found: Found, table: str, place: str = "rowid"
+    connection: sqlite3.Connection,
+    seals: Seals,
+    found: Found,
+    table: str,
+    place: str = "rowid",
+    damaged: list[dict[str, Any]] | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows that are whole; the others are noted."""
+    """The rows that are whole; the others are noted, and added to ``damaged``."""
     for at, row in _rows(connection, found, seals.store, table, place):
         try:
             shard_seals.check(seals, table, row, at)
         except WonderError as problem:
             found.add(problem)
+            if damaged is not None:
+                damaged.append(row)
         else:
             yield at, row
 
@@ -193,13 +212,18 @@ def _compare_copies(store: str, table: str, row: Mapping[str, Any], found: Found
 
 
 def _gaps(
-    store: str, actors: Mapping[str, Any], numbers: Mapping[tuple[str, str], list[int]], found: Found
+    store: str,
+    actors: Mapping[str, Any],
+    numbers: Mapping[tuple[str, str], list[int]],
+    damaged: Mapping[tuple[str, str], int],
+    found: Found,
 ) -> None:
-    """Note what is missing of journals and events, which are numbered without gaps up to their head."""
+    """Note what is missing of journals and events, which are numbered without gaps up to their head.
+    ``damaged`` rows are noted already, and not missing."""
     for (table, actor), sequences in numbers.items():
         head = actors[actor]["entry_head" if table == "entries" else "event_head"]
         there = sorted(sequences)
-        lost = head - there[0] + 1 - len(there)
+        lost = head - there[0] + 1 - len(there) - damaged.get((table, actor), 0)
         if lost > 0:
             found.add(f"{store}: {lost} of the {table} of {actor} are missing")
 
