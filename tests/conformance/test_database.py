@@ -406,3 +406,31 @@ async def test_shrinking_that_fails_keeps_everything_and_says_so(database: Datab
     assert len(await database.read(texts)) == 100
     await database.write(note("after"))
     assert await database.shrink(1 << 20) > 0
+
+
+async def test_a_schema_whose_damage_sqlite_words_in_no_text_is_refused_in_plain_words(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "notes.db"
+    await (await Database.open(path, SCHEMA)).close()
+    path.write_bytes(path.read_bytes().replace(b"tablelinks", b"tablelin\xffs"))
+    with pytest.raises(WonderError) as refused:
+        await Database.open(path, SCHEMA)
+    assert refused.value.fault.reason is Reason.STORAGE_UNAVAILABLE
+    assert refused.value.fault.message.startswith("The store notes.db is damaged")
+
+
+async def test_text_that_is_none_is_read_with_marks_in_its_place(database: Database) -> None:
+    await database.write(
+        lambda connection: (
+            connection.execute("INSERT INTO notes (text) VALUES (CAST(x'61ff62' AS TEXT))").rowcount
+        )
+    )
+    assert await database.read(texts) == ["a\N{REPLACEMENT CHARACTER}b"]
+
+
+async def test_what_cannot_be_decoded_is_damage_of_the_store(database: Database) -> None:
+    with pytest.raises(WonderError) as refused:
+        await database.read(lambda _: b"\xff".decode())
+    assert refused.value.fault.reason is Reason.STORAGE_UNAVAILABLE
+    assert "notes.db is damaged" in refused.value.fault.message

@@ -239,3 +239,31 @@ async def test_the_check_finds_marks_of_metadata_that_are_lost(folder: Path) -> 
     store = await opened(folder)
     assert await store.page("ada", Filter(metadata={"n": 2}), "", 10) == []
     await store.close()
+
+
+@pytest.mark.parametrize("column", ["turn_id", "type", "metadata", "speaker", "id"])
+async def test_a_short_column_that_is_no_text_names_its_memory(folder: Path, column: str) -> None:
+    with inside(folder) as connection:
+        [(named,)] = connection.execute("SELECT id FROM memories WHERE key = 2").fetchall()
+        connection.execute(f"UPDATE memories SET {column} = CAST(x'61FF' AS TEXT) WHERE key = 2")
+    named = named if column != "id" else "a\N{REPLACEMENT CHARACTER}"
+    problems = check_memory(folder / "memory.db").problems
+    assert any(named in problem for problem in problems), problems
+    store = await opened(folder)
+    with pytest.raises(WonderError) as refused:
+        await store.page("ada", Filter(), "", 10)
+    assert refused.value.fault.reason is Reason.STORAGE_UNAVAILABLE
+    assert f"record {named} in table memories" in refused.value.fault.message
+    await store.close()
+
+
+async def test_a_check_of_a_store_whose_damage_sqlite_words_in_no_text_is_a_line(folder: Path) -> None:
+    path = folder / "memory.db"
+    path.write_bytes(
+        path.read_bytes()
+        .replace(b"INDEX memories_by_agent ", b"INDEY memories_by_agent ")
+        .replace(b"indexmemories_by_agentmem", b"indexmemories_by_a\xff\xfentmem")
+    )
+    problems = check_memory(path).problems
+    assert problems
+    assert all(problem.startswith("memory.db: ") for problem in problems)

@@ -19,6 +19,7 @@ from wonder_server.adapters.sqlite.account_sums import COLUMNS as SUMS
 from wonder_server.adapters.sqlite.account_sums import checked
 from wonder_server.adapters.sqlite.catalog import SEALED_TABLES, catalog_key
 from wonder_server.adapters.sqlite.codec import decode
+from wonder_server.adapters.sqlite.connection import UNREADABLE, any_text
 from wonder_server.adapters.sqlite.memory_rows import FIELDS, STORE, memory_of
 from wonder_server.adapters.sqlite.seals import Seals
 from wonder_server.adapters.sqlite.shard_schema import COLUMNS, FOLDED_TABLES, SEALED, SEALED_BY_KEY, SHARED
@@ -65,7 +66,7 @@ def _checked(path: Path, name: str, look: Callable[[sqlite3.Connection, Seals, F
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA cell_size_check = ON")
-            connection.text_factory = _text
+            connection.text_factory = any_text
             for row in connection.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})"):
                 if row[0] != "ok":
                     found.add(f"{name}: {' '.join(row[0].split())}")
@@ -76,7 +77,7 @@ def _checked(path: Path, name: str, look: Callable[[sqlite3.Connection, Seals, F
             is_sealed = connection.execute(sealed).fetchone() is not None
             seals = Seals.of(connection, name) if is_sealed else Seals(name, _Everything())
             look(connection, seals, found)
-    except sqlite3.Error as failure:
+    except UNREADABLE as failure:
         found.add(f"{name}: it cannot be read: {failure}")
     return found
 
@@ -86,11 +87,6 @@ class _Everything(dict[str, int]):
 
     def get(self, _key: object, _default: object = None) -> Any:
         return 1 << 63
-
-
-def _text(data: bytes) -> str:
-    """Text as it lies there; what is no text gets another seal than it had."""
-    return data.decode("utf-8", "surrogateescape")
 
 
 def _rows(
@@ -105,7 +101,7 @@ def _rows(
             found.records += 1
             found.unchecked += row["seal"] is None and table != "parts"
             yield at, row
-    except sqlite3.Error as failure:
+    except UNREADABLE as failure:
         found.add(f"{name}: table {table} cannot be read to its end: {failure}")
 
 
@@ -298,7 +294,7 @@ def _memory(connection: sqlite3.Connection, seals: Seals, found: Found) -> None:
                 marks[row[-2]] = _folded(memory_fields.marks(memory.agent_id, memory.metadata))
                 if memory.content_ref:
                     found.objects[memory.content_ref] = f"memory {memory.id}"
-    except sqlite3.Error as failure:
+    except UNREADABLE as failure:
         found.add(f"{STORE}: table memories cannot be read to its end: {failure}")
     for key, mark in connection.execute("SELECT memory_key, mark FROM fields"):
         if key in marks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +33,14 @@ _PRAGMAS: Final = (
     "PRAGMA journal_size_limit = 16777216",
 )
 
+any_text: Final = methodcaller("decode", "utf-8", "replace")
+"""The text of a column, with a mark in the place of what is no text. Only valid text is ever written, so the
+rest is damaged: no seal fits it, and the reader names the record. An exception of SQLite's would not."""
+
+UNREADABLE: Final = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite raises for a file. Its messages and names of columns can hold bytes of a damaged file, of which
+Python makes the second."""
+
 _BROKEN: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _PASSING: Final = {
     sqlite3.SQLITE_BUSY,
@@ -55,12 +64,13 @@ def connect(path: Path, migrations: Sequence[tuple[str, str]]) -> sqlite3.Connec
         connection = sqlite3.connect(path, isolation_level=None, timeout=2.0, cached_statements=512)
     except sqlite3.Error as failure:
         raise _unopened(path, failure) from failure
+    connection.text_factory = any_text
     try:
         for pragma in _PRAGMAS:
             connection.execute(pragma).fetchall()
         connection.create_function("seal_of", -1, _seal_of)  # For migrations.
         _migrate(connection, path.name, migrations)
-    except sqlite3.Error as failure:
+    except UNREADABLE as failure:
         connection.close()
         raise _unopened(path, failure) from failure
     except BaseException:
@@ -77,6 +87,8 @@ def _migrate(connection: sqlite3.Connection, name: str, migrations: Sequence[tup
     connection.execute("COMMIT")
     applied = [row[0] for row in connection.execute("SELECT name FROM migrations ORDER BY position")]
     known = [migration for migration, _ in migrations]
+    if any("\N{REPLACEMENT CHARACTER}" in str(each) for each in applied):
+        raise unavailable(f"The store {name} is damaged. {ADVICE}")
     if applied != known[: len(applied)]:
         raise unavailable(
             f"The store {name} was written by a newer version of Wonder. Start that version, "
@@ -117,7 +129,7 @@ def storage_fault(failure: BaseException, store: str, *, always: bool = False) -
     it counts as the storage's, as everything does that fails a commit.
     """
     code = _code(failure)
-    if code in _BROKEN or (code == sqlite3.SQLITE_ERROR and _is_unreadable(failure)):
+    if code in _BROKEN or _is_unreadable(failure):
         return unavailable(f"The store {store} is damaged. {ADVICE}", cause=failure)
     if code == sqlite3.SQLITE_FULL:
         return unavailable("The disk is full; free some space.", transient=True, cause=failure)
@@ -133,16 +145,17 @@ def storage_fault(failure: BaseException, store: str, *, always: bool = False) -
 
 
 def _is_unreadable(failure: BaseException) -> bool:
-    """Whether SQLite found a text that is none, or JSON that is none, where it only ever wrote both."""
-    said = str(failure)
-    return said.startswith("Could not decode to UTF-8") or "malformed JSON" in said
+    """Return True where SQLite found text or JSON that is none, and only ever both were written."""
+    if isinstance(failure, UnicodeDecodeError):
+        return True
+    return _code(failure) == sqlite3.SQLITE_ERROR and "malformed JSON" in str(failure)
 
 
-def _unopened(path: Path, failure: sqlite3.Error) -> WonderError:
+def _unopened(path: Path, failure: Exception) -> WonderError:
     code = _code(failure)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         sentence = f"The store {path.name} is in use by another connection; stop the other server first."
-    elif code in _BROKEN:
+    elif code in _BROKEN or isinstance(failure, UnicodeDecodeError):
         sentence = f"The store {path.name} is damaged or not a database. {ADVICE}"
     else:
         sentence = f"The store {path.name} could not be opened: {failure}."

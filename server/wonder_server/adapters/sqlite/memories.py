@@ -21,7 +21,7 @@ from wonder_server.adapters.sqlite import (
 from wonder_server.adapters.sqlite.database import Database
 from wonder_server.adapters.sqlite.memory_filter import conditions
 from wonder_server.adapters.sqlite.memory_postings import Postings
-from wonder_server.adapters.sqlite.memory_rows import FIELDS, STORE, any_text, locate, memory_of, remains
+from wonder_server.adapters.sqlite.memory_rows import FIELDS, STORE, locate, memory_of, remains
 from wonder_server.adapters.sqlite.memory_schema import MIGRATIONS
 from wonder_server.adapters.sqlite.memory_writes import Words
 from wonder_server.adapters.sqlite.seals import Seals
@@ -216,8 +216,7 @@ class SqliteMemories:
         def look(connection: sqlite3.Connection) -> tuple[list[Vector], set[int]]:
             found: list[Vector] = []
             damaged: set[int] = set()
-            with any_text(connection):
-                rows = connection.execute(_VECTORS, (agent_id, embedder, after, limit)).fetchall()
+            rows = connection.execute(_VECTORS, (agent_id, embedder, after, limit)).fetchall()
             for key, *place, vector, seal in rows:
                 try:
                     found.append((key, self._seals.check("embeddings", tuple(place), vector, seal, key)))

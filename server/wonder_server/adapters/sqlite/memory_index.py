@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from wonder_server.adapters.sqlite import memory_text
-from wonder_server.adapters.sqlite.memory_rows import any_text, is_whole
+from wonder_server.adapters.sqlite.memory_rows import is_whole
 from wonder_server.adapters.sqlite.seals import seal
 from wonder_server.logs import logger
 
@@ -121,8 +121,7 @@ def settle(connection: sqlite3.Connection, keys: Iterable[int], *, indexed: bool
             _start(connection, near, content, reference)
             for near, content, reference in _near(connection, key)
         )
-        with any_text(connection):
-            [old] = connection.execute("SELECT around FROM memories WHERE key = ?", (key,)).fetchone()
+        [old] = connection.execute("SELECT around FROM memories WHERE key = ?", (key,)).fetchone()
         if around == old:
             continue
         if indexed:
@@ -171,8 +170,7 @@ def renew(connection: sqlite3.Connection) -> None:
 
 def held(connection: sqlite3.Connection, key: int, words: str | None = None) -> tuple[str, str, str]:
     """The agent, and what the index holds of the memory: its words, and those around it."""
-    with any_text(connection):
-        agent_id, content, reference, around = connection.execute(_HELD, (key,)).fetchone()
+    agent_id, content, reference, around = connection.execute(_HELD, (key,)).fetchone()
     agent_id = str(agent_id)
     if words is None:
         content = content if reference is None else _unpacked(connection, key)
@@ -186,12 +184,11 @@ def _mark(words: str, around: str) -> int:
 
 
 def _near(connection: sqlite3.Connection, key: int) -> list[tuple[int, str, str | None]]:
-    with any_text(connection):
-        agent_id, conversation_id, ordinal, _ = connection.execute(_PLACE, (key,)).fetchone()
-        if not conversation_id or type(ordinal) is not int or ordinal <= 0:
-            return []
-        place = {"agent": agent_id, "conversation": conversation_id, "ordinal": ordinal, "reach": REACH}
-        return connection.execute(_NEIGHBOURS, place).fetchmany(MAX_NEIGHBOURS)
+    agent_id, conversation_id, ordinal, _ = connection.execute(_PLACE, (key,)).fetchone()
+    if not conversation_id or type(ordinal) is not int or ordinal <= 0:
+        return []
+    place = {"agent": agent_id, "conversation": conversation_id, "ordinal": ordinal, "reach": REACH}
+    return connection.execute(_NEIGHBOURS, place).fetchmany(MAX_NEIGHBOURS)
 
 
 def _start(connection: sqlite3.Connection, key: int, content: str, reference: str | None) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 from wonder_server.adapters.sqlite.seals import Seals, damaged, seal
@@ -56,8 +54,7 @@ def is_whole(connection: sqlite3.Connection, key: int) -> bool:
 
 def whole(connection: sqlite3.Connection, key: int) -> Memory | None:
     """The memory, or None if its row is damaged."""
-    with any_text(connection):
-        row = connection.execute(f"SELECT {FIELDS} FROM memories WHERE key = ?", (key,)).fetchone()
+    row = connection.execute(f"SELECT {FIELDS} FROM memories WHERE key = ?", (key,)).fetchone()
     try:
         return memory_of(row)
     except WonderError:
@@ -70,8 +67,7 @@ def remains(connection: sqlite3.Connection, key: int) -> Memory:
     if found is not None:
         return found
     sql = "SELECT id, agent_id, content_ref, supersedes_id, superseded_by_id FROM memories WHERE key = ?"
-    with any_text(connection):
-        row = connection.execute(sql, (key,)).fetchone()
+    row = connection.execute(sql, (key,)).fetchone()
     id, agent_id, reference, supersedes, superseded = (str(value or "") for value in row)
     return Memory(
         id=id,
@@ -88,21 +84,6 @@ def remains(connection: sqlite3.Connection, key: int) -> Memory:
         supersedes_id=supersedes,
         superseded_by_id=superseded,
     )
-
-
-@contextmanager
-def any_text(connection: sqlite3.Connection) -> Iterator[None]:
-    """Read damaged text too, with a mark in the place of what is no text; no seal fits it then."""
-    before = connection.text_factory
-    connection.text_factory = _any_text
-    try:
-        yield
-    finally:
-        connection.text_factory = before
-
-
-def _any_text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
 
 
 def _seal_key(row: tuple[Any, ...]) -> tuple[object, ...]:
