@@ -43,6 +43,25 @@ task:
       input_mapping: {}
       output_mapping: {output.said: input.said}
 ---
+name: forget
+description: Forgets a memory.
+task:
+  steps:
+    - id: x
+      action: {kind: memory.delete}
+      input_mapping: {id: input.id}
+---
+name: tidy
+description: Deletes a document.
+task:
+  steps:
+    - id: keep
+      action: {kind: context}
+      input_mapping: {}
+    - id: remove
+      action: {kind: artifact.write, config: {path: kept.md}}
+      input_mapping: {delete: "true"}
+---
 name: sloth
 persona:
   system_prompt: Slow.

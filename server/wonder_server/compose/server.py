@@ -472,6 +472,7 @@ class Wonder:
             branches=repos,
         )
         self._retention = self._retain(memory, library, runs)
+        rights = Rights.of(self._settings)
         self._executions = ExecutorServicer(
             executor,
             tasks=library,
@@ -480,8 +481,8 @@ class Wonder:
             clock=self._clock,
             workers=self._workers,
             missing=self._missing,
+            rights=rights,
         )
-        rights = Rights.of(self._settings)
         self._servicers.update(
             {
                 "wonder.v1.ConversationService": self._conversing(

@@ -14,7 +14,7 @@ from wonder_server.rpc.fields import required
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import request_key
 from wonder_server.rpc.payload import value_to_json
-from wonder_server.rpc.rights import Rights
+from wonder_server.rpc.rights import ACT_AS, Rights
 
 MAX_TIMEOUT_MS = 24 * 60 * 60 * 1000
 
@@ -81,6 +81,8 @@ def encode(turn: Turn) -> pb.CallAgentResponse:
 
 def _caller(caller: common_pb2.Caller, rights: Rights) -> Caller:
     kind = caller.WhichOneof("caller")
+    if kind in ("workflow", "agent"):
+        rights.demand(ACT_AS, "caller is another than the token's own name.", f"caller.{kind}")
     if kind == "workflow":
         return Caller(type="workflow", run_id=_id("run", caller.workflow.run_id, "caller.workflow.run_id"))
     if kind == "agent":

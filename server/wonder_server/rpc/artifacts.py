@@ -9,10 +9,10 @@ from wonder.v1 import artifact_pb2, common_pb2
 from wonder.v1 import library_service_pb2 as pb
 from wonder_server.core.errors import Reason, error
 from wonder_server.ports.repositories import Change, Commit, Conflict, Match
-from wonder_server.rpc.auth import caller
 from wonder_server.rpc.fields import required
 from wonder_server.rpc.once import once_of
 from wonder_server.rpc.pages import encoded
+from wonder_server.rpc.rights import ADMIN, Rights
 from wonder_server.rpc.times import to_timestamp
 from wonder_server.services.artifacts import Artifact, Artifacts
 from wonder_server.services.paging import PageRequest
@@ -28,8 +28,9 @@ KINDS = {
 class ArtifactMethods:
     """Methods of the LibraryServicer; see ``library_service.proto``."""
 
-    def __init__(self, artifacts: Artifacts) -> None:
+    def __init__(self, artifacts: Artifacts, rights: Rights) -> None:
         self._artifacts = artifacts
+        self._rights = rights
 
     async def read_artifact(self, request: pb.ReadArtifactRequest, _context: Any) -> pb.ReadArtifactResponse:
         found = await self._artifacts.read(
@@ -43,12 +44,14 @@ class ArtifactMethods:
         change = request.WhichOneof("change")
         if change is None or (change == "delete" and not request.delete):
             raise error(Reason.FIELD_INVALID, "Give the new content, or say delete.", field="content")
+        if change == "delete":
+            self._rights.demand(ADMIN, "delete deletes an artifact.", "delete")
         written = await self._artifacts.write(
             _project(request),
             request.path,
             request.content if change == "content" else None,
             branch=request.branch,
-            author=request.author or caller.get(),
+            author=self._rights.user(request.author, "author"),
             message=request.message,
             etag=request.etag,
             once=once_of(request),
@@ -100,7 +103,7 @@ class ArtifactMethods:
             _project(request),
             request.source_branch,
             target=request.target_branch,
-            author=request.author or caller.get(),
+            author=self._rights.user(request.author, "author"),
             message=request.message,
             resolutions=resolutions_from_proto(request.resolutions),
             dry=request.validate_only,

@@ -49,6 +49,7 @@ class CoordinatorServicer:
 
     async def start_run(self, request: pb.StartRunRequest, context: Any) -> pb.StartRunResponse:
         wait_ms = wait_of(request)
+        self._rights.context(request.context)
         starting = await self._requests.starting(request, brought(context))
         if request.validate_only:
             await self._runs.check(starting)

@@ -33,6 +33,7 @@ from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import Recent, once_of
 from wonder_server.rpc.pages import encoded
 from wonder_server.rpc.payload import struct_to_dict
+from wonder_server.rpc.rights import ADMIN, NO_RIGHTS, Rights
 from wonder_server.rpc.task_codec import (
     kind_to_proto,
     remote_kind_to_proto,
@@ -93,6 +94,7 @@ class ExecutorServicer:
         kinds: Mapping[str, ActionKind] = ACTIONS,
         workers: Workers | None = None,
         missing: Callable[[], Awaitable[Mapping[str, str]]] | None = None,
+        rights: Rights = NO_RIGHTS,
     ) -> None:
         """``missing`` says of which kinds this server cannot carry out, by name, why that is."""
         self._executor = executor
@@ -103,6 +105,7 @@ class ExecutorServicer:
         self._kinds = list(kinds.values())
         self._workers = workers
         self._missing = missing
+        self._rights = rights
         self._recent = Recent[Execution]()
         self._running: set[Execution] = set()
 
@@ -186,8 +189,11 @@ class ExecutorServicer:
         return execution
 
     async def _call(self, request: pb.ExecuteTaskRequest | pb.StreamTaskRequest, once: Once | None) -> Call:
+        self._rights.context(request.context)
         with renamed({"": "task_id"}):
             task = await self._tasks.pin_task(required(request.task_id, "task_id"))
+        if step := deleting_step(task):
+            self._rights.demand(ADMIN, f"Step '{step}' of the task deletes.", "task_id")
         task = within(task, request.timeout_ms)
         input = struct_to_dict(request.input, "input")
         begun = plan.begin(task, input)
@@ -220,3 +226,14 @@ class ExecutorServicer:
             key=key,
             branch=check_work_branch(given.branch, "context.branch") if given.branch else "",
         )
+
+
+def deleting_step(task: PinnedTask) -> str:
+    """Return the id of the task's first step that can delete what others wrote; "" if there is none."""
+    for step in task.spec.steps:
+        if step.action is None:
+            continue
+        says_delete = "delete" in step.action.config or "delete" in step.input_mapping
+        if step.action.kind == "memory.delete" or (step.action.kind == "artifact.write" and says_delete):
+            return step.id
+    return ""

@@ -46,9 +46,8 @@ class LibraryServicer(ArtifactMethods):
         repos: Repos | None = None,
         rights: Rights = NO_RIGHTS,
     ) -> None:
-        super().__init__(artifacts)
+        super().__init__(artifacts, rights)
         self._repos = repos
-        self._rights = rights
         self._definitions = library.definitions
         self._agents = library.agents
         self._accounts = accounts

@@ -1,7 +1,9 @@
 """Rights of named callers. A server without tokens grants every right to every caller.
 
-- ``act_as``: give a ``user_id`` other than the token's name, in messages, calls, signals, gates and merges.
-- ``admin``: call a ``Delete…`` method, prune, and change a project's network policy and repositories.
+- ``act_as``: speak for another: give a ``user_id`` or ``author`` other than the token's name, an agent or a
+  run as a caller, or the conversation, turn or run that a task or run works in.
+- ``admin``: call a ``Delete…`` method, prune, delete an artifact, execute a task that deletes, have a task or a
+  run work as an agent, and change a project's network policy and repositories.
 - ``memory.search_all``: search the memories of all agents together.
 """
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from wonder.v1.task_pb2 import ExecutionContext
 from wonder_server.core.errors import Reason, error
 from wonder_server.rpc.auth import ANONYMOUS, caller
 from wonder_server.settings import Settings
@@ -69,6 +72,16 @@ class Rights:
         if given and name not in (ANONYMOUS, given):
             self.demand(ACT_AS, f"{field} is '{given}': leave it empty, or give the token's own name.", field)
         return given or name
+
+    def context(self, given: ExecutionContext) -> None:
+        """Raise PERMISSION_DENIED unless the current caller may have work done in this context: as the agent
+        with `admin`, since the agent's memories are then its own to delete, and in the others with `act_as`."""
+        if given.agent_id:
+            self.demand(ADMIN, "context.agent_id makes the work the agent's own.", "context.agent_id")
+        for name in ("conversation_id", "turn_id", "run_id"):
+            if getattr(given, name):
+                field = f"context.{name}"
+                self.demand(ACT_AS, f"{field} makes the work part of another.", field)
 
 
 NO_RIGHTS: Final = Rights({})

@@ -3184,7 +3184,8 @@ class CallAgentRequest(betterproto2.Message):
 
     caller: "Caller | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Who calls. Unset: the caller as a user.
+    Who calls. Unset: the caller as a user. On a server with tokens another user, an agent or a run needs the right
+    `act_as`, else PERMISSION_DENIED.
     """
 
     project_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
@@ -4958,7 +4959,8 @@ default_message_pool.register_message("wonder.v1", "ExecuteTaskResponse", Execut
 @dataclass(eq=False, repr=False)
 class ExecutionContext(betterproto2.Message):
     """
-    On whose behalf and where work is done.
+    On whose behalf and where work is done. In a request to a server with tokens `agent_id` needs the right `admin`, and
+    `conversation_id`, `turn_id` and `run_id` need the right `act_as`, else PERMISSION_DENIED.
     """
 
     project_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -6993,7 +6995,8 @@ class MergeArtifactsRequest(betterproto2.Message):
 
     author: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Who merges: a user's or agent's id. Empty: the caller.
+    Who merges: a user's or agent's id. Empty: the caller. On a server with tokens another name than the caller's
+    needs the right `act_as`, else PERMISSION_DENIED.
     """
 
     message: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
@@ -11050,12 +11053,13 @@ class WriteArtifactRequest(betterproto2.Message):
 
     delete: "bool | None" = betterproto2.field(5, betterproto2.TYPE_BOOL, optional=True, group="change")
     """
-    If true, the artifact is deleted.
+    If true, the artifact is deleted. On a server with tokens that needs the right `admin`, else PERMISSION_DENIED.
     """
 
     author: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Who writes: a user's or agent's id. Empty: the caller.
+    Who writes: a user's or agent's id. Empty: the caller. On a server with tokens another name than the caller's
+    needs the right `act_as`, else PERMISSION_DENIED.
     """
 
     message: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
