@@ -92,13 +92,13 @@ class Settings:
     )  # fmt: skip
     act_as: str = _setting(
         "", "WONDER_ACT_AS", TEXT,
-        "Names of tokens, with commas between, that may speak for others: give a user_id or author other than "
-        "their own name, or work in a conversation, turn or run.",
+        "Names of tokens, with commas between, that may speak for others: give a user_id or author other "
+        "than their own name, or work in a conversation, turn or run.",
     )  # fmt: skip
     admin: str = _setting(
         "", "WONDER_ADMIN", TEXT,
-        "Names of tokens, with commas between, that may delete, prune, have work done as an agent, and change "
-        "the network policy and the repositories of projects.",
+        "Names of tokens, with commas between, that may delete, prune, have work done as an agent, and "
+        "change the network policy and the repositories of projects.",
     )  # fmt: skip
     memory_search_all: str = _setting(
         "", "WONDER_MEMORY_SEARCH_ALL", TEXT,

@@ -2,8 +2,8 @@
 
 - ``act_as``: speak for another: give a ``user_id`` or ``author`` other than the token's name, an agent or a
   run as a caller, or the conversation, turn or run that a task or run works in.
-- ``admin``: call a ``Delete…`` method, prune, delete an artifact, execute a task that deletes, have a task or a
-  run work as an agent, and change a project's network policy and repositories.
+- ``admin``: call a ``Delete…`` method, prune, delete an artifact, execute a task that deletes, have a task or
+  a run work as an agent, and change a project's network policy and repositories.
 - ``memory.search_all``: search the memories of all agents together.
 """
 
@@ -74,8 +74,10 @@ class Rights:
         return given or name
 
     def context(self, given: ExecutionContext) -> None:
-        """Raise PERMISSION_DENIED unless the current caller may have work done in this context: as the agent
-        with `admin`, since the agent's memories are then its own to delete, and in the others with `act_as`."""
+        """Raise PERMISSION_DENIED unless the current caller may have work done in this context.
+
+        As the agent with `admin`, since it may delete the agent's memories; in the rest with `act_as`.
+        """
         if given.agent_id:
             self.demand(ADMIN, "context.agent_id makes the work the agent's own.", "context.agent_id")
         for name in ("conversation_id", "turn_id", "run_id"):
