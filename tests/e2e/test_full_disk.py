@@ -86,7 +86,7 @@ async def test_a_server_starts_on_a_full_disk_reads_deletes_and_goes_on_when_the
             code, said = await refusal(asking)
             assert code is grpc.StatusCode.UNAVAILABLE
             assert "full" in said
-            assert "Free " in said
+            assert "must be free there, and " in said
         filler.write_bytes(b"")
         await server.logged("disk_has_room")
         await client.turn(rooms[0], "Hello again.")
