@@ -15,6 +15,7 @@ from tests.conformance.journal_subjects import (
     ROOM,
     commit,
     conversation,
+    emitted,
     message,
     opened,
     operation,
@@ -138,3 +139,19 @@ async def test_the_check_compares_what_rows_are_ordered_and_filtered_by_with_the
     problems = check_shard(shard).problems
     assert problems
     assert all("is damaged" in line and "column" in line for line in problems)
+
+
+async def test_a_damaged_event_is_one_problem_and_a_lost_one_another(tmp_path: Path) -> None:
+    shard = tmp_path / "shards" / "00.db"
+    async with opened("sqlite", tmp_path, count=1) as shards:
+        events = tuple(map(emitted, range(1, 5)))
+        await shards.of(ROOM).commit([commit(ROOM, put_conversation(conversation(0)), events=events)])
+    assert check_shard(shard).problems == []
+    with inside(tmp_path) as connection:
+        assert connection.execute("UPDATE events SET data = '{}' WHERE sequence = 3").rowcount == 1
+    [problem] = check_shard(shard).problems
+    assert "events" in problem and "is damaged" in problem
+    with inside(tmp_path) as connection:
+        connection.execute("DELETE FROM events WHERE sequence = 2")
+    _, lost = check_shard(shard).problems
+    assert lost == f"shards/00.db: 1 of the events of {ROOM} are missing"

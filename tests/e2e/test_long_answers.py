@@ -52,7 +52,9 @@ async def test_a_long_answer_is_cut_for_a_default_client_and_read_whole(
             assert turn.status == conversation.TURN_STATUS_COMPLETED
             (message,) = (m for m in view.messages.values() if m.role == conversation.MESSAGE_ROLE_AGENT)
             assert len(message.content.encode()) <= 1 << 20
-            assert "bytes are left out here. ReadMessage has the whole.]" in message.content
+            assert (
+                "bytes are left out here. ReadMessage (`wonder message`) has the whole.]" in message.content
+            )
             assert message.whole_bytes == len(LONG.encode())
             (move,) = await client.moves(turn.id, room)
             assert move.raw.fields["content"].string_value == message.content

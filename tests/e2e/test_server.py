@@ -16,6 +16,7 @@ from tests.e2e.client import Client, Listener, View
 from tests.e2e.process import Server, serving
 from tests.rpc.serving import refused
 from wonder.v1 import conversation_service_pb2 as pb
+from wonder_sdk import cli
 from wonder_server.rpc.server import contract
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -158,8 +159,14 @@ async def refusal(*flags: str, data: Path, **environment: str) -> str:
     return str(lines[0])
 
 
-async def test_a_second_server_on_folder_or_port_is_refused(server: Server, tmp_path: Path) -> None:
-    assert "is in use by process" in await refusal(data=server.data)
+async def test_a_second_server_on_folder_or_port_is_refused(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = await refusal(data=server.data)
+    assert "is in use by process" in said and "another folder with --data" in said
+    assert cli.main(["check", str(server.data)]) == 2
+    said = capsys.readouterr().err
+    assert "is in use by process" in said and said.endswith("Stop that server first.\n")
     assert "is in use by another program" in await refusal("--listen", server.address, data=tmp_path / "b")
     # The first one never noticed.
     async with server.client() as client:

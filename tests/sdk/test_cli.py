@@ -418,7 +418,17 @@ async def test_files_that_cannot_be_read_never_reach_a_server(
 ) -> None:
     (tmp_path / "a.yaml").write_text("name: [")
     assert await wonder("apply", "-f", str(tmp_path)) == 1
-    assert capsys.readouterr().err.startswith(f"{tmp_path}/a.yaml:1: ")
+    which, fault, *_ = capsys.readouterr().err.splitlines()
+    assert which == f"wonder: which library? Say it with --library, or as `name:` in {tmp_path}/library.yaml"
+    assert fault.startswith(f"{tmp_path}/a.yaml:1: ")
+    (tmp_path / "a.yaml").write_text("name: a\naction: {kind: context, timeout: 5}\n")
+    assert await wonder("apply", "-f", str(tmp_path)) == 1
+    which, fault = capsys.readouterr().err.splitlines()
+    assert "which library?" in which and fault.endswith("did you mean 'timeout_ms'?")
+    (tmp_path / "library.yaml").write_text("name: acme\n")
+    assert await wonder("apply", "-f", str(tmp_path), "--server", "127.0.0.1:1") == 1
+    assert "which library?" not in capsys.readouterr().err
+    (tmp_path / "library.yaml").unlink()
     (tmp_path / "a.yaml").write_text("name: a\ntask: {}\n")
     assert await wonder("apply", "-f", str(tmp_path)) == 2
     assert "which library?" in capsys.readouterr().err
@@ -426,8 +436,30 @@ async def test_files_that_cannot_be_read_never_reach_a_server(
     assert capsys.readouterr().err == f"wonder: {tmp_path}/nowhere: No such file or directory\n"
 
 
+async def test_a_message_is_printed_whole_the_latest_if_none_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Long(FakeConversation):
+        async def ListMessages(self, request: Any, context: Any) -> conversations.ListMessagesResponse:
+            assert request.page_size == 1
+            latest = conversation.Message(id="msg_b")
+            return conversations.ListMessagesResponse(messages=[latest] if self.script else [])
+
+        async def ReadMessage(self, request: Any, context: Any) -> Any:
+            for piece in ("Your cät ", f"is {request.message_id}."):
+                yield conversations.ReadMessageResponse(content=piece)
+
+    async with serving(Long()) as address:
+        assert await wonder("message", CONVERSATION, "--server", address) == 0
+        assert await wonder("message", CONVERSATION, "msg_a", "--server", address) == 0
+    assert capsys.readouterr().out == "Your cät is msg_b.\nYour cät is msg_a.\n"
+    async with serving(Long(script=[])) as address:
+        assert await wonder("message", CONVERSATION, "--server", address) == 1
+    assert capsys.readouterr().err == f"wonder: {CONVERSATION} has no message\n"
+
+
 def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("chat", "apply", "export", "events", "preview", "health"):
+    for command in ("chat", "apply", "export", "events", "message", "preview", "health"):
         with pytest.raises(SystemExit) as left:
             cli.main([command, "--help"])
         assert left.value.code == 0

@@ -48,7 +48,7 @@ class FakeExecutor(rpc.ExecutorServiceServicer):
 class Spent:
     """Every agent has spent the same."""
 
-    async def accounts(self, agent_ids: Sequence[str]) -> dict[str, Account]:
+    async def accounts(self, agent_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
         spent = Account(input_tokens=1_200, output_tokens=34, cost_micros=5_600, model_calls=7)
         return dict.fromkeys(agent_ids, spent)
 

@@ -17,6 +17,7 @@ import pytest
 from tests.sdk.fake_runs import RUN, FakeCoordinator
 from tests.sdk.fake_server import serving
 from wonder_sdk import Client, UnavailableError, Worker, channel, cli, environment, errors, sync
+from wonder_sdk.cli import connection
 from wonder_server.rpc.server import RpcServer
 from wonder_server.settings import Settings
 
@@ -163,3 +164,53 @@ def test_a_flag_that_is_not_there_shows_the_usage_of_its_command(capsys: pytest.
     told = capsys.readouterr().err
     assert left.value.code == 2 and told.startswith("usage: wonder memory forget [-h]")
     assert told.endswith("wonder memory forget: error: unrecognized arguments: --yes\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["serv"], "; did you mean serve?"),
+        (["project", "alow", "shop"], "; did you mean allow?"),
+        (["chat", "--mesage", "hi"], "; there is no --mesage, did you mean --message?"),
+        (["apply", "--fil=x"], "required: -f/--file; there is no --fil, did you mean --file?"),
+        (["health", "--servr=x"], "unrecognized arguments: --servr=x; did you mean --server?"),
+        (["chat", "--mess", "hi"], "; there is no --mess, did you mean --message?"),
+        (["chat", "--frobnicate"], "arguments: --frobnicate"),
+    ],
+)
+def test_what_is_nearly_right_gets_a_hint(
+    argv: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(argv)
+    assert left.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith(hint)
+
+
+def test_a_long_usage_does_not_hide_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "--listn", "127.0.0.1:0"])
+    assert capsys.readouterr().err == (
+        "wonder serve: error: unrecognized arguments: --listn 127.0.0.1:0; did you mean --listen?\n"
+        "`wonder serve --help` lists what there is\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "address", ["foo", "localhost", "https://127.0.0.1:50051", "127.0.0.1:52010x", "h:0", "h:70000", "::1:5"]
+)
+def test_an_address_that_is_none_is_said_before_anything_is_asked(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["health", "--server", address]) == 2
+    assert capsys.readouterr().err == (
+        f"wonder: '{address}' is no address of a server: write host:port, such as 127.0.0.1:50051 "
+        "(--server or WONDER_SERVER)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost:1", "[::1]:50051", "a-b.example:443", "unix:/tmp/s", "dns:///a:1"]
+)
+def test_addresses_that_clients_can_use_pass(address: str) -> None:
+    assert connection.is_address(address)

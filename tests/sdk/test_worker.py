@@ -13,7 +13,7 @@ import pytest
 from tests.rpc.serving import KnownNames
 from tests.rpc.test_work import SCOPE, SERVICE, NoTasks
 from tests.services.test_executor import SERVICES, Clock
-from wonder_sdk import ActionError, WonderError, Worker, WorkerContext, v1
+from wonder_sdk import ActionError, UnauthenticatedError, WonderError, Worker, WorkerContext, v1
 from wonder_sdk.resume import Reconnect
 from wonder_server.core.errors import Fault, Reason, error
 from wonder_server.core.errors import WonderError as ServerError
@@ -367,6 +367,28 @@ async def test_a_refused_registration_is_raised(place: Place) -> None:
             await place.worker(act, idempotent=True).run()
     assert problem.value.reason is v1.ErrorReason.DEFINITION_INVALID
     assert problem.value.field == "register.kinds[0].idempotent"
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (UnauthenticatedError("A token is wanted."), "worker w: A token is wanted. Set WONDER_TOKEN."),
+        (
+            WonderError("It is taken.", reason=v1.ErrorReason.DEFINITION_INVALID),
+            "taken. (DEFINITION_INVALID)",
+        ),
+    ],
+)
+def test_a_program_whose_worker_is_refused_ends_with_one_line(
+    problem: WonderError, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(_worker: Worker) -> None:
+        raise problem
+
+    monkeypatch.setattr(Worker, "run", refused)
+    with pytest.raises(SystemExit) as left:
+        Worker("w").run_forever()
+    assert str(left.value.code).endswith(said) and left.value.__cause__ is problem
 
 
 # --- the end ----------------------------------------------------------------------------------------

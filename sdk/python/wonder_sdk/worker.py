@@ -30,7 +30,13 @@ from wonder_sdk import environment
 from wonder_sdk._proto.wonder import v1
 from wonder_sdk.assignments import Action, ActionError, Connection, WorkerContext
 from wonder_sdk.client import Client
-from wonder_sdk.errors import DeadlineExceededError, ResourceExhaustedError, UnavailableError, WonderError
+from wonder_sdk.errors import (
+    DeadlineExceededError,
+    ResourceExhaustedError,
+    UnauthenticatedError,
+    UnavailableError,
+    WonderError,
+)
 from wonder_sdk.resume import Patience, Reconnect
 from wonder_sdk.schemas import schema_of
 from wonder_sdk.values import to_struct
@@ -145,9 +151,18 @@ class Worker:
             serving.result()
 
     def run_forever(self) -> None:
-        """`run`, for programs without asyncio: returns when SIGTERM or Ctrl-C said so and all is done."""
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(self.run())
+        """`run`, for programs without asyncio: returns when SIGTERM or Ctrl-C said so and all is done.
+
+        Leaves the program with one line and exit code 1 (`SystemExit`, whose cause is the `WonderError`) if
+        the server refuses the worker.
+        """
+        try:
+            with contextlib.suppress(KeyboardInterrupt):
+                asyncio.run(self.run())
+        except WonderError as problem:
+            hint = " Set WONDER_TOKEN." if isinstance(problem, UnauthenticatedError) else ""
+            reason = f" ({problem.reason_name})" if problem.reason else ""
+            raise SystemExit(f"worker {self.name}: {problem.message}{hint}{reason}") from problem
 
     def stop(self) -> None:
         """Take nothing new, finish what there is, and let `run` return. Said twice: stop at once."""

@@ -471,7 +471,8 @@ class Repos:
         if repository not in names and (repository or len(names) > 1):
             raise error(
                 Reason.FIELD_INVALID,
-                f"Name a repository of the project '{project.name}': {', '.join(names[:20])}.",
+                f"Name a repository of the project '{project.name}' (`repository`; at the command line "
+                f"--repository): {', '.join(names[:20])}.",
                 field="repository",
             )
         place = Place(project, project.repositories[names.index(repository) if repository else 0], branch)

@@ -29,6 +29,7 @@ from wonder_sdk.cli import (
     gates,
     health,
     memory,
+    message,
     preview,
     project,
     run,
@@ -36,6 +37,7 @@ from wonder_sdk.cli import (
     version,
     workflow,
 )
+from wonder_sdk.cli.parser import Parser
 
 GROUP = "wonder.commands"
 
@@ -64,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
-        _command_of(parser, argv).error(f"unrecognized arguments: {' '.join(unknown)}")
+        _command_of(parser, argv).refuse(unknown)
     if not hasattr(arguments, "run"):
         parser.print_help()
         return 2
@@ -79,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _command_of(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.ArgumentParser:
+def _command_of(parser: Parser, argv: Sequence[str]) -> Parser:
     """The parser of the command that was called, whose usage helps more than that of all."""
     for word in argv:
         for action in parser._actions:
@@ -89,9 +91,9 @@ def _command_of(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argpars
     return parser
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """The parser of the whole command, with what other packages add."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="wonder",
         description="Wonder: a self-hosted platform for AI agents and conversations.",
         epilog=_EPILOG,
@@ -116,6 +118,7 @@ def build_parser() -> argparse.ArgumentParser:
         export,
         events,
         preview,
+        message,
         health,
         version,
     ):
@@ -132,7 +135,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _register_missing_server(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _register_missing_server(subparsers: argparse._SubParsersAction[Parser]) -> None:
     """A ``serve`` for where only the client is installed, which says so whatever flags it is given."""
 
     def run(arguments: argparse.Namespace) -> int:

@@ -111,10 +111,9 @@ def _show(terminal: Terminal, kind: v1.ActionKind) -> None:
     terminal.line(f"{kind.description}{_where(kind)}")
     if not kind.available and kind.unavailable_reason:
         terminal.line(kind.unavailable_reason, "yellow")
-    again = "may be done again when nobody knows whether it was done"
-    terminal.line(
-        again if kind.idempotent else f"{again}? no: unless its action says `idempotent: true`", "dim"
-    )
+    unknown = "when nobody knows whether it was done (after a crash, say): "
+    again = "it may be done again" if kind.idempotent else "done again only as its action's settings allow"
+    terminal.line(f"{unknown}{again}{'' if kind.idempotent else ', such as `idempotent: true`'}", "dim")
     for word, schema in (("takes", kind.input_schema), ("gives", kind.output_schema)):
         found = from_struct(schema)
         terminal.line()

@@ -72,20 +72,35 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         folder = load(arguments.file)
     except DefinitionFilesError as problem:
-        print("\n".join([*problem.faults, *_also(arguments, problem)]), file=sys.stderr)
+        unnamed = [] if arguments.library or _names_library(arguments, problem) else [_which(arguments)]
+        print("\n".join([*unnamed, *problem.faults, *_also(arguments, problem)]), file=sys.stderr)
         return 1
     except OSError as problem:
         print(f"wonder: {arguments.file}: {problem.strerror}", file=sys.stderr)
         return 1
     library = arguments.library or folder.library
     if not library:
-        place = f", or as `name:` in {arguments.file / 'library.yaml'}" if arguments.file.is_dir() else ""
-        print(f"wonder: which library? Say it with --library{place}", file=sys.stderr)
+        print(_which(arguments), file=sys.stderr)
         return 2
     if not folder.definitions and not arguments.prune:
         print(f"wonder: there are no definitions in {arguments.file}", file=sys.stderr)
         return 1
     return connection.connected(lambda said, client: _apply(said, client, folder, library))(arguments)
+
+
+def _which(arguments: argparse.Namespace) -> str:
+    place = f", or as `name:` in {arguments.file / 'library.yaml'}" if arguments.file.is_dir() else ""
+    return f"wonder: which library? Say it with --library{place}"
+
+
+def _names_library(arguments: argparse.Namespace, problem: DefinitionFilesError) -> bool:
+    """Whether a library is named, or a library.yaml has faults of its own that say more."""
+    from wonder_sdk.definition_files import LIBRARY_FILE
+
+    if problem.folder is not None and problem.folder.library:
+        return True
+    root: Path = arguments.file if arguments.file.is_dir() else arguments.file.parent
+    return (root / LIBRARY_FILE).exists()
 
 
 def _also(arguments: argparse.Namespace, problem: DefinitionFilesError) -> list[str]:

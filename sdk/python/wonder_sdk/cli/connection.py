@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from wonder_sdk import WonderError, sync
 
 _TLS = "if it runs with TLS, set WONDER_CA (or --tls); if it runs without, leave them out"
+
+_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s/:\[\]@?#]+):([0-9]{1,5})")
+_SCHEME = re.compile(r"(?:unix|unix-abstract|dns|ipv4|ipv6):")
 
 Command = Callable[[argparse.Namespace, "sync.Client"], int]
 
@@ -49,6 +53,13 @@ def connected(command: Command) -> Callable[[argparse.Namespace], int]:
     """A ``run`` that gives ``command`` a client, and says what goes wrong in one line."""
 
     def run(arguments: argparse.Namespace) -> int:
+        if not is_address(arguments.server):
+            print(
+                f"wonder: '{arguments.server}' is no address of a server: write host:port, such as "
+                f"{environment.DEFAULT_TARGET} (--server or WONDER_SERVER)",
+                file=sys.stderr,
+            )
+            return 2
         # gRPC's own log would tell of every connection that breaks, in the middle of a conversation.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         from wonder_sdk import WonderError, sync
@@ -66,6 +77,14 @@ def connected(command: Command) -> Callable[[argparse.Namespace], int]:
         return 1
 
     return run
+
+
+def is_address(target: str) -> bool:
+    """Whether this is ``host:port`` or a target with one of gRPC's own schemes."""
+    if _SCHEME.match(target):
+        return True
+    found = _ADDRESS.fullmatch(target)
+    return found is not None and 0 < int(found[1]) < 65_536
 
 
 def as_json(message: betterproto2.Message) -> str:

@@ -47,7 +47,8 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
     for block in preview.blocks:
         terminal.line(_line(block))
     fits = f" of {preview.context_window_tokens:,}" if preview.context_window_tokens else ""
-    terminal.line(f"about {preview.input_tokens:,}{fits} tokens for {preview.provider}/{preview.model}")
+    model = "/".join(filter(None, (preview.provider, preview.model)))
+    terminal.line(f"about {preview.input_tokens:,}{fits} tokens for {model}")
     return 0
 
 

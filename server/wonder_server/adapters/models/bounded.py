@@ -21,7 +21,7 @@ from wonder_server.core.errors import Reason
 from wonder_server.core.model import Meter, ModelResult, ToolCall, Usage
 from wonder_server.ports.model import Chunk, Counted, Finished, Model, TextDelta
 
-HINT: Final = "ReadMessage has the whole."
+HINT: Final = "ReadMessage (`wonder message`) has the whole."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
