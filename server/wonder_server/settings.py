@@ -282,7 +282,7 @@ class Settings:
     )  # fmt: skip
     max_concurrent_pages: int = _setting(
         4, "WONDER_MAX_CONCURRENT_PAGES", number(1, 10_000),
-        "Pages of lists that are made at once; further ones wait in the order in which they were asked for.",
+        "Pages of lists that are made at once, at most half for one token; waiting tokens take turns.",
     )  # fmt: skip
     max_stream_backlog_events: int = _setting(
         1_000, "WONDER_MAX_STREAM_BACKLOG_EVENTS", number(1, 1_000_000),

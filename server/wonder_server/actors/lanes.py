@@ -7,9 +7,10 @@ owners in turn, so ten thousand runs of one caller delay a turn by one piece of 
 
 from __future__ import annotations
 
-from collections import deque
 from contextvars import ContextVar
 from typing import Generic, NamedTuple, TypeVar
+
+from wonder_server.core.round_robin import RoundRobin
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ class FairLine(Generic[T]):
     """Items in lanes. `popleft` alternates between turns and bulk, and between the owners of each."""
 
     def __init__(self) -> None:
-        self._halves = (_Owners[T](), _Owners[T]())
+        self._halves = (RoundRobin[T](), RoundRobin[T]())
         self._bulk_next = False
 
     def __bool__(self) -> bool:
@@ -45,27 +46,3 @@ class FairLine(Generic[T]):
             half = self._halves[not self._bulk_next]
         self._bulk_next = half is self._halves[False]
         return half.popleft()
-
-
-class _Owners(Generic[T]):
-    """Items of several owners, who take turns."""
-
-    def __init__(self) -> None:
-        self._lines: dict[str, deque[T]] = {}
-        """By owner, the next one first. No line is empty."""
-
-    def __bool__(self) -> bool:
-        return bool(self._lines)
-
-    def append(self, item: T, name: str) -> None:
-        self._lines.setdefault(name, deque()).append(item)
-
-    def popleft(self) -> T:
-        name = next(iter(self._lines), None)
-        if name is None:
-            raise IndexError("nothing waits")
-        line = self._lines.pop(name)
-        item = line.popleft()
-        if line:
-            self._lines[name] = line
-        return item

@@ -70,6 +70,7 @@ from wonder_server.ports.embedder import Embedder
 from wonder_server.rpc.conversation import ConversationServicer
 from wonder_server.rpc.coordinator import CoordinatorServicer
 from wonder_server.rpc.executor import ExecutorServicer
+from wonder_server.rpc.fair_places import OutsideBlobs
 from wonder_server.rpc.library import LibraryServicer
 from wonder_server.rpc.memory import MemoryServicer
 from wonder_server.rpc.rights import Rights
@@ -331,7 +332,8 @@ class Wonder:
         for database in databases:
             database.refusal = self._room.refusal
         self._keep("disk", watch_disk(self._room, data, databases))
-        return shards, catalog, memories, blobs
+        outside = OutsideBlobs(blobs) if isinstance(blobs, S3Blobs) else blobs
+        return shards, catalog, memories, outside
 
     async def _ensure_standard(self, library: Library) -> None:
         try:

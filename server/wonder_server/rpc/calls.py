@@ -33,6 +33,7 @@ from grpc._cython import cygrpc  # type: ignore[attr-defined]
 from wonder_server.core.errors import Reason, WonderError, error, system_fault
 from wonder_server.logs import logger
 from wonder_server.rpc.admission import Admission, Places, Visit
+from wonder_server.rpc.fair_places import CallPlaces
 from wonder_server.rpc.fitting import MESSAGE_BYTES, fitted
 from wonder_server.rpc.payload import check
 from wonder_server.rpc.refusals import Refusals
@@ -63,14 +64,12 @@ class Entrance:
         self._rights = rights
         self._refusals = refusals or Refusals()
         self.admission = Admission(places)
-        self._pages = asyncio.Semaphore(max_concurrent_pages)
-        """Lists that may make a page now. The others wait in the order in which they came; one whose client
-        has left is cancelled where it waits."""
+        self._calls = CallPlaces(max_concurrent_pages)
 
     def handler(self, method: MethodDescriptor, servicer: object) -> Any:
         """The grpc handler that leads ``method`` to ``servicer``, bytes in and bytes out."""
         act = getattr(servicer, snake_case(method.name), None) or _missing(method)
-        is_list = "page_token" in method.input_type.fields_by_name
+        kind = self._calls.kind(method)
         decode = self._decoder(method)
 
         name = _name(method)
@@ -82,10 +81,8 @@ class Entrance:
             return Requests(received, decode, note) if method.client_streaming else decode(received)
 
         async def answer(received: Any, context: Any) -> bytes:
-            if not is_list:
-                return _encode(await act(asked(received), context))
             request = asked(received)
-            async with self._pages:
+            async with self._calls.taken(kind, request):
                 return _encode(await act(request, context))
 
         async def one(received: Any, context: Any) -> bytes:
