@@ -37,6 +37,8 @@ def check_folder(data: Path, say: Say, *, objects_elsewhere: bool = False) -> Re
     in a bucket and are not looked for in the folder."""
     report = Report()
     referred: dict[str, str] = {}
+    agents: dict[str, str] = {}
+    known: set[str] = set()
     for name, check in _stores(data):
         say(f"{name} …")
         found = check()
@@ -44,6 +46,10 @@ def check_folder(data: Path, say: Say, *, objects_elsewhere: bool = False) -> Re
         report.unchecked += found.unchecked
         report.problems += found.problems
         referred |= found.objects
+        agents |= found.agents
+        known |= found.known_agents
+    for agent in sorted(agents.keys() - known):
+        report.problems.append(f"catalog.db: the agent {agent} of {agents[agent]} is missing")
     say("blobs …")
     _check_objects(data / "blobs", referred, report, objects_elsewhere=objects_elsewhere)
     git = Git(inherited(GIT_ENVIRONMENT))

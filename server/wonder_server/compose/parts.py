@@ -150,12 +150,6 @@ def make_sandbox(settings: Settings, egress: Egress) -> BubblewrapSandbox:
     )
 
 
-def warn_of_missing_stores(data: Path) -> None:
-    for name in ("catalog.db", "memory.db"):
-        if (data / "shards").is_dir() and not (data / name).exists():
-            _log.warning("store is missing, a new one is made", store=name)
-
-
 async def pack_daily(repositories: GitRepositories) -> None:
     """Once a day: keep repositories small."""
     while True:

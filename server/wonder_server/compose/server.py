@@ -57,7 +57,6 @@ from wonder_server.compose.parts import (
     open_blobs,
     pack_daily,
     preload,
-    warn_of_missing_stores,
     watch_disk,
 )
 from wonder_server.core.conversation.planner import CONVERSATION
@@ -317,15 +316,16 @@ class Wonder:
         """Open what the folder holds, and watch its disk."""
         data = self._settings.data
         self._room.look()
-        await asyncio.to_thread(warn_of_missing_stores, data)
         row_types = {**RUN.row_types, **CONVERSATION.row_types}
         shards = await SqliteShards.open(data / "shards", self._settings.shards, row_types)
         self._stores.append(shards)
         if shards.count != self._settings.shards:
             _log.warning("folder keeps its shards", shards=shards.count, asked=self._settings.shards)
-        catalog = await SqliteCatalog.open(data / "catalog.db")
+        # A store that is lost must not come back as an empty one.
+        is_used = await shards.has_actors()
+        catalog = await SqliteCatalog.open(data / "catalog.db", must_exist=is_used)
         self._stores.append(catalog)
-        memories = await SqliteMemories.open(data / "memory.db")
+        memories = await SqliteMemories.open(data / "memory.db", must_exist=is_used)
         self._stores.append(memories)
         self._blobs = blobs = await open_blobs(self._settings, self._egress.dialer)
         databases = [*shards.databases, catalog.database, memories.database]

@@ -118,9 +118,9 @@ class SqliteCatalog:
         self._seals = seals
 
     @classmethod
-    async def open(cls, path: Path | str) -> SqliteCatalog:
+    async def open(cls, path: Path | str, *, must_exist: bool = False) -> SqliteCatalog:
         """Open or create the file. STORAGE_UNAVAILABLE where that fails."""
-        database = await Database.open(path, MIGRATIONS)
+        database = await Database.open(path, MIGRATIONS, must_exist=must_exist)
         try:
             name = database.path.name
             return cls(database, await database.read(lambda connection: Seals.of(connection, name)))

@@ -39,6 +39,10 @@ class Found:
     problems: list[str] = field(default_factory=list)
     objects: dict[str, str] = field(default_factory=dict)
     """Objects that records refer to, each with one of those records."""
+    agents: dict[str, str] = field(default_factory=dict)
+    """Agents that conversations have, each with one of those conversations."""
+    known_agents: set[str] = field(default_factory=set)
+    """Agents that are there, or were deleted."""
 
     def add(self, problem: WonderError | str) -> None:
         self.problems.append(problem if isinstance(problem, str) else problem.fault.message.split(". ")[0])
@@ -150,6 +154,8 @@ def _shard(connection: sqlite3.Connection, seals: Seals, found: Found) -> None:
             if table == "conversations":
                 for key in _objects(row["data"]):
                     found.objects[key] = f"conversation {owner}"
+                for agent in _agents(row["data"]):
+                    found.agents[agent] = f"conversation {owner}"
         if table in ("entries", "events"):
             lost.update((table, row["actor"]) for row in damaged)
     _gaps(seals.store, actors, numbers, lost, found)
@@ -256,12 +262,24 @@ def _objects(text: str) -> list[str]:
     return [room["archive"]] if isinstance(room, dict) and room.get("archive") else []
 
 
+def _agents(text: str) -> list[str]:
+    try:
+        room = decode(text)
+    except ValueError:
+        return []
+    there = room.get("participants") if isinstance(room, dict) else None
+    members = [each for each in there or () if isinstance(each, dict) and each.get("type") == "agent"]
+    return [str(each.get("id")) for each in members]
+
+
 # --- the catalog, memories --------------------------------------------------------------------------------
 
 
 def _catalog(connection: sqlite3.Connection, seals: Seals, found: Found) -> None:
     for table in SEALED_TABLES:
         for _, row in _rows(connection, found, seals.store, table, "1"):
+            if table == "agents":
+                found.known_agents.add(str(row["id"]))
             key, content = catalog_key(table, row)
             try:
                 seals.check(table, key, content, row["seal"], 1)
@@ -276,6 +294,9 @@ def _catalog(connection: sqlite3.Connection, seals: Seals, found: Found) -> None
 
 
 def _memory(connection: sqlite3.Connection, seals: Seals, found: Found) -> None:
+    if _columns(connection, "deleted_agents"):
+        deleted = connection.execute("SELECT agent_id FROM deleted_agents WHERE is_sure").fetchall()
+        found.known_agents.update(str(agent) for (agent,) in deleted)
     if "seal" not in _columns(connection, "memories"):
         count = connection.execute("SELECT count(*) FROM memories").fetchone()[0]
         found.records += count

@@ -55,11 +55,16 @@ _PASSING: Final = {
 }
 
 
-def connect(path: Path, migrations: Sequence[tuple[str, str]]) -> sqlite3.Connection:
-    """A connection in autocommit mode, exclusive, with ``migrations`` applied.
+def connect(
+    path: Path, migrations: Sequence[tuple[str, str]], *, must_exist: bool = False
+) -> sqlite3.Connection:
+    """A connection in autocommit mode, exclusive, with ``migrations`` applied. ``must_exist``: a file that is
+    missing, or empty, is an error and not made.
 
     Errors: STORAGE_UNAVAILABLE with a sentence for the operator.
     """
+    if must_exist and not (path.exists() and path.stat().st_size):
+        raise _lost(path)
     try:
         connection = sqlite3.connect(path, isolation_level=None, timeout=2.0, cached_statements=512)
     except sqlite3.Error as failure:
@@ -69,6 +74,8 @@ def connect(path: Path, migrations: Sequence[tuple[str, str]]) -> sqlite3.Connec
         for pragma in _PRAGMAS:
             connection.execute(pragma).fetchall()
         connection.create_function("seal_of", -1, _seal_of)  # For migrations.
+        if must_exist and not connection.execute(_MIGRATED).fetchone():
+            raise _lost(path)
         _migrate(connection, path.name, migrations)
     except UNREADABLE as failure:
         connection.close()
@@ -109,6 +116,17 @@ def _migrate(connection: sqlite3.Connection, name: str, migrations: Sequence[tup
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+
+_MIGRATED: Final = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrations'"
+
+
+def _lost(path: Path) -> WonderError:
+    return unavailable(
+        f"The store {path.name} is missing or empty, and the folder has conversations. Restore it from a "
+        f"backup. To go on without what it held, for good, make an empty file {path.name}.new beside it and "
+        "start again."
+    )
 
 
 def _seal_of(*key: object) -> int:

@@ -96,11 +96,14 @@ class Database:
         takes, which is mostly waiting for the event loop to give back the interpreter's lock."""
 
     @classmethod
-    async def open(cls, path: Path | str, migrations: Sequence[tuple[str, str]]) -> Database:
+    async def open(
+        cls, path: Path | str, migrations: Sequence[tuple[str, str]], *, must_exist: bool = False
+    ) -> Database:
         """Open or create the file and apply the migrations it has not seen.
 
         ``migrations`` are (name, SQL script) in order; each is applied once, in a transaction of its
-        own with the record that it was. The folder must exist.
+        own with the record that it was. The folder must exist. ``must_exist``: so must the file, unless there
+        is one with ``.new`` after its name, which is then removed.
 
         Errors: STORAGE_UNAVAILABLE where the file cannot be opened, is in use by another connection,
         is damaged, or was written by a newer version (it holds migrations unknown to this one).
@@ -109,7 +112,7 @@ class Database:
         opened: asyncio.Future[None] = database._loop.create_future()
         database._thread = threading.Thread(
             target=database._run,
-            args=(tuple(migrations), opened),
+            args=(tuple(migrations), opened, must_exist),
             name=f"sqlite {database.path.name}",
             daemon=True,
         )
@@ -184,9 +187,13 @@ class Database:
 
     # --- the writer thread --------------------------------------------------------------------
 
-    def _run(self, migrations: tuple[tuple[str, str], ...], opened: asyncio.Future[None]) -> None:
+    def _run(
+        self, migrations: tuple[tuple[str, str], ...], opened: asyncio.Future[None], must_exist: bool
+    ) -> None:
         try:
-            connection = connect(self.path, migrations)
+            accepted = self.path.with_name(f"{self.path.name}.new")
+            connection = connect(self.path, migrations, must_exist=must_exist and not accepted.exists())
+            accepted.unlink(missing_ok=True)
         except BaseException as failure:
             self._closed = True
             self._call(_settle, opened, None, failure)

@@ -65,9 +65,9 @@ class SqliteMemories:
         """Agents seen to have no memories, and given none since: neither is one being written."""
 
     @classmethod
-    async def open(cls, path: Path | str) -> SqliteMemories:
+    async def open(cls, path: Path | str, *, must_exist: bool = False) -> SqliteMemories:
         """Open or create memory.db. Errors as `Database.open`."""
-        database, postings = await Database.open(path, MIGRATIONS), Postings()
+        database, postings = await Database.open(path, MIGRATIONS, must_exist=must_exist), Postings()
         await database.read(lambda connection: memory_index.listen(connection, postings.touch))
         await database.write(_renew)
         seals = await database.read(lambda connection: Seals.of(connection, STORE))

@@ -63,6 +63,13 @@ class SqliteShards:
         """Commits of all shards so far."""
         return sum(shard.database.commits for shard in self._shards)
 
+    async def has_actors(self) -> bool:
+        """Return True if anything was ever kept here that is there still."""
+        for database in self.databases:
+            if await database.read(lambda c: c.execute("SELECT 1 FROM actors LIMIT 1").fetchone()):
+                return True
+        return False
+
     def of(self, actor_id: str) -> SqliteShard:
         """The shard that an actor's id names."""
         index = ids.shard_of(actor_id)
