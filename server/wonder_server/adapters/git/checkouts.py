@@ -106,7 +106,7 @@ def check_out(bare: Bare, tree: str, root: Path) -> None:
             folders.write(root, entry.path, contents[entry.id], entry.mode)
 
 
-def apply(bare: Bare, root: Path, old: str, new: str) -> None:
+def apply(bare: Bare, root: folders.Root, old: str, new: str) -> None:
     """Make the files that are as in the tree ``old`` those of the tree ``new``. What is different from both
     has been changed meanwhile and is left as it is."""
     before = _files(entries(bare, old))
@@ -119,7 +119,7 @@ def apply(bare: Bare, root: Path, old: str, new: str) -> None:
             folders.write(root, path, bare.blob(kept[1], MOST) if kept else None, kept[0] if kept else "")
 
 
-def different(bare: Bare, root: Path, old: str, new: str) -> str | None:
+def different(bare: Bare, root: folders.Root, old: str, new: str) -> str | None:
     """Return a path that differs between the trees ``old`` and ``new`` and in the folder is as in neither."""
     before, after = _files(entries(bare, old)), _files(entries(bare, new))
     for path in sorted({**before, **after}):
@@ -137,7 +137,7 @@ def _files(listed: Iterable[Entry]) -> Mapping[str, tuple[str, str]]:
     }
 
 
-def _now(root: Path, path: str) -> tuple[str, str] | None:
+def _now(root: folders.Root, path: str) -> tuple[str, str] | None:
     found = folders.look(root, path)
     content = folders.read(root, path) if found else None
     return (found, blob_id(content)) if found and content is not None else None

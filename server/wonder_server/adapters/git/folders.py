@@ -26,6 +26,10 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
+Root = Path | int
+"""A folder: its path, of which the last part may be no link, or the folder itself, open."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A file or link of the folder. ``look`` changes whenever its content may have changed."""
@@ -40,9 +44,9 @@ Known = Callable[[str], bool]
 """Whether the repository has this path, or something below it."""
 
 
-def walk(root: Path, known: Known) -> Iterator[Found]:
+def walk(root: Root, known: Known) -> Iterator[Found]:
     """All files below ``root`` that the repository has or would want, in no order."""
-    handle = os.open(root, _FOLDER)
+    handle = os.dup(root) if isinstance(root, int) else os.open(root, _FOLDER)
     count = 0
     try:
         for found in _walk(handle, "", [], known, 0):
@@ -104,14 +108,14 @@ def _look(status: os.stat_result) -> tuple[int, ...]:
 # --- one file -------------------------------------------------------------------------------------
 
 
-def read(root: Path, path: str, most: int = MAX_FILE) -> bytes | None:
+def read(root: Root, path: str, most: int = MAX_FILE) -> bytes | None:
     """The content of a file, or where a link leads; None if there is neither. PAYLOAD_TOO_LARGE."""
     with contextlib.suppress(OSError), _inside(root, path, make=False) as (handle, name):
         return _read(handle, name, most)
     return None
 
 
-def look(root: Path, path: str) -> str:
+def look(root: Root, path: str) -> str:
     """The mode of a file or link, as git has it; empty if there is neither."""
     with contextlib.suppress(OSError), _inside(root, path, make=False) as (handle, name):
         status = os.stat(name, dir_fd=handle, follow_symlinks=False)
@@ -142,7 +146,7 @@ def _read(handle: int, name: str, most: int) -> bytes | None:
     return content
 
 
-def write(root: Path, path: str, content: bytes | None, mode: str = "") -> None:
+def write(root: Root, path: str, content: bytes | None, mode: str = "") -> None:
     """Give a file new content in one step, or with None remove it. What it may do is kept unless ``mode``
     says otherwise. FIELD_INVALID where something is in the way."""
     try:
@@ -199,12 +203,12 @@ def is_inside(path: str) -> bool:
 
 
 @contextlib.contextmanager
-def _inside(root: Path, path: str, *, make: bool) -> Iterator[tuple[int, str]]:
+def _inside(root: Root, path: str, *, make: bool) -> Iterator[tuple[int, str]]:
     """The folder of ``path``, opened step by step without following a link, and the last part."""
     if not is_inside(path):
         raise _in_the_way(path)
     *folders, name = path.split("/")
-    handle = os.open(root, _FOLDER)
+    handle = os.dup(root) if isinstance(root, int) else os.open(root, _FOLDER)
     try:
         for folder in folders:
             if make:
@@ -218,7 +222,7 @@ def _inside(root: Path, path: str, *, make: bool) -> Iterator[tuple[int, str]]:
         os.close(handle)
 
 
-def _prune(root: Path, path: str) -> None:
+def _prune(root: Root, path: str) -> None:
     """Remove the folders of a removed file that are empty now, as git does."""
     folder = path.rpartition("/")[0]
     while folder:

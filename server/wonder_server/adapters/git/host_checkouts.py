@@ -16,52 +16,51 @@ from typing import Final
 
 from wonder_server.adapters.git import checkouts
 from wonder_server.adapters.git.bare import EMPTY_TREE, Bare
-from wonder_server.adapters.git.hosts import Checkout, Host
-from wonder_server.adapters.git.references import BrokenReference, read_file
+from wonder_server.adapters.git.references import NEW_FILE, BrokenReference, read_file
 from wonder_server.adapters.git.run import GitError
 from wonder_server.core.errors import Reason, WonderError, error
 
 _MAX_INDEX: Final = 256 << 20
 _LOCK: Final = "index.lock"
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
-def following(bare: Bare, host: Host, checkout: Checkout, target: str, old: str, new: str) -> Iterator[None]:
+def following(bare: Bare, common: int, folder: int, target: str, old: str, new: str) -> Iterator[None]:
     """Give the folder the files and the index of the commit ``new``, then let the branch be changed; take
-    them back if that fails. ``old`` is the commit that is checked out, "" before the first.
+    them back if that fails. ``old`` is the commit that is checked out, "" before the first. ``common`` is the
+    open repository, ``folder`` the open working folder.
 
     RESOURCE_IN_USE if a file differs from ``old`` there, so that uncommitted work is never lost. A file that
     is as in ``new`` already, after a crash in the middle, is no difference.
     """
     try:
-        os.close(os.open(_LOCK, _NEW, 0o644, dir_fd=host.common))
+        os.close(os.open(_LOCK, NEW_FILE, 0o644, dir_fd=common))
     except FileExistsError:
         raise _in_use(target, "another git is at work there (index.lock)") from None
     try:
         before, after = (bare.commits([each])[0].tree if each else EMPTY_TREE for each in (old, new))
         try:
-            content = read_file(host.common, "index", _MAX_INDEX)
+            content = read_file(common, "index", _MAX_INDEX)
             index = _moved_on(bare, content, before, after)
         except (BrokenReference, GitError):
             raise _in_use(target, "its index cannot be read") from None
         if index is None:
             raise _in_use(target, "changes are staged there") from None
-        if (path := checkouts.different(bare, checkout.folder, before, after)) is not None:
+        if (path := checkouts.different(bare, folder, before, after)) is not None:
             raise _in_use(target, f"'{path[:200]}' was changed there")
         try:
-            checkouts.apply(bare, checkout.folder, before, after)
-            _put_index(host.common, index)
+            checkouts.apply(bare, folder, before, after)
+            _put_index(common, index)
             yield
         except BaseException as problem:
-            checkouts.apply(bare, checkout.folder, after, before)
+            checkouts.apply(bare, folder, after, before)
             if content is not None:
-                _put_index(host.common, content)
+                _put_index(common, content)
             if isinstance(problem, WonderError) and problem.fault.reason is Reason.FIELD_INVALID:
                 raise _in_use(target, problem.fault.message.rstrip(".")) from None
             raise
     finally:
-        os.unlink(_LOCK, dir_fd=host.common)
+        os.unlink(_LOCK, dir_fd=common)
 
 
 def _moved_on(bare: Bare, content: bytes | None, before: str, after: str) -> bytes | None:
@@ -86,7 +85,7 @@ def _put_index(common: int, content: bytes) -> None:
     draft = "index.wonder"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(draft, dir_fd=common)
-    with open(os.open(draft, _NEW, 0o644, dir_fd=common), "wb") as file:
+    with open(os.open(draft, NEW_FILE, 0o644, dir_fd=common), "wb") as file:
         file.write(content)
     os.rename(draft, "index", src_dir_fd=common, dst_dir_fd=common)
 

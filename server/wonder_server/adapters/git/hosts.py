@@ -5,15 +5,14 @@ whose files ``core.hooksPath`` names. Therefore git never runs with the folder a
 
 - A folder must lie below one of the operator's roots. Every symbolic link is resolved at each use.
 - The server reads HEAD and the branches itself (`references`). It never reads ``config`` or ``hooks``.
-- For the objects, git runs on a *lens*: a bare repository in the data folder with the server's own
-  configuration. Its ``objects`` and ``refs`` are the host folder's, opened beforehand.
+- git reads the objects through a *lens* of the server's own (`stores`), and writes nothing: the server puts
+  packs, branches and files into folders that it opened from the root down.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,50 +20,34 @@ from typing import Final
 from urllib.parse import unquote
 
 from wonder_server.adapters.git import references
-from wonder_server.adapters.git.references import FOLDER, BrokenReference, opened, read_file
+from wonder_server.adapters.git.references import FOLDER, BrokenReference, HostProblem, opened, read_file
+from wonder_server.adapters.git.stores import check_store
 from wonder_server.core.errors import Reason, WonderError, error
 
-_DESCRIPTORS: Final = Path("/proc/self/fd")
-"""The open files of a process, on Linux. Through it git reaches the folder that was checked, even if the path
-has been replaced since. On other systems git gets the resolved path."""
-
-_CONFIG: Final = """\
-[core]
-\trepositoryformatversion = 0
-\tbare = true
-\thooksPath = /dev/null
-\tfsmonitor = false
-\tattributesFile = /dev/null
-\tfsync = committed,loose-object,reference
-[gc]
-\tauto = 0
-[maintenance]
-\tauto = false
-"""
 _MAX_ALTERNATES: Final = 5
-
-
-class HostProblem(Exception):
-    """A host folder that cannot be used as a repository. The message is a clause for people."""
+_MAX_STORES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A working folder in which a branch is checked out. ``is_main``: the repository lies in its ``.git``."""
+    """A working folder in which a branch is checked out. ``folder`` is the open one, or None: only one whose
+    ``.git`` is the repository, below a root, may be written to."""
 
-    folder: Path
-    is_main: bool
+    folder: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
     """An opened repository of the host. ``own`` and ``common`` are open folders: the same one, except for a
-    linked worktree, whose ``own`` holds only its HEAD and index. ``place`` is the path of ``common``."""
+    linked worktree, whose ``own`` holds only its HEAD and index. ``place`` is the path of ``common``,
+    ``work`` the open folder whose ``.git`` it is, if there is one. ``stores`` are open folders of objects:
+    its own, then alternates."""
 
     place: Path
-    own_place: Path
     own: int
     common: int
+    work: int | None
+    stores: Sequence[int]
 
     def default_branch(self) -> str:
         """Return the branch that HEAD names, or ""."""
@@ -85,30 +68,13 @@ class Host:
         """
         if self.place.name == ".git" or "index" in os.listdir(self.common):
             if references.head_of(self.common) == branch:
-                return Checkout(self.place.parent, self.place.name == ".git")
+                return Checkout(self.work)
         with contextlib.suppress(FileNotFoundError), opened(self.common, ["worktrees"]) as linked:
             for name in sorted(os.listdir(linked)):
                 with contextlib.suppress(OSError), opened(linked, [name]) as worktree:
                     if references.head_of(worktree) == branch:
-                        said = read_file(worktree, "gitdir", 4_096) or name.encode()
-                        return Checkout(Path(os.fsdecode(said.strip())).parent, False)
+                        return Checkout(None)
         return None
-
-    def check_way(self, branch: str) -> None:
-        """Raise HostProblem if a symbolic link lies on the way to the file of the branch, or if the branch is
-        but a name of another."""
-        if (read_file(self.common, f"refs/heads/{branch}", 4_096) or b"").startswith(b"ref:"):
-            raise HostProblem(f"its branch '{branch}' is a symbolic reference")
-        folders = ["refs", "heads", *branch.split("/")[:-1]]
-        try:
-            with opened(self.common, folders):
-                return
-        except FileNotFoundError:
-            return
-        except OSError as problem:
-            raise HostProblem(
-                f"'{'/'.join(folders)}' in it is no plain folder ({problem.strerror})"
-            ) from None
 
 
 class HostFolders:
@@ -138,32 +104,20 @@ class HostFolders:
         with contextlib.ExitStack() as stack:
             try:
                 own_place = self._found(real)
-                own = stack.enter_context(self._opened(own_place))
-                place, common = own_place, own
+                place, (work, own) = own_place, self._opened_both(stack, own_place)
+                common = own
                 if said := read_file(own, "commondir", 4_096):
                     place = (own_place / os.fsdecode(said.strip())).resolve()
-                    common = stack.enter_context(self._opened(place))
+                    work, common = self._opened_both(stack, place)
                 self._check_format(common)
-                self._check_objects(place, common, _MAX_ALTERNATES)
+                stores: list[int] = []
+                own_store = stack.enter_context(opened(common, ["objects"]))
+                self._gather(stack, stores, place / "objects", own_store, _MAX_ALTERNATES)
             except BrokenReference as problem:
                 raise HostProblem(str(problem)) from None
             except OSError as problem:
                 raise HostProblem(f"it cannot be read ({problem.strerror})") from None
-            yield Host(place, own_place, own, common)
-
-    @contextlib.contextmanager
-    def lens(self, host: Host, where: Path) -> Iterator[Lens]:
-        """Make a bare repository in the folder ``where`` that has the objects of the host's."""
-        with (
-            opened(host.common, ["objects"]) as objects,
-            opened(host.common, ["refs"]) as refs,
-            tempfile.TemporaryDirectory(dir=where, prefix=".new-") as draft,
-        ):
-            folder = Path(draft)
-            (folder / "config").write_text(_CONFIG)
-            (folder / "HEAD").write_text("ref: refs/heads/.none\n")
-            (folder / "objects").symlink_to(_seen(objects, host.place / "objects"))
-            yield Lens(folder, (objects, refs, host.common), host.place)
+            yield Host(place, own, common, work, stores)
 
     # --- checks -----------------------------------------------------------------------------------
 
@@ -220,6 +174,15 @@ class HostFolders:
         finally:
             os.close(handle)
 
+    def _opened_both(self, stack: contextlib.ExitStack, place: Path) -> tuple[int | None, int]:
+        """Open a repository for the time of ``stack``, and first the working folder whose ``.git`` it is:
+        None if there is none, or if it lies below no root."""
+        if place.name == ".git":
+            with contextlib.suppress(HostProblem):
+                work = stack.enter_context(self._opened(place.parent))
+                return work, stack.enter_context(opened(work, [place.name]))
+        return None, stack.enter_context(self._opened(place))
+
     def _check_format(self, common: int) -> None:
         names = os.listdir(common)
         if "reftable" in names:
@@ -229,69 +192,22 @@ class HostFolders:
         if not {"objects", "refs"} <= set(names):
             raise HostProblem("there is no repository there")
 
-    def _check_objects(self, place: Path, common: int, depth: int) -> None:
-        with opened(common, ["objects"]) as objects:
-            self._check_store(place / "objects", objects, depth)
-
-    def _check_store(self, place: Path, objects: int, depth: int) -> None:
-        """See that a store of objects leads nowhere outside the roots, and that git need not wait there:
-        no symbolic links, no pipes, and alternates only below a root."""
-        with os.scandir(objects) as listing:
-            inner_names = [entry.name for entry in listing if entry.is_dir(follow_symlinks=False)]
-        for folders in ([], *([name] for name in inner_names)):
-            with contextlib.suppress(FileNotFoundError), opened(objects, folders) as inner:
-                with os.scandir(inner) as listing:
-                    odd = [
-                        entry.name
-                        for entry in listing
-                        if not entry.is_file(follow_symlinks=False)
-                        and not entry.is_dir(follow_symlinks=False)
-                    ]
-                if odd:
-                    raise HostProblem(f"its objects hold '{odd[0][:100]}', which is no plain file")
-        listed = read_file(objects, "info/alternates", 1 << 20)
+    def _gather(
+        self, stack: contextlib.ExitStack, stores: list[int], place: Path, store: int, depth: int
+    ) -> None:
+        """Collect the folder of objects ``store`` and its alternates, opened for the time of ``stack``. They
+        may lie below a root only."""
+        check_store(store)
+        stores.append(store)
+        listed = read_file(store, "info/alternates", 1 << 16)
         for line in (listed or b"").decode("utf-8", "surrogateescape").split("\n"):
             if not line or line.startswith("#"):
                 continue
-            if line.startswith('"') or depth == 0:
+            if line.startswith('"') or depth == 0 or len(stores) == _MAX_STORES:
                 raise HostProblem("its objects lie in other repositories in a way that is not supported")
             other = (place / line).resolve()
-            with self._opened(other) as inner:
-                self._check_store(other, inner, depth - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Lens:
-    """A bare repository of the server's that shows the objects of a host's. ``handles`` are the open folders
-    that git needs to inherit."""
-
-    folder: Path
-    handles: tuple[int, int, int]
-    place: Path
-
-    def show(self, branches: dict[str, str], default: str) -> None:
-        """Let git see these branches: a list of the server's own, not the files of the host."""
-        lines = [f"{commit_id} refs/heads/{name}\n" for name, commit_id in sorted(branches.items())]
-        (self.folder / "refs").mkdir(exist_ok=True)
-        (self.folder / "packed-refs").write_text("".join(lines), "utf-8", "surrogateescape")
-        if default:
-            (self.folder / "HEAD").write_text(f"ref: refs/heads/{default}\n", "utf-8", "surrogateescape")
-
-    def open_references(self) -> None:
-        """Let git see, and change, the references of the host."""
-        _, refs, common = self.handles
-        (self.folder / "refs").symlink_to(_seen(refs, self.place / "refs"))
-        if "packed-refs" in os.listdir(common):
-            (self.folder / "packed-refs").symlink_to(_seen(common, self.place) / "packed-refs")
-
-    def release(self, kept: str) -> None:
-        """Remove the mark that kept a new pack from being removed."""
-        with opened(self.handles[0], ["pack"]) as packs, contextlib.suppress(FileNotFoundError):
-            os.unlink(f"pack-{kept}.keep", dir_fd=packs)
-
-
-def _seen(handle: int, place: Path) -> Path:
-    return _DESCRIPTORS / str(handle) if _DESCRIPTORS.is_dir() else place
+            inner = stack.enter_context(self._opened(other))
+            self._gather(stack, stores, other, inner, depth - 1)
 
 
 def is_local(url: str) -> bool:

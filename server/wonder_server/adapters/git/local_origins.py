@@ -1,20 +1,21 @@
 """Copies of host repositories, and merges handed to them, with nothing of theirs obeyed (see `hosts`).
 
-A merge arrives as one pack and one compare-and-swap of a branch. ``git push`` is not used: it would start
-``git receive-pack`` in the host repository, which runs that repository's hooks and obeys its configuration.
+A merge arrives as one pack and one compare-and-swap of a branch, both written by the server into folders that
+it opened. ``git push`` is not used: it would start ``git receive-pack`` in the host repository, which runs
+that repository's hooks and obeys its configuration.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from wonder_server.adapters.git import host_checkouts
-from wonder_server.adapters.git.bare import NOTHING, Bare, Moved
-from wonder_server.adapters.git.hosts import Host, HostFolders, Lens
-from wonder_server.adapters.git.run import GitError
+from wonder_server.adapters.git import host_checkouts, references, stores
+from wonder_server.adapters.git.bare import Bare, Moved
+from wonder_server.adapters.git.hosts import HostFolders
+from wonder_server.adapters.git.references import Locked
 from wonder_server.core.errors import Reason, WonderError, error
 
 
@@ -28,7 +29,7 @@ class LocalOrigins:
 
     def copy(self, bare: Bare, url: str, seconds: float) -> str:
         """Bring the copy ``bare`` up to date. Return the branch that the repository's HEAD names, or ""."""
-        with self._hosts.open(url) as host, self._hosts.lens(host, bare.folder.parent) as lens:
+        with self._hosts.open(url) as host, stores.lens(bare, host.stores) as lens:
             default, there = host.default_branch(), host.branches()
             lens.show(
                 {name: each for name, each in there.items() if not name.startswith("wonder/")},
@@ -44,28 +45,28 @@ class LocalOrigins:
         """Set the host's branch ``target`` from the commit ``ours`` ("": no such branch) to ``made``.
 
         `Moved` if it is not at ``ours``. RESOURCE_IN_USE if it is checked out and may not be updated."""
-        with self._hosts.open(url) as host, self._hosts.lens(host, bare.folder.parent) as lens:
-            host.check_way(target)
+        with self._hosts.open(url) as host, ExitStack() as stack:
             if host.branch(target) != ours:
                 raise Moved
             checkout = host.checkout_of(target)
-            if checkout is not None and not (self._updates_checkouts and checkout.is_main):
+            if checkout is not None and not (self._updates_checkouts and checkout.folder is not None):
                 raise _checked_out(target, may_update=self._updates_checkouts)
-            lens.open_references()
-            kept = _send(bare, lens, made, ours, seconds)
+            pack = stack.enter_context(_packed(bare, made, ours, seconds))
+            stack.enter_context(stores.adding(host.stores[0], pack))
+            if checkout is not None and checkout.folder is not None:
+                stack.enter_context(
+                    host_checkouts.following(bare, host.common, checkout.folder, target, ours, made)
+                )
             try:
-                with ExitStack() as stack:
-                    if checkout is not None:
-                        stack.enter_context(
-                            host_checkouts.following(bare, host, checkout, target, ours, made)
-                        )
-                    _step(bare, host, lens, target, made, ours)
-            finally:
-                lens.release(kept)
+                if not references.move(host.common, target, made, ours):
+                    raise Moved
+            except Locked:
+                raise Moved from None
 
 
-def _send(bare: Bare, lens: Lens, made: str, ours: str, seconds: float) -> str:
-    """Add the objects of ``made`` to the host's as one pack, marked as kept. Return the pack's id.
+@contextmanager
+def _packed(bare: Bare, made: str, ours: str, seconds: float) -> Iterator[Path]:
+    """Make a pack of what ``made`` has and ``ours`` ("": nothing) has not, for the time of the context.
 
     One pack and no loose objects: a group that shares the repository then needs no rights to new folders."""
     with tempfile.TemporaryDirectory(dir=bare.folder.parent, prefix=".new-") as draft:
@@ -74,25 +75,7 @@ def _send(bare: Bare, lens: Lens, made: str, ours: str, seconds: float) -> str:
             bare.folder, "pack-objects", "--revs", "--quiet", f"{draft}/pack",
             input=wanted.encode(), seconds=seconds,
         )  # fmt: skip
-        with (Path(draft) / f"pack-{said.text}.pack").open("rb") as pack:
-            told = bare.git.run(
-                lens.folder, "index-pack", "--stdin", "--keep=wonder",
-                input=pack, seconds=seconds, handles=lens.handles,
-            )  # fmt: skip
-    return told.text.split()[-1]
-
-
-def _step(bare: Bare, host: Host, lens: Lens, target: str, made: str, ours: str) -> None:
-    """Change the branch, if it is still at ``ours``."""
-    try:
-        bare.git.run(
-            lens.folder, "update-ref", "--no-deref", f"refs/heads/{target}", made, ours or NOTHING,
-            handles=lens.handles,
-        )  # fmt: skip
-    except GitError as problem:
-        if host.branch(target) != ours or "File exists" in problem.text:  # The lock of another git.
-            raise Moved from None
-        raise
+        yield Path(draft) / f"pack-{said.text}.pack"
 
 
 def _checked_out(target: str, *, may_update: bool) -> WonderError:

@@ -19,9 +19,9 @@ from wonder_server.adapters.egress.dialing import check_host
 from wonder_server.adapters.egress.proxy import Egress, Lease
 from wonder_server.adapters.git import merging, reading
 from wonder_server.adapters.git.bare import Bare, Moved
-from wonder_server.adapters.git.hosts import HostFolders, HostProblem, is_local
+from wonder_server.adapters.git.hosts import HostFolders, is_local
 from wonder_server.adapters.git.local_origins import LocalOrigins
-from wonder_server.adapters.git.references import BrokenReference
+from wonder_server.adapters.git.references import BrokenReference, HostProblem
 from wonder_server.adapters.git.repositories import GitRepositories, again
 from wonder_server.adapters.git.run import GitError, Pool
 from wonder_server.core.definitions.resources import NetworkPolicy

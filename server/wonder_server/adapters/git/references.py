@@ -1,4 +1,4 @@
-"""Branches of a repository, read as data from its files: no program runs and no symbolic link is followed.
+"""Branches of a repository, read and set as data in its files: no program runs, no symbolic link is followed.
 
 A branch is a file below ``refs/heads`` or a line of ``packed-refs``; the file wins. An unreadable entry is
 damage and raises `BrokenReference`, so that damage is never reported as a missing branch.
@@ -6,6 +6,7 @@ damage and raises `BrokenReference`, so that damage is never reported as a missi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -14,7 +15,8 @@ from contextlib import contextmanager
 from typing import Final
 
 FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ID: Final = re.compile(r"[0-9a-f]{40}\Z")
 _HEADS: Final = "refs/heads/"
 _MAX_BYTES: Final = 64 << 20
@@ -27,6 +29,14 @@ class BrokenReference(Exception):
     """A reference that cannot be read. The message is a clause for people."""
 
 
+class HostProblem(Exception):
+    """A host folder that cannot be used as a repository. The message is a clause for people."""
+
+
+class Locked(Exception):
+    """Another git is changing the branch."""
+
+
 def read_file(handle: int, name: str, most: int = _MAX_BYTES) -> bytes | None:
     """Return the content of a regular file below the folder ``handle``, or None if it does not exist.
 
@@ -35,7 +45,7 @@ def read_file(handle: int, name: str, most: int = _MAX_BYTES) -> bytes | None:
     *folders, last = name.split("/")
     try:
         with opened(handle, folders) as inner:
-            file = os.open(last, _FILE, dir_fd=inner)
+            file = os.open(last, FILE, dir_fd=inner)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as problem:
@@ -137,3 +147,78 @@ def _packed(handle: int) -> dict[str, str]:
             raise BrokenReference("packed-refs holds a line that is no reference")
         found[name] = commit_id
     return found
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+def move(handle: int, name: str, new: str, old: str) -> bool:
+    """Set a branch from the commit ``old`` ("": there is none) to ``new``; False if it is not at ``old``.
+
+    git's own protocol, so that it holds against others: ``<name>.lock`` beside the file, then a rename. All
+    of it happens in one folder that was opened part by part. Raises Locked, HostProblem, BrokenReference.
+    """
+    folder_name, _, last = f"{_HEADS}{name}".rpartition("/")
+    with _made(handle, folder_name.split("/"), name) as folder:
+        lock = f"{last}.lock"
+        try:
+            file = os.open(lock, NEW_FILE, 0o666, dir_fd=folder)
+        except FileExistsError:
+            raise Locked from None
+        try:
+            with open(file, "wb") as stream:
+                stream.write(f"{new}\n".encode())
+                stream.flush()
+                os.fsync(file)
+            if _value(handle, folder, last, name) != old:
+                return False
+            with contextlib.suppress(OSError):  # git leaves empty folders where branches were.
+                os.rmdir(last, dir_fd=folder)
+            os.rename(lock, last, src_dir_fd=folder, dst_dir_fd=folder)
+            lock = ""
+            os.fsync(folder)
+        except IsADirectoryError:
+            raise HostProblem(f"other branches' names begin with '{name}/'") from None
+        finally:
+            if lock:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(lock, dir_fd=folder)
+    return True
+
+
+@contextmanager
+def _made(handle: int, folders: list[str], name: str) -> Iterator[int]:
+    """Open the folder of a branch; what is missing is made."""
+    current = os.dup(handle)
+    try:
+        for folder in folders:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, 0o777, dir_fd=current)
+            try:
+                inner = os.open(folder, FOLDER, dir_fd=current)
+            except OSError as problem:
+                raise HostProblem(
+                    f"'{folder[:100]}' on the way to its branch '{name}' is no folder ({problem.strerror})"
+                ) from None
+            os.close(current)
+            current = inner
+        yield current
+    finally:
+        os.close(current)
+
+
+def _value(handle: int, folder: int, last: str, name: str) -> str:
+    """Return the commit id of the branch whose lock is held."""
+    content = read_file(folder, last, 4_096)
+    if content is None:
+        packed = _packed(handle)
+        for other in packed:
+            if other.startswith(f"{_HEADS}{name}/") or f"{_HEADS}{name}".startswith(f"{other}/"):
+                raise HostProblem(f"its branch '{other.removeprefix(_HEADS)}' is in the way of '{name}'")
+        return packed.get(f"{_HEADS}{name}", "")
+    text = content.decode("utf-8", "replace").strip()
+    if text.startswith("ref:"):
+        raise HostProblem(f"its branch '{name}' is a symbolic reference")
+    if not _ID.match(text):
+        raise BrokenReference(f"the reference '{_HEADS}{name}' holds no commit id")
+    return text
