@@ -25,6 +25,7 @@ from wonder.v1 import library_service_pb2 as service
 from wonder.v1 import library_service_pb2_grpc as rpc
 from wonder_sdk import cli
 from wonder_sdk.cli.listing import aligned
+from wonder_sdk.cli.preview import shown_model
 from wonder_sdk.cli.rendering import brief
 from wonder_sdk.cli.terminal import Terminal, printable
 from wonder_server.core.errors import Fault, Reason, WonderError
@@ -347,6 +348,7 @@ async def test_a_preview_says_what_a_request_is_made_of(capsys: pytest.CaptureFi
     assert memory.split()[:2] == ["memory", "mem_1"] and memory.endswith("…")
     assert said.split()[:2] == ["message", "3"] and said.endswith("What is it?")
     assert total == "about 1,234 of 8,000 tokens for offline/m"
+    assert shown_model("offline", "") == "offline"
     assert '"input_tokens": "1234"' in whole or '"input_tokens": 1234' in whole
 
 

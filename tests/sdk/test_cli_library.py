@@ -125,6 +125,7 @@ async def test_kinds_of_action_are_listed_and_shown(address: str, capsys: pytest
     assert "url string required Where to." in told
     assert 'method any one of: "GET", "PUT".' in told
     assert told[told.index("gives:") + 1] == "status integer"
+    assert any("done again only as its action's settings allow" in line for line in told)
     assert await wonder("actions", "htp") == 1
     assert capsys.readouterr().err == "wonder: there is no action kind htp; did you mean http?\n"
     assert await wonder("actions", "resize", "--json") == 0

@@ -47,9 +47,14 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
     for block in preview.blocks:
         terminal.line(_line(block))
     fits = f" of {preview.context_window_tokens:,}" if preview.context_window_tokens else ""
-    model = "/".join(filter(None, (preview.provider, preview.model)))
+    model = shown_model(preview.provider, preview.model)
     terminal.line(f"about {preview.input_tokens:,}{fits} tokens for {model}")
     return 0
+
+
+def shown_model(provider: str, model: str) -> str:
+    """``provider/model``, or the provider alone if it has but one, as `offline` does."""
+    return f"{provider}/{model}" if model else provider
 
 
 def _line(block: v1.ContextBlock) -> str:
