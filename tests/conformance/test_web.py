@@ -175,6 +175,8 @@ async def test_this_machine_is_not_reached_unless_the_project_says_so(
             "http://0177.0.0.1/",
             "http://127.1/",
             "http://[fe80::1%25lo]/",
+            "http://[v1.x]/",
+            "http://[vF.here]:80/",
         ),
         *(
             "http://here:80:80/",

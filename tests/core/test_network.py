@@ -231,3 +231,9 @@ def test_what_is_never_reached_cannot_be_allowed(text: str) -> None:
 def test_a_policy_has_a_bound() -> None:
     assert check_policy(NetworkPolicy(http_allow=("a.b",) * 100)) is None
     assert check_policy(NetworkPolicy(http_allow=("a.b",) * 101)) is not None
+
+
+@pytest.mark.parametrize("url", ["http://[v1.x]/", "https://[vF.here]:8443/", "http://[vA.metadata]/"])
+def test_an_address_of_a_future_version_of_ip_is_no_name(url: str) -> None:
+    with pytest.raises(ValueError, match="IPv6"):
+        place_of(url)

@@ -113,3 +113,30 @@ def test_beginnings_of_paths() -> None:
         assert paths.check_prefix(prefix) == prefix
     for prefix in ("../", "/", "a//", ".git/", "a\0"):
         assert refused(paths.check_prefix, prefix) is Reason.FIELD_INVALID
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://user:key@example.com:8443/a", "https://user:***@example.com:8443/a"),
+        ("HTTP://user:@example.com/a", "HTTP://user:***@example.com/a"),
+        ("http://:key@example.com/a", "http://:***@example.com/a"),
+    ],
+)
+def test_a_new_url_with_a_password_is_refused_without_the_password(url: str, shown: str) -> None:
+    with pytest.raises(WonderError) as problem:
+        paths.check_no_password(url, "somewhere")
+    fault = problem.value.fault
+    assert fault.reason is Reason.FIELD_INVALID and fault.field == "somewhere"
+    assert shown in fault.message and "key@" not in fault.message and ".netrc" in fault.message
+    assert paths.hide_passwords(f"fatal: '{url}/' not found") == f"fatal: '{shown}/' not found"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://example.com/a", "https://me@example.com/a", "https://example.com:8443/a:b@c", "git@host:a",
+     "ssh://git@host:22/x", "/srv/a:b@c", "https://[2001:db8::1]:443/a@b"],
+)  # fmt: skip
+def test_urls_without_a_password_are_left_alone(url: str) -> None:
+    paths.check_no_password(url)
+    assert paths.hide_passwords(url) == url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from wonder.v1 import library_service_pb2 as pb
 from wonder.v1.library_service_pb2_grpc import LibraryServiceStub
 from wonder_sdk.definition_files import load
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
+from wonder_server.core.definitions.resources import Repository
+from wonder_server.ports.catalog import Put
 from wonder_server.rpc.library import LibraryServicer
 
 
@@ -198,6 +201,38 @@ async def test_an_agent_is_created_updated_by_mask_and_deleted(service: Any) -> 
     await service.DeleteAgent(pb.DeleteAgentRequest(agent_id="bot", etag=unmasked.etag))
     missing = service.GetAgent(pb.GetAgentRequest(agent_id=made.id))
     assert await refused(missing) == ("AGENT_NOT_FOUND", ["agent_id"])
+
+
+async def test_a_project_with_a_password_in_a_url_is_refused(service: Any) -> None:
+    project = library_pb2.Project(name="site")
+    project.repositories.add(name="code", url="https://me:hunter2@example.com/a.git")
+    wrong = ("FIELD_INVALID", ["project.repositories[0].url"])
+    assert await refused(service.CreateProject(pb.CreateProjectRequest(project=project))) == wrong
+    change = library_pb2.Project(id="default", repositories=project.repositories)
+    assert await refused(service.UpdateProject(pb.UpdateProjectRequest(project=change))) == wrong
+
+
+async def test_a_password_that_an_older_version_saved_is_hidden_and_stays() -> None:
+    stored = MemoryCatalog()
+    url = "https://me:hunter2@example.com/a.git"
+    library = make(stored)
+    await library.ensure_standard(STANDARD)
+    found = await stored.project("default")
+    assert found is not None
+    old = replace(found, repositories=(Repository(name="code", url=url),), version=found.version + 1)
+    await stored.commit([Put(old)])
+    async with serving({"wonder.v1.LibraryService": LibraryServicer(library, no_artifacts())}) as channel:
+        service: Any = LibraryServiceStub(channel)
+        shown = (await service.GetProject(pb.GetProjectRequest(project_id="default"))).project
+        assert shown.repositories[0].url == "https://me:***@example.com/a.git"
+        assert "hunter2" not in str(await service.ListProjects(pb.ListProjectsRequest()))
+        shown.description = "Ours."
+        shown.repositories[0].default_branch = "dev"
+        changed = (await service.UpdateProject(pb.UpdateProjectRequest(project=shown))).project
+        assert changed.description == "Ours." and "hunter2" not in str(changed)
+    kept = await stored.project("default")
+    assert kept is not None
+    assert kept.repositories == (Repository(name="code", url=url, default_branch="dev"),)
 
 
 async def test_a_project_is_created_updated_by_mask_and_deleted(service: Any) -> None:

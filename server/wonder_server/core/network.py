@@ -146,6 +146,14 @@ def host_problem(host: str) -> str:
     return ""
 
 
+def authority_problem(authority: str, host: str) -> str:
+    """As `host_problem`, for the host of a URL with this authority. Parsers of URLs drop the brackets of
+    ``[v1.x]``, an address of a future version of IP; without them it would pass for a name."""
+    if "[" in authority and ":" not in host:
+        return "its host in brackets is no IPv6 address"
+    return host_problem(host)
+
+
 def literal(host: str) -> Address | None:
     """The address that a host spells, None if it is a name."""
     try:
@@ -174,7 +182,7 @@ def place_of(url: str) -> str:
     parts = urlsplit(url)
     host = (parts.hostname or "").removesuffix(".")
     port = parts.port if parts.port is not None else {"http": 80, "https": 443}.get(parts.scheme, 0)
-    if problem := host_problem(host):
+    if problem := authority_problem(parts.netloc, host):
         raise ValueError(problem)
     if not port:
         raise ValueError("it has no port")

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from wonder_server.core.errors import Reason, error
-from wonder_server.core.network import host_problem
+from wonder_server.core.network import authority_problem
 
 MAX_PATH_BYTES: Final = 512
 MAX_PART_BYTES: Final = 255
@@ -141,6 +141,7 @@ hyphen: ``ssh`` would take it for an option."""
 _AUTHORITY: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:%@\[\]-]+\Z")
 _USER: Final = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,99}\Z")
 _PORTS: Final = {"http": 80, "https": 443, "ssh": 22, "git": 9418}
+_PASSWORD: Final = re.compile(r"(?i)\b(https?://[^\s/:@]*):[^\s/@]*@")
 MAX_URL: Final = 2_000
 
 
@@ -165,6 +166,24 @@ def check_repository_url(url: str, field: str = "url") -> str:
     return url
 
 
+def check_no_password(url: str, field: str = "url") -> None:
+    """FIELD_INVALID for an http(s) URL with a password: all who may read its project could read it."""
+    shown = hide_passwords(url)
+    if shown != url:
+        raise error(
+            Reason.FIELD_INVALID,
+            f"{field} is '{shown}': it holds a password, which all readers of the project would see. Remove"
+            " the password and the colon before it. Store the password for the user that runs the server,"
+            " in ~/.netrc or with git's credential helper (git config --global credential.helper store).",
+            field=field,
+        )
+
+
+def hide_passwords(text: str) -> str:
+    """Return ``text`` with ``***`` for the passwords in its http(s) URLs."""
+    return _PASSWORD.sub(r"\1:***@", text)
+
+
 def repository_host(url: str) -> tuple[str, int] | None:
     """Return the host and port that git connects to for a checked ``url``; None for a folder of this machine.
 
@@ -187,7 +206,7 @@ def repository_host(url: str) -> tuple[str, int] | None:
             raise ValueError("its user is no name of a user")
     if "://" not in url and not _USER.match(user):
         raise ValueError("its user is no name of a user")
-    if problem := host_problem(host):
+    if problem := authority_problem("" if "://" not in url else authority, host):
         raise ValueError(problem)
     if not port:
         raise ValueError("its port is 0")

@@ -25,6 +25,7 @@ from wonder_server.core.definitions.resources import (
 )
 from wonder_server.core.definitions.specs import Kind, Persona
 from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.paths import hide_passwords
 from wonder_server.rpc.conversation_codec import budget, budget_of, usage
 from wonder_server.rpc.documents import fill, number_of, to_document, word_of
 from wonder_server.rpc.payload import dict_to_struct, struct_to_dict
@@ -203,7 +204,12 @@ def project_to_proto(project: Project) -> library_pb2.Project:
         id=project.id,
         name=project.name,
         description=project.description,
-        repositories=[library_pb2.Repository(**to_json(each)) for each in project.repositories],
+        repositories=[
+            library_pb2.Repository(
+                name=each.name, url=hide_passwords(each.url), default_branch=each.default_branch
+            )
+            for each in project.repositories
+        ],
         etag=etag(project),
     )
     if project.network is not None:
@@ -230,8 +236,14 @@ def _changed(project: Project, message: library_pb2.Project, paths: Collection[s
     if "description" in paths:
         project = replace(project, description=message.description)
     if "repositories" in paths:
+        # Clients send back what they were shown: without the passwords of projects of older versions.
+        shown = {(each.name, hide_passwords(each.url)): each.url for each in project.repositories}
         repositories = [
-            Repository(name=each.name, url=each.url, default_branch=each.default_branch)
+            Repository(
+                name=each.name,
+                url=shown.get((each.name, each.url), each.url),
+                default_branch=each.default_branch,
+            )
             for each in message.repositories
         ]
         project = replace(project, repositories=tuple(repositories))

@@ -12,7 +12,7 @@ from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Project
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.ids import random_id
 from wonder_server.core.network import check_policy
-from wonder_server.core.paths import check_branch, check_repository_url
+from wonder_server.core.paths import check_branch, check_no_password, check_repository_url
 from wonder_server.ports.catalog import Catalog, Change, Drop, Put
 from wonder_server.services.agents import check_metadata
 from wonder_server.services.catalog_writes import CatalogWrites, Done, Once, Planned, check_etag
@@ -103,7 +103,7 @@ class Projects:
             stored = await self.project(key, field="project.id")
             check_etag(stored, etag)
             wanted = edit(stored)
-            _check(wanted)
+            _check(wanted, stored)
             if wanted == stored:
                 return Planned(stored)
             made = replace(wanted, id=stored.id, name=stored.name, version=stored.version + 1, updated_ms=now)
@@ -135,7 +135,9 @@ class Projects:
         await self._writes.make(Done, plan, once=once)
 
 
-def _check(project: Project) -> None:
+def _check(project: Project, stored: Project | None = None) -> None:
+    """Check a project to save. URLs of ``stored`` with a password, saved by older versions, stay valid."""
+    before = {each.url for each in stored.repositories} if stored is not None else set()
     if not is_definition_name(project.name):
         raise error(Reason.FIELD_INVALID, f"A project's name is {NAME_RULE}.", field="project.name")
     if len(project.description.encode()) > MAX_DESCRIPTION_BYTES:
@@ -160,6 +162,8 @@ def _check(project: Project) -> None:
                 field=f"{place}.name",
             )
         check_repository_url(repository.url, f"{place}.url")
+        if repository.url not in before:
+            check_no_password(repository.url, f"{place}.url")
         if repository.default_branch:
             check_branch(repository.default_branch, f"{place}.default_branch")
         seen.add(repository.name)

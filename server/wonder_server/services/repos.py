@@ -22,6 +22,7 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
 from wonder_server.core.paths import (
     check_branch,
+    check_no_password,
     check_path,
     check_prefix,
     check_repository_url,
@@ -131,6 +132,7 @@ class Repos:
             if each.url not in before:
                 field = f"project.repositories[{index}].url"
                 check_repository_url(each.url, field)
+                check_no_password(each.url, field)
                 try:
                     await self._origins.look(each.url, network or NetworkPolicy())
                 except WonderError as problem:

@@ -22,6 +22,7 @@ from typing import IO, Final, TypeVar
 from wonder_server.adapters.egress.environments import git_environment
 from wonder_server.adapters.egress.proxy import Lease
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.paths import hide_passwords
 from wonder_server.logs import logger
 
 _log = logger("git")
@@ -233,7 +234,7 @@ class Git:
             out, late = _read(process, most, seconds)
             self._far.discard(process)
             complaints.seek(0)
-            text = complaints.read(4_000).decode("utf-8", "replace").strip()
+            text = hide_passwords(complaints.read(4_000).decode("utf-8", "replace").strip())
         if late:
             raise error(
                 Reason.STORAGE_UNAVAILABLE,
@@ -247,7 +248,7 @@ class Git:
                 )
             return Said(0, out[:most], cut=True)
         if process.returncode not in fine:
-            raise GitError(process.returncode, text, out[:4_000].decode("utf-8", "replace"))
+            raise GitError(process.returncode, text, hide_passwords(out[:4_000].decode("utf-8", "replace")))
         if not may_complain and _ERROR.search(text):
             raise Damaged(f"git says: {text[:500]}")
         return Said(process.returncode, out)

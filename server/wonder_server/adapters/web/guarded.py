@@ -13,12 +13,13 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from wonder_server.adapters.egress.dialing import CONNECT_TIMEOUT_S, Dialer
 from wonder_server.adapters.egress.sessions import open_session
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.network import Address, host_problem
+from wonder_server.core.network import Address, authority_problem
 from wonder_server.core.task.effects import NotBegunError
 from wonder_server.ports.web import WebRequest, WebResponse
 
@@ -136,14 +137,14 @@ def _target(url: str) -> URL:
 
     try:
         target = URL(url)
-        host, port = target.raw_host or "", target.port
+        host, port, authority = target.raw_host or "", target.port, urlsplit(url).netloc
     except ValueError:
         raise _no_url("it cannot be read") from None
     if target.scheme not in ("http", "https"):
         raise _no_url("it must begin with http:// or https://")
     if target.raw_user is not None or target.raw_password is not None:
         raise _no_url("it holds a user or a password; send them in a header")
-    if problem := host_problem(host):
+    if problem := authority_problem(authority, host):
         raise _no_url(problem)
     if not port:
         raise _no_url("its port is 0")

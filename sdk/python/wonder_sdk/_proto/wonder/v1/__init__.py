@@ -8451,7 +8451,9 @@ class Repository(betterproto2.Message):
 
     url: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    A folder on the server's machine or a URL that git can clone. Required.
+    A folder on the server's machine or a URL that git can clone. Required. A URL with a password
+    (`https://user:password@...`) is FIELD_INVALID: store the password in the .netrc file or git's credential
+    helper of the user that runs the server. One that an older version saved is shown with `***`.
     """
 
     default_branch: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
