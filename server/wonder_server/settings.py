@@ -235,6 +235,12 @@ class Settings:
         "repository_roots. If false, such a merge is refused.",
     )  # fmt: skip
 
+    worktree_bytes: int = _setting(
+        2**30, "WONDER_WORKTREE_BYTES", number(2**20, 2**44),
+        "Bytes that a conversation's files of one repository may have together, holes included. A checkout "
+        "of more, and a look at more, is refused.",
+    )  # fmt: skip
+
     worker_lease_seconds: int = _setting(
         30, "WONDER_WORKER_LEASE_SECONDS", number(1, 3_600),
         "How long a worker may be silent before its work is lost; three heartbeats fit in.",

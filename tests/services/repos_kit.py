@@ -93,6 +93,7 @@ class Inside:
         *,
         roots: Sequence[Path] | None = None,
         updates_checkouts: bool = True,
+        most: int = 1 << 30,
     ) -> None:
         """``roots``: where repositories may lie; None: beside ``folder``."""
         self.folder, self.projects = folder, projects
@@ -101,7 +102,7 @@ class Inside:
         self.released: list[str] = []
         self.pool = Pool(4, "git")
         self.repositories = GitRepositories(Git(os.environ), self.pool, folder / "repositories")
-        self.workspaces = GitWorkspaces(self.repositories, self.pool, folder / "worktrees")
+        self.workspaces = GitWorkspaces(self.repositories, self.pool, folder / "worktrees", most)
         self.egress = Egress()
         self.origins = GitOrigins(
             self.repositories,

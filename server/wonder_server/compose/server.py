@@ -376,7 +376,9 @@ class Wonder:
         repositories = GitRepositories(self._git, self._git_pool, data / "repositories")
         await repositories.tidy()
         self._keep("packing", pack_daily(repositories))
-        workspaces = GitWorkspaces(repositories, self._git_pool, data / "worktrees")
+        workspaces = GitWorkspaces(
+            repositories, self._git_pool, data / "worktrees", self._settings.worktree_bytes
+        )
         await workspaces.tidy()
         repos = Repos(
             repositories=repositories,

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 from urllib.parse import quote, unquote
 
 from wonder_server.adapters.git import references
@@ -218,6 +218,18 @@ class Bare:
         content = self.git.run(self.folder, "cat-file", "blob", blob_id, most=most).out
         _check_id(blob_id, "blob", content)
         return content
+
+    def blob_into(self, blob_id: str, stream: IO[bytes], size: int) -> None:
+        """Write a content of at most ``size`` bytes into a file, and turn it back to its beginning. For what
+        is too long for memory; as `blob` otherwise."""
+        self.git.run(self.folder, "cat-file", "blob", blob_id, most=size, output=stream)
+        found = hashlib.sha1(b"blob %d\0" % stream.tell(), usedforsecurity=False)
+        stream.seek(0)
+        while part := stream.read(1 << 20):
+            found.update(part)
+        if found.hexdigest() != blob_id:
+            raise Damaged(f"the blob {blob_id} has another content")
+        stream.seek(0)
 
     def blobs(self, ids: Sequence[str], most: int) -> dict[str, bytes]:
         """Many contents, by id."""

@@ -5,20 +5,28 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
 from wonder_server.adapters.git import folders
 from wonder_server.adapters.git.bare import Bare
-from wonder_server.adapters.git.reading import FILES, Entry, entries
+from wonder_server.adapters.git.reading import FILES, Entry, entries, sized
+from wonder_server.core.errors import Reason, error
+from wonder_server.ports.repositories import File
 
 SETTLED_NS: Final = 2_000_000_000
 """A file that was changed so shortly before it was read may change again without looking different."""
 
 BATCH: Final = 500
+BATCH_BYTES: Final = 32 << 20
+"""Contents that are in memory, or beside the repository, at once; a longer one goes through a file."""
+
 MOST: Final = 1 << 30
+"""Bytes of all files of a worktree, unless the operator says otherwise."""
+
+
+_MAX_BLOB: Final = 1 << 44
 
 
 class Glances:
@@ -44,17 +52,22 @@ class Glances:
 
 def blob_id(content: bytes) -> str:
     """The id that git gives to this content."""
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+    found = hashlib.sha1(b"blob %d\0" % len(content), usedforsecurity=False)
+    found.update(content)
+    return found.hexdigest()
 
 
-def snapshot(bare: Bare, root: Path, base: str, glances: Glances) -> str:
+def snapshot(bare: Bare, root: Path, base: str, glances: Glances, most: int = MOST) -> str:
     """The tree of the files in ``root``, kept in the repository. ``base`` is the commit or tree on which they
-    rest, or empty: what is in it counts even if ``.gitignore`` names it."""
+    rest, or empty: what is in it counts even if ``.gitignore`` names it. LIMIT_EXCEEDED, before anything is
+    read, if the files have more than ``most`` bytes."""
     before = {entry.path: entry for entry in entries(bare, base)} if base else {}
     above = {path[:at] for path in before for at, letter in enumerate(path) if letter == "/"}
     changes, there = [], set[str]()
-    with tempfile.TemporaryFile() as stream:
-        for found in folders.walk(root, lambda path: path in before or path in above):
+    listed = list(folders.walk(root, lambda path: path in before or path in above))
+    _check_bytes([(found.size, found.path) for found in listed], most)
+    with tempfile.TemporaryFile(dir=bare.folder) as stream:
+        for found in listed:
             content_id = glances.id_of(found)
             if not content_id:
                 read_ns = time.time_ns()
@@ -63,12 +76,14 @@ def snapshot(bare: Bare, root: Path, base: str, glances: Glances) -> str:
                     continue  # It was removed meanwhile.
                 content_id = blob_id(content)
                 _stream(stream, content)
+                if stream.tell() >= BATCH_BYTES:
+                    _import(bare, stream)
                 glances.keep(found, content_id, read_ns)
             there.add(found.path)
             old = before.get(found.path)
             if old is None or (old.mode, old.id) != (found.mode, content_id):
                 changes.append((found.mode, content_id, found.path))
-        if changes:
+        if changes and stream.tell():
             _import(bare, stream)
     glances.only(there)
     gone = [(e.mode, "", e.path) for e in before.values() if e.mode in FILES and e.path not in there]
@@ -84,26 +99,68 @@ def _tree(bare: Bare, base: str) -> str:
 
 
 def _stream(stream: IO[bytes], content: bytes) -> None:
-    stream.write(b"blob\ndata %d\n" % len(content) + content + b"\n")
+    stream.write(b"blob\ndata %d\n" % len(content))
+    stream.write(content)
+    stream.write(b"\n")
 
 
 def _import(bare: Bare, stream: IO[bytes]) -> None:
-    """Keep all that was written into ``stream``, with one run of git."""
+    """Keep all that was written into ``stream``, with one run of git, and empty it."""
     stream.write(b"done\n")
     stream.seek(0)
     bare.git.run(bare.folder, "fast-import", "--quiet", "--done", input=stream)
+    stream.seek(0)
+    stream.truncate()
+
+
+def _check_bytes(files: Sequence[tuple[int, str]], most: int) -> None:
+    """LIMIT_EXCEEDED, with the largest files, if these (size and path) are more than ``most`` bytes."""
+    if (total := sum(size for size, _ in files)) > most:
+        largest = ", ".join(f"'{path[:100]}' ({size})" for size, path in sorted(files, reverse=True)[:3])
+        raise error(
+            Reason.LIMIT_EXCEEDED,
+            f"The files of the worktree have {total} bytes, more than {most}. The largest are {largest}: "
+            "remove them or let .gitignore name them, or let the operator raise the setting worktree_bytes.",
+            limit=str(most),
+        )
 
 
 # --- files from trees -----------------------------------------------------------------------------
 
 
-def check_out(bare: Bare, tree: str, root: Path) -> None:
-    """Write the files of a tree into the folder, byte for byte as they are kept."""
-    listed = (e for e in entries(bare, tree) if e.mode in FILES and folders.is_inside(e.path))
-    while batch := list(islice(listed, BATCH)):
-        contents = bare.blobs([entry.id for entry in batch], MOST)
-        for entry in batch:
-            folders.write(root, entry.path, contents[entry.id], entry.mode)
+def check_out(bare: Bare, tree: str, root: Path, most: int = MOST) -> None:
+    """Write the files of a tree into the folder, byte for byte as they are kept. LIMIT_EXCEEDED, before the
+    first, if they have more than ``most`` bytes."""
+    listed = [e for e in entries(bare, tree) if e.mode in FILES and folders.is_inside(e.path)]
+    files = sized(bare, listed)
+    _check_bytes([(file.size, file.path) for file in files], most)
+    for batch in _batches(files):
+        if len(batch) == 1:
+            _write(bare, root, batch[0].path, batch[0].id, batch[0].mode)
+            continue
+        contents = bare.blobs([file.id for file in batch], 2 * BATCH_BYTES)
+        for file in batch:
+            folders.write(root, file.path, contents[file.id], file.mode)
+
+
+def _batches(files: Iterable[File]) -> Iterator[list[File]]:
+    """Files whose contents have at most 32 MiB together, or one alone."""
+    batch, left = list[File](), BATCH_BYTES
+    for file in files:
+        if batch and (len(batch) == BATCH or file.size > left):
+            yield batch
+            batch, left = [], BATCH_BYTES
+        batch.append(file)
+        left -= file.size
+    if batch:
+        yield batch
+
+
+def _write(bare: Bare, root: folders.Root, path: str, blob_id: str, mode: str) -> None:
+    """Write one content, whatever its length, without holding it in memory."""
+    with tempfile.TemporaryFile(dir=bare.folder) as stream:
+        bare.blob_into(blob_id, stream, _MAX_BLOB)
+        folders.write(root, path, stream, mode)
 
 
 def apply(bare: Bare, root: folders.Root, old: str, new: str) -> None:
@@ -116,7 +173,10 @@ def apply(bare: Bare, root: folders.Root, old: str, new: str) -> None:
     for path in sorted(differing, key=lambda path: (path in after, path)):
         if _now(root, path) == before.get(path):
             kept = after.get(path)
-            folders.write(root, path, bare.blob(kept[1], MOST) if kept else None, kept[0] if kept else "")
+            if kept:
+                _write(bare, root, path, kept[1], kept[0])
+            else:
+                folders.write(root, path, None)
 
 
 def different(bare: Bare, root: folders.Root, old: str, new: str) -> str | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from wonder_server.adapters.git.ignoring import Rule, is_ignored, read_rules
 from wonder_server.core.errors import Reason, WonderError, error
@@ -22,6 +23,7 @@ from wonder_server.core.paths import is_gits_own
 MAX_FILE: Final = 100 << 20
 MAX_FILES: Final = 200_000
 MAX_DEPTH: Final = 100
+_MAX_LINK: Final = 8_192
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -38,6 +40,11 @@ class Found:
     mode: str
     look: tuple[int, ...]
     changed_ns: int
+
+    @property
+    def size(self) -> int:
+        """Its apparent size: holes count."""
+        return self.look[1]
 
 
 Known = Callable[[str], bool]
@@ -146,7 +153,7 @@ def _read(handle: int, name: str, most: int) -> bytes | None:
     return content
 
 
-def write(root: Root, path: str, content: bytes | None, mode: str = "") -> None:
+def write(root: Root, path: str, content: bytes | IO[bytes] | None, mode: str = "") -> None:
     """Give a file new content in one step, or with None remove it. What it may do is kept unless ``mode``
     says otherwise. FIELD_INVALID where something is in the way."""
     try:
@@ -169,7 +176,7 @@ def write(root: Root, path: str, content: bytes | None, mode: str = "") -> None:
         _prune(root, path)
 
 
-def _replace(handle: int, name: str, content: bytes, mode: str) -> None:
+def _replace(handle: int, name: str, content: bytes | IO[bytes], mode: str) -> None:
     if not mode:
         try:
             mode = _mode(os.stat(name, dir_fd=handle, follow_symlinks=False))
@@ -179,7 +186,8 @@ def _replace(handle: int, name: str, content: bytes, mode: str) -> None:
     draft = f".wonder-{secrets.token_hex(8)}"
     try:
         if mode == "120000":
-            os.symlink(os.fsdecode(content), draft, dir_fd=handle)
+            target = content if isinstance(content, bytes) else content.read(_MAX_LINK)
+            os.symlink(os.fsdecode(target), draft, dir_fd=handle)
         else:
             bits = 0o755 if mode == "100755" else 0o644
             file = os.open(
@@ -189,7 +197,10 @@ def _replace(handle: int, name: str, content: bytes, mode: str) -> None:
                 dir_fd=handle,
             )
             with open(file, "wb") as opened:
-                opened.write(content)
+                if isinstance(content, bytes):
+                    opened.write(content)
+                else:
+                    shutil.copyfileobj(content, opened, 1 << 20)
         os.rename(draft, name, src_dir_fd=handle, dst_dir_fd=handle)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -33,6 +33,7 @@ DEADLINE_S: Final = 60.0
 """For one command of plumbing."""
 
 MAX_OUTPUT: Final = 64 << 20
+_PIECE: Final = 1 << 20
 
 OLDEST: Final = (2, 38)
 """The first git that can merge without a working tree."""
@@ -138,12 +139,14 @@ class Git:
         seconds: float = DEADLINE_S,
         handles: Sequence[int] = (),
         may_complain: bool = False,
+        output: IO[bytes] | None = None,
     ) -> Said:
         """Run a command on the bare repository ``folder``. GitError unless it ends with one of ``fine``.
 
         Beyond ``most`` bytes it is stopped: with ``may_cut`` that is an answer, else PAYLOAD_TOO_LARGE.
         TIMEOUT and STORAGE_UNAVAILABLE are transient. git inherits the open folders ``handles``. An error
         that git passes over, such as an object that cannot be read, raises Damaged unless ``may_complain``.
+        What it puts out goes to ``output``, piece by piece, if there is one.
         """
         return self._run(
             [*_SAFE, f"--git-dir={folder}", *arguments],
@@ -155,6 +158,7 @@ class Git:
             seconds=seconds,
             handles=handles,
             may_complain=may_complain,
+            output=output,
         )
 
     def fetch(
@@ -208,6 +212,7 @@ class Git:
         is_far: bool = False,
         handles: Sequence[int] = (),
         may_complain: bool = True,
+        output: IO[bytes] | None = None,
     ) -> Said:
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as complaints:
             if isinstance(input, bytes):
@@ -231,7 +236,7 @@ class Git:
                 ) from None
             if is_far:
                 self._far.add(process)
-            out, late = _read(process, most, seconds)
+            out, is_more, late = _read(process, most, seconds, output)
             self._far.discard(process)
             complaints.seek(0)
             text = hide_passwords(complaints.read(4_000).decode("utf-8", "replace").strip())
@@ -241,7 +246,7 @@ class Git:
                 f"git did not end within {seconds:g} seconds.",
                 transient=True,
             )
-        if len(out) > most:
+        if is_more:
             if not may_cut:
                 raise error(
                     Reason.PAYLOAD_TOO_LARGE, f"There is more of it than {most} bytes.", limit=str(most)
@@ -254,8 +259,11 @@ class Git:
         return Said(process.returncode, out)
 
 
-def _read(process: subprocess.Popen[bytes], most: int, seconds: float) -> tuple[bytes, bool]:
-    """What the process puts out, up to one byte more than ``most``, and whether it was too slow."""
+def _read(
+    process: subprocess.Popen[bytes], most: int, seconds: float, output: IO[bytes] | None
+) -> tuple[bytes, bool, bool]:
+    """What the process puts out (b"" if it goes to ``output``), whether it is more than ``most`` bytes, and
+    whether the process was too slow."""
     late = threading.Event()
 
     def stop() -> None:
@@ -266,14 +274,21 @@ def _read(process: subprocess.Popen[bytes], most: int, seconds: float) -> tuple[
     timer.start()
     try:
         assert process.stdout is not None
-        out = process.stdout.read(most + 1)
-        if len(out) > most:
+        if output is None:
+            out = process.stdout.read(most + 1)
+            count = len(out)
+        else:
+            out, count = b"", 0
+            while count <= most and (part := process.stdout.read(min(_PIECE, most + 1 - count))):
+                output.write(part)
+                count += len(part)
+        if count > most:
             _kill(process)
         process.stdout.close()
         process.wait()
     finally:
         timer.cancel()
-    return out, late.is_set()
+    return out, count > most, late.is_set()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -35,9 +35,12 @@ UNCOMMITTED: Final = Signed(author="wonder", message="Work that nobody has commi
 
 
 class GitWorkspaces:
-    """Implements the port ``Workspaces``."""
+    """Implements the port ``Workspaces``. ``most``: bytes that the files of one worktree may have."""
 
-    def __init__(self, repositories: GitRepositories, pool: Pool, folder: Path) -> None:
+    def __init__(
+        self, repositories: GitRepositories, pool: Pool, folder: Path, most: int = checkouts.MOST
+    ) -> None:
+        self._most = most
         self._repositories = repositories
         self._pool = pool
         self._folder = folder
@@ -124,7 +127,7 @@ class GitWorkspaces:
             fresh = Path(draft) / "files"
             fresh.mkdir()
             if head:
-                checkouts.check_out(bare, head, fresh)
+                checkouts.check_out(bare, head, fresh, self._most)
             fresh.rename(files)
         self._state(work).unlink(missing_ok=True)
 
@@ -136,7 +139,7 @@ class GitWorkspaces:
             return bare, head, ""
         self._follow(work, bare, head)
         glances = self._glances_at(work)
-        tree = checkouts.snapshot(bare, files, head, glances)
+        tree = checkouts.snapshot(bare, files, head, glances, self._most)
         same = bare.commits([head])[0].tree if head else EMPTY_TREE
         return bare, head, "" if tree == same else tree
 
