@@ -17,6 +17,7 @@ from wonder_server.core.errors import Reason, WonderError
 from wonder_server.rpc.payload import (
     MAX_DEPTH,
     MAX_INCOMING,
+    MAX_VALUES,
     check,
     dict_to_struct,
     json_to_value,
@@ -157,21 +158,21 @@ def test_half_a_character_is_replaced() -> None:
 @pytest.mark.parametrize("levels", [31, 32, 33])
 def test_check_refuses_a_payload_that_decodes_but_could_not_be_sent_on(levels: int) -> None:
     with pytest.raises(WonderError) as refused:
-        check(Echo.FromString(nested(levels)))
+        check(Echo.FromString(nested(levels)), 0)
     assert (refused.value.fault.reason, refused.value.fault.field) == (Reason.PAYLOAD_TOO_DEEP, "payload")
 
 
 def test_check_finds_what_is_wrong_inside_repeated_messages() -> None:
     request = Echo(parts=[Echo(), Echo(value=struct_pb2.Value(number_value=math.nan))])
     with pytest.raises(WonderError) as refused:
-        check(request)
+        check(request, 0)
     assert refused.value.fault.field == "parts[1].value"
 
 
 def test_check_refuses_an_enum_number_that_the_contract_does_not_know() -> None:
-    check(Echo(mood=1))
+    check(Echo(mood=1), 0)
     with pytest.raises(WonderError) as refused:
-        check(Echo(parts=[Echo(mood=7)]))
+        check(Echo(parts=[Echo(mood=7)]), 0)
     assert (refused.value.fault.reason, refused.value.fault.field) == (Reason.FIELD_INVALID, "parts[0].mood")
 
 
@@ -192,3 +193,16 @@ def test_text_that_is_not_utf8_is_explained_by_field() -> None:
 def test_any_bytes_get_an_answer_without_class_names(data: bytes) -> None:
     message = explain(data, Echo.DESCRIPTOR).fault.message
     assert "Echo" not in message and "google" not in message
+
+
+def test_a_request_has_at_most_so_many_values_in_all_its_payloads() -> None:
+    def asked(values: int) -> Any:
+        half = [{"a": None} for _ in range(values // 4)]
+        return Echo(payload={"x": half}, parts=[Echo(value=json_to_value(half))])
+
+    # Each payload has its list as one value more, and the value of the part is one itself.
+    fine, over = asked(MAX_VALUES - 4), asked(MAX_VALUES + 4)
+    check(fine, fine.ByteSize())
+    with pytest.raises(WonderError) as problem:
+        check(over, over.ByteSize())
+    assert problem.value.fault.reason == Reason.PAYLOAD_TOO_LARGE

@@ -100,6 +100,10 @@ class Client:
     def chat(self) -> Any:
         return self._shape(self.channel.stream_stream, "Chat")()
 
+    def bodiless(self, method: str) -> Any:
+        """A call of a method with one request that sends none."""
+        return self._shape(self.channel.stream_stream, method)()
+
     def call(self, method: str, data: bytes = b"") -> Any:
         return self._shape(self.channel.unary_unary, method)(data)
 
@@ -275,6 +279,24 @@ async def test_a_client_that_leaves_closes_the_servicers_generator(client: Clien
     assert await client.say(b"") == Echo()
 
 
+@pytest.mark.parametrize("method", ["Say", "WatchAll"])
+async def test_a_call_whose_request_never_comes_has_a_place_and_an_end(method: str) -> None:
+    async with serving(max_concurrent_rpcs=1, request_seconds=1) as client:
+        silent = client.bodiless(method)
+        while not client.server.inside:  # noqa: ASYNC110 - a place has no event
+            await asyncio.sleep(0)
+        assert (await refused(client.say(b"")))[2].reason == "LIMIT_EXCEEDED"
+        assert (await refused(silent.read()))[2].reason == "TIMEOUT"
+        assert client.server.inside == 0 and await client.say(b"") == Echo()
+
+
+@pytest.mark.parametrize("method", ["Say", "WatchAll"])
+async def test_a_call_that_ends_without_a_request_is_refused(client: Client, method: str) -> None:
+    call = client.bodiless(method)
+    await call.done_writing()
+    assert (await refused(call.read()))[2].reason == "MALFORMED_REQUEST"
+
+
 async def test_calls_past_the_limit_are_refused_and_room_is_given_back() -> None:
     async with serving(max_concurrent_rpcs=1) as client:
         waiting = client.watch(Echo(text="stay").SerializeToString())
@@ -364,6 +386,11 @@ async def test_without_a_known_token_nothing_is_served(guarded: Client, header: 
     assert TOKEN not in message
 
 
+@pytest.mark.parametrize("method", ["Say", "WatchAll"])
+async def test_a_token_is_asked_for_before_the_request_is_there(guarded: Client, method: str) -> None:
+    assert (await refused(guarded.bodiless(method).read()))[2].reason == "UNAUTHENTICATED"
+
+
 async def test_streams_and_reflection_ask_for_a_token_and_health_does_not(guarded: Client) -> None:
     await refused(guarded.watch(b"").read())
     await refused(guarded.chat().read())
@@ -371,6 +398,22 @@ async def test_streams_and_reflection_ask_for_a_token_and_health_does_not(guarde
     await refused(guarded.channel.stream_stream(method)().read())
     answer = await health_pb2_grpc.HealthStub(guarded.channel).Check(health_pb2.HealthCheckRequest())
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_reflection_answers_no_token_that_was_removed(
+    guarded: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = guarded.channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")(
+        metadata=(("authorization", f"Bearer {TOKEN}"),)
+    )
+    request = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
+    await stream.write(request)
+    assert await stream.read()
+    (tmp_path / "tokens").write_text("another-token-of-length bob\n")
+    assert guarded.server._tokens is not None
+    monkeypatch.setattr(guarded.server._tokens, "_every_s", 0.0)
+    await stream.write(request)
+    assert (await refused(stream.read()))[2].reason == "UNAUTHENTICATED"
 
 
 @pytest.mark.parametrize("text", ["short name\n", f"{TOKEN}\n", f"{TOKEN} a\n{TOKEN} b\n", "# nobody\n"])

@@ -186,7 +186,7 @@ class Authentication(aio.ServerInterceptor):
 
 
 def _refusing(handler: Any, problem: WonderError, noted: Callable[[str], None]) -> Any:
-    """A handler of the same shape that only ever answers ``problem``."""
+    """A handler that only ever answers ``problem``, without waiting for a request."""
     answer = refusal(problem)
 
     async def refuse(_request: object, context: Any) -> NoReturn:
@@ -194,13 +194,9 @@ def _refusing(handler: Any, problem: WonderError, noted: Callable[[str], None]) 
         await context.abort(answer.code, answer.message, answer.trailers)
         raise AssertionError("abort always raises")
 
-    kinds = {
-        (False, False): grpc.unary_unary_rpc_method_handler,
-        (False, True): grpc.unary_stream_rpc_method_handler,
-        (True, False): grpc.stream_unary_rpc_method_handler,
-        (True, True): grpc.stream_stream_rpc_method_handler,
-    }
-    return kinds[handler.request_streaming, handler.response_streaming](refuse)
+    if handler.response_streaming:
+        return grpc.stream_stream_rpc_method_handler(refuse)
+    return grpc.stream_unary_rpc_method_handler(refuse)
 
 
 def _content(path: Path) -> bytes:

@@ -57,8 +57,11 @@ class Entrance:
         rights: Rights = NO_RIGHTS,
         refusals: Refusals | None = None,
         full: Callable[[], WonderError | None] = lambda: None,
+        request_seconds: float = 30.0,
     ) -> None:
-        """``full`` is the error for what needs room, while the disk has none."""
+        """``full`` is the error for what needs room, while the disk has none. ``request_seconds`` is how long
+        a call may take to send its only request."""
+        self._request_seconds = request_seconds
         self._max_request_bytes = max_request_bytes
         self._full = full
         self._rights = rights
@@ -81,6 +84,8 @@ class Entrance:
             return Requests(received, decode, note) if method.client_streaming else decode(received)
 
         async def answer(received: Any, context: Any) -> bytes:
+            if not method.client_streaming:
+                received = await self._only(received)
             request = asked(received)
             async with self._calls.taken(kind, request):
                 return _encode(await act(request, context))
@@ -88,12 +93,33 @@ class Entrance:
         async def one(received: Any, context: Any) -> bytes:
             return await self._serve(method, context, answer(received, context))
 
-        async def many(received: Any, context: Any) -> None:
-            await self._serve(method, context, _send(lambda: act(asked(received), context), context))
+        async def sent(received: Any, context: Any) -> None:
+            if not method.client_streaming:
+                received = await self._only(received)
+            await _send(lambda: act(asked(received), context), context)
 
-        return _SHAPES[method.client_streaming, method.server_streaming](
-            many if method.server_streaming else one
-        )
+        async def many(received: Any, context: Any) -> None:
+            await self._serve(method, context, sent(received, context))
+
+        # Every call is a stream of requests to grpc: for others it would wait, without end and without a
+        # place among the calls, for a request that may never come.
+        if method.server_streaming:
+            return grpc.stream_stream_rpc_method_handler(many)
+        return grpc.stream_unary_rpc_method_handler(one)
+
+    async def _only(self, received: AsyncIterator[bytes]) -> bytes:
+        """Return the only request of a call. TIMEOUT, MALFORMED_REQUEST."""
+        requests = aiter(received)
+        try:
+            async with asyncio.timeout(self._request_seconds):
+                return await anext(requests)
+        except TimeoutError:
+            raise error(
+                Reason.TIMEOUT,
+                f"The request did not come within {self._request_seconds:g} seconds of its call.",
+            ) from None
+        except StopAsyncIteration:
+            raise error(Reason.MALFORMED_REQUEST, "The call ended without a request.") from None
 
     def _decoder(self, method: MethodDescriptor) -> Callable[[bytes], Message]:
         parse = message_factory.GetMessageClass(method.input_type).FromString
@@ -110,7 +136,7 @@ class Entrance:
                 request = parse(data)
             except DecodeError:
                 raise explain(data, method.input_type) from None
-            check(request)
+            check(request, len(data))
             return request
 
         return decode
@@ -262,11 +288,3 @@ def _find(problem: BaseException) -> WonderError | None:
 
 def _ms(began: float) -> float:
     return round((time.perf_counter() - began) * 1000, 1)
-
-
-_SHAPES: dict[tuple[bool, bool], Callable[[Any], Any]] = {
-    (False, False): grpc.unary_unary_rpc_method_handler,
-    (False, True): grpc.unary_stream_rpc_method_handler,
-    (True, False): grpc.stream_unary_rpc_method_handler,
-    (True, True): grpc.stream_stream_rpc_method_handler,
-}

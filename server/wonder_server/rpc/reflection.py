@@ -7,7 +7,7 @@ the served files and their dependencies.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Final
 
 import grpc
@@ -18,6 +18,10 @@ from google.rpc import error_details_pb2
 from grpc import aio
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
+
+from wonder_server.core.errors import Reason, error
+from wonder_server.rpc.auth import Credential, credential
+from wonder_server.rpc.status import refusal
 
 _SERVICE: Final = "ServerReflection"
 _V1ALPHA: Final = "grpc.reflection.v1alpha"
@@ -113,7 +117,13 @@ def _enum(scope: str, enum: EnumDescriptorProto) -> list[str]:
 class Reflection:
     """The reflection service for ``services`` and itself, in both versions."""
 
-    def __init__(self, services: Sequence[ServiceDescriptor]) -> None:
+    def __init__(
+        self,
+        services: Sequence[ServiceDescriptor],
+        is_valid: Callable[[Credential], bool] = lambda _: True,
+    ) -> None:
+        """``is_valid`` tells whether a token is still good; a stream outlives none that is not."""
+        self._is_valid = is_valid
         health = health_pb2.DESCRIPTOR.services_by_name["Health"]
         named = [*(service.full_name for service in services), health.full_name]
         self._services = sorted([*named, *(f"{version}.{_SERVICE}" for version in (_V1, _V1ALPHA))])
@@ -140,7 +150,16 @@ class Reflection:
     async def _answers(
         self, requests: AsyncIterator[bytes], context: aio.ServicerContext[bytes, bytes]
     ) -> AsyncIterator[reflection_pb2.ServerReflectionResponse]:
+        brought = credential.get()
         async for data in requests:
+            if brought is not None and not self._is_valid(brought):
+                answer = refusal(
+                    error(
+                        Reason.UNAUTHENTICATED,
+                        f"The token '{brought.name}' was removed while the call was open.",
+                    )
+                )
+                await context.abort(answer.code, answer.message, answer.trailers)
             try:
                 request = reflection_pb2.ServerReflectionRequest.FromString(data)
             except DecodeError:

@@ -23,7 +23,7 @@ from wonder_server.core.errors import WonderError
 from wonder_server.core.likeness import closest
 from wonder_server.logs import logger
 from wonder_server.rpc.admission import Places
-from wonder_server.rpc.auth import CHECK_EVERY_S, Authentication, TokensFile
+from wonder_server.rpc.auth import CHECK_EVERY_S, Authentication, Credential, TokensFile
 from wonder_server.rpc.calls import Entrance
 from wonder_server.rpc.reflection import Reflection
 from wonder_server.rpc.refusals import Refusals
@@ -77,6 +77,7 @@ class RpcServer:
             refusals=self._refusals,
             max_concurrent_pages=settings.max_concurrent_pages,
             full=full,
+            request_seconds=float(settings.request_seconds),
         )
         self._health = health.aio.HealthServicer()
         self._tokens = TokensFile(settings.auth_tokens_file) if settings.auth_tokens_file else None
@@ -87,7 +88,10 @@ class RpcServer:
         )
         self._servicers = servicers
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        Reflection(self._services).add_to(self._server)
+        Reflection(self._services, self._holds).add_to(self._server)
+
+    def _holds(self, found: Credential) -> bool:
+        return self._tokens is None or found in self._tokens.current()
 
     @property
     def inside(self) -> int:
@@ -177,6 +181,8 @@ def _options(max_request_bytes: int, max_concurrent_rpcs: int) -> list[tuple[str
     return [
         ("grpc.server.max_pending_requests", most_pending),
         ("grpc.server.max_pending_requests_hard_limit", most_pending),
+        # Of one connection twice what may be served, so that it is refused with a reason.
+        ("grpc.max_concurrent_streams", 2 * max_concurrent_rpcs),
         # On by default, and then a second server on the same port would succeed in silence.
         ("grpc.so_reuseport", 0),
         # By default pings under five minutes apart are answered by hanging up.
