@@ -70,6 +70,17 @@ async def test_charges_add_up_over_conversations_and_shards(shards: Shards) -> N
     assert (found[B].input_tokens, found["agt_c"]) == (30, Account())
 
 
+async def test_a_call_whose_price_is_known_at_last_is_taken_back_from_those_without_one(
+    shards: Shards,
+) -> None:
+    begun = Account(model_calls=1, unpriced_calls=1)
+    await write(shards, 0, charge(A, "1", begun), charge(A, "2", begun))
+    await write(shards, 0, charge(A, "3", Account(cost_micros=7, unpriced_calls=-1)))
+    await write(shards, 1, charge(A, "4", Account(unpriced_calls=-1)))
+    found = (await accounts_of(shards).accounts([A]))[A]
+    assert found == Account(model_calls=2, cost_micros=7)
+
+
 async def test_what_was_spent_outlives_the_conversation(shards: Shards) -> None:
     await write(shards, 0, charge(A, "1"))
     gone = Commit(room_id(0), CONVERSATION, changes=[Erase(whole=True)])

@@ -6,6 +6,7 @@ import pytest
 
 from tests.core.conversation_kit import ASSEMBLED, Driven, call, said
 from tests.replacing import replace
+from wonder_server.core.budget import Account, joined
 from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.decisions import ChargeTurn
 from wonder_server.core.conversation.planner import CONVERSATION
@@ -20,7 +21,7 @@ from wonder_server.core.conversation.spending import (
 )
 from wonder_server.core.conversation.values import Conversation, OperationKind, TurnStatus
 from wonder_server.core.errors import Fault, Reason
-from wonder_server.core.model import ModelResult, Usage
+from wonder_server.core.model import UNANSWERED, ModelResult, Usage
 from wonder_server.core.records import Put
 
 ASSEMBLY, TASK = OperationKind.ASSEMBLY, OperationKind.TASK
@@ -248,3 +249,65 @@ def test_a_call_that_was_under_way_when_the_server_was_killed_counts() -> None:
     driven.answer(priced(said("Done."), 1))
     assert driven.turn.model_calls == 2 and known_cost(driven.turn) is None
     assert as_usage(room(driven)) == as_usage(driven.turn)
+
+
+# --- calls that count before they are made ------------------------------------------------------------
+
+
+def begun(driven: Driven) -> None:
+    driven.step(replace(asked_by(driven, driven.pending(EXTRACTION).run_id), usage=Usage()))
+
+
+def settled(driven: Driven, usage: Usage) -> None:
+    driven.step(
+        replace(asked_by(driven, driven.pending(EXTRACTION).run_id), usage=usage, calls=0, settles=True)
+    )
+
+
+def test_a_call_that_has_begun_counts_as_one_without_a_price() -> None:
+    driven = extracting()
+    before = driven.turn
+    begun(driven)
+    assert driven.turn == charged(before, Spent(model_calls=1, unpriced_calls=1))
+    assert known_cost(driven.turn) is None and known_cost(room(driven)) is None
+
+
+@pytest.mark.parametrize(
+    ("usage", "spent"),
+    [
+        (USED, Spent(model_calls=1, input_tokens=10, output_tokens=4, cost_micros=7)),
+        (UNANSWERED, Spent(model_calls=1)),
+        (
+            replace(USED, estimated=True),
+            Spent(model_calls=1, input_tokens=10, output_tokens=4, cost_micros=7, unpriced_calls=1),
+        ),
+    ],
+)
+def test_a_call_that_has_ended_has_cost_what_it_used_and_counts_once(usage: Usage, spent: Spent) -> None:
+    driven = extracting()
+    before = driven.turn
+    begun(driven)
+    settled(driven, usage)
+    assert driven.turn == charged(before, spent)
+    assert as_usage(room(driven)) == as_usage(driven.turn)
+
+
+def test_no_two_charges_of_calls_side_by_side_have_the_same_id() -> None:
+    driven = extracting()
+    ids = []
+    for change in (begun, begun, begun):
+        change(driven)
+        ids.append(driven.state.charge)
+    for _ in range(3):
+        settled(driven, UNANSWERED)
+        ids.append(driven.state.charge)
+    charges = [each for each in ids if each is not None]
+    assert len({each.id for each in charges}) == 6
+    assert joined(each.amount for each in charges) == Account(model_calls=3)
+
+
+def test_what_was_never_counted_settles_nothing() -> None:
+    driven = extracting()
+    before = driven.turn
+    settled(driven, UNANSWERED)
+    assert driven.turn == before

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
+from tests.conformance.models.subjects import KEY
 from tests.e2e.client import Client
+from tests.e2e.process import serving
 from tests.e2e.scripted import PROVIDERS, Scripted
 from tests.fakes.provider import Call, Provider, Script
 from wonder.v1 import common_pb2 as common
@@ -18,6 +21,8 @@ from wonder.v1 import library_service_pb2 as library
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 COMPLETED, FAILED = conversation.TURN_STATUS_COMPLETED, conversation.TURN_STATUS_FAILED
+PRICED = "gpt-4o-mini"
+"""A model that the price table has."""
 SAID = "one two three four five six seven eight"
 
 ASKING_TWICE = """
@@ -183,3 +188,82 @@ async def test_what_a_delegate_has_spent_is_its_callers_though_nobody_waits_for_
             await asyncio.sleep(0.01)
     (own,) = await client.moves(said.turn.id, room)
     assert usage.input_tokens > own.usage.input_tokens and usage.output_tokens > own.usage.output_tokens
+
+
+NOTES = Script(text='[{"content": "Ann likes tea."}]')
+
+
+@pytest.mark.parametrize(
+    ("fault", "answered"),
+    [
+        (Script(status=500), False),
+        (Script(text=SAID, break_off="abort"), True),
+        (Script(text=SAID, error_event=503), True),
+    ],
+)
+async def test_each_attempt_of_an_extraction_is_charged(
+    client: Client, provider: Provider, fault: Script, answered: bool
+) -> None:
+    scripted = Scripted(client, provider, "openai")
+    agent = await scripted.agent(Script(text="I see."), fault, NOTES, extraction="", model=PRICED)
+    before = len(scripted.requests)
+    room = await client.open(agent)
+    turn, _ = await client.turn(room, "My name is Ann, and I like tea.")
+    usage = await charged_everywhere(client, room, turn.id, agent)
+    assert usage.model_calls == len(scripted.requests) - before == 3
+    # An attempt that was not answered costs nothing; what was answered in part is an estimate.
+    assert usage.HasField("cost_micros") is not answered
+    assert await client.memories(agent) == ["Ann likes tea."]
+
+
+async def test_an_extraction_that_never_gets_an_answer_is_charged_with_its_attempts(
+    client: Client, provider: Provider
+) -> None:
+    scripted = Scripted(client, provider, "openai")
+    agent = await scripted.agent(Script(text="I see."), Script(status=500), extraction="")
+    room = await client.open(agent)
+    turn, view = await client.turn(room, "My name is Ann, and I like tea.")
+    assert view.of_turn(turn.id)[-1] == "memory_extraction.failed"
+    usage = await charged_everywhere(client, room, turn.id, agent)
+    assert usage.model_calls == len(scripted.requests) > 2
+
+
+async def test_a_tools_attempts_that_were_refused_are_charged(client: Client, provider: Provider) -> None:
+    provider.script("refused-to-tool", Script(status=500))
+    await client.apply("e2e/refused", ASKING_TWICE.replace("MODEL", "refused-to-tool"))
+    scripted = Scripted(client, provider, "openai")
+    call = Call(name="ask_model_tool", arguments="{}")
+    agent = await scripted.agent(
+        Script(calls=(call,)), Script(text="It failed."), tools=("e2e/refused/ask_model_tool",)
+    )
+    room = await client.open(agent)
+    turn, _ = await client.turn(room, "Ask.")
+    usage = await charged_everywhere(client, room, turn.id, agent)
+    asked = provider.of("refused-to-tool")
+    assert len(asked) >= 2
+    assert usage.model_calls == len(scripted.requests) + len(asked)
+
+
+@pytest.mark.parametrize(
+    "under_way", [Script(text=" ".join(["word"] * 2000), delay_ms=20), Script(stall="headers")]
+)
+async def test_a_kill_during_an_extraction_loses_no_call(
+    provider: Provider, data: Path, under_way: Script
+) -> None:
+    environment = {"OPENAI_API_KEY": KEY, "WONDER_OPENAI_BASE_URL": f"{provider.url}/v1"}
+    async with serving(data, environment=environment) as first, first.client() as client:
+        scripted = Scripted(client, provider, "openai")
+        agent = await scripted.agent(Script(text="I see."), under_way, NOTES, extraction="", model=PRICED)
+        before = len(scripted.requests)
+        room = await client.open(agent)
+        said = await client.say(room, "My name is Ann, and I like tea.")
+        # At the very moment at which the provider has the request.
+        await provider.wait_until(lambda: len(scripted.requests) - before == 2)
+        await first.kill()
+    async with serving(data, environment=environment) as second, second.client() as client:
+        await client.settled(room, said.turn.id)
+        usage = await charged_everywhere(client, room, said.turn.id, agent)
+        assert usage.model_calls == len(scripted.requests) - before == 3
+        # Nobody knows what the call that was under way has cost.
+        assert not usage.HasField("cost_micros")
+        assert await client.memories(agent) == ["Ann likes tea."]

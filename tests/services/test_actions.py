@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
 import pytest
 
+from tests.replacing import replace
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.memory import Change, Draft, Filter, Hit, Memory, Source
-from wonder_server.core.model import ModelResult, ToolCall, Usage
+from wonder_server.core.model import UNANSWERED, ModelResult, ToolCall, Usage
 from wonder_server.core.schemas import check_schema, validate
 from wonder_server.core.task.repeatable import REPEATABLE_KINDS
 from wonder_server.ports.memories import Request
@@ -329,6 +331,74 @@ async def test_llm_passes_a_model_s_fault_on() -> None:
     with pytest.raises(WonderError) as caught:
         await run("llm", {"request": {}}, model=ScriptedModel(fault=refusal))
     assert caught.value is refusal
+
+
+class Ledger:
+    """Bills that note the order of things; ``refuses``: nothing can be written."""
+
+    def __init__(self, model: ScriptedModel, refuses: WonderError | None = None) -> None:
+        self._model = model
+        self._refuses = refuses
+        self.noted: list[object] = []
+
+    async def begun(self, scope: ExecutionContext) -> None:
+        assert scope == CONTEXT
+        if self._refuses is not None:
+            raise self._refuses
+        self.noted.append(f"begun, {len(self._model.asked)} asked")
+
+    def ended(self, scope: ExecutionContext, usage: Usage) -> None:
+        assert scope == CONTEXT
+        self.noted.append(usage)
+
+
+def billed(model: ScriptedModel, ledger: Ledger) -> ActionCall:
+    call = called("llm", {"request": {}}, model, None, CONTEXT)
+    return replace(call, services=replace(call.services, bills=ledger))
+
+
+REFUSED = error(Reason.MODEL_UNAVAILABLE, "HTTP 500.", transient=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "used"),
+    [
+        (ScriptedModel(TextDelta("Hello"), Finished(ANSWER)), ANSWER.usage),
+        (ScriptedModel(fault=REFUSED), UNANSWERED),
+        (
+            ScriptedModel(TextDelta("Hello"), fault=REFUSED),
+            Usage(input_tokens=1, output_tokens=2, estimated=True),
+        ),
+        (ScriptedModel(TextDelta("Hello")), Usage(input_tokens=1, output_tokens=2, estimated=True)),
+    ],
+)
+async def test_llm_counts_each_call_before_it_is_made_and_settles_it_once(
+    model: ScriptedModel, used: Usage
+) -> None:
+    ledger = Ledger(model)
+    with contextlib.suppress(WonderError):
+        await ACTIONS["llm"].run(billed(model, ledger))
+    assert ledger.noted == ["begun, 0 asked", used]
+
+
+async def test_llm_settles_a_call_that_is_cancelled() -> None:
+    model = ScriptedModel(stalls=True)
+    ledger = Ledger(model)
+    running = asyncio.ensure_future(ACTIONS["llm"].run(billed(model, ledger)))
+    await model.speaking.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert ledger.noted == ["begun, 0 asked", UNANSWERED]
+
+
+async def test_llm_asks_no_model_that_cannot_be_charged() -> None:
+    model = ScriptedModel(Finished(ANSWER))
+    full = error(Reason.STORAGE_UNAVAILABLE, "The disk is full.", transient=True)
+    ledger = Ledger(model, refuses=full)
+    with pytest.raises(WonderError) as caught:
+        await ACTIONS["llm"].run(billed(model, ledger))
+    assert caught.value is full and model.asked == [] and ledger.noted == []
 
 
 async def test_sleep_lets_time_pass() -> None:

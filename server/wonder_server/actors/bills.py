@@ -1,11 +1,18 @@
-"""What ``llm`` actions spend in a turn's name, told to its conversation (features B4, B10, C6)."""
+"""What ``llm`` actions spend in a turn's name, told to its conversation (features B4, B10, C6).
+
+A call counts before it is made: that it was begun is on disk before its provider hears of it. So a call that
+was under way when the server was killed is not lost, and nothing has to find it again. `ended` says what it
+cost.
+"""
 
 from __future__ import annotations
+
+import asyncio
 
 from wonder_server.actors.loop import Loop
 from wonder_server.core.commands import Scope
 from wonder_server.core.conversation.inputs import ModelAsked
-from wonder_server.core.model import Usage
+from wonder_server.core.model import UNANSWERED, Usage
 
 
 class Bills:
@@ -17,10 +24,32 @@ class Bills:
     def attach(self, loop: Loop) -> None:
         self._loop = loop
 
-    def __call__(self, scope: Scope, usage: Usage) -> None:
-        """An action in this scope has asked a model."""
-        if self._loop is None or not (scope.turn_id and scope.conversation_id):
+    async def begun(self, scope: Scope) -> None:
+        """An action in this scope is about to ask a model; returns when that is on disk.
+
+        Raises STORAGE_UNAVAILABLE, SERVER_DRAINING: nothing is counted then; the model is not to be asked.
+        """
+        if self._loop is None or not _is_for_a_turn(scope):
             return
-        run_id = scope.root_id or scope.run_id
-        asked = ModelAsked(turn_id=scope.turn_id, run_id=run_id, usage=usage, metered=True)
-        self._loop.tell(scope.conversation_id, asked)
+        try:
+            await self._loop.ask(scope.conversation_id, _asked(scope, Usage(), calls=1))
+        except asyncio.CancelledError:
+            # It counts already, or will. The model was not asked.
+            self.ended(scope, UNANSWERED)
+            raise
+
+    def ended(self, scope: Scope, usage: Usage) -> None:
+        """The model that was asked in this scope has used this, and will use no more."""
+        if self._loop is not None and _is_for_a_turn(scope):
+            self._loop.tell(scope.conversation_id, _asked(scope, usage, calls=0, settles=True))
+
+
+def _is_for_a_turn(scope: Scope) -> bool:
+    return bool(scope.turn_id and scope.conversation_id)
+
+
+def _asked(scope: Scope, usage: Usage, *, calls: int, settles: bool = False) -> ModelAsked:
+    run_id = scope.root_id or scope.run_id
+    return ModelAsked(
+        turn_id=scope.turn_id, run_id=run_id, usage=usage, calls=calls, metered=True, settles=settles
+    )

@@ -199,7 +199,7 @@ class Wonder:
                 policies=library,
                 workers=self._workers,
                 prices=self._prices,
-                spent=bills,
+                bills=bills,
                 artifacts=artifacts,
                 repos=repos,
                 worktrees=repos,

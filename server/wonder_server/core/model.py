@@ -39,6 +39,10 @@ class Usage:
     estimated: bool = False
 
 
+UNANSWERED = Usage(cost_micros=0)
+"""What a call has used of whose answer nothing has come: no cost that anybody knows of."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResult:
     """A whole model response.

@@ -108,13 +108,15 @@ class ModelAsked(Value, frozen=True, kw_only=True):
     """A model was asked in a turn's name: by an ``llm`` action, or by the turn itself without an end that it
     could be charged with. ``run_id`` is the outermost run that it was part of, "" if it was part of none.
     ``calls``: how many calls that is, 0 if they count elsewhere. ``metered``: hooks are charged by this too,
-    and no longer by what they say themselves that they have spent."""
+    and no longer by what they say themselves that they have spent. ``settles``: this ends a call that was
+    counted when it began, as one whose price is not known."""
 
     turn_id: str
     run_id: str
     usage: Usage
     calls: int = 1
     metered: bool = False
+    settles: bool = False
 
 
 class Woken(Value, frozen=True, kw_only=True):

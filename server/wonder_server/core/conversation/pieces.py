@@ -140,7 +140,7 @@ def paid_by_turn(state: ConversationState, asked: ModelAsked) -> Decisions:
     turn, run_id = state.turns.get(asked.turn_id), asked.run_id
     if turn is None or state.conversation is None or state.conversation.deleted_ms:
         return ()
-    paid = charged(turn, of_call(asked.usage, asked.calls))
+    paid = charged(turn, of_call(asked.usage, asked.calls, settles=asked.settles))
     hooks = (op for op in state.operations.values() if op.run_id == run_id and op.kind in _HOOKS)
     own = next(hooks, None) if run_id else None
     if own is None:

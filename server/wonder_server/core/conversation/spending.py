@@ -19,7 +19,8 @@ from wonder_server.core.model import Usage
 
 class Spent(Value, frozen=True, kw_only=True):
     """``cost_micros`` is the part that is known, in millionths of a US dollar; ``unpriced_calls`` are those
-    of ``model_calls`` whose price is not known."""
+    of ``model_calls`` whose price is not known. They become fewer when the price of a call that was counted
+    as it began is known."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -58,15 +59,15 @@ class Spender(Protocol):
 S = TypeVar("S", Turn, Conversation)
 
 
-def of_call(usage: Usage, attempts: int) -> Spent:
+def of_call(usage: Usage, attempts: int, *, settles: bool = False) -> Spent:
     """What one call of a model spent; attempts that failed count as calls. What is estimated has no known
-    price, though its estimate counts."""
+    price, though its estimate counts. ``settles``: it has counted since it began as one without a price."""
     return Spent(
         input_tokens=usage.input_tokens or 0,
         output_tokens=usage.output_tokens or 0,
         cost_micros=usage.cost_micros or 0,
         model_calls=attempts,
-        unpriced_calls=int(usage.cost_micros is None or usage.estimated),
+        unpriced_calls=int(usage.cost_micros is None or usage.estimated) - settles,
     )
 
 
@@ -78,22 +79,21 @@ def charged(spender: S, spent: Spent, **besides: int) -> S:
         output_tokens=spender.output_tokens + spent.output_tokens,
         cost_micros=spender.cost_micros + spent.cost_micros,
         model_calls=spender.model_calls + spent.model_calls,
-        unpriced_calls=spender.unpriced_calls + spent.unpriced_calls,
+        unpriced_calls=max(0, spender.unpriced_calls + spent.unpriced_calls),
         **besides,
     )
 
 
 def difference(before: Turn, after: Turn) -> Spent | None:
     """What a turn has spent between two of its values; None for nothing."""
-    if after.model_calls == before.model_calls and total_tokens(after) == total_tokens(before):
-        return None
-    return Spent(
+    spent = Spent(
         input_tokens=after.input_tokens - before.input_tokens,
         output_tokens=after.output_tokens - before.output_tokens,
         cost_micros=after.cost_micros - before.cost_micros,
         model_calls=after.model_calls - before.model_calls,
         unpriced_calls=after.unpriced_calls - before.unpriced_calls,
     )
+    return None if spent == Spent() else spent
 
 
 def charge(turn: Turn, spent: Spent) -> Charge:
@@ -105,8 +105,10 @@ def charge(turn: Turn, spent: Spent) -> Charge:
         model_calls=spent.model_calls,
         unpriced_calls=spent.unpriced_calls,
     )
-    # Either number grows whenever something is spent.
+    # Either number grows whenever something is spent; as long as neither does, calls can only be settled.
     named = f"{turn.id}/{turn.model_calls}/{total_tokens(turn)}"
+    if not spent.model_calls and not total_tokens(spent):
+        named = f"{named}/{turn.unpriced_calls}"
     return Charge(id=named, agent_id=turn.agent_id, amount=amount)
 
 

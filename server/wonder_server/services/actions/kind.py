@@ -74,11 +74,19 @@ class RemoteWork(Protocol):
     async def perform(self, job: Job) -> dict[str, Any]: ...
 
 
+class Bills(Protocol):
+    """Charges calls of models to whoever actions work for: `begun` before each, `ended` once for each."""
+
+    async def begun(self, scope: Scope) -> None: ...
+
+    def ended(self, scope: Scope, usage: Usage) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """What actions work with. ``default_profile`` is the operator's model, never ``auto``. Without
     ``workers`` there is no remote work, without ``prices`` no cost is known, without ``sandbox`` and
-    ``worktrees`` no command can be run. ``spent`` is told what models that are asked cost."""
+    ``worktrees`` no command can be run. ``bills`` is told which models are asked, and what they cost."""
 
     model: Model
     memory: AgentMemory
@@ -91,7 +99,7 @@ class Services:
     prices: Prices | None = None
     sandbox: Sandbox | None = None
     worktrees: Worktrees | None = None
-    spent: Callable[[Scope, Usage], None] | None = None
+    bills: Bills | None = None
     artifacts: Artifacts | None = None
     repos: Repos | None = None
 

@@ -14,14 +14,16 @@ from typing import Any, cast
 
 from wonder_server.core.definitions.parse import read_record
 from wonder_server.core.definitions.specs import ModelProfile
-from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.model import Meter, ModelResult
+from wonder_server.core.errors import Reason, error
+from wonder_server.core.model import UNANSWERED, Meter, ModelResult, Usage
 from wonder_server.ports.model import Chunk, Counted, TextDelta
 from wonder_server.services.actions.kind import ActionCall, ActionKind
 
 
 async def _run(call: ActionCall) -> dict[str, Any]:
-    profile = _profile(call)
+    profile, bills = _profile(call), call.services.bills
+    if bills is not None:
+        await bills.begun(call.context)
     try:
         async with asyncio.timeout(profile.timeout_ms / 1000) as deadline:
             result = await _answer(call, profile)
@@ -35,12 +37,19 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 
 async def _billed(call: ActionCall, profile: ModelProfile, result: ModelResult) -> ModelResult:
-    """``result`` with its price, charged to whoever the action works for."""
-    prices = call.services.prices
-    priced = result if prices is None else await prices.priced(profile, result)
-    if call.services.spent is not None:
-        call.services.spent(call.context, priced.usage)
+    """``result`` with its price, charged to whoever the action works for, if need be without its price."""
+    prices, priced = call.services.prices, result
+    try:
+        if prices is not None:
+            priced = await prices.priced(profile, result)
+    finally:
+        _ended(call, priced.usage)
     return priced
+
+
+def _ended(call: ActionCall, usage: Usage) -> None:
+    if call.services.bills is not None:
+        call.services.bills.ended(call.context, usage)
 
 
 def _profile(call: ActionCall) -> ModelProfile:
@@ -73,13 +82,15 @@ async def _answer(call: ActionCall, profile: ModelProfile) -> ModelResult:
                     meter.counted(chunk.usage, chunk.letters)
                 else:
                     return chunk.result
-    except (WonderError, asyncio.CancelledError):
+        raise error(Reason.MODEL_FAILED, "The model's answer has no end.", transient=True)
+    except BaseException:
         # What has come of the answer is paid for, whoever still waits for it.
         used = meter.used(request)
-        if used is not None:
+        if used is None:
+            _ended(call, UNANSWERED)
+        else:
             await _billed(call, profile, ModelResult(text="", usage=used))
         raise
-    raise error(Reason.MODEL_FAILED, "The model's answer has no end.", transient=True)
 
 
 def _as_json(result: ModelResult) -> dict[str, Any]:

@@ -10548,12 +10548,14 @@ class Usage(betterproto2.Message):
 
     cost_micros: "int | None" = betterproto2.field(3, betterproto2.TYPE_INT64, optional=True)
     """
-    Cost in millionths of a US dollar; unset where the price of the model, or of a part, is not known.
+    Cost in millionths of a US dollar; unset where the price of the model, or of a part, is not known, as
+    while a model that a tool or a hook asks has not answered yet.
     """
 
     model_calls: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    Calls of models, repeated attempts included.
+    Calls of models, repeated attempts included: those that failed without an answer too, and those that were
+    under way when the server was killed, by the turn itself or by `llm` actions of its tools and hooks.
     """
 
 
