@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from wonder_sdk import (
     FailedPreconditionError,
     NotFoundError,
     Reconnect,
+    RequestError,
     Run,
     UnavailableError,
     WonderError,
@@ -275,3 +277,15 @@ def test_all_of_it_without_asyncio(address: str) -> None:
         with pytest.raises(FailedPreconditionError):
             started.cancel()
         assert client.signal_run(RUN, "again") == 7
+
+
+@pytest.mark.parametrize("given", [[1, 2], "text", 7])
+async def test_an_input_that_is_no_mapping_is_refused_by_name_and_not_sent(given: Any) -> None:
+    async with Client("127.0.0.1:1") as client:
+        for start in (client.start_run, client.run):
+            with pytest.raises(RequestError) as refused:
+                await start("acme/x", given)
+            assert refused.value.field == "input" and str(refused.value).startswith("input: must be")
+        with pytest.raises(RequestError) as refused:
+            await client.start_run("acme/x", {"a": [object()]})
+        assert refused.value.field == "input.a[0]"

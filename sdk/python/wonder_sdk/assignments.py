@@ -224,7 +224,7 @@ def _completed(lease_id: str, result: Any) -> v1.WorkRequest:
         raise ActionError(f"The action returned {type(result).__name__} where an object is wanted.")
     try:
         request = v1.WorkRequest(
-            completed=v1.AssignmentCompleted(lease_id=lease_id, output=to_struct(output))
+            completed=v1.AssignmentCompleted(lease_id=lease_id, output=to_struct(output, "output"))
         )
         size = len(bytes(request))
     except Exception:  # the library raises all sorts of things

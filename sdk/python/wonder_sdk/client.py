@@ -112,7 +112,7 @@ class Client(Workflows, Memories, Files):
                     project_id=project,
                     participants=participants,
                     external_ref=external_ref,
-                    metadata=to_struct(metadata or None),
+                    metadata=to_struct(metadata or None, "metadata"),
                 ),
                 request_id=request_id,
                 return_existing=bool(external_ref),

@@ -140,7 +140,7 @@ class Chat:
             agent_id=agent,
             user_id=user,
             reply_to_message_id=reply_to,
-            metadata=to_struct(metadata or None),
+            metadata=to_struct(metadata or None, "metadata"),
             request_id=request_id or _new_request_id(),
         )
         taken = self._ask(send.request_id, v1.ConverseRequest(send=send))

@@ -22,7 +22,7 @@ import difflib
 import math
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import betterproto2
 
@@ -30,6 +30,7 @@ from wonder_sdk._proto.google import protobuf
 from wonder_sdk.errors import RequestError
 
 Message: TypeAlias = betterproto2.Message
+_M = TypeVar("_M", bound=betterproto2.Message)
 
 _INTEGERS = {
     betterproto2.TYPE_INT32: (-(2**31), 2**31 - 1),
@@ -55,9 +56,10 @@ class Encoder:
         return bytes(checked(request, self.message))
 
 
-def checked(value: Any, kind: type[Message]) -> Message:
-    """Return ``value`` as a message of class ``kind`` that can be serialised. Raises `RequestError`."""
-    message: Message = _Walk().message(value, kind, "")
+def checked(value: Any, kind: type[_M], path: str = "") -> _M:
+    """Return ``value`` as a message of class ``kind`` that can be serialised. Raises `RequestError`, whose
+    field is ``path`` or below it."""
+    message: _M = _Walk().message(value, kind, path)
     return message
 
 

@@ -152,7 +152,7 @@ def _memory(content: str, options: MemoryOptions, kind: str) -> v1.Memory:
         type=options.get("type", kind),
         content=content,
         significance=options.get("significance"),
-        metadata=to_struct(options.get("metadata")),
+        metadata=to_struct(options.get("metadata"), "metadata"),
         source=v1.MemorySource(
             conversation_id=options.get("conversation", ""),
             turn_id=options.get("turn", ""),
@@ -166,7 +166,7 @@ def _memory(content: str, options: MemoryOptions, kind: str) -> v1.Memory:
 def _filter(filters: MemoryFilters) -> v1.MemoryFilter:
     return v1.MemoryFilter(
         types=list(filters.get("types", ())),
-        metadata=to_struct(filters.get("metadata")),
+        metadata=to_struct(filters.get("metadata"), "metadata"),
         conversation_id=filters.get("conversation", ""),
         turn_id=filters.get("turn", ""),
         start_time=filters.get("since"),

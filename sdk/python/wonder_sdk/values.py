@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from wonder_sdk._proto.google import protobuf
+from wonder_sdk.encoding import checked
 
 
-def to_struct(value: Mapping[str, Any] | None) -> protobuf.Struct | None:
-    """A mapping for the wire; None stays None. Raises ValueError for what JSON does not have."""
-    return None if value is None else protobuf.Struct.from_dict(value)
+def to_struct(value: Mapping[str, Any] | None, field: str = "") -> protobuf.Struct | None:
+    """Return a mapping for the wire; None stays None. Raises `RequestError`, which names ``field``, for
+    anything else and for values that JSON does not have."""
+    return None if value is None else checked(value, protobuf.Struct, field)
 
 
-def to_value(value: Any) -> protobuf.Value:
-    """Anything that JSON has, for the wire. Raises ValueError for what it does not have."""
-    return protobuf.Value.from_dict(value)
+def to_value(value: Any, field: str = "") -> protobuf.Value:
+    """Return anything that JSON has, for the wire. Raises `RequestError`, which names ``field``, for other
+    values."""
+    return checked(value, protobuf.Value, field)
 
 
 def from_struct(value: protobuf.Struct | None) -> dict[str, Any]:

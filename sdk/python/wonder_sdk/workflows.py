@@ -132,7 +132,9 @@ class Workflows:
 
         Raises NotFoundError, and FailedPreconditionError for a run that has ended.
         """
-        signal = v1.Signal(name=name, payload=None if payload is None else to_value(payload), user_id=user)
+        signal = v1.Signal(
+            name=name, payload=None if payload is None else to_value(payload, "payload"), user_id=user
+        )
         request = v1.SignalRunRequest(run_id=run_id, signal=signal, request_id=request_id)
         return (await self.coordinator.signal_run(request)).sequence
 
@@ -248,8 +250,8 @@ class Workflows:
             run_id=run_id,
             before_node_execution=before,
             after_sequence=after_sequence,
-            input=to_struct(input),
-            state=to_struct(state),
+            input=to_struct(input, "input"),
+            state=to_struct(state, "state"),
             workflow_revision=revision,
             request_id=request_id,
         )
@@ -261,14 +263,14 @@ class Workflows:
     ) -> Run:
         request = v1.StartRunRequest(
             workflow_id=workflow,
-            input=to_struct(input),
+            input=to_struct(input, "input"),
             context=v1.ExecutionContext(
                 project_id=options.get("project", ""),
                 agent_id=options.get("agent", ""),
                 conversation_id=options.get("conversation", ""),
                 branch=options.get("branch", ""),
             ),
-            metadata=to_struct(options.get("metadata")),
+            metadata=to_struct(options.get("metadata"), "metadata"),
             timeout_ms=round(options.get("timeout", 0) * 1000),
             request_id=options.get("request_id") or f"req-{uuid.uuid4().hex}",
             wait_ms=wait_ms,
@@ -300,7 +302,7 @@ class Workflows:
                 gate_id=seen.id,
                 decision=decision,
                 shown_hash=seen.shown_hash,
-                answer=to_struct(answer),
+                answer=to_struct(answer, "answer"),
                 comment=comment,
                 user_id=user,
                 request_id=request_id,

@@ -10,6 +10,7 @@ import pytest
 from wonder_server.adapters.models.bounded import BoundedModel, Bounds
 from wonder_server.adapters.models.formats import message
 from wonder_server.core.conversation.dialects import DIALECTS
+from wonder_server.core.cuts import is_notice
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 from wonder_server.ports.model import Chunk, Counted, Finished, TextDelta
@@ -126,3 +127,30 @@ async def test_a_model_that_does_not_end_is_left_and_what_it_used_is_counted() -
     assert last.whole is not None and len(last.whole.text) == 50_500
     usage = last.result.usage
     assert usage.input_tokens == 7 and (usage.output_tokens or 0) > 5_000 and usage.estimated
+
+
+@pytest.mark.parametrize("format_name", list(DIALECTS))
+async def test_a_call_with_an_endless_name_or_id_is_refused_under_a_short_one(format_name: str) -> None:
+    calls = [
+        ToolCall(id="i" * 3_000_000, name="recall", arguments={"a": 1}),
+        ToolCall(id="b", name="ü n" * 1_000_000, arguments={"a": 2}),
+        ToolCall(id="c", name="recall", arguments={"a": 3}),
+    ]
+    profile = ModelProfile(provider="openai", model="m", format=format_name)
+    result = answer("said", *calls, format_name=format_name)
+    _, last = await heard(Speaker("said", result=result), profile)
+    first, second, third = last.result.tool_calls
+    assert first.id.startswith("call_") and len(first.id) == 37 and first.arguments == {"a": 1}
+    assert second.id == "b" and second.name.startswith("__n__n") and second.name.endswith("_cut_off")
+    assert len(second.name) <= 64 and second.arguments is None
+    assert is_notice(second.malformed)
+    assert third == calls[2]
+    assert len(str(last.result.raw)) < 2_000 and last.whole is result
+
+
+async def test_ids_of_many_calls_stay_within_the_bound_of_the_answer_too() -> None:
+    calls = [ToolCall(id=f"{n}" * 1_500, name="t", arguments={}) for n in range(1, 10)]
+    _, last = await heard(Speaker(result=answer("", *calls)))
+    ids = [call.id for call in last.result.tool_calls]
+    assert [len(each) for each in ids] == [1_500] * 2 + [37] * 7 and len(set(ids)) == 9
+    assert all(call.arguments == {} for call in last.result.tool_calls)

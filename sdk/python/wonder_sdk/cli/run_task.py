@@ -38,7 +38,7 @@ def run_task(arguments: argparse.Namespace, client: sync.Client, given: dict[str
         return 2
     request = v1.StreamTaskRequest(
         task_id=arguments.workflow,
-        input=to_struct(given) if given is not None else None,
+        input=to_struct(given, "input") if given is not None else None,
         context=v1.ExecutionContext(
             project_id=arguments.project,
             agent_id=arguments.agent,

@@ -2,13 +2,17 @@
 
 A text above the limit is cut with a notice, and so is what listeners are told while the model speaks.
 Arguments of a tool call above theirs are left out: the call is refused, since half of them would be another
-call. The message in the provider's format is then written anew from what was kept. `Finished.whole` is the
-answer as it came. Above a hard limit nothing more is read; what has come until then is the answer.
+call. A call whose name is too long is refused too, under the beginning of the name; an id that is too long is
+replaced by its hash. The message in the provider's format is then written anew from what was kept.
+`Finished.whole` is the answer as it came. Above a hard limit nothing more is read; what has come until then
+is the answer.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -22,6 +26,12 @@ from wonder_server.core.model import Meter, ModelResult, ToolCall, Usage
 from wonder_server.ports.model import Chunk, Counted, Finished, Model, TextDelta
 
 HINT: Final = "ReadMessage (`wonder message`) has the whole."
+NAME_BYTES: Final = 128
+"""The most bytes of the name in a tool call. Names of tools have at most 64."""
+ID_BYTES: Final = 16 << 10
+"""The most bytes of a tool call's id. LiteLLM packs what Gemini wants back, some kilobytes, into it."""
+_CUT_NAME: Final = "_cut_off"
+_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +116,20 @@ def _calls(calls: tuple[ToolCall, ...], bounds: Bounds) -> tuple[ToolCall, ...]:
         size = size_of(call.malformed)
         if call.arguments is not None:
             size = size_of(json.dumps(call.arguments, ensure_ascii=False))
-        taken += size
-        if size > bounds.arguments or taken > bounds.raw:
-            taken -= size
-            call = replace(call, arguments=None, malformed=notice(size, size, HINT).strip())
+        name, id_size = size_of(call.name), size_of(call.id)
+        if id_size > ID_BYTES or taken + id_size > bounds.raw:
+            digest = hashlib.sha256(call.id.encode("utf-8", "replace")).hexdigest()
+            call = replace(call, id=f"call_{digest[:32]}")
+        taken += min(name, NAME_BYTES) + size_of(call.id)
+        if name > NAME_BYTES:
+            # In the alphabet of names: the model's next request has it, and providers check that.
+            begins = _NOT_IN_NAMES.sub("_", call.name[: 64 - len(_CUT_NAME)])
+            call = replace(call, name=begins + _CUT_NAME)
+        if name > NAME_BYTES or size > bounds.arguments or taken + size > bounds.raw:
+            missing = size + name if name > NAME_BYTES else size
+            call = replace(call, arguments=None, malformed=notice(missing, missing, HINT).strip())
+        else:
+            taken += size
         kept.append(call)
     return tuple(kept)
 
