@@ -1,14 +1,16 @@
 """Logs: structlog on standard error, as JSON lines for machines or in colour for people.
 
 Every line is an event with fields. No line holds a user's content, and the secrets of the settings are
-blotted out of every line, since an exception's text may quote the key that a provider refused.
+blotted out of every line, since an exception's text may quote the key that a provider refused. Those of fewer
+than eight characters are blotted out where they stand by themselves, and never in keys or names of events.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, TextIO
 
 import structlog
@@ -16,6 +18,10 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor, Wrapped
 
 LIBRARY_TEXT: Final = 500
 """Characters of what a library logs. It may quote what others sent."""
+SHORT_SECRET: Final = 8
+"""A secret of fewer characters is only looked for where it stands by itself."""
+_OWN_WORDS: Final = frozenset({"event", "level", "timestamp", "room", "rpc", "reason", "address"})
+"""Fields of a line whose values are the server's own."""
 
 
 def configure(
@@ -34,10 +40,12 @@ def configure(
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="%H:%M:%S" if pretty else "iso", utc=not pretty),
     ]
+    secrets = tuple(secrets)
+    blot_values = _blot_values(secrets)
     rendered: list[Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=out.isatty())]
+        [blot_values, structlog.dev.ConsoleRenderer(colors=out.isatty())]
         if pretty
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        else [structlog.processors.format_exc_info, blot_values, structlog.processors.JSONRenderer()]
     )
     structlog.configure(
         processors=[*shared, *rendered, _blot(secrets)],
@@ -64,13 +72,40 @@ class _Libraries(logging.Handler):
 
 
 def _blot(secrets: Iterable[str]) -> Processor:
-    hidden = tuple(secret for secret in secrets if secret)
+    """Replace secrets in a rendered line. Short ones are left to `_blot_values`: they would occur in it by
+    chance."""
+    hidden = tuple(secret for secret in secrets if len(secret) >= SHORT_SECRET)
 
     def blot(_logger: WrappedLogger, _method: str, line: EventDict | str) -> str:
         text = str(line)
         for secret in hidden:
             text = text.replace(secret, "[secret]")
         return text
+
+    return blot
+
+
+def _blot_values(secrets: Iterable[str]) -> Processor:
+    """Replace short secrets in the values of a line where they stand by themselves; keys, the event and the
+    server's own words stay."""
+    short = sorted({secret for secret in secrets if 0 < len(secret) < SHORT_SECRET}, key=len, reverse=True)
+    pattern = re.compile("|".join(rf"(?<!\w){re.escape(secret)}(?!\w)" for secret in short))
+
+    def shown(value: object) -> object:
+        match value:
+            case str():
+                return pattern.sub("[secret]", value)
+            case Mapping():
+                return {key: shown(each) for key, each in value.items()}
+            case list() | tuple():
+                return [shown(each) for each in value]
+            case _:
+                return value
+
+    def blot(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
+        if not short:
+            return line
+        return {key: value if key in _OWN_WORDS else shown(value) for key, value in line.items()}
 
     return blot
 

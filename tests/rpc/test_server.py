@@ -211,6 +211,23 @@ def test_what_a_library_logs_is_one_line_like_any_other() -> None:
     root.handlers[:] = before
 
 
+def test_a_secret_of_one_character_leaves_lines_readable() -> None:
+    root, out = logging.getLogger(), StringIO()
+    before = root.handlers[:]
+    logs.configure("json", "info", secrets=["a", "b", "event", "long-secret", ""], stream=out)
+    given = {"url": "http://h/?key=b&x=bb", "more": ["a", {"deep": "say event"}], "address": "a:1"}
+    try:
+        raise ValueError("refused: b, long-secret")
+    except ValueError:
+        logs.logger("b").info("ready", exc_info=True, **given)
+    [line] = map(json.loads, out.getvalue().splitlines())
+    assert (line["event"], line["level"], line["room"], line["address"]) == ("ready", "info", "b", "a:1")
+    assert line["url"] == "http://h/?key=[secret]&x=bb"
+    assert line["more"] == ["[secret]", {"deep": "say [secret]"}]
+    assert line["exception"].endswith("ValueError: refused: [secret], [secret]")
+    root.handlers[:] = before
+
+
 @pytest.mark.parametrize(
     ("data", "reason", "field"),
     [

@@ -11,11 +11,12 @@ from typing import Any
 
 import betterproto2
 
+from wonder_sdk._proto.google import protobuf
 from wonder_sdk._proto.wonder import v1
 from wonder_sdk.mailbox import Mailbox
 from wonder_sdk.resume import Patience
 from wonder_sdk.schemas import read, write
-from wonder_sdk.values import from_struct, to_struct
+from wonder_sdk.values import from_struct
 
 _log = logging.getLogger("wonder_sdk.worker")
 
@@ -224,7 +225,7 @@ def _completed(lease_id: str, result: Any) -> v1.WorkRequest:
         raise ActionError(f"The action returned {type(result).__name__} where an object is wanted.")
     try:
         request = v1.WorkRequest(
-            completed=v1.AssignmentCompleted(lease_id=lease_id, output=to_struct(output, "output"))
+            completed=v1.AssignmentCompleted(lease_id=lease_id, output=protobuf.Struct.from_dict(output))
         )
         size = len(bytes(request))
     except Exception:  # the library raises all sorts of things
