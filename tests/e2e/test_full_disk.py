@@ -3,7 +3,9 @@ recovers."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import resource
 import subprocess
 from collections.abc import Awaitable, Iterator
@@ -14,6 +16,7 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.e2e.client import Client
 from tests.e2e.process import Server, serving
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import executor_service_pb2 as executor
@@ -101,6 +104,41 @@ async def test_a_server_starts_on_a_full_disk_reads_deletes_and_goes_on_when_the
         await client.turn(rooms[0], "Still there?")
         assert len(await client.messages(rooms[0])) == 6
     assert not [line for line in server.log if "Traceback" in str(line)]
+
+
+def noise(seed: int, size: int) -> str:
+    """Text in which nothing repeats."""
+    return "".join(random.Random(seed).choices("abcdefgh ij", k=size))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("others", [False, True])
+async def test_a_disk_that_conversations_filled_has_room_again_when_they_are_deleted(
+    disk: Path, others: bool, restarted: bool
+) -> None:
+    data = disk / "data"
+    async with serving(data, environment=RESERVE) as server, server.client() as client:
+        rooms = [await client.open(request_id=f"r{number}") for number in range(2)]
+        with contextlib.suppress(grpc.RpcError):
+            for number in range(3 if others else 100):
+                await client.turn(rooms[number % 2], noise(number, 300_000))
+        if others:
+            fill(disk)
+        await server.logged("disk_full")
+        if not restarted:
+            await delete(client, rooms)
+            await server.logged("disk_has_room")
+            await client.turn(await client.open(request_id="new"), "Hello.")
+    if restarted:
+        async with serving(data, environment=RESERVE) as server, server.client() as client:
+            await delete(client, rooms)
+            await server.logged("disk_has_room")
+            await client.turn(await client.open(request_id="new"), "Hello.")
+
+
+async def delete(client: Client, rooms: list[str]) -> None:
+    for room in rooms:
+        await client.conversations.DeleteConversation(pb.DeleteConversationRequest(conversation_id=room))
 
 
 TASKS = """

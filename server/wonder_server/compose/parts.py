@@ -169,12 +169,15 @@ async def logged(what: str, work: Coroutine[Any, Any, None]) -> None:
 
 
 async def watch_disk(room: DiskRoom, data: Path, databases: Sequence[Database]) -> None:
-    """Look every second how much room there is. While there is none, give back what was deleted."""
+    """Look every second how much room there is. While there is hardly any, fold the logs of the stores, which
+    takes room first; while there is none, give back what was deleted."""
     while True:
         await asyncio.sleep(LOOK_S)
-        if not room.look():
-            continue
-        for database in databases:
+        is_full = room.look()
+        logs = sorted(databases, key=Database.log_bytes)
+        if is_full or room.is_near(sum(database.log_bytes() for database in logs)):
+            await fold_logs(data, logs)
+        for database in logs if is_full else ():
             try:
                 given = await database.shrink(free_bytes(data))
             except WonderError as problem:
@@ -182,6 +185,16 @@ async def watch_disk(room: DiskRoom, data: Path, databases: Sequence[Database]) 
             else:
                 if given:
                     _log.info("store_shrunk", store=database.path.name, bytes=given)
+
+
+async def fold_logs(data: Path, databases: Sequence[Database]) -> None:
+    """Fold what logs there are, the smallest first: each makes room for the next."""
+    for database in databases:
+        try:
+            if database.log_bytes():
+                await database.fold(free_bytes(data))
+        except WonderError as problem:
+            _log.warning("store_not_shrunk", store=database.path.name, problem=str(problem))
 
 
 def preload() -> None:

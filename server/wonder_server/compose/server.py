@@ -331,6 +331,8 @@ class Wonder:
         databases = [*shards.databases, catalog.database, memories.database]
         for database in databases:
             database.refusal = self._room.refusal
+            if self._settings.disk_reserve_bytes:
+                await database.bound_log(self._settings.disk_reserve_bytes // 2)
         self._keep("disk", watch_disk(self._room, data, databases))
         outside = OutsideBlobs(blobs) if isinstance(blobs, S3Blobs) else blobs
         return shards, catalog, memories, outside

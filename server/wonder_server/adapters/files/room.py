@@ -65,6 +65,13 @@ class DiskRoom:
             " needed."
         )
 
+    def is_near(self, log_bytes: int) -> bool:
+        """Return True where so many bytes of logs should be given back before the disk is full."""
+        try:
+            return bool(self._reserve and log_bytes and self._free(self._folder) < 2 * self._low + log_bytes)
+        except OSError:
+            return False
+
     def look(self) -> bool:
         """Look how much is free, and give up or take back the reserve. Returns True while the disk is
         full."""

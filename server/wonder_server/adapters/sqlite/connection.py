@@ -27,8 +27,9 @@ _PRAGMAS: Final = (
     "PRAGMA temp_store = MEMORY",
     "PRAGMA cache_size = -16384",
     # Every 4,000 pages, which is just below the limit that follows, the commit folds the WAL into the file;
-    # with no other connection that is always the whole of it, and the next commit starts the WAL over.
-    # (Overwriting it costs less at each fsync than growing it anew after a truncation.)
+    # `Database.bound_log` makes that less. With no other connection that is always the whole of it, and the
+    # next commit starts the WAL over. (Overwriting it costs less at each fsync than growing it anew after a
+    # truncation.)
     "PRAGMA wal_autocheckpoint = 4000",
     "PRAGMA journal_size_limit = 16777216",
 )

@@ -48,6 +48,9 @@ _SHRINK_FROM: Final = 256 * 1024
 """Bytes of unused pages from which a file is made smaller."""
 _SHRINK_MOST: Final = 256 << 20
 """Bytes of used pages up to which it is, since they are held in memory."""
+_PAGE_BYTES: Final = 4096
+_LOG_PAGES: Final = 4_000
+"""Pages of the WAL from which a commit folds it, unless there is hardly any room; as in connection.py."""
 _COMMIT_AFTER_S: Final = 0.05
 """A transaction that takes longer begins no more writes: the others are for the next, after the reads."""
 
@@ -91,6 +94,7 @@ class Database:
         self.refusal: Callable[[], BaseException | None] = _never
         """An error for writes that need room, while there is none; those that free some are carried out."""
         self._commits = 0
+        self._log_pages = _LOG_PAGES
         self._pace_s = 0.001
         """What an item of writes that are carried out together costs this thread, of late; not how long it
         takes, which is mostly waiting for the event loop to give back the interpreter's lock."""
@@ -161,6 +165,30 @@ class Database:
         """Give back to the disk what deleted rows took, if much of the file is that and the rest fits into
         ``room`` bytes. Returns how many bytes. Others wait meanwhile: it is for a disk that is full."""
         return await self._enqueue(partial(_shrink, room=room), writes=False)
+
+    async def bound_log(self, most: int) -> None:
+        """Fold the WAL into the file from ``most`` bytes on: folding lets the file grow, and on a full disk
+        there is no more room for that than the reserve."""
+        pages = max(1, min(_LOG_PAGES, most // _PAGE_BYTES))
+
+        def bound(connection: sqlite3.Connection) -> None:
+            connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchall()
+            connection.execute(f"PRAGMA journal_size_limit = {(pages + 96) * _PAGE_BYTES}").fetchall()
+
+        await self._enqueue(bound, writes=False)
+        self._log_pages = pages
+
+    def log_bytes(self) -> int:
+        """The size of the WAL's file."""
+        try:
+            return self.path.with_name(f"{self.path.name}-wal").stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    async def fold(self, room: int) -> bool:
+        """Fold the WAL into the file and give back what it took, if what the file grows by fits into ``room``
+        bytes. Until it does, no commit tries: it would take the room, and fail."""
+        return await self._enqueue(partial(_fold, room=room, pages=self._log_pages), writes=False)
 
     def _refuse(self, frees: bool) -> None:
         refused = None if frees else self.refusal()
@@ -335,13 +363,23 @@ def _never() -> None:
     return None
 
 
+def _fold(connection: sqlite3.Connection, *, room: int, pages: int) -> bool:
+    size = "SELECT page_count * page_size, file FROM pragma_page_count(), pragma_page_size(), "
+    size += "pragma_database_list() WHERE name = 'main'"
+    whole, file = connection.execute(size).fetchone()
+    fits = bool(whole - Path(file).stat().st_size <= room)
+    connection.execute(f"PRAGMA wal_autocheckpoint = {pages if fits else 0}").fetchall()
+    if fits:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return fits
+
+
 def _shrink(connection: sqlite3.Connection, *, room: int) -> int:
     """What is left of the file is built in memory, and goes through the log."""
     size = "SELECT page_count * page_size, freelist_count * page_size FROM pragma_page_count(), "
     size += "pragma_page_size(), pragma_freelist_count()"
     whole, unused = connection.execute(size).fetchone()
     left = whole - unused
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     if unused < max(_SHRINK_FROM, left // 4) or left > min(_SHRINK_MOST, room):
         return 0
     connection.execute("VACUUM")
