@@ -174,6 +174,8 @@ async def watch_disk(room: DiskRoom, data: Path, databases: Sequence[Database]) 
     while True:
         await asyncio.sleep(LOOK_S)
         is_full = room.look()
+        for database in databases:
+            await database.overwrite_within(0 if is_full else free_bytes(data))
         logs = sorted(databases, key=Database.log_bytes)
         if is_full or room.is_near(sum(database.log_bytes() for database in logs)):
             await fold_logs(data, logs)

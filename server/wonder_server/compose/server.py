@@ -27,7 +27,7 @@ from wonder_server.actors.streams import Streams
 from wonder_server.actors.sweeper import Sweeper
 from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.files.blobs import FileBlobs
-from wonder_server.adapters.files.room import DiskRoom
+from wonder_server.adapters.files.room import DiskRoom, free_bytes
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.run import GIT_ENVIRONMENT, Git, Pool
 from wonder_server.adapters.git.workspaces import GitWorkspaces
@@ -333,6 +333,7 @@ class Wonder:
             database.refusal = self._room.refusal
             if self._settings.disk_reserve_bytes:
                 await database.bound_log(self._settings.disk_reserve_bytes // 2)
+                await database.overwrite_within(0 if self._room.refusal() else free_bytes(data))
         self._keep("disk", watch_disk(self._room, data, databases))
         outside = OutsideBlobs(blobs) if isinstance(blobs, S3Blobs) else blobs
         return shards, catalog, memories, outside

@@ -95,6 +95,7 @@ class Database:
         """An error for writes that need room, while there is none; those that free some are carried out."""
         self._commits = 0
         self._log_pages = _LOG_PAGES
+        self._overwrites = True
         self._pace_s = 0.001
         """What an item of writes that are carried out together costs this thread, of late; not how long it
         takes, which is mostly waiting for the event loop to give back the interpreter's lock."""
@@ -177,6 +178,14 @@ class Database:
 
         await self._enqueue(bound, writes=False)
         self._log_pages = pages
+
+    async def overwrite_within(self, room: int) -> None:
+        """Let deletes overwrite what they free, where SQLite was built to, only while all of the file fits in
+        ``room`` bytes: each page that is overwritten goes through the log."""
+        overwrites = self.path.stat().st_size + self.log_bytes() <= room
+        if overwrites != self._overwrites:
+            await self._enqueue(partial(_overwrite, overwrites=overwrites), writes=False)
+            self._overwrites = overwrites
 
     def log_bytes(self) -> int:
         """The size of the WAL's file."""
@@ -361,6 +370,11 @@ class Database:
 
 def _never() -> None:
     return None
+
+
+def _overwrite(connection: sqlite3.Connection, *, overwrites: bool) -> None:
+    built = connection.execute("SELECT sqlite_compileoption_used('SECURE_DELETE')").fetchone()[0]
+    connection.execute(f"PRAGMA secure_delete = {'ON' if overwrites and built else 'OFF'}").fetchall()
 
 
 def _fold(connection: sqlite3.Connection, *, room: int, pages: int) -> bool:
