@@ -160,3 +160,9 @@ async def backing_off(stage: Stage) -> None:
     busy = Fault(reason=Reason.MODEL_UNAVAILABLE, message="Busy.", transient=True)
     stage.loop.failed(ROOM, stage.model_calls()[-1].operation_id, busy)
     await rest()
+
+
+@pytest.mark.parametrize("wall_s", [-(2**31), -1, 0, 1])
+def test_a_wall_clock_before_1970_gives_times_that_are_times(wall_s: int) -> None:
+    clock = SystemClock(lambda: wall_s * SECOND, lambda: 5 * SECOND)
+    assert clock.now_ms() > 0

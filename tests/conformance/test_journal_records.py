@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.conformance.journal_subjects import (
     put_conversation,
     room_id,
 )
+from wonder_server.adapters.sqlite.connection import connect
 from wonder_server.adapters.sqlite.shard_queries import rows_sql
 from wonder_server.adapters.sqlite.shard_schema import MIGRATIONS
 from wonder_server.core.commands import Parent, Scope
@@ -345,6 +347,14 @@ async def test_a_snapshot_is_of_one_actor(shards: Shards) -> None:
     assert await shards.snapshot("run_Z", queries) is None
 
 
+@pytest.fixture(scope="module")
+def empty_shard(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shard with its tables and nothing in them."""
+    path = tmp_path_factory.mktemp("shard") / "00.db"
+    connect(path, MIGRATIONS).close()
+    return path
+
+
 @pytest.mark.parametrize(
     ("query", "index"),
     [
@@ -367,12 +377,12 @@ async def test_a_snapshot_is_of_one_actor(shards: Shards) -> None:
     ],
 )
 @pytest.mark.parametrize("after", [None, (5, "x")])
-def test_few_of_many_rows_are_found_by_an_index(query: dict[str, Any], index: str, after: Any) -> None:
-    connection = sqlite3.connect(":memory:")
-    for _, script in MIGRATIONS:
-        connection.executescript(script)
+def test_few_of_many_rows_are_found_by_an_index(
+    query: dict[str, Any], index: str, after: Any, empty_shard: Path
+) -> None:
     sql, values = rows_sql(Query(**query, after=after))
-    (first, *_) = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
+    with closing(sqlite3.connect(empty_shard)) as connection:
+        (first, *_) = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
     assert f"USING INDEX {index}" in first[3]
 
 

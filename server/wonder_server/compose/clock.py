@@ -29,6 +29,10 @@ FOLLOW: Final = 100
 LOOK_NS: Final = 1_000_000_000
 """The wall clock is read at most once in so many nanoseconds of the steady clock."""
 
+EARLIEST_NS: Final = 1_000_000_000_000
+"""No wall clock is believed that is before this (a quarter of an hour into 1970): a time of 0 or less means
+"never" in the record."""
+
 STEP_NS: Final = 2_000_000_000
 """A difference that changes by more than this between two looks is a step of the wall clock, and is
 logged."""
@@ -62,9 +66,12 @@ class SystemClock:
     """Implements the port ``Clock``. ``wall`` and ``steady`` are its hands, in nanoseconds."""
 
     def __init__(self, wall: Callable[[], int] | None = None, steady: Callable[[], int] = steady_ns) -> None:
-        self._wall = wall or time.time_ns
+        self._read_wall = wall or time.time_ns
         self._steady = steady
         self._look = _Look(self._wall(), steady(), 0)
+
+    def _wall(self) -> int:
+        return max(self._read_wall(), EARLIEST_NS)
 
     def now_ms(self) -> int:
         steady, look = self._steady(), self._look
