@@ -84,6 +84,8 @@ async def test_work_is_anothers_only_by_right(house: House) -> None:
         ("conversation_id", house.room),
         ("turn_id", house.turn),
         ("run_id", house.run),
+        ("branch", f"wonder/conv-{house.room.removeprefix('conv_')}"),
+        ("branch", f"wonder/run-{house.run.removeprefix('run_')}"),
     ):
         place = ("PERMISSION_DENIED", [f"context.{name}"])
         task = {"task_id": "team/note", "input": struct(said="x"), "context": {name: value}}

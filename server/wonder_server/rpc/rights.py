@@ -18,6 +18,8 @@ from wonder_server.rpc.auth import ANONYMOUS, caller
 from wonder_server.settings import Settings
 
 ACT_AS: Final = "act_as"
+OWN_BRANCHES: Final = "wonder/"
+"""Branches below are those of conversations and runs: who names one works among another's files."""
 ADMIN: Final = "admin"
 SEARCH_ALL: Final = "memory.search_all"
 
@@ -82,8 +84,11 @@ class Rights:
             self.demand(ADMIN, "context.agent_id makes the work the agent's own.", "context.agent_id")
         for name in ("conversation_id", "turn_id", "run_id"):
             if getattr(given, name):
-                field = f"context.{name}"
-                self.demand(ACT_AS, f"{field} makes the work part of another.", field)
+                field, whole = f"context.{name}", name.removesuffix("_id")
+                self.demand(ACT_AS, f"{field} makes the work part of another {whole}.", field)
+        if given.branch.startswith(OWN_BRANCHES):
+            why = f"context.branch '{given.branch[:100]}' is a conversation's or a run's."
+            self.demand(ACT_AS, why, "context.branch")
 
 
 NO_RIGHTS: Final = Rights({})
