@@ -287,8 +287,8 @@ class Settings:
         "Seconds that a client of Converse has to send `attach`; then its stream ends with NOT_ATTACHED.",
     )  # fmt: skip
     request_seconds: int = _setting(
-        30, "WONDER_REQUEST_SECONDS", number(1, 3_600),
-        "Seconds that a call has to send its only request; then it ends with TIMEOUT.",
+        120, "WONDER_REQUEST_SECONDS", number(1, 3_600),
+        "Seconds that a call has to send its only request, whole; then it ends with TIMEOUT.",
     )  # fmt: skip
     max_concurrent_pages: int = _setting(
         4, "WONDER_MAX_CONCURRENT_PAGES", number(1, 10_000),

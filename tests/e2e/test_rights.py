@@ -51,6 +51,12 @@ async def test_an_artifacts_history_names_who_wrote_it(house: House) -> None:
     assert (await write(house.proxy, "ann")).artifact.revision.author == "ann"
 
 
+async def test_a_merge_deletes_by_a_resolution_only_for_an_admin(house: House) -> None:
+    request = library.MergeArtifactsRequest(project_id="default", source_branch="own")
+    request.resolutions.add(path="signed.md", delete=True)
+    assert await refused(house.bob.library.MergeArtifacts(request)) == ("PERMISSION_DENIED", ["resolutions"])
+
+
 async def test_what_a_task_deletes_only_an_admin_has_deleted(house: House) -> None:
     await asking(house)
     write = library.WriteArtifactRequest(project_id="default", path="kept.md", content=b"kept")

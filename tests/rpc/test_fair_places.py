@@ -20,6 +20,7 @@ from wonder_server.ports.blobs import key_of
 from wonder_server.rpc import fair_places
 from wonder_server.rpc.auth import caller
 from wonder_server.rpc.fair_places import FETCHING, PREVIEWS, FairPlaces, OutsideBlobs
+from wonder_server.rpc.server import contract
 
 SERVICE = "wonder.v1.ConversationService"
 
@@ -259,3 +260,11 @@ async def test_a_flood_of_previews_is_carried_out_few_at_a_time_and_other_calls_
         service.go.set()
         await asyncio.gather(other, *flood)
         assert len(service.begun) == 101
+
+
+def test_a_call_that_may_wait_for_the_server_of_a_repository_holds_no_place() -> None:
+    methods = {method.name: method for service in contract() for method in service.methods}
+    places = fair_places.CallPlaces(4)
+    for name in ("MergeBranch", "DiffBranch", "CreateProject", "UpdateProject", "CallAgent", "ExecuteTask"):
+        assert places.kind(methods[name]) is None, name
+    assert places.kind(methods["GetConversation"]) is not None

@@ -287,6 +287,18 @@ async def test_what_was_copied_is_not_shown_once_its_root_is_gone(hostile: Hosti
     await later.close()
 
 
+async def test_a_root_below_another_cannot_be_turned_into_a_link_out_of_both(tmp_path: Path) -> None:
+    UsersRepository(tmp_path / "victim" / "code")
+    upper, lower = tmp_path / "root", tmp_path / "root" / "sub"
+    lower.mkdir(parents=True)
+    projects = FixedProjects(web={"code": f"{lower}/code"})
+    inside = Inside(tmp_path / "data", projects, roots=[upper, lower])
+    lower.rmdir()
+    lower.symlink_to(tmp_path / "victim")
+    assert await reason(inside.repos.read(ONE, "readme")) is Reason.FIELD_INVALID
+    await inside.close()
+
+
 async def test_a_root_may_itself_be_a_link(tmp_path: Path) -> None:
     origin = UsersRepository(tmp_path / "users" / "code")
     (tmp_path / "root").symlink_to(tmp_path / "users")

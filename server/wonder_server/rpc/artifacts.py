@@ -45,7 +45,7 @@ class ArtifactMethods:
         if change is None or (change == "delete" and not request.delete):
             raise error(Reason.FIELD_INVALID, "Give the new content, or say delete.", field="content")
         if change == "delete":
-            self._rights.demand(ADMIN, "delete deletes an artifact.", "delete")
+            self._rights.demand(ADMIN, "It deletes an artifact.", "delete")
         written = await self._artifacts.write(
             _project(request),
             request.path,
@@ -99,6 +99,8 @@ class ArtifactMethods:
     async def merge_artifacts(
         self, request: pb.MergeArtifactsRequest, _context: Any
     ) -> pb.MergeArtifactsResponse:
+        if any(each.delete for each in request.resolutions):
+            self._rights.demand(ADMIN, "A resolution deletes an artifact.", "resolutions")
         merged = await self._artifacts.merge(
             _project(request),
             request.source_branch,

@@ -57,7 +57,7 @@ class Entrance:
         rights: Rights = NO_RIGHTS,
         refusals: Refusals | None = None,
         full: Callable[[], WonderError | None] = lambda: None,
-        request_seconds: float = 30.0,
+        request_seconds: float = 120.0,
     ) -> None:
         """``full`` is the error for what needs room, while the disk has none. ``request_seconds`` is how long
         a call may take to send its only request."""
@@ -116,7 +116,8 @@ class Entrance:
         except TimeoutError:
             raise error(
                 Reason.TIMEOUT,
-                f"The request did not come within {self._request_seconds:g} seconds of its call.",
+                f"The request did not come within {self._request_seconds:g} seconds of its call; the "
+                "operator sets this time by request_seconds.",
             ) from None
         except StopAsyncIteration:
             raise error(Reason.MALFORMED_REQUEST, "The call ended without a request.") from None

@@ -46,7 +46,10 @@ OTHERS: Final = (64, 8)
 FETCH_WAIT_S: Final = 30.0
 """Seconds that a call waits for a place of `FETCHING`: the deadline of one request to the store."""
 
-_WAITING: Final = frozenset({"CallAgent", "ExecuteTask"})
+_WAITING: Final = frozenset(
+    {"CallAgent", "ExecuteTask", "MergeBranch", "DiffBranch", "CreateProject", "UpdateProject"}
+)
+"""Methods that may wait long for what is not the server's: an agent, a task, the server of a repository."""
 
 
 class FairPlaces:

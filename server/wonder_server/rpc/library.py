@@ -244,9 +244,9 @@ class LibraryServicer(ArtifactMethods):
     def _check_reach(self, before: Project, wanted: Project) -> None:
         """PERMISSION_DENIED if ``wanted`` reaches otherwise than ``before`` and the caller is no admin."""
         if (wanted.network or NetworkPolicy()) != (before.network or NetworkPolicy()):
-            self._rights.demand(ADMIN, "project.network changes.", "project.network")
+            self._rights.demand(ADMIN, "It changes what the project reaches.", "project.network")
         if wanted.repositories != before.repositories:
-            self._rights.demand(ADMIN, "project.repositories change.", "project.repositories")
+            self._rights.demand(ADMIN, "It changes what the project reaches.", "project.repositories")
 
     async def get_project(self, request: pb.GetProjectRequest, _context: Any) -> pb.GetProjectResponse:
         project = await self._projects.project(required(request.project_id, "project_id"))

@@ -81,7 +81,11 @@ class HostFolders:
     """Opens repositories below the operator's roots. ``forbidden`` is the server's data folder."""
 
     def __init__(self, roots: Sequence[Path], forbidden: Path) -> None:
-        self._roots = tuple(roots)
+        # Once: whoever may write below a root could turn another root below it into a link.
+        real = sorted({root.resolve() for root in roots})
+        self._roots = tuple(
+            root for root in real if not any(root.is_relative_to(above) for above in real if above != root)
+        )
         self._forbidden = forbidden.resolve()
 
     def check(self, url: str) -> Path:
@@ -125,9 +129,8 @@ class HostFolders:
         """Return the resolved root above a resolved path. Raises HostProblem if there is none."""
         if not real.is_relative_to(self._forbidden):
             for root in self._roots:
-                resolved = root.resolve()
-                if real.is_relative_to(resolved):
-                    return resolved
+                if real.is_relative_to(root):
+                    return root
         raise HostProblem("it leads to a folder that the operator has not opened to repositories")
 
     def _refused(self, url: str) -> WonderError:
