@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import traceback
 from collections.abc import Iterable, Mapping
 from typing import Final, TextIO
 
@@ -43,7 +44,14 @@ def configure(
     secrets = tuple(secrets)
     blot_values = _blot_values(secrets)
     rendered: list[Processor] = (
-        [blot_values, structlog.dev.ConsoleRenderer(colors=out.isatty())]
+        [
+            blot_values,
+            structlog.dev.ConsoleRenderer(
+                colors=out.isatty(),
+                # The other formatters show local variables, secrets among them, and may take minutes for it.
+                exception_formatter=structlog.dev.plain_traceback,
+            ),
+        ]
         if pretty
         else [structlog.processors.format_exc_info, blot_values, structlog.processors.JSONRenderer()]
     )
@@ -65,7 +73,9 @@ class _Libraries(logging.Handler):
             text = record.getMessage()
             if len(text) > LIBRARY_TEXT:
                 text = f"{text[:LIBRARY_TEXT]}…"
-            fields = {"exc_info": record.exc_info} if record.exc_info else {}
+            # As text already: whatever renders the line must not add local variables to it.
+            caught = record.exc_info
+            fields = {"exception": "".join(traceback.format_exception(*caught)).rstrip()} if caught else {}
             logger("libraries").log(record.levelno, "library", library=record.name, text=text, **fields)
         except Exception:
             self.handleError(record)
