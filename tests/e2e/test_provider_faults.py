@@ -250,7 +250,12 @@ async def wrong_in_turn(client: Client, provider: Provider, room: Room, play: Pl
     pauses = [after.at - before.at for before, after in itertools.pairwise(asked)]
     results = [((move.id, r.tool_call_id), r.success) for move in moves for r in move.tool_results]
     found: dict[str, Any] = {
-        "status": (turn.status, turn.error.reason, turn.error.metadata.get("kind", "")),
+        # A lost connection is the one kind that depends on where exactly it was cut.
+        "status": (
+            turn.status,
+            turn.error.reason,
+            turn.error.metadata.get("kind", "").replace("unreachable", ""),
+        ),
         "requests": len(asked),
         "model calls": turn.usage.model_calls,
         "ends": [name for name in names if name in TURN_ENDS],
