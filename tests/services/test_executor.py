@@ -388,6 +388,13 @@ QUICK = task(
 )
 
 
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No task is given up for its time, so that a machine that is slow decides nothing."""
+    monkeypatch.setattr("wonder_server.services.executor.LONGEST_STRETCH_S", 600)
+
+
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("n", [1, 3, "text"], ids=["works", "fails", "cannot be evaluated"])
 async def test_at_once_a_task_ends_as_it_does_otherwise(n: Any) -> None:
     at_once = executor().at_once(QUICK, {"n": n}, CONTEXT)
@@ -429,6 +436,7 @@ async def waiting(call: ActionCall) -> dict[str, Any]:
     return {"by": call.context.key}
 
 
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("wait", [False, True])
 async def test_an_action_that_is_quick_at_times_is_waited_for_at_others(wait: bool) -> None:
     at_times = step(input_mapping={"wait": "input.wait"}, output_mapping={"output.by": "result.by"})
@@ -440,6 +448,7 @@ async def test_an_action_that_is_quick_at_times_is_waited_for_at_others(wait: bo
     assert [(each.status, each.tries) for each in outcome.steps] == [("completed", 1)]
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_a_task_is_done_at_once_if_it_passes_by_the_actions_that_wait() -> None:
     first = step("a", "context", output_mapping={"output.n": "input.n"})
     one, either = executor(kind(waiting)), task(first, step("b", condition="input.n > 1"))
@@ -464,6 +473,7 @@ def test_at_once_a_bad_input_and_an_unknown_kind_are_faults() -> None:
     assert unknown.fault.reason is Reason.NOT_IMPLEMENTED
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_ten_steps_take_few_calls_of_functions() -> None:
     """A count that is the same on every machine: 0.13 ms go with it where the machine is quiet."""
     ten = task(
