@@ -19,8 +19,9 @@ from wonder_server.core.ids import random_id
 from wonder_server.core.task.effects import outcome_unknown
 from wonder_server.ports.clock import Clock
 from wonder_server.services.workers.directory import Directory
-from wonder_server.services.workers.seat import Assignment, Seat
-from wonder_server.services.workers.waiting import Ticket, Waiting
+from wonder_server.services.workers.leases import Assignment, Ticket
+from wonder_server.services.workers.seat import Seat
+from wonder_server.services.workers.waiting import Waiting
 from wonder_server.services.workers.words import Assigned, Cancelled, Progress, WorkerKind
 
 _log = structlog.get_logger(__name__)
@@ -44,9 +45,9 @@ class Handout:
         self._clock = clock
         self._lease_ms = lease_ms
         self._waiting = Waiting()
+        self._holders: dict[str, Seat] = {}
         self._attempts: OrderedDict[str, int] = OrderedDict()
         self._turns = 0
-        self._in_hand = 0
 
     @property
     def waiting(self) -> int:
@@ -97,15 +98,16 @@ class Handout:
 
     # --- taking back ------------------------------------------------------------------------------
 
-    def release(self, assignment: Assignment, why: Fault | None = None) -> None:
-        """A worker has this no more; ``why`` is what it is told if it answers all the same."""
+    def release(self, assignment: Assignment, why: Fault | None = None) -> Seat:
+        """End a lease and return the worker that had it. ``why`` answers a result that comes late."""
         if assignment.timer is not None:
             assignment.timer.cancel()
-        assignment.seat.release(assignment, why)
+        seat = self._holders.pop(assignment.lease_id)
+        seat.release(assignment, why)
         assignment.ticket.assignment = None
-        self._in_hand -= 1
-        if not self._in_hand:
+        if not self._holders:
             self.idle.set()
+        return seat
 
     def withdraw(self, ticket: Ticket, why: Fault) -> Seat | None:
         """Nobody wants the result any more. The worker that had it, if one did."""
@@ -113,23 +115,23 @@ class Handout:
         if assignment is None:
             self._waiting.remove(ticket)
             return None
-        self.release(assignment, why)
-        if not self._unsaid(assignment):
-            assignment.seat.say(Cancelled(lease_id=assignment.lease_id, fault=why))
-        return assignment.seat
+        seat = self.release(assignment, why)
+        if not self._unsaid(seat, assignment):
+            seat.say(Cancelled(lease_id=assignment.lease_id, fault=why))
+        return seat
 
     def lose(self, assignment: Assignment, how: str) -> bool:
         """The worker is lost with this: to another, or OUTCOME_UNKNOWN. Whether it had gone out at all."""
-        ticket, seat = assignment.ticket, assignment.seat
+        ticket = assignment.ticket
         operation_id = ticket.job.operation_id
         fault = Fault(
             reason=Reason.TIMEOUT,
-            message=f"The worker '{seat.name}' {how} before it answered.",
-            metadata={"operation_id": operation_id, "worker": seat.name},
+            message=f"The worker '{assignment.worker}' {how} before it answered.",
+            metadata={"operation_id": operation_id, "worker": assignment.worker},
         )
-        self.release(assignment, fault)
-        ticket.lost_by.add(seat.id)
-        if self._unsaid(assignment):
+        seat = self.release(assignment, fault)
+        ticket.lost_by.add(assignment.session_id)
+        if self._unsaid(seat, assignment):
             self.offer(ticket, first=True)
             return False
         ticket.losses += 1
@@ -151,7 +153,7 @@ class Handout:
     def recall(self, seat: Seat) -> None:
         """Take back what has not gone out to a worker that takes nothing new."""
         for assignment in _newest_first(seat):
-            if self._unsaid(assignment):
+            if self._unsaid(seat, assignment):
                 self.release(assignment)
                 self.offer(assignment.ticket, first=True)
 
@@ -167,14 +169,15 @@ class Handout:
         assignment = Assignment(
             lease_id=random_id("lease", self._clock.now_ms()),
             ticket=ticket,
-            seat=seat,
+            session_id=seat.id,
+            worker=seat.name,
             kind=seat.kinds[job.kind],
             expires=loop.time() + lease_s,
         )
         assignment.timer = loop.call_later(lease_s, self._look_at_lease, assignment)
         ticket.assignment = assignment
         seat.give(assignment)
-        self._in_hand += 1
+        self._holders[assignment.lease_id] = seat
         self.idle.clear()
         seat.say(
             Assigned(lease_id=assignment.lease_id, attempt=attempt, job=job, deadline_ms=ticket.deadline_ms)
@@ -187,20 +190,21 @@ class Handout:
         if left > 0:
             assignment.timer = loop.call_later(left, self._look_at_lease, assignment)
             return
+        seat = self._holders[assignment.lease_id]
         if self.lose(assignment, "let its lease run out"):
             message = f"The lease ran out: no heartbeat named it for {self._lease_ms} ms."
             fault = Fault(reason=Reason.TIMEOUT, message=message)
-            assignment.seat.say(Cancelled(lease_id=assignment.lease_id, fault=fault))
-        self.fill(assignment.seat)
-        assignment.seat.end_if_done()
+            seat.say(Cancelled(lease_id=assignment.lease_id, fault=fault))
+        self.fill(seat)
+        seat.end_if_done()
 
     def _is_open(self, seat: Seat, kind: str) -> bool:
         """Whether a worker takes one more of a kind that it registered."""
         return not (self.is_closed or seat.is_closed) and seat.has_room_for(kind) and self.is_fresh(seat)
 
-    def _unsaid(self, assignment: Assignment) -> bool:
+    def _unsaid(self, seat: Seat, assignment: Assignment) -> bool:
         """Keep an assignment from going out, if it has not: then it was no attempt."""
-        if not assignment.seat.unsay(assignment.lease_id):
+        if not seat.unsay(assignment.lease_id):
             return False
         operation_id = assignment.ticket.job.operation_id
         self._count(operation_id, self._attempts.get(operation_id, 1) - 1)

@@ -32,8 +32,8 @@ from wonder_server.core.ids import random_id
 from wonder_server.core.task.effects import NotBegunError
 from wonder_server.ports.clock import Clock
 from wonder_server.services.workers.handout import Handout, unknown
-from wonder_server.services.workers.seat import Assignment, Seat
-from wonder_server.services.workers.waiting import Ticket
+from wonder_server.services.workers.leases import Assignment, Ticket
+from wonder_server.services.workers.seat import Seat
 from wonder_server.services.workers.words import (
     Draining,
     Job,
@@ -252,7 +252,7 @@ class Workers:
             return
         fault = Fault(
             reason=Reason.TIMEOUT,
-            message=f"The worker '{assignment.seat.name}' took longer than {job.timeout_ms} ms.",
+            message=f"The worker '{assignment.worker}' took longer than {job.timeout_ms} ms.",
             metadata={"operation_id": job.operation_id, "timeout_ms": str(job.timeout_ms)},
         )
         self._withdraw(ticket, fault)
@@ -282,7 +282,7 @@ def _misfit(assignment: Assignment, output: Mapping[str, Any]) -> Fault | None:
     if not problems:
         return None
     message = (
-        f"The output of the worker '{assignment.seat.name}' does not fit the kind '{kind.name}': "
+        f"The output of the worker '{assignment.worker}' does not fit the kind '{kind.name}': "
         f"{'; '.join(problems[:5])}"
     )
     return Fault(reason=Reason.TASK_FAILED, message=message, field="output")

@@ -4,36 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from dataclasses import dataclass
 from typing import Final
 
 from wonder_server.core.errors import Fault, Reason, WonderError
-from wonder_server.services.workers.waiting import Ticket
-from wonder_server.services.workers.words import Assigned, Registration, Word, WorkerKind
+from wonder_server.services.workers.leases import Assignment, Ticket
+from wonder_server.services.workers.words import Assigned, Registration, Word
 
 MAX_BACKLOG: Final = 1_000
 """A worker that has so many words unread is not listened to until it has read some."""
 
 REMEMBERED: Final = 256
 """Of so many leases that ended too early the reason is kept, for results that come late."""
-
-
-@dataclass(slots=True, eq=False)
-class Assignment:
-    """A worker's share of a ticket. ``expires`` is on the event loop's clock, in seconds."""
-
-    lease_id: str
-    ticket: Ticket
-    seat: Seat
-    kind: WorkerKind
-    expires: float
-    timer: asyncio.TimerHandle | None = None
-
-    @property
-    def is_idempotent(self) -> bool:
-        """Whether it may be given to another worker when nobody knows whether it was done."""
-        defined = self.ticket.job.idempotent
-        return self.kind.idempotent if defined is None else defined
 
 
 class Seat:

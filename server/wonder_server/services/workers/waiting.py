@@ -2,39 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
-from wonder_server.core.errors import Fault
-from wonder_server.services.workers.words import Job, WorkerKind
-
-if TYPE_CHECKING:
-    from wonder_server.services.workers.seat import Assignment
-
-
-@dataclass(slots=True, eq=False)
-class Ticket:
-    """A job on its way. ``number`` is its place in the line.
-
-    ``lost_by`` are the workers, by id, that were lost with it, ``losses`` how many of them may have begun.
-    ``checked`` is the declaration that its input was found to fit.
-    """
-
-    job: Job
-    number: int
-    deadline_ms: int
-    result: asyncio.Future[dict[str, Any] | Fault]
-    lost_by: set[str] = field(default_factory=set)
-    losses: int = 0
-    checked: WorkerKind | None = None
-    assignment: Assignment | None = None
-
-    def finish(self, result: dict[str, Any] | Fault) -> None:
-        if not self.result.done():
-            self.result.set_result(result)
+from wonder_server.services.workers.leases import Ticket
 
 
 class Waiting:
