@@ -16,8 +16,9 @@ from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.coordinator.inputs import Start
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.idempotency import Request
 from wonder_server.core.planner import Planner
-from wonder_server.ports.journal import Commit, Event, Journal, Loaded, Request
+from wonder_server.ports.journal import Commit, Event, Journal, Loaded
 
 SHARD = "0"
 

@@ -11,8 +11,8 @@ from tests.actors.kit import ROOM, SHARD, rest
 from tests.actors.test_handlers import Agents, Played
 from tests.core.conversation_kit import ASSEMBLED, pin
 from wonder_server.actors.calls import content_of
-from wonder_server.actors.conversations import MAX_CONTENT_BYTES
 from wonder_server.core.commands import MAX_DEPTH, CallAgent, Scope, Stop
+from wonder_server.core.conversation.inputs import MAX_CONTENT_BYTES
 from wonder_server.core.conversation.room_inputs import Leave
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import Conversation, Turn, TurnStatus

@@ -22,7 +22,7 @@ from wonder_server.core.conversation.values import OperationKind, TurnStatus
 from wonder_server.core.coordinator.inputs import CancelRun
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.frozen import replace as changed
-from wonder_server.ports.journal import Request
+from wonder_server.core.idempotency import Request
 
 
 @pytest.fixture(autouse=True)

@@ -48,9 +48,10 @@ from wonder_server.core.coordinator import inputs as run_inputs
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace as changed
+from wonder_server.core.idempotency import Answered
 from wonder_server.core.records import Delete, Emit, Put
 from wonder_server.ports import journal as port
-from wonder_server.ports.journal import Answered, Commit, Entry, Event, Journal
+from wonder_server.ports.journal import Commit, Entry, Event, Journal
 
 
 @pytest_asyncio.fixture(params=["memory", "sqlite"])

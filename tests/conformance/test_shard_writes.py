@@ -20,8 +20,9 @@ from wonder_server.core.conversation import inputs
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.values import Caller
 from wonder_server.core.frozen import replace
+from wonder_server.core.idempotency import Request
 from wonder_server.core.records import Delete, Erase
-from wonder_server.ports.journal import Entry, Request
+from wonder_server.ports.journal import Entry
 
 AGENT = agent()
 

@@ -20,9 +20,10 @@ from typing import Any, Final
 from wonder_server.actors.lanes import Lane
 from wonder_server.core.commands import Command
 from wonder_server.core.errors import WonderError
+from wonder_server.core.idempotency import Answered, Request
 from wonder_server.core.planner import Planner
 from wonder_server.core.records import Put
-from wonder_server.ports.journal import Answered, Commit, Request
+from wonder_server.ports.journal import Commit
 
 REQUESTS_AT_HAND = 256
 """Requests that an actor in memory remembers the answers to; older ones are looked up."""

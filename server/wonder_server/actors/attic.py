@@ -25,8 +25,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from wonder_server.actors.family import Family
+from wonder_server.actors.keyed_locks import KeyedLocks
 from wonder_server.actors.loop import Loop
-from wonder_server.actors.requests import Creations
 from wonder_server.core import ids
 from wonder_server.core.conversation.room_decisions import RemoveRecord
 from wonder_server.core.conversation.room_inputs import Discard, Expire, PutAway, Rouse
@@ -75,7 +75,7 @@ class Attic:
         self._archives = archives
         self._blobs = blobs
         self._family = Family(records)
-        self._alone = Creations()
+        self._alone = KeyedLocks()
 
     async def awake(self, conversation_id: str) -> None:
         """Bring a conversation's record back, if it is archived. Errors: STORAGE_UNAVAILABLE, transient
@@ -88,7 +88,7 @@ class Attic:
 
     async def put_away(self, conversation_id: str, *, forced: bool = False) -> bool:
         """Archive a conversation whose time has come; False if something is under way in it."""
-        async with self._alone.one("archive", conversation_id):
+        async with self._alone.lock("archive", conversation_id):
             room: Conversation | None = await self._records.get(
                 "conversations", conversation_id, conversation_id
             )
@@ -127,7 +127,7 @@ class Attic:
         await asyncio.shield(asyncio.ensure_future(self._bring_back(conversation_id, restores)))
 
     async def _bring_back(self, conversation_id: str, restores: bool) -> None:
-        async with self._alone.one("archive", conversation_id):
+        async with self._alone.lock("archive", conversation_id):
             room = await self._records.get("conversations", conversation_id, conversation_id)
             if not isinstance(room, Conversation):
                 return

@@ -14,7 +14,6 @@ import json
 from typing import Any
 
 from wonder_server.actors.attic import Brings, NoAttic
-from wonder_server.actors.conversations import MAX_CONTENT_BYTES, Agents
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.purses import Purses
 from wonder_server.actors.streams import Streams
@@ -22,7 +21,7 @@ from wonder_server.core import ids, trace
 from wonder_server.core.budget import Budget
 from wonder_server.core.commands import CallAgent, Parent, Scope, branch_of
 from wonder_server.core.conversation.calls import answer, called_turn, stands
-from wonder_server.core.conversation.inputs import CancelCall, Create, ModelAsked, Send
+from wonder_server.core.conversation.inputs import MAX_CONTENT_BYTES, CancelCall, Create, ModelAsked, Send
 from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.conversation.values import (
     Caller,
@@ -38,6 +37,7 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.model import Usage
 from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
+from wonder_server.ports.library import Agents
 from wonder_server.ports.records import Query, Records
 
 _log = logger("actors")

@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from wonder_server.actors.actor import Outcome
 from wonder_server.actors.attachment import Attachment, attach
 from wonder_server.actors.attic import Brings, NoAttic
+from wonder_server.actors.keyed_locks import KeyedLocks
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.purses import Purses
-from wonder_server.actors.requests import Creations, first_answer, request
 from wonder_server.actors.streams import Streams
 from wonder_server.actors.whole_messages import whole_text
 from wonder_server.core import ids
 from wonder_server.core.budget import NO_BUDGET
 from wonder_server.core.conversation.decisions import AppendMessage, StartTurn
-from wonder_server.core.conversation.inputs import CancelTurn, Create, Send
+from wonder_server.core.conversation.inputs import MAX_CONTENT_BYTES, CancelTurn, Create, Send
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.sending import MAX_ACTIVE_TURNS
 from wonder_server.core.conversation.state import ConversationState
@@ -30,34 +30,15 @@ from wonder_server.core.conversation.values import (
     Turn,
     TurnStatus,
 )
-from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
+from wonder_server.core.idempotency import Request, first_answer, request
 from wonder_server.ports.clock import Clock
-from wonder_server.ports.journal import Event, Journal, Request
+from wonder_server.ports.journal import Event, Shards
+from wonder_server.ports.library import Agents
 from wonder_server.ports.records import EventQuery, Query, Records
 
-MAX_CONTENT_BYTES = 1 << 20
 _ADDRESSED = re.compile(r"(?:^|\s)@([A-Za-z0-9_.-]+)")
-
-
-class Agents(Protocol):
-    """What is needed of the library: agents with everything their turns refer to."""
-
-    async def pin_agent(self, agent: str) -> PinnedAgent:
-        """By id or name. Errors: AGENT_NOT_FOUND."""
-        ...
-
-
-class Shards(Protocol):
-    """Finds the journal of an actor."""
-
-    @property
-    def count(self) -> int: ...
-
-    def of(self, actor_id: str) -> Journal: ...
-
-    def holds(self, actor_id: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +91,7 @@ class Conversations:
         self._streams = streams
         self._agents = agents
         self._clock = clock
-        self._creations = Creations()
+        self._creations = KeyedLocks()
         self.records = records
 
     # --- the room -------------------------------------------------------------------------------
@@ -138,7 +119,7 @@ class Conversations:
         async with AsyncExitStack() as alone:
             # Always in this order, so that two creations never wait for each other.
             if asked is not None:
-                await alone.enter_async_context(self._creations.one("conversations", asked.id))
+                await alone.enter_async_context(self._creations.lock("conversations", asked.id))
             if draft.external_ref:
                 await alone.enter_async_context(self.naming(draft.project_id, draft.external_ref))
             if asked is not None:
@@ -215,7 +196,7 @@ class Conversations:
 
     def naming(self, project_id: str, external_ref: str) -> AbstractAsyncContextManager[None]:
         """Alone with this name: two conversations must not get it at once."""
-        return self._creations.one("references", f"{project_id}\n{external_ref}")
+        return self._creations.lock("references", f"{project_id}\n{external_ref}")
 
     def can_be(self, conversation_id: str) -> bool:
         """Whether this can be the id of a conversation here."""

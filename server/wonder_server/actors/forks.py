@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from wonder_server.actors.requests import request
 from wonder_server.actors.run_lookup import ENDED, RunLookup, RunView
 from wonder_server.actors.run_starts import Starts
 from wonder_server.core import schemas
@@ -36,21 +35,15 @@ from wonder_server.core.coordinator.values import (
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
+from wonder_server.core.idempotency import request
 from wonder_server.core.records import Delete, Emit, Put
 from wonder_server.ports.journal import Entry
+from wonder_server.ports.library import Workflows
 
 KEPT_EXECUTIONS = 2_000
 KEPT_BYTES = 8 << 20
 """Of node executions that had ended a fork takes over the newest, at most so many, of so many bytes in all:
 they are history, which nothing in a workflow can refer to."""
-
-
-class Workflows(Protocol):
-    """What is needed of the library: workflows, by reference."""
-
-    async def pin_workflow(self, reference: str) -> PinnedWorkflow:
-        """Errors: DEFINITION_NOT_FOUND."""
-        ...
 
 
 class Branches(Protocol):

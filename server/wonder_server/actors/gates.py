@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from wonder_server.actors.conversations import Shards
 from wonder_server.actors.loop import Loop
-from wonder_server.actors.requests import request
 from wonder_server.core import ids
 from wonder_server.core.coordinator.decisions import CloseGate
 from wonder_server.core.coordinator.inputs import ResolveGate
 from wonder_server.core.coordinator.values import Gate, GateStatus
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.idempotency import request
+from wonder_server.ports.journal import Shards
 from wonder_server.ports.records import Query, Records
 
 

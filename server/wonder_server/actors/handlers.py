@@ -12,11 +12,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 from wonder_server.actors.attic import Brings
 from wonder_server.actors.calls import Calls
-from wonder_server.actors.conversations import Agents
 from wonder_server.actors.descendants import Descendants, root_of
 from wonder_server.actors.incidents import unexpected
 from wonder_server.actors.loop import Loop
@@ -32,16 +31,16 @@ from wonder_server.core.commands import (
     Command,
     RunTask,
     RunWorkflow,
-    Scope,
     Stop,
 )
 from wonder_server.core.conversation.inputs import Failed, Frugal, ModelAnswered, ModelAsked, Woken
 from wonder_server.core.coordinator.inputs import CancelRun, EventEmitted, Start
-from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.frozen import replace
 from wonder_server.core.model import Meter, ModelResult
 from wonder_server.ports.clock import Clock
+from wonder_server.ports.executor import MemoryOperations, TaskOutcome, Tasks
+from wonder_server.ports.library import Agents
 from wonder_server.ports.model import Counted, Finished, Model, TextDelta
 from wonder_server.ports.prices import Prices
 from wonder_server.ports.records import Records
@@ -55,43 +54,6 @@ LONGEST_STRETCH_S = 0.005
 """Tasks are answered on the spot for as long as this, before others have a turn."""
 
 _BROKEN_OFF = Fault(reason=Reason.MODEL_UNAVAILABLE, message="The model's answer broke off.", transient=True)
-
-
-class TaskOutcome(Protocol):
-    """How a task ended: exactly one of the two is set."""
-
-    @property
-    def output(self) -> dict[str, Any] | None: ...
-
-    @property
-    def fault(self) -> Fault | None: ...
-
-
-class Tasks(Protocol):
-    """What runs tasks: the executor."""
-
-    async def execute(
-        self,
-        task: PinnedTask,
-        input: Mapping[str, Any],
-        context: Scope,
-        on_progress: Callable[[Any], None] | None,
-        on_event: Callable[[str, str, Mapping[str, Any]], None] | None,
-        /,
-    ) -> TaskOutcome:
-        """To its end. ``on_progress`` is told what it does, ``on_event`` key, name and payload of what it
-        emits."""
-        ...
-
-    def at_once(self, task: PinnedTask, input: Mapping[str, Any], context: Scope, /) -> TaskOutcome | None:
-        """Here and now, if it need not wait for anything; None if it has to be executed."""
-        ...
-
-
-class MemoryOperations(Protocol):
-    """What applies a memory operation that an extraction returned as data."""
-
-    async def apply(self, operation: Mapping[str, Any], scope: Scope) -> dict[str, Any]: ...
 
 
 class Handlers:

@@ -46,10 +46,11 @@ from wonder_server.actors.step import step
 from wonder_server.actors.wakes import Wakes
 from wonder_server.core.commands import Answer, Command, RunTask, RunWorkflow, Stop
 from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.idempotency import Request
 from wonder_server.core.planner import Planner
 from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
-from wonder_server.ports.journal import Commit, Event, Journal, Request
+from wonder_server.ports.journal import Commit, Event, Journal
 
 _log = logger("actors")
 

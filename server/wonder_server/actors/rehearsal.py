@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, assert_never
 
-from wonder_server.actors.handlers import Tasks
 from wonder_server.actors.incidents import unexpected
 from wonder_server.actors.loop import Loop
 from wonder_server.core import ids
@@ -32,6 +31,7 @@ from wonder_server.core.definitions.specs import PinnedTask, PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.task.repeatable import only_looks
 from wonder_server.ports.clock import Clock
+from wonder_server.ports.executor import Tasks
 from wonder_server.ports.journal import Event, Journal
 
 

@@ -11,10 +11,10 @@ import asyncio
 import contextlib
 from typing import Any, Final
 
-from wonder_server.actors.conversations import Agents, Conversations, Shards
+from wonder_server.actors.conversations import Conversations
 from wonder_server.actors.family import Family
+from wonder_server.actors.keyed_locks import KeyedLocks
 from wonder_server.actors.loop import Loop
-from wonder_server.actors.requests import Creations, first_answer, request
 from wonder_server.actors.streams import Streams
 from wonder_server.core.conversation.inputs import Send
 from wonder_server.core.conversation.planner import CONVERSATION
@@ -34,10 +34,12 @@ from wonder_server.core.conversation.values import BranchMerge, Conversation, Ke
 from wonder_server.core.coordinator.inputs import CancelRun
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
+from wonder_server.core.idempotency import first_answer, request
 from wonder_server.core.ids import in_shard
 from wonder_server.core.records import Erase
 from wonder_server.logs import logger
-from wonder_server.ports.journal import DELETIONS, Commit
+from wonder_server.ports.journal import DELETIONS, Commit, Shards
+from wonder_server.ports.library import Agents
 from wonder_server.ports.records import Query, Records
 
 _log = logger("actors")
@@ -71,7 +73,7 @@ class Rooms:
         self._agents = agents
         self._conversations = conversations
         self._family = Family(records)
-        self._names = Creations()
+        self._names = KeyedLocks()
         self._going: dict[str, asyncio.Task[None]] = {}
 
     # --- participants ---------------------------------------------------------------------------

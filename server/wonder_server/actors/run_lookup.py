@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from wonder_server.actors.conversations import Shards
 from wonder_server.core import ids
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.coordinator.values import (
@@ -21,7 +20,7 @@ from wonder_server.core.coordinator.values import (
     TokenStatus,
 )
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.ports.journal import Entry
+from wonder_server.ports.journal import Entry, Shards
 from wonder_server.ports.records import Found, Head, Query, Records, is_cut
 
 ENDED = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})

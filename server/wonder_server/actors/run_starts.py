@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from wonder_server.actors.actor import Outcome
-from wonder_server.actors.conversations import Shards
+from wonder_server.actors.keyed_locks import KeyedLocks
 from wonder_server.actors.loop import Loop
-from wonder_server.actors.requests import Creations, first_answer
 from wonder_server.actors.run_lookup import RunLookup, RunView
 from wonder_server.actors.streams import Streams
 from wonder_server.core import ids
 from wonder_server.core.coordinator.decisions import DispatchNode, EndRun, SetRun, StartRun
 from wonder_server.core.coordinator.inputs import Start, StartFork
 from wonder_server.core.coordinator.values import Run
+from wonder_server.core.idempotency import Request, first_answer
 from wonder_server.ports.clock import Clock
-from wonder_server.ports.journal import Event, Request
+from wonder_server.ports.journal import Event, Shards
 from wonder_server.ports.records import Head
 
 Build = Callable[[str], Awaitable[Start | StartFork]]
@@ -34,7 +34,7 @@ class Starts:
         self._streams = streams
         self._lookup = lookup
         self._clock = clock
-        self._creations = Creations()
+        self._creations = KeyedLocks()
 
     async def begin(self, key: str, build: Build, asked: Request | None, *, wait_ms: int = 0) -> RunView:
         """The run, as it was when it began or, after up to ``wait_ms``, when it ended or as it stands.
@@ -50,7 +50,7 @@ class Starts:
         return await self._until(run_id, lambda: self._begin_once(run_id, build, asked), wait_ms)
 
     async def _begin_once(self, run_id: str, build: Build, asked: Request) -> RunView:
-        async with self._creations.one(asked.scope, asked.id):
+        async with self._creations.lock(asked.scope, asked.id):
             before = await self._shards.of(run_id).answered(asked.scope, asked.id)
             told = first_answer(before, asked)
             if told is None:

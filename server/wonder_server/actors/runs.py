@@ -11,35 +11,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from wonder_server.actors.attachment import Attachment, attach
-from wonder_server.actors.conversations import Shards
 from wonder_server.actors.forks import Branches, Forks
 from wonder_server.actors.gates import Gates
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.replay import Replay, Verdict
-from wonder_server.actors.requests import first_answer, request
 from wonder_server.actors.run_lookup import RunLookup, RunView, not_found
 from wonder_server.actors.run_starts import Starts
 from wonder_server.actors.streams import Streams
 from wonder_server.core.commands import Scope
 from wonder_server.core.coordinator.inputs import CancelRun, ReceiveSignal, Start
 from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace as changed
+from wonder_server.core.idempotency import Request, first_answer, request
 from wonder_server.ports.clock import Clock
-from wonder_server.ports.journal import Request
+from wonder_server.ports.journal import Shards
+from wonder_server.ports.library import Workflows
 from wonder_server.ports.records import Records
-
-
-class Workflows(Protocol):
-    """What is needed of the library: workflows with everything their nodes refer to."""
-
-    async def pin_workflow(self, reference: str) -> PinnedWorkflow:
-        """Errors: DEFINITION_NOT_FOUND."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

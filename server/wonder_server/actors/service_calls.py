@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from wonder_server.actors.calls import content_of, delegation
-from wonder_server.actors.conversations import Agents, Conversations, Shards
+from wonder_server.actors.conversations import Conversations
+from wonder_server.actors.keyed_locks import KeyedLocks
 from wonder_server.actors.loop import Loop
 from wonder_server.actors.purses import Purses
-from wonder_server.actors.requests import Creations, first_answer, request
 from wonder_server.actors.streams import Closed, Streams
 from wonder_server.core import ids
 from wonder_server.core.budget import Budget
@@ -23,8 +23,10 @@ from wonder_server.core.conversation.values import Caller, Role, Turn, TurnStatu
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
+from wonder_server.core.idempotency import Request, first_answer, request
 from wonder_server.ports.clock import Clock
-from wonder_server.ports.journal import Event, Request
+from wonder_server.ports.journal import Event, Shards
+from wonder_server.ports.library import Agents
 from wonder_server.ports.records import Query
 
 _ENDS = ("turn_completed", "turn_failed", "turn_cancelled")
@@ -67,7 +69,7 @@ class ServiceCalls:
         self._streams = streams
         self._agents = agents
         self._clock = clock
-        self._creations = Creations()
+        self._creations = KeyedLocks()
         self._purses = purses or Purses()
 
     async def call(self, asked: ServiceCall) -> Turn:
@@ -110,7 +112,7 @@ class ServiceCalls:
         )
         if told is None:
             return await self._delegate(asked, content, None)
-        async with self._creations.one("calls", told.id):
+        async with self._creations.lock("calls", told.id):
             shard = ids.spread(told.id, self._shards.count)
             journal = self._shards.of(ids.in_shard("conv_0", shard))
             before = first_answer(await journal.answered(told.scope, told.id), told)

@@ -10,11 +10,11 @@ from typing import Any
 
 from wonder_server.actors.actor import Actor, Batch, Envelope, Outcome
 from wonder_server.actors.notices import note
-from wonder_server.actors.requests import first_answer
 from wonder_server.core.commands import Answer, Command, Stop
 from wonder_server.core.errors import WonderError
+from wonder_server.core.idempotency import Answered, first_answer
 from wonder_server.core.planner import Planner
-from wonder_server.ports.journal import Answered, Entry
+from wonder_server.ports.journal import Entry
 
 
 def step(actor: Actor, envelope: Envelope, now_ms: int) -> list[Command]:

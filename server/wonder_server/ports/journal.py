@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from wonder_server.core.idempotency import Answered, Request
 from wonder_server.core.planner import Planner
 from wonder_server.core.records import Change, Delete, Emit, Erase, Put
 
@@ -35,28 +36,8 @@ class Event(msgspec.Struct, gc=False):
     wire: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A client's ``request_id`` with a fingerprint of what it asked.
-
-    ``scope`` is where the id counts: an actor's id, or a word for creations (``conversations``).
-    """
-
-    scope: str
-    id: str
-    fingerprint: str
-
-
 DELETIONS = "deletions"
 """The scope of requests to delete: they are remembered beyond what they deleted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A request that was carried out before: what it asked and what it was told."""
-
-    fingerprint: str
-    answer: dict[str, str]
 
 
 @dataclass(slots=True)
@@ -157,4 +138,21 @@ class Journal(Protocol):
 
     async def unfinished(self) -> list[str]:
         """The actors that have operations in their outbox."""
+        ...
+
+
+class Shards(Protocol):
+    """The journals of all shards, by the id of an actor."""
+
+    @property
+    def count(self) -> int:
+        """The number of shards."""
+        ...
+
+    def of(self, actor_id: str) -> Journal:
+        """Return the journal of the shard that the id names."""
+        ...
+
+    def holds(self, actor_id: str) -> bool:
+        """Return True if the id names one of these shards."""
         ...

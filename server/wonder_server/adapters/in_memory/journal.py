@@ -9,9 +9,10 @@ from operator import gt, lt
 from typing import Any
 
 from wonder_server.core.budget import CHARGES, Account, joined
+from wonder_server.core.idempotency import Answered
 from wonder_server.core.planner import Planner
 from wonder_server.core.records import Delete, Erase, Put, field_at
-from wonder_server.ports.journal import DELETIONS, Answered, Commit, Entry, Event, Loaded
+from wonder_server.ports.journal import DELETIONS, Commit, Entry, Event, Loaded
 from wonder_server.ports.records import EventQuery, Head, Query, Snapshot
 
 Rows = dict[str, Put]

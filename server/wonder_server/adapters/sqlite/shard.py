@@ -27,8 +27,9 @@ from wonder_server.adapters.sqlite.shard_reads import Parts
 from wonder_server.adapters.sqlite.shard_schema import MIGRATIONS
 from wonder_server.adapters.sqlite.shard_writes import Pin, Writes
 from wonder_server.core.errors import WonderError
+from wonder_server.core.idempotency import Answered
 from wonder_server.core.planner import Planner
-from wonder_server.ports.journal import Answered, Commit, Entry, Event, Loaded, makes_room
+from wonder_server.ports.journal import Commit, Entry, Event, Loaded, makes_room
 from wonder_server.ports.records import EventQuery, Found, Head, Query, Snapshot
 
 T = TypeVar("T")

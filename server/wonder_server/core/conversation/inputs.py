@@ -25,6 +25,9 @@ class Create(Value, frozen=True, kw_only=True):
 
 NO_DEPTH_LIMIT = 1_000_000
 
+MAX_CONTENT_BYTES = 1 << 20
+"""The maximum size of one message."""
+
 
 class Send(Value, frozen=True, kw_only=True):
     """A message for an agent: starts a turn. ``seed`` is where the turn's ids come from, ``trace_id`` is the

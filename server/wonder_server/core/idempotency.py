@@ -1,0 +1,58 @@
+"""Idempotent requests (feature B13): the identity of a request, and the check against an earlier one.
+
+A client repeats a request under the same ``request_id``. The first execution stores its answer; a repetition
+returns that answer. A different request under the same id is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from wonder_server.core.errors import Reason, error
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A client's ``request_id`` and a fingerprint of the request's content.
+
+    ``scope`` is where the id counts: an actor's id, or a word for creations (``conversations``).
+    """
+
+    scope: str
+    id: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A completed request: the fingerprint of its content, and its answer."""
+
+    fingerprint: str
+    answer: dict[str, str]
+
+
+def request(scope: str, request_id: str, **asked: Any) -> Request | None:
+    """Return the identity of a request, or None if the client gave it no id.
+
+    ``request_id`` is the key that rpc makes of the client's id and the caller's name. ``asked`` is the
+    content that two requests with one id must share.
+    """
+    if not request_id:
+        return None
+    text = json.dumps(asked, sort_keys=True, ensure_ascii=False, default=str)
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return Request(scope, request_id, digest)
+
+
+def first_answer(before: Answered | None, asked: Request) -> dict[str, str] | None:
+    """Return the stored answer of an earlier request with this id, or None. Raises REQUEST_ID_REUSED."""
+    if before is not None and before.fingerprint != asked.fingerprint:
+        raise error(
+            Reason.REQUEST_ID_REUSED,
+            "This request_id was used before for a different request; use a fresh one.",
+            field="request_id",
+        )
+    return None if before is None else before.answer

@@ -1,0 +1,52 @@
+"""Execution of tasks and memory operations, as actors use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from wonder_server.core.commands import Scope
+from wonder_server.core.definitions.specs import PinnedTask
+from wonder_server.core.errors import Fault
+
+
+class TaskOutcome(Protocol):
+    """The result of a task: exactly one of the two is set."""
+
+    @property
+    def output(self) -> dict[str, Any] | None: ...
+
+    @property
+    def fault(self) -> Fault | None: ...
+
+
+class Tasks(Protocol):
+    """Executes tasks."""
+
+    async def execute(
+        self,
+        task: PinnedTask,
+        input: Mapping[str, Any],
+        context: Scope,
+        on_progress: Callable[[Any], None] | None,
+        on_event: Callable[[str, str, Mapping[str, Any]], None] | None,
+        /,
+    ) -> TaskOutcome:
+        """Execute the task to its end.
+
+        ``on_progress`` receives the progress of its steps; ``on_event`` key, name and payload of each event
+        that it emits.
+        """
+        ...
+
+    def at_once(self, task: PinnedTask, input: Mapping[str, Any], context: Scope, /) -> TaskOutcome | None:
+        """Execute the task now if it waits for nothing; return None if it needs `execute`."""
+        ...
+
+
+class MemoryOperations(Protocol):
+    """Applies the memory operations that an extraction returned as data."""
+
+    async def apply(self, operation: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+        """Apply one operation and return its result."""
+        ...
