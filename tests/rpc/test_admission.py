@@ -17,8 +17,9 @@ from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import conversation_service_pb2_grpc as stubs
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.rpc.admission import Admission, Places, Visit
-from wonder_server.rpc.auth import TokensFile, caller
+from wonder_server.rpc.auth import TokensFile
 from wonder_server.rpc.conversation import ConversationServicer
+from wonder_server.rpc.principal import caller
 from wonder_server.rpc.refusals import Refusals
 from wonder_server.settings import Settings, SettingsError
 

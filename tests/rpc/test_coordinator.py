@@ -32,8 +32,8 @@ from wonder_server.core.conversation.values import Caller, Turn
 from wonder_server.core.records import Put
 from wonder_server.ports.records import Query
 from wonder_server.rpc import run_codec
-from wonder_server.rpc.auth import caller
 from wonder_server.rpc.coordinator import CoordinatorServicer
+from wonder_server.rpc.principal import caller
 
 
 async def a_room(stage: RunStage, project: str = "proj_default") -> None:

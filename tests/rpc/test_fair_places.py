@@ -18,8 +18,8 @@ from wonder_server.adapters.in_memory.blobs import MemoryBlobs
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.ports.blobs import key_of
 from wonder_server.rpc import fair_places
-from wonder_server.rpc.auth import caller
 from wonder_server.rpc.fair_places import FETCHING, PREVIEWS, FairPlaces, OutsideBlobs
+from wonder_server.rpc.principal import caller
 from wonder_server.rpc.server import contract
 
 SERVICE = "wonder.v1.ConversationService"

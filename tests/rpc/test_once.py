@@ -6,8 +6,8 @@ import pytest
 
 from wonder.v1 import executor_service_pb2 as pb
 from wonder_server.core.errors import Reason, WonderError
-from wonder_server.rpc.auth import caller
 from wonder_server.rpc.once import Recent, once_of
+from wonder_server.rpc.principal import caller
 from wonder_server.services.catalog_writes import Once
 
 

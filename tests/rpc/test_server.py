@@ -24,7 +24,7 @@ from tests.rpc.echo import NAME, SERVICE, Echo, nested
 from wonder_server import logs
 from wonder_server.core.errors import Reason, error
 from wonder_server.rpc import calls
-from wonder_server.rpc.auth import caller
+from wonder_server.rpc.principal import caller
 from wonder_server.rpc.server import ListenError, RpcServer
 from wonder_server.settings import Settings, SettingsError
 

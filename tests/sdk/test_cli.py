@@ -26,8 +26,8 @@ from wonder.v1 import library_service_pb2_grpc as rpc
 from wonder_sdk import cli
 from wonder_sdk.cli.listing import aligned
 from wonder_sdk.cli.preview import shown_model
-from wonder_sdk.cli.rendering import brief
 from wonder_sdk.cli.terminal import Terminal, printable
+from wonder_sdk.cli.text_summary import brief
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.rpc.status import refusal
 

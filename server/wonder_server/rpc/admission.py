@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.rpc.auth import ANONYMOUS, Credential, caller, credential
+from wonder_server.rpc.auth import Credential, credential
+from wonder_server.rpc.principal import ANONYMOUS, caller
 from wonder_server.settings import Settings
 
 RETRY_AFTER_MS = 1_000

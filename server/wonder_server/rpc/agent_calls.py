@@ -10,6 +10,7 @@ from wonder_server.core.errors import Reason, error
 from wonder_server.core.ids import is_id
 from wonder_server.core.paths import check_work_branch
 from wonder_server.rpc import conversation_codec as codec
+from wonder_server.rpc.common_codec import budget_of, sized
 from wonder_server.rpc.fields import required
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import request_key
@@ -56,7 +57,7 @@ async def decode(request: pb.CallAgentRequest, names: Names, rights: Rights) -> 
         project_id=await names.project_id(request.project_id) if request.project_id else "",
         branch=check_work_branch(request.branch) if request.branch else "",
         timeout_ms=request.timeout_ms,
-        budget=codec.budget_of(request.budget, "budget") if request.HasField("budget") else None,
+        budget=budget_of(request.budget, "budget") if request.HasField("budget") else None,
         request_id=request_key(request.request_id),
     )
 
@@ -91,7 +92,7 @@ def _caller(caller: common_pb2.Caller, rights: Rights) -> Caller:
             agent_id=_id("agt", caller.agent.agent_id, "caller.agent.agent_id"),
             turn_id=_id("turn", caller.agent.turn_id, "caller.agent.turn_id"),
         )
-    user_id = codec.sized(caller.user.user_id, codec.MAX_USER, "caller.user.user_id")
+    user_id = sized(caller.user.user_id, codec.MAX_USER, "caller.user.user_id")
     return Caller(user_id=rights.user(user_id, "caller.user.user_id"))
 
 

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from wonder.v1 import artifact_pb2, common_pb2
+from wonder.v1 import artifact_pb2
 from wonder.v1 import library_service_pb2 as pb
 from wonder_server.core.errors import Reason, error
-from wonder_server.ports.repositories import Change, Commit, Conflict, Match
+from wonder_server.ports.repositories import Commit, Match
 from wonder_server.rpc.fields import required
+from wonder_server.rpc.merge_codec import conflict_to_proto, resolutions_from_proto
 from wonder_server.rpc.once import once_of
 from wonder_server.rpc.pages import encoded
 from wonder_server.rpc.rights import ADMIN, Rights
 from wonder_server.rpc.times import to_timestamp
 from wonder_server.services.artifacts import Artifact, Artifacts
 from wonder_server.services.paging import PageRequest
-
-KINDS = {
-    "content": common_pb2.MERGE_CONFLICT_KIND_CONTENT,
-    "both_added": common_pb2.MERGE_CONFLICT_KIND_BOTH_ADDED,
-    "deleted": common_pb2.MERGE_CONFLICT_KIND_DELETED,
-    "binary": common_pb2.MERGE_CONFLICT_KIND_BINARY,
-}
 
 
 class ArtifactMethods:
@@ -134,29 +127,6 @@ def artifact_to_proto(artifact: Artifact) -> artifact_pb2.Artifact:
         etag=artifact.etag,
         damaged=artifact.is_damaged,
     )
-
-
-def conflict_to_proto(conflict: Conflict) -> common_pb2.MergeConflict:
-    return common_pb2.MergeConflict(
-        path=conflict.path,
-        kind=KINDS[conflict.kind],
-        base=conflict.base,
-        ours=conflict.ours,
-        theirs=conflict.theirs,
-        truncated=conflict.truncated,
-    )
-
-
-def resolutions_from_proto(given: Sequence[common_pb2.MergeResolution]) -> list[Change]:
-    """What a merge is to make of files in conflict. FIELD_INVALID where it does not say."""
-    found = []
-    for number, each in enumerate(given):
-        place = f"resolutions[{number}]"
-        what = each.WhichOneof("resolution")
-        if what is None or (what == "delete" and not each.delete):
-            raise error(Reason.FIELD_INVALID, "Give the content, or say delete.", field=f"{place}.content")
-        found.append(Change(path=each.path, content=each.content if what == "content" else None))
-    return found
 
 
 def _revision_to_proto(commit: Commit) -> artifact_pb2.ArtifactRevision:

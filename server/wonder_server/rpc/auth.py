@@ -25,20 +25,17 @@ from grpc import aio
 from wonder_server.actors.lanes import owner
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
+from wonder_server.rpc.principal import caller
 from wonder_server.rpc.refusals import Refusals
 from wonder_server.rpc.status import refusal
 from wonder_server.settings import SettingsError
 
-ANONYMOUS: Final = ""
 MIN_TOKEN_LENGTH: Final = 16
 CHECK_EVERY_S: Final = 1.0
 """Seconds between two looks at the tokens file."""
 _MOST_BYTES: Final = 8 << 20
 _log = logger("rpc")
 _OPEN: Final = ("/grpc.health.v1.Health/",)
-
-caller: ContextVar[str] = ContextVar("caller", default=ANONYMOUS)
-"""The name of the token that the current call brought; ``ANONYMOUS`` where no token is asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from wonder_server.core.conversation.values import BranchMerge
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
 from wonder_server.ports.repositories import Commit, FileDiff
-from wonder_server.rpc.artifacts import conflict_to_proto, resolutions_from_proto
 from wonder_server.rpc.fields import bounded, renamed, required
+from wonder_server.rpc.merge_codec import conflict_to_proto, resolutions_from_proto
 from wonder_server.rpc.once import once_of
 from wonder_server.rpc.rights import Rights
 from wonder_server.services.repos import Repos

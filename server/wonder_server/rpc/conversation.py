@@ -25,6 +25,7 @@ from wonder_server.rpc import agent_calls, previews
 from wonder_server.rpc import conversation_codec as codec
 from wonder_server.rpc.branches import BranchMethods
 from wonder_server.rpc.calls import Requests
+from wonder_server.rpc.common_codec import metadata_of, sized, words
 from wonder_server.rpc.conversation_stream import say
 from wonder_server.rpc.event_codec import event
 from wonder_server.rpc.faults import fault_to_proto
@@ -135,7 +136,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
             members.append(("participants", await self._names.agent_id(request.agent_id)))
         if request.user_id:
             members.append(("participants", request.user_id))
-        statuses = codec.words(
+        statuses = words(
             conversation_pb2.ConversationStatus,
             "CONVERSATION_STATUS",
             request.statuses,
@@ -228,7 +229,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
         return pb.GetTurnResponse(turn=codec.turn(turn, operations))
 
     async def list_turns(self, request: pb.ListTurnsRequest, _context: Any) -> pb.ListTurnsResponse:
-        statuses = codec.words(conversation_pb2.TurnStatus, "TURN_STATUS", request.statuses, "statuses")
+        statuses = words(conversation_pb2.TurnStatus, "TURN_STATUS", request.statuses, "statuses")
         agent_id = await self._names.agent_id(request.agent_id) if request.agent_id else ""
         query = Query(
             table="turns",
@@ -315,14 +316,14 @@ class ConversationServicer(RoomMethods, BranchMethods):
         return await encoded_page(await self._records.find(query), limit, scope, cursor, encode)
 
     def _saying(self, send: pb.Send, trace_id: str = "") -> Saying:
-        user_id = codec.sized(send.user_id, codec.MAX_USER, "user_id")
+        user_id = sized(send.user_id, codec.MAX_USER, "user_id")
         return Saying(
             content=send.content,
             reply_to_message_id=send.reply_to_message_id,
             request_id=request_key(send.request_id),
             agent_id=send.agent_id,
             user_id=self._rights.user(user_id, "user_id"),
-            metadata=codec.metadata_of(send.metadata, "metadata"),
+            metadata=metadata_of(send.metadata, "metadata"),
             trace_id=trace_id,
         )
 

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
-
-from google.protobuf.struct_pb2 import Struct
 
 from wonder.v1 import common_pb2, conversation_pb2
-from wonder_server.core.budget import Account, Budget
-from wonder_server.core.conversation.spending import known_cost
 from wonder_server.core.conversation.values import (
     Caller,
     Conversation,
@@ -24,32 +18,13 @@ from wonder_server.core.conversation.values import (
 )
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.trace import named_after
+from wonder_server.rpc.common_codec import budget, budget_of, enum, fill_usage, metadata_of, sized, usage
 from wonder_server.rpc.faults import fault_to_proto
-from wonder_server.rpc.payload import dict_to_struct, json_to_value, struct_to_dict
+from wonder_server.rpc.payload import dict_to_struct, json_to_value
 from wonder_server.rpc.times import fill_timestamp, from_timestamp, to_timestamp
-from wonder_server.services.agents import check_metadata
-
-MAX_BUDGET = 2**53
 
 MAX_TITLE, MAX_REFERENCE, MAX_USER = 500, 256, 128
 """Bytes of a title, of an external_ref, of a user's id; of a user's name as of a reference."""
-
-
-@cache
-def enum(enum_type: Any, prefix: str, word: str) -> Any:
-    """The number of an enum's value, from the core's word for it."""
-    return enum_type.Value(f"{prefix}_{word.upper()}")
-
-
-def words(enum_type: Any, prefix: str, numbers: Sequence[int], field: str) -> tuple[str, ...]:
-    """The core's words for enum numbers; UNSPECIFIED is refused."""
-    found = []
-    for index, number in enumerate(numbers):
-        word = enum_type.Name(number).removeprefix(f"{prefix}_").lower()
-        if word == "unspecified":
-            raise error(Reason.FIELD_INVALID, "Name a status.", field=f"{field}[{index}]")
-        found.append(word)
-    return tuple(found)
 
 
 # --- rooms and people -------------------------------------------------------------------------------
@@ -80,45 +55,6 @@ def conversation(
         archive_time=to_timestamp(value.archived_ms),
         branch=branch,
     )
-
-
-def budget(value: Budget) -> common_pb2.Budget | None:
-    """What may be spent; None for as much as anybody likes."""
-    if value == Budget():
-        return None
-    return common_pb2.Budget(
-        max_tokens=value.max_tokens,
-        max_cost_micros=value.max_cost_micros,
-        max_duration_ms=value.max_duration_ms,
-    )
-
-
-def budget_of(message: common_pb2.Budget, field: str) -> Budget:
-    """The same, read. Errors: FIELD_INVALID."""
-    given = {name: getattr(message, name) for name in ("max_tokens", "max_cost_micros", "max_duration_ms")}
-    for name, limit in given.items():
-        if not 0 <= limit <= MAX_BUDGET:
-            raise error(
-                Reason.FIELD_INVALID,
-                f"A budget lies between 0, for none, and {MAX_BUDGET}.",
-                field=f"{field}.{name}",
-            )
-    return Budget(**given)
-
-
-def usage(spender: Conversation | Turn | Account) -> common_pb2.Usage:
-    """What a conversation, a turn or an agent has spent."""
-    encoded = common_pb2.Usage()
-    _fill_usage(encoded, spender)
-    return encoded
-
-
-def _fill_usage(into: common_pb2.Usage, spender: Conversation | Turn | Account) -> None:
-    into.input_tokens = spender.input_tokens
-    into.output_tokens = spender.output_tokens
-    if (cost := known_cost(spender)) is not None:
-        into.cost_micros = cost
-    into.model_calls = spender.model_calls or getattr(spender, "moves", 0)
 
 
 def participant(person: Participant) -> conversation_pb2.Participant:
@@ -175,22 +111,6 @@ def newcomer(person: conversation_pb2.Participant, field: str) -> Participant:
     raise error(Reason.FIELD_INVALID, "Give a user or an agent.", field=field)
 
 
-def sized(text: str, most: int, field: str) -> str:
-    """``text``, at most so many bytes long. FIELD_INVALID if it is longer."""
-    if len(text.encode("utf-8", "replace")) > most:
-        raise error(Reason.FIELD_INVALID, f"{field} has at most {most} bytes.", field=field)
-    return text
-
-
-def metadata_of(message: Struct, field: str) -> dict[str, Any]:
-    """What a client wants to keep with something. PAYLOAD_TOO_LARGE, those of payloads."""
-    if not message.fields:
-        return {}
-    metadata = struct_to_dict(message, field)
-    check_metadata(metadata, field)
-    return metadata
-
-
 def _fill_caller(into: common_pb2.Caller, caller: Caller) -> None:
     if caller.type == "workflow":
         into.workflow.run_id = caller.run_id
@@ -229,7 +149,7 @@ def fill_turn(into: conversation_pb2.Turn, value: Turn) -> None:
     into.context_assembly_run_id = value.context_assembly_run_id
     into.memory_extraction_run_id = value.memory_extraction_run_id
     into.persona = value.persona
-    _fill_usage(into.usage, value)
+    fill_usage(into.usage, value)
     into.move_count = value.moves
     fill_timestamp(into.create_time, value.created_ms)
     fill_timestamp(into.complete_time, value.completed_ms)

@@ -22,9 +22,9 @@ from wonder_server.core.conversation.values import (
     WorkflowRun,
 )
 from wonder_server.ports.journal import Event
+from wonder_server.rpc.common_codec import enum
 from wonder_server.rpc.conversation_codec import (
     conversation,
-    enum,
     fill_message,
     fill_move,
     fill_turn,

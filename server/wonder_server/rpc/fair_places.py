@@ -34,7 +34,7 @@ from google.protobuf.message import Message
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.round_robin import RoundRobin
 from wonder_server.ports.blobs import Blobs
-from wonder_server.rpc.auth import ANONYMOUS, caller
+from wonder_server.rpc.principal import ANONYMOUS, caller
 
 S = TypeVar("S")
 T = TypeVar("T")

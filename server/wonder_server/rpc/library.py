@@ -20,10 +20,10 @@ from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.ports.accounts import Accounts
 from wonder_server.rpc import library_codec as codec
 from wonder_server.rpc.artifacts import ArtifactMethods
-from wonder_server.rpc.auth import caller
 from wonder_server.rpc.fields import required
 from wonder_server.rpc.once import once_of
 from wonder_server.rpc.pages import encoded
+from wonder_server.rpc.principal import caller
 from wonder_server.rpc.rights import ADMIN, NO_RIGHTS, Rights
 from wonder_server.services.artifacts import Artifacts
 from wonder_server.services.catalog_writes import Once

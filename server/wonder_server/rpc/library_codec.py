@@ -26,7 +26,7 @@ from wonder_server.core.definitions.resources import (
 from wonder_server.core.definitions.specs import Kind, Persona
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.paths import hide_passwords
-from wonder_server.rpc.conversation_codec import budget, budget_of, usage
+from wonder_server.rpc.common_codec import budget, budget_of, usage
 from wonder_server.rpc.documents import fill, number_of, to_document, word_of
 from wonder_server.rpc.payload import dict_to_struct, struct_to_dict
 from wonder_server.rpc.times import to_timestamp

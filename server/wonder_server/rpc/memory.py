@@ -15,7 +15,6 @@ from wonder.v1 import memory_service_pb2 as pb
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.ids import is_id
 from wonder_server.ports.memories import Request
-from wonder_server.rpc.auth import caller
 from wonder_server.rpc.fields import renamed, required
 from wonder_server.rpc.memory_codec import (
     change_from_proto,
@@ -28,6 +27,7 @@ from wonder_server.rpc.memory_codec import (
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.once import Kept, Recent, once_of
 from wonder_server.rpc.pages import encoded
+from wonder_server.rpc.principal import caller
 from wonder_server.rpc.rights import SEARCH_ALL, Rights
 from wonder_server.services.memory import MAX_BATCH, MemoryService
 from wonder_server.services.paging import PageRequest

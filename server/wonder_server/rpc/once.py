@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from wonder_server.core.errors import Reason, error
-from wonder_server.rpc.auth import ANONYMOUS, caller
+from wonder_server.rpc.principal import ANONYMOUS, caller
 from wonder_server.services.catalog_writes import Once
 
 T = TypeVar("T")

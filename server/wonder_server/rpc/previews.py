@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.previews import Preview
-from wonder_server.rpc.conversation_codec import enum
+from wonder_server.rpc.common_codec import enum
 from wonder_server.rpc.payload import dict_to_struct
 
 

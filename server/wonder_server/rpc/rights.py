@@ -14,7 +14,7 @@ from typing import Final
 
 from wonder.v1.task_pb2 import ExecutionContext
 from wonder_server.core.errors import Reason, error
-from wonder_server.rpc.auth import ANONYMOUS, caller
+from wonder_server.rpc.principal import ANONYMOUS, caller
 from wonder_server.settings import Settings
 
 ACT_AS: Final = "act_as"

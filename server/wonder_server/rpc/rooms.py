@@ -13,6 +13,7 @@ from wonder_server.core.conversation.room_inputs import Revise
 from wonder_server.core.conversation.values import Conversation
 from wonder_server.core.errors import Reason, error
 from wonder_server.rpc import conversation_codec as codec
+from wonder_server.rpc.common_codec import budget_of, metadata_of, sized
 from wonder_server.rpc.fields import required
 from wonder_server.rpc.once import request_key
 from wonder_server.rpc.times import from_timestamp
@@ -120,16 +121,14 @@ def _revision(message: conversation_pb2.Conversation, mask: FieldMask) -> Revise
     given = set(mask.paths) or {field.name for field, _ in message.ListFields()} & {*PATHS}
     title, reference = message.title, message.external_ref
     return Revise(
-        title=codec.sized(title, codec.MAX_TITLE, "conversation.title") if "title" in given else None,
-        external_ref=codec.sized(reference, codec.MAX_REFERENCE, "conversation.external_ref")
+        title=sized(title, codec.MAX_TITLE, "conversation.title") if "title" in given else None,
+        external_ref=sized(reference, codec.MAX_REFERENCE, "conversation.external_ref")
         if "external_ref" in given
         else None,
-        metadata=codec.metadata_of(message.metadata, "conversation.metadata")
-        if "metadata" in given
-        else None,
+        metadata=metadata_of(message.metadata, "conversation.metadata") if "metadata" in given else None,
         expire_ms=from_timestamp(message.expire_time, "conversation.expire_time")
         if "expire_time" in given
         else None,
         version=_version(message.etag),
-        budget=codec.budget_of(message.budget, "conversation.budget") if "budget" in given else None,
+        budget=budget_of(message.budget, "conversation.budget") if "budget" in given else None,
     )

@@ -13,7 +13,7 @@ from wonder_server.core.coordinator.values import Emitted, Execution, Gate, Gate
 from wonder_server.core.trace import of_scope
 from wonder_server.ports.journal import Event
 from wonder_server.ports.records import Head
-from wonder_server.rpc.conversation_codec import enum
+from wonder_server.rpc.common_codec import enum
 from wonder_server.rpc.faults import fault_to_proto
 from wonder_server.rpc.fitting import ITEM_BYTES
 from wonder_server.rpc.payload import dict_to_struct, json_to_value

@@ -23,7 +23,7 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
 from wonder_server.core.paths import check_work_branch
 from wonder_server.ports.records import Query
-from wonder_server.rpc.conversation_codec import words
+from wonder_server.rpc.common_codec import words
 from wonder_server.rpc.fields import bounded, renamed, required
 from wonder_server.rpc.names import Names
 from wonder_server.rpc.payload import struct_to_dict, value_to_json

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from typing import Any
 
 from wonder_sdk import Item, MessageRestarted, TextDelta, v1
 from wonder_sdk.cli.terminal import Terminal
-
-_SHORT = 64
+from wonder_sdk.cli.text_summary import brief
 
 
 class AnswerPrinter:
@@ -102,25 +99,6 @@ class TurnPrinter:
         if turn.usage and (tokens := turn.usage.input_tokens + turn.usage.output_tokens):
             facts.append(_count(tokens, "token"))
         self._terminal.note(" · ".join(facts))
-
-
-def brief(value: Any) -> str:
-    """JSON for one line: an object as ``key: value`` pairs, with long texts cut."""
-    if isinstance(value, dict):
-        return ", ".join(f"{key}: {_leaf(each)}" for key, each in value.items())
-    return "" if value is None else _leaf(value)
-
-
-def _leaf(value: Any) -> str:
-    if isinstance(value, str):
-        return value if len(value) <= _SHORT else value[: _SHORT - 1] + "…"
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, list):
-        return f"[{', '.join(_leaf(each) for each in value)}]"
-    if isinstance(value, dict):
-        return f"{{{brief(value)}}}"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _count(number: int, name: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from wonder_sdk import v1
-from wonder_sdk.cli.rendering import brief
 from wonder_sdk.cli.run_graph import meeting
 from wonder_sdk.cli.run_picture import Picture, Status, duration, label, seconds
 from wonder_sdk.cli.terminal import Terminal
+from wonder_sdk.cli.text_summary import brief
 from wonder_sdk.values import from_struct, from_value
 from wonder_sdk.watch import RunItem
 
