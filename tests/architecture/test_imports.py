@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).parents[2]
-SERVER = ROOT / "server" / "wonder_server"
-SDK = ROOT / "sdk" / "python" / "wonder_sdk"
+from tests.architecture.sources import SDK, SERVER, files, outline, text
 
 # The room of a module is the folder or file right under wonder_server. What each may import of the
 # project, beside itself; `wonder` is the generated code. Whoever lists `core` may use `core` alone.
@@ -37,26 +31,14 @@ ALLOWED: dict[str, set[str]] = {
 CORE_MAY_USE = {"jsonschema", "re2", "wonder_server", "msgspec"}
 
 
-def sources(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.py"))
+def imports(path: Path, *, at_start: bool = False) -> list[str]:
+    """Return the full names of imported modules.
 
-
-def imports(path: Path, *, at_start: bool = False) -> Iterator[str]:
-    """Full names of imported modules; ``at_start`` leaves out those inside functions and for types only."""
-    pending: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: imports are absolute here"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        if at_start and (
-            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            or (isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"))
-        ):
-            continue
-        pending.extend(ast.iter_child_nodes(node))
+    ``at_start`` omits imports inside functions and imports for types only.
+    """
+    found = outline(path).imports
+    assert not [each for each in found if each.name.startswith(".")], f"{path}: imports are absolute here"
+    return [each.name for each in found if each.at_start or not at_start]
 
 
 def room(module: str) -> str | None:
@@ -74,48 +56,48 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-@pytest.mark.parametrize("path", sources(SERVER), ids=module_of)
-def test_a_module_imports_only_what_lies_below_it(path: Path) -> None:
-    own = room(module_of(path))
-    if own == "" and path.parent == SERVER and path.name == "__init__.py":
-        assert not [name for name in imports(path) if room(name)]
-        return
-    assert own in ALLOWED, f"{path.name} has no place in the table of this test: give it one"
-    found = {room(name) for name in imports(path)} - {None, "", own}
-    assert found <= ALLOWED[own], f"{own} may not import {sorted(map(str, found - ALLOWED[own]))}"
+def test_a_module_imports_only_what_lies_below_it() -> None:
+    for path in files(SERVER):
+        own = room(module_of(path))
+        if own == "" and path.parent == SERVER and path.name == "__init__.py":
+            assert not [name for name in imports(path) if room(name)]
+            continue
+        assert own in ALLOWED, f"{path.name} has no place in the table of this test: give it one"
+        found = {room(name) for name in imports(path)} - {None, "", own}
+        assert found <= ALLOWED[own], f"{path} may not import {sorted(map(str, found - ALLOWED[own]))}"
 
 
-@pytest.mark.parametrize("path", sources(SERVER / "core"), ids=module_of)
-def test_core_uses_the_standard_library_and_few_bounded_ones(path: Path) -> None:
-    for name in imports(path):
-        top = name.split(".")[0]
-        assert top in CORE_MAY_USE or top in sys.stdlib_module_names, name
-        assert top not in ("asyncio", "socket", "sqlite3", "subprocess", "threading", "random"), name
+def test_core_uses_the_standard_library_and_few_bounded_ones() -> None:
+    for path in files(SERVER / "core"):
+        for name in imports(path):
+            top = name.split(".")[0]
+            assert top in CORE_MAY_USE or top in sys.stdlib_module_names, f"{path}: {name}"
+            assert top not in ("asyncio", "socket", "sqlite3", "subprocess", "threading", "random"), name
 
 
 def test_the_sdk_never_imports_the_server() -> None:
-    for path in sources(SDK):
+    for path in files(SDK):
         if "_proto" in path.parts:  # generated, with relative imports
             continue
         assert not [name for name in imports(path) if name.split(".")[0] == "wonder_server"], path
 
 
 def test_only_compose_names_adapters() -> None:
-    for path in sources(SERVER):
+    for path in files(SERVER):
         if room(module_of(path)) not in ("compose", "adapters"):
             assert "adapters" not in {room(name) for name in imports(path)}, path
 
 
 def test_only_settings_reads_the_environment() -> None:
-    for path in sources(SERVER):
-        text = path.read_text(encoding="utf-8")
+    for path in files(SERVER):
+        read = text(path)
         # `dial.py` is a program of its own, to which git's and ssh's environment is all that is said.
         if path.name not in ("settings.py", "dial.py"):
-            assert "os.environ" not in text and "getenv" not in text, f"{path}: ask settings.py instead"
+            assert "os.environ" not in read and "getenv" not in read, f"{path}: ask settings.py instead"
 
 
 def test_there_are_no_import_cycles() -> None:
-    modules = {module_of(path): path for path in sources(SERVER)}
+    modules = {module_of(path): path for path in files(SERVER)}
     graph = {name: _within(modules, name, path) for name, path in modules.items()}
     finished: set[str] = set()
 

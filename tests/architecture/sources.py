@@ -1,0 +1,85 @@
+"""The project's Python files, each read and parsed once for all tests of this folder.
+
+The tests look at statements alone where they can: a tenth of the nodes of a syntax tree.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+SERVER = ROOT / "server" / "wonder_server"
+SDK = ROOT / "sdk" / "python" / "wonder_sdk"
+
+
+class Import(NamedTuple):
+    """One imported name: the full name of the module, with the name that is taken from it."""
+
+    name: str
+    line: int
+    at_start: bool
+    """False inside functions, and for types only."""
+
+
+class Function(NamedTuple):
+    name: str
+    line: int
+    lines: int
+
+
+class Outline(NamedTuple):
+    """The parts of a module that the tests judge."""
+
+    imports: tuple[Import, ...]
+    functions: tuple[Function, ...]
+
+
+@cache
+def files(folder: Path) -> tuple[Path, ...]:
+    """Return every Python file below ``folder``, sorted."""
+    return tuple(sorted(folder.rglob("*.py")))
+
+
+@cache
+def text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def outline(path: Path) -> Outline:
+    """Return the imports and functions of a module."""
+    imports: list[Import] = []
+    functions: list[Function] = []
+    for node, at_start in _statements(ast.parse(text(path)), True):
+        match node:
+            case ast.Import():
+                imports += [Import(alias.name, node.lineno, at_start) for alias in node.names]
+            case ast.ImportFrom():
+                module = "." * node.level + (node.module or "")
+                imports += [Import(f"{module}.{alias.name}", node.lineno, at_start) for alias in node.names]
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                functions.append(Function(node.name, node.lineno, (node.end_lineno or 0) - node.lineno))
+    return Outline(tuple(imports), tuple(functions))
+
+
+def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
+    """Yield the calls of a module, each with the last part of the called name."""
+    for node in ast.walk(ast.parse(text(path))):
+        if isinstance(node, ast.Call):
+            match node.func:
+                case ast.Name(id=name) | ast.Attribute(attr=name):
+                    yield name, node
+
+
+def _statements(parent: ast.AST, at_start: bool) -> Iterator[tuple[ast.AST, bool]]:
+    for part in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for node in getattr(parent, part, ()):
+            yield node, at_start
+            inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
+                isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+            )
+            yield from _statements(node, at_start and not inside)
