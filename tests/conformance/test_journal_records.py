@@ -15,6 +15,7 @@ import pytest_asyncio
 from tests.conformance.journal_subjects import (
     COMPLETED,
     ROOM,
+    ROW_TYPES,
     Shards,
     commit,
     conversation,
@@ -380,7 +381,7 @@ def empty_shard(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_few_of_many_rows_are_found_by_an_index(
     query: dict[str, Any], index: str, after: Any, empty_shard: Path
 ) -> None:
-    sql, values = rows_sql(Query(**query, after=after))
+    sql, values = rows_sql(Query(**query, after=after), ROW_TYPES[query["table"]])
     with closing(sqlite3.connect(empty_shard)) as connection:
         (first, *_) = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
     assert f"USING INDEX {index}" in first[3]

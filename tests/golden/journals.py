@@ -4,7 +4,7 @@ The first line says whose it is, ``{"planner": "conversation"}``; each further o
 
     {"sequence": 1, "at_ms": …, "input": ["Create", {…}], "decisions": [["StartConversation", {…}]]}
 
-with the names of the inputs and decisions and their fields. `dump` writes one, `load` reads it.
+with the stored names of the inputs and decisions and their fields. `dump` writes one, `load` reads it.
 
 To record new ones, after a change that is *meant* to change decisions: ``python -m tests.golden.record``
 (beside this file). Old journals that must still replay stay; see the test.
@@ -13,11 +13,13 @@ To record new ones, after a change that is *meant* to change decisions: ``python
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import is_dataclass
 from typing import Any
 
 import msgspec
 
+from wonder_server.adapters.sqlite.stored_names import classes_by_tag, tag_of
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.planner import Planner
@@ -45,8 +47,7 @@ def load(text: str) -> tuple[Planner, list[Entry]]:
     """The journal in a file's text, and the planner that it is to be replayed with."""
     head, *lines = (json.loads(line) for line in text.splitlines())
     planner = _PLANNERS[head["planner"]]
-    inputs = {cls.__name__: cls for cls in planner.inputs}
-    decisions = {cls.__name__: cls for cls in planner.decisions}
+    inputs, decisions = classes_by_tag(planner.inputs), classes_by_tag(planner.decisions)
     entries = [
         Entry(
             line["sequence"],
@@ -60,7 +61,7 @@ def load(text: str) -> tuple[Planner, list[Entry]]:
 
 
 def _tagged(value: Any) -> list[Any]:
-    return [type(value).__name__, _whole(value)]
+    return [tag_of(type(value)), _whole(value)]
 
 
 def _whole(value: Any) -> Any:
@@ -70,11 +71,11 @@ def _whole(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_whole(item) for item in value]
     if isinstance(value, msgspec.Struct) or is_dataclass(value):
-        names = [field.name for field in msgspec.inspect.type_info(type(value)).fields]  # type: ignore[union-attr]
-        return {name: _whole(getattr(value, name)) for name in names}
+        fields = msgspec.inspect.type_info(type(value)).fields  # type: ignore[union-attr]
+        return {field.encode_name: _whole(getattr(value, field.name)) for field in fields}
     return msgspec.to_builtins(value)
 
 
-def _built(tagged: list[Any], known: dict[str, type]) -> Any:
+def _built(tagged: list[Any], known: Mapping[str, type]) -> Any:
     name, body = tagged
     return msgspec.convert(body, type=known[name])

@@ -31,7 +31,7 @@ from wonder_server.core.conversation.values import (
     TurnStatus,
 )
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.frozen import replace
+from wonder_server.core.frozen import replace, stored_text
 from wonder_server.core.idempotency import Request, first_answer, request
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.journal import Event, Shards
@@ -113,7 +113,7 @@ class Conversations:
             reference=draft.external_ref,
             participants=[(p.type, p.id, p.name) for p in draft.participants],
             metadata=draft.metadata,
-            **({"budget": repr(draft.budget)} if draft.budget != NO_BUDGET else {}),
+            **({"budget": stored_text("Budget", draft.budget)} if draft.budget != NO_BUDGET else {}),
             **({"expire_ms": draft.expire_ms} if draft.expire_ms else {}),
         )
         async with AsyncExitStack() as alone:

@@ -33,7 +33,7 @@ from wonder_server.core.conversation.room_inputs import (
 from wonder_server.core.conversation.values import BranchMerge, Conversation, KeptPrompt, Participant
 from wonder_server.core.coordinator.inputs import CancelRun
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.frozen import replace
+from wonder_server.core.frozen import replace, stored_text
 from wonder_server.core.idempotency import first_answer, request
 from wonder_server.core.ids import in_shard
 from wonder_server.core.records import Erase
@@ -108,7 +108,7 @@ class Rooms:
     async def revise(self, conversation_id: str, change: Revise, request_id: str) -> Conversation:
         """Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID, ALREADY_EXISTS, REQUEST_ID_REUSED."""
         room = await self._conversations.open(conversation_id)
-        told = {"revise": repr(replace(change, version=0))}
+        told = {"revise": stored_text("Revise", replace(change, version=0))}
         if not change.external_ref or change.external_ref == room.external_ref:
             return await self._change(conversation_id, change, request_id, **told)
         async with self._conversations.naming(room.project_id, change.external_ref):

@@ -26,6 +26,7 @@ from wonder_server.core.coordinator.inputs import CancelRun, ReceiveSignal, Star
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace as changed
+from wonder_server.core.frozen import stored_text
 from wonder_server.core.idempotency import Request, first_answer, request
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.journal import Shards
@@ -177,6 +178,6 @@ def _asked(starting: Starting, request_id: str) -> Request | None:
         request_id,
         workflow=starting.workflow,
         input=starting.input,
-        context=repr(starting.scope),
+        context=stored_text("Scope", starting.scope),
         **{name: value for name, value in more.items() if value},
     )

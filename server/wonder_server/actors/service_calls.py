@@ -22,7 +22,7 @@ from wonder_server.core.conversation.inputs import CancelTurn, Send
 from wonder_server.core.conversation.values import Caller, Role, Turn, TurnStatus
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.frozen import replace
+from wonder_server.core.frozen import replace, stored_text
 from wonder_server.core.idempotency import Request, first_answer, request
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.journal import Event, Shards
@@ -106,9 +106,9 @@ class ServiceCalls:
             agent=asked.agent,
             content=content,
             project=asked.project_id,
-            caller=repr(asked.caller),
+            caller=stored_text("Caller", asked.caller),
             **({"branch": asked.branch} if asked.branch else {}),
-            **({"budget": repr(asked.budget)} if asked.budget is not None else {}),
+            **({"budget": stored_text("Budget", asked.budget)} if asked.budget is not None else {}),
         )
         if told is None:
             return await self._delegate(asked, content, None)
@@ -153,8 +153,8 @@ class ServiceCalls:
             asked.request_id,
             call=asked.agent,
             content=content,
-            caller=repr(asked.caller),
-            **({"budget": repr(asked.budget)} if asked.budget is not None else {}),
+            caller=stored_text("Caller", asked.caller),
+            **({"budget": stored_text("Budget", asked.budget)} if asked.budget is not None else {}),
         )
         send = await self._send(asked, agent, content)
         outcome = await self._conversations.ask(asked.conversation_id, send, told)

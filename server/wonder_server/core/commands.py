@@ -12,7 +12,7 @@ from typing import Any
 from wonder_server.core.budget import Budget
 from wonder_server.core.definitions.specs import ModelProfile, PinnedTask, PinnedWorkflow
 from wonder_server.core.errors import Fault
-from wonder_server.core.frozen import Value
+from wonder_server.core.frozen import Value, field
 
 MAX_DEPTH = 5
 """How often an agent's turn may lead to another agent's, unless its persona says otherwise."""
@@ -38,7 +38,7 @@ class Scope(Value, frozen=True, kw_only=True):
     depth: int = 0
     budget: Budget | None = None
     max_depth: int = MAX_DEPTH
-    callers: tuple[str, ...] = ()
+    callers: tuple[str, ...] = field(default=(), name="callers")
     root_id: str = ""
     trace_id: str = ""
     branch: str = ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 field = msgspec.field
-"""Says how a field gets its default: ``field(default_factory=dict)``."""
+"""Says how a field gets its default, ``field(default_factory=dict)``, and its stored name, ``name="…"``."""
 
 replace = msgspec.structs.replace
 """A copy of a value with some fields changed."""
@@ -20,4 +20,14 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     type checkers do not inherit it. Equal when their fields are.
 
     Fields that have their default are not written down, so a default never changes: what is on disk would
-    come to say something else."""
+    come to say something else. A stored name never changes either: a field that is renamed keeps its first
+    name as ``field(name="first_name")``."""
+
+
+def stored_text(tag: str, value: Value) -> str:
+    """Return a value as text: the form of `repr`, with ``tag`` for the class and the stored field names.
+
+    Fingerprints of requests are made of this text, so renaming a class or a field does not change them.
+    """
+    fields = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+    return f"{tag}({', '.join(f'{stored}={getattr(value, name)!r}' for stored, name in fields)})"

@@ -9,6 +9,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from wonder_server.core.conversation.inputs import CancelTurn
+from wonder_server.core.conversation.room_inputs import Demolish, Discard, Rouse, Vacate
+from wonder_server.core.coordinator.inputs import CancelRun
 from wonder_server.core.idempotency import Answered, Request
 from wonder_server.core.planner import Planner
 from wonder_server.core.records import Change, Delete, Emit, Erase, Put
@@ -85,15 +88,15 @@ def makes_room(commit: Commit) -> bool:
     deleted."""
     if any(isinstance(change, Erase) or _is_end(change) for change in commit.changes):
         return True
-    return not commit.entries or any(type(entry.input).__name__ in _ENDING for entry in commit.entries)
+    return not commit.entries or any(type(entry.input) in _ENDING for entry in commit.entries)
 
 
 def _is_end(change: Change) -> bool:
     return isinstance(change, Put) and change.table == "runs" and not change.live
 
 
-_ENDING: Final = frozenset({"Vacate", "Demolish", "Rouse", "Discard", "CancelRun", "CancelTurn"})
-"""Inputs of conversations and runs, by the name of their class."""
+_ENDING: Final[frozenset[type]] = frozenset({Vacate, Demolish, Rouse, Discard, CancelRun, CancelTurn})
+"""Inputs that end work of a conversation or a run, or delete it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from wonder_server.adapters.sqlite.codec_fields import (
     has_text,
     rich,
 )
+from wonder_server.adapters.sqlite.stored_names import tag_of
 
 WHOLE_BELOW: Final = 1536
 """Lists and objects that are shorter than this, in bytes, stay where they are in a frozen value, and so do
@@ -153,17 +154,17 @@ class Folding:
         return encode(value).decode() if known is None else known[1]
 
     def tagged(self, value: Any) -> str:
-        """``["ItsClass", {…}]``."""
+        """Encode a value as ``["TagOfItsClass", {…}]`` (see `stored_names`)."""
         return self.all_tagged((value,))[1:-1]
 
     def all_tagged(self, values: Sequence[Any]) -> str:
         """A list of those."""
-        data = _encode_lines([(value.__class__.__name__, self._shortened(value)) for value in values])
+        data = _encode_lines([(tag_of(value.__class__), self._shortened(value)) for value in values])
         if len(data) >= WHOLE_BELOW:
             lines = data.splitlines()
             for at, value in enumerate(values):
                 if len(lines[at]) >= WHOLE_BELOW and has_text(value, STRING_FROM):
-                    lines[at] = encode((value.__class__.__name__, self._without_texts(value)))
+                    lines[at] = encode((tag_of(value.__class__), self._without_texts(value)))
             data = b"\n".join(lines)
         return f"[{data.strip().decode().replace(chr(10), ',')}]"
 
@@ -379,8 +380,3 @@ _readers: dict[type, Callable[[str | bytes], Any]] = {}
 _known: set[type] = set()
 _learning = threading.Lock()
 """msgspec crashes the process when two threads meet a dataclass for the first time at once."""
-
-
-def names(types: tuple[type, ...]) -> Mapping[str, type]:
-    """Classes by their name, for tagged values."""
-    return {cls.__name__: cls for cls in types}

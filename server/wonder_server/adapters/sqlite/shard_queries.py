@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from wonder_server.adapters.sqlite.shard_schema import COLUMNS, FEW, OPEN
+from wonder_server.adapters.sqlite.stored_names import stored_path
 from wonder_server.core.planner import Planner
 from wonder_server.ports.records import EventQuery, Query
 
@@ -16,8 +17,8 @@ ROW_COLUMNS: Final = "actor, id, parent, ordinal, status, alias, live, CAST(data
 """As bytes, so that what is no text any more is read too, and found to be damaged."""
 
 
-def rows_sql(query: Query) -> tuple[str, list[Any]]:
-    """The statement for one page of rows, and its values."""
+def rows_sql(query: Query, row_type: type) -> tuple[str, list[Any]]:
+    """The statement for one page of rows, and its values. ``row_type`` is the class of the table's values."""
     where = _Where()
     for column in ("id", "actor", "parent", "alias"):
         where.equals(column, getattr(query, column))
@@ -30,7 +31,7 @@ def rows_sql(query: Query) -> tuple[str, list[Any]]:
     columns = COLUMNS.get(query.table, {})
     for path, wanted in query.fields:
         if isinstance(wanted, tuple):
-            column = columns.get(path, f"json_extract(data, '$.{path}')")
+            column = columns.get(path, f"json_extract(data, '$.{stored_path(row_type, path)}')")
             where.among(column, wanted)
             where.add(f"{column} <> ''")
         elif path in columns and wanted and not is_open:
@@ -39,19 +40,20 @@ def rows_sql(query: Query) -> tuple[str, list[Any]]:
             # With a plus, so that no index is used: of few rows, or of nearly all.
             where.add(f"+{columns[path]} = ?", wanted)
         else:
-            where.add("coalesce(json_extract(data, ?), '') = ?", f"$.{path}", wanted)
+            where.add("coalesce(json_extract(data, ?), '') = ?", f"$.{stored_path(row_type, path)}", wanted)
     for path, wanted in query.members:
         where.add(
             "EXISTS (SELECT 1 FROM json_each(data, ?) WHERE json_extract(value, '$.id') = ?)",
-            f"$.{path}",
+            f"$.{stored_path(row_type, path)}",
             wanted,
         )
     for path, wanted in query.allowed:
+        stored = f"$.{stored_path(row_type, path)}"
         where.add(
             "(coalesce(json_array_length(data, ?), 0) = 0"
             " OR EXISTS (SELECT 1 FROM json_each(data, ?) WHERE value = ?))",
-            f"$.{path}",
-            f"$.{path}",
+            stored,
+            stored,
             wanted,
         )
     if query.start_ms:

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from wonder_server.adapters.sqlite.codec import build, decode, names, part_name, read, unfold
+from wonder_server.adapters.sqlite.codec import build, decode, part_name, read, unfold
 from wonder_server.adapters.sqlite.seals import Seals
 from wonder_server.adapters.sqlite.shard_queries import ROW_COLUMNS, events_sql, heads_sql, rows_sql
 from wonder_server.adapters.sqlite.shard_schema import FOLDED_TABLES, SHARED
+from wonder_server.adapters.sqlite.stored_names import classes_by_tag
 from wonder_server.core.errors import WonderError
 from wonder_server.core.planner import Planner, Reload
 from wonder_server.core.records import Emit
@@ -43,7 +44,7 @@ def heads(connection: sqlite3.Connection, actors: Sequence[str]) -> dict[str, He
 def rows(connection: sqlite3.Connection, query: Query, row_type: type, seals: Seals) -> Found:
     """The rows that a query asks for, each a `Placed`. STORAGE_UNAVAILABLE if one is damaged, unless the
     query is lenient."""
-    sql, values = rows_sql(query)
+    sql, values = rows_sql(query, row_type)
     parts: dict[str, Parts] = {}
     found, room, count = Found(), _Room(query.most_bytes), 0
     with closing(connection.execute(sql, values)) as cursor:
@@ -214,7 +215,7 @@ def entries(
     """Journal entries with a sequence above ``after``, in order. STORAGE_UNAVAILABLE if one is damaged or
     missing between two others."""
     sql = f"{_ENTRIES} WHERE actor = ? AND sequence > ? ORDER BY sequence LIMIT ?"
-    inputs, decisions = names(planner.inputs), names(planner.decisions)
+    inputs, decisions = classes_by_tag(planner.inputs), classes_by_tag(planner.decisions)
     part = Parts(connection, actor_id, seals)
     found: list[Entry] = []
     for row in connection.execute(sql, (actor_id, after, limit)).fetchall():

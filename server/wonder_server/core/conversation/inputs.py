@@ -50,8 +50,8 @@ class Send(Value, frozen=True, kw_only=True):
     depth: int = 0
     budget: Budget | None = None
     max_depth: int = NO_DEPTH_LIMIT
-    callers: tuple[str, ...] = ()
-    poor: Fault | None = None
+    callers: tuple[str, ...] = field(default=(), name="callers")
+    poor: Fault | None = field(default=None, name="poor")
     trace_id: str = ""
 
 
@@ -60,7 +60,7 @@ class CancelTurn(Value, frozen=True, kw_only=True):
     sentence for people, if there is more to say than that it was cancelled."""
 
     turn_id: str
-    spoken: str = ""
+    spoken: str = field(default="", name="spoken")
     reason: str = ""
 
 
@@ -68,7 +68,7 @@ class CancelCall(Value, frozen=True, kw_only=True):
     """The parent's operation no longer waits for the turn that it started: stop that. ``spoken`` as above."""
 
     operation_id: str
-    spoken: str = ""
+    spoken: str = field(default="", name="spoken")
 
 
 class ModelAnswered(Value, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class ModelAnswered(Value, frozen=True, kw_only=True):
 
     operation_id: str
     result: ModelResult
-    whole: ModelResult | None = None
+    whole: ModelResult | None = field(default=None, name="whole")
 
 
 class Succeeded(Value, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ class Failed(Value, frozen=True, kw_only=True):
     operation_id: str
     fault: Fault
     run_id: str = ""
-    spoken: str = ""
+    spoken: str = field(default="", name="spoken")
 
 
 class Frugal(Value, frozen=True, kw_only=True):
@@ -127,7 +127,7 @@ class Woken(Value, frozen=True, kw_only=True):
     a model has said by then."""
 
     operation_id: str
-    spoken: str = ""
+    spoken: str = field(default="", name="spoken")
 
 
 class Restarted(Value, frozen=True, kw_only=True):

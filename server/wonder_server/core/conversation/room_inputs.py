@@ -24,7 +24,7 @@ class Leave(Value, frozen=True, kw_only=True):
 
     type: str
     id: str
-    spoken: dict[str, str] = field(default_factory=dict)
+    spoken: dict[str, str] = field(default_factory=dict, name="spoken")
 
 
 class Revise(Value, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Complete(Value, frozen=True, kw_only=True):
 
     cancel_turns: bool = False
     version: int = 0
-    spoken: dict[str, str] = field(default_factory=dict)
+    spoken: dict[str, str] = field(default_factory=dict, name="spoken")
 
 
 class Reopen(Value, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class Reopen(Value, frozen=True, kw_only=True):
 class Reset(Value, frozen=True, kw_only=True):
     """Begin anew. ``keep``: the system message stays as it was; ``prompts`` are what it was, by agent."""
 
-    keep: bool = False
+    keep: bool = field(default=False, name="keep")
     prompts: tuple[KeptPrompt, ...] = ()
     version: int = 0
 
@@ -87,7 +87,7 @@ class PutAway(Value, frozen=True, kw_only=True):
     """Its record lies in the archive as ``archive``, as it was when it expired at ``archived_ms``; ``runs``
     went with it."""
 
-    archive: str
+    archive: str = field(name="archive")
     archived_ms: int
     runs: tuple[str, ...] = ()
 
@@ -95,13 +95,13 @@ class PutAway(Value, frozen=True, kw_only=True):
 class Rouse(Value, frozen=True, kw_only=True):
     """The record of an archived room is back, out of the object ``spent``, which is of no use any more."""
 
-    spent: str = ""
+    spent: str = field(default="", name="spent")
 
 
 class Discard(Value, frozen=True, kw_only=True):
     """The object ``spent`` is removed."""
 
-    spent: str
+    spent: str = field(name="spent")
 
 
 RoomInput = (

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from wonder_server.core.conversation.decisions import (
     CancelOperation,
     DispatchWorkflow,
@@ -70,12 +68,30 @@ def first_hook(state: ConversationState, turn: Turn, agent: PinnedAgent, ids: Mi
             # The assembly that follows has its own run.
             run_id=ids.child("run", turn.conversation_id),
         )
-    return replace(assembly, input=msgspec.structs.asdict(reduced))
+    return replace(assembly, input=_cut_input(reduced))
 
 
 def cut_of(operation: Operation) -> Cut | None:
     """What an assembly leaves out of the history."""
-    return Cut(**operation.input) if isinstance(operation.input, dict) else None
+    given = operation.input
+    if not isinstance(given, dict):
+        return None
+    return Cut(
+        first=given["first"],
+        left_out=given.get("left_out", 0),
+        tokens=given.get("tokens", 0),
+        summarized=given.get("summarized", False),
+    )
+
+
+def _cut_input(cut: Cut) -> dict[str, Any]:
+    """Return the stored form of a truncation, which `cut_of` reads."""
+    return {
+        "first": cut.first,
+        "left_out": cut.left_out,
+        "tokens": cut.tokens,
+        "summarized": cut.summarized,
+    }
 
 
 def summary_input(
@@ -132,7 +148,7 @@ def summary_failed(state: ConversationState, operation: Operation, ids: Minter, 
 def _assemble(turn: Turn, reduced: Cut | None, ids: Minter, now: int) -> Decisions:
     assembly = hook(ids.new("op"), turn, OperationKind.ASSEMBLY, turn.context_assembly_run_id, now)
     if reduced is not None:
-        assembly = replace(assembly, input=msgspec.structs.asdict(reduced))
+        assembly = replace(assembly, input=_cut_input(reduced))
     return (DispatchWorkflow(operation=assembly), MarkWaiting(turn_id=turn.id, operation_id=assembly.id))
 
 

@@ -103,8 +103,8 @@ class Conversation(Value, frozen=True, kw_only=True):
     expire_ms: int = 0
     expire_after_ms: int = 0
     archived_ms: int = 0
-    archive: str = ""
-    spent: str = ""
+    archive: str = field(default="", name="archive")
+    spent: str = field(default="", name="spent")
     deleted_ms: int = 0
     reset_ordinal: int = 0
     prompts: tuple[KeptPrompt, ...] = ()
@@ -195,7 +195,7 @@ class Turn(Value, frozen=True, kw_only=True):
     parent: Parent | None = None
     depth: int = 0
     max_depth: int = MAX_DEPTH
-    callers: tuple[str, ...] = ()
+    callers: tuple[str, ...] = field(default=(), name="callers")
     output: str | None = None
     trace_id: str = ""
 
@@ -263,7 +263,7 @@ class Move(Value, frozen=True, kw_only=True):
     message_id: str
     reasoning: str = ""
     invocations: tuple[Invocation, ...] = ()
-    told: tuple[Invocation, ...] = ()
+    told: tuple[Invocation, ...] = field(default=(), name="told")
     raw: dict[str, Any] = field(default_factory=dict)
     model: str = ""
     stop_reason: str = "end"
@@ -319,7 +319,7 @@ class Operation(Value, frozen=True, kw_only=True):
     target: str = ""
     mode: str = ""
     is_async: bool = False
-    tells: tuple[str, ...] = ()
+    tells: tuple[str, ...] = field(default=(), name="tells")
     run_id: str = ""
     status: OperationStatus = OperationStatus.DISPATCHED
     attempt: int = 1

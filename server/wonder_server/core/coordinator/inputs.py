@@ -49,7 +49,7 @@ class StartFork(Value, frozen=True, kw_only=True):
     workflow: PinnedWorkflow
     input: dict[str, Any]
     scope: Scope
-    past: Past
+    past: Past = field(name="past")
     metadata: dict[str, Any] = field(default_factory=dict)
 
 

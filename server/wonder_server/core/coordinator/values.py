@@ -123,10 +123,10 @@ class Token(Value, frozen=True, kw_only=True):
     branch_index: int = 0
     branch_count: int = 0
     hops: int = 0
-    taken: dict[str, int] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict, name="taken")
     arrival: int = 0
     waits_for_id: str = ""
-    begun: int = 0
+    begun: int = field(default=0, name="begun")
     ended: int = 0
     failed: int = 0
     created_ms: int = 0
@@ -274,7 +274,7 @@ class Signal(Value, frozen=True, kw_only=True):
     payload: Any = None
     user_id: str = ""
     number: int = 1
-    taken: bool = False
+    taken: bool = field(default=False, name="taken")
     received_ms: int = 0
 
 
