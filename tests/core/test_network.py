@@ -7,18 +7,8 @@ from ipaddress import ip_address
 import pytest
 
 from wonder_server.core.definitions.resources import NetworkPolicy
-from wonder_server.core.network import (
-    NOWHERE,
-    check_policy,
-    entry,
-    host_problem,
-    is_metadata,
-    is_public,
-    may_reach,
-    only,
-    place_of,
-    public_and,
-)
+from wonder_server.core.network import NOWHERE, check_policy, entry, may_reach, only, public_and
+from wonder_server.core.network_address import host_problem, is_metadata, is_public, place_of
 
 
 @pytest.mark.parametrize(

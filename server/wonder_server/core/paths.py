@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from wonder_server.core.errors import Reason, error
-from wonder_server.core.network import authority_problem
+from wonder_server.core.network_address import authority_problem
 
 MAX_PATH_BYTES: Final = 512
 MAX_PART_BYTES: Final = 255

@@ -11,15 +11,8 @@ from typing import Final
 
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.network import (
-    Address,
-    host_problem,
-    is_metadata,
-    literal,
-    may_reach,
-    may_resolve,
-    place,
-)
+from wonder_server.core.network import may_reach, may_resolve
+from wonder_server.core.network_address import Address, host_problem, is_metadata, literal, place
 from wonder_server.core.task.effects import NotBegunError
 
 CONNECT_TIMEOUT_S: Final = 10

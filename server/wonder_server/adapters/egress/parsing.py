@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 
-from wonder_server.core.network import place
+from wonder_server.core.network_address import place
 
 MAX_CHUNK_LINE: Final = 32
 

@@ -29,7 +29,8 @@ from wonder_server.adapters.egress.dialing import Dialer, refused
 from wonder_server.adapters.egress.parsing import BadRequest, Body, parse
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.network import is_named, literal, only, place
+from wonder_server.core.network import is_named, only
+from wonder_server.core.network_address import literal, place
 from wonder_server.logs import logger
 
 _log = logger("egress")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from wonder_server.adapters.egress.dialing import CONNECT_TIMEOUT_S, Dialer
 from wonder_server.core.definitions.resources import NetworkPolicy
-from wonder_server.core.network import NOWHERE, is_metadata, literal, may_reach
+from wonder_server.core.network import NOWHERE, may_reach
+from wonder_server.core.network_address import is_metadata, literal
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession

@@ -16,7 +16,8 @@ from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import Value
 from wonder_server.core.likeness import did_you_mean
-from wonder_server.core.network import only, place_of
+from wonder_server.core.network import only
+from wonder_server.core.network_address import place_of
 from wonder_server.core.task.effects import NotBegunError
 from wonder_server.ports.mcp import McpCall, McpResult, ToldProgress
 

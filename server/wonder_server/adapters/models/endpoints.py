@@ -16,7 +16,8 @@ from wonder_server.adapters.models.formats import (
 )
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, error
-from wonder_server.core.network import only, place_of, public_and
+from wonder_server.core.network import only, public_and
+from wonder_server.core.network_address import place_of
 
 _FAMILIES = {
     OPENAI_CHAT: "openai",

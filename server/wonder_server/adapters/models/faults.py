@@ -17,7 +17,7 @@ from email.utils import parsedate_to_datetime
 
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.likeness import did_you_mean
-from wonder_server.core.network import place_of
+from wonder_server.core.network_address import place_of
 
 _LONGEST_TEXT = 300
 _KEYS = re.compile(

@@ -30,7 +30,7 @@ from wonder_server.adapters.models.patience import Patience
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.model import Usage
-from wonder_server.core.network import place_of
+from wonder_server.core.network_address import place_of
 from wonder_server.core.requests.parts import all_readable
 from wonder_server.ports.model import Chunk, Counted, Finished, TextDelta
 

@@ -21,7 +21,8 @@ from wonder_server.adapters.egress.dialing import Dialer
 from wonder_server.adapters.egress.sessions import open_pool
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import Value
-from wonder_server.core.network import only, place_of
+from wonder_server.core.network import only
+from wonder_server.core.network_address import place_of
 from wonder_server.ports.blobs import is_key, key_of
 
 if TYPE_CHECKING:

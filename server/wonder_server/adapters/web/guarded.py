@@ -19,7 +19,7 @@ from wonder_server.adapters.egress.dialing import CONNECT_TIMEOUT_S, Dialer
 from wonder_server.adapters.egress.sessions import open_session
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.network import Address, authority_problem
+from wonder_server.core.network_address import Address, authority_problem
 from wonder_server.core.task.effects import NotBegunError
 from wonder_server.ports.web import WebRequest, WebResponse
 
