@@ -20,7 +20,7 @@ RUN useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin wond
     && install -d -o wonder -g wonder -m 0700 /data
 COPY --from=build /opt/wonder /opt/wonder
 ENV PATH=/opt/wonder/bin:$PATH \
-    WONDER_DATA=/data \
+    WONDER_DATA_DIR=/data \
     WONDER_LISTEN=0.0.0.0:50051 \
     WONDER_LOG_FORMAT=json
 USER wonder

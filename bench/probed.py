@@ -40,7 +40,7 @@ def answer() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--shards")
+    parser.add_argument("--shard-count")
     parser.add_argument("--environ", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("data")
     given = parser.parse_args()
@@ -49,9 +49,11 @@ def main() -> None:
     from wonder_server.lifecycle import live
     from wonder_server.settings import load
 
-    flags = {"data": given.data, "listen": "127.0.0.1:0", "shards": given.shards}
+    flags = {"data_dir": given.data, "listen": "127.0.0.1:0", "shard_count": given.shard_count}
     environ = dict(entry.split("=", 1) for entry in given.environ)
-    settings = load(flags, environ={"WONDER_MODEL": "offline", "WONDER_LOG_LEVEL": "warning", **environ})
+    settings = load(
+        flags, environ={"WONDER_DEFAULT_MODEL": "offline", "WONDER_LOG_LEVEL": "warning", **environ}
+    )
     logs.configure(settings.log_format, settings.log_level)
 
     async def serve() -> None:

@@ -97,7 +97,7 @@ def wonder(
     """A Wonder server with its defaults, apart from the number of shards and what its environment says."""
     given = [f"--environ={name}={value}" for name, value in (environ or {}).items()]
     if shards:
-        given.append(f"--shards={shards}")
+        given.append(f"--shard-count={shards}")
     return Server("probed.py", *given, folder=folder)
 
 

@@ -77,7 +77,7 @@ def server(folder: Path, terminal: Terminal) -> Iterator[Running]:
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "wonder_sdk.cli", "serve", "--log-format", "json"),
-            *("--listen", "127.0.0.1:0", "--data", str(folder / "data")),
+            *("--listen", "127.0.0.1:0", "--data-dir", str(folder / "data")),
         ],
         stdout=log,
         stderr=subprocess.STDOUT,
@@ -131,7 +131,7 @@ def show(client: sync.Client, terminal: Terminal, model: str) -> None:
         terminal.note(
             "model: offline, a few plain rules; set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY"
         )
-        terminal.note("or WONDER_MODEL, and run this again, to talk to a real one")
+        terminal.note("or WONDER_DEFAULT_MODEL, and run this again, to talk to a real one")
     else:
         terminal.note(f"model: {model}")
 

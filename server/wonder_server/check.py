@@ -44,7 +44,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "data", metavar="DIR", type=Path, help="data folder, as given to `wonder serve --data`"
+        "data", metavar="DIR", type=Path, help="data folder, as given to `wonder serve --data-dir`"
     )
     parser.add_argument(
         "--objects-elsewhere",

@@ -44,7 +44,7 @@ class DataFolder:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as problem:
             raise DataFolderError(f"The data folder {path} cannot be written: {problem.strerror}.") from None
-        folder = cls.hold(path, "Stop that server, or give this one another folder with --data.")
+        folder = cls.hold(path, "Stop that server, or give this one another folder with --data-dir.")
         try:
             folder._close_to_others()
             folder.listens_on(listen)

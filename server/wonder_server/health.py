@@ -40,7 +40,7 @@ def main() -> int:
 
 def _target(settings: Settings) -> str:
     try:
-        listen = (settings.data / "ADDRESS").read_text(encoding="ascii").strip()
+        listen = (settings.data_dir / "ADDRESS").read_text(encoding="ascii").strip()
     except OSError:
         listen = settings.listen
     host, port = split_address(listen)

@@ -2,7 +2,7 @@
 
 On SIGTERM or SIGINT: health says NOT_SERVING and new calls are refused; the app tells streams and lets
 go of turns in flight, which the next start takes up; what still runs is cancelled; the stores close.
-All of it within ``drain_seconds``, by force if it must be: what was acknowledged is on disk by then.
+All of it within ``shutdown_grace_seconds``, by force if it must be: what was acknowledged is on disk by then.
 A second signal ends the process at once.
 """
 
@@ -57,8 +57,8 @@ async def live(settings: Settings, build: Build, *, began: float, stop: asyncio.
     or `SettingsError` when it cannot start.
     """
     # From the first moment on, so that a signal during recovery ends in a stop and not in a kill.
-    told = stop or _signalled(settings.drain_seconds * 0.95)
-    folder = DataFolder.take(settings.data, settings.listen)
+    told = stop or _signalled(settings.shutdown_grace_seconds * 0.95)
+    folder = DataFolder.take(settings.data_dir, settings.listen)
     try:
         _warn(settings)
         app = build(settings)
@@ -79,7 +79,7 @@ async def live(settings: Settings, build: Build, *, began: float, stop: asyncio.
                 seconds=round(time.monotonic() - began, 2),
             )  # fmt: skip
             await told.wait()
-            await _drain(settings.drain_seconds, server, app)
+            await _drain(settings.shutdown_grace_seconds, server, app)
         finally:
             await app.close()
     finally:

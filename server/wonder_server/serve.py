@@ -34,7 +34,7 @@ examples:
   wonder serve
       everything in ./wonder-data, on 127.0.0.1:50051, for this machine only
 
-  wonder serve --data /var/lib/wonder --listen 0.0.0.0:50051 \\
+  wonder serve --data-dir /var/lib/wonder --listen 0.0.0.0:50051 \\
       --tls-cert server.pem --tls-key server.key --auth-tokens-file tokens.txt
       for other machines: encrypted, and only for those who hold a token
 

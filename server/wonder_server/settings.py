@@ -59,8 +59,8 @@ class Settings:
         "127.0.0.1:50051", "WONDER_LISTEN", ADDRESS,
         "Address to listen on; port 0 picks a free one. Beyond loopback it wants TLS and tokens.",
     )  # fmt: skip
-    data: Path = _setting(
-        Path("wonder-data"), "WONDER_DATA", FOLDER,
+    data_dir: Path = _setting(
+        Path("wonder-data"), "WONDER_DATA_DIR", FOLDER,
         "Folder that holds everything the server knows; made when missing.",
     )  # fmt: skip
     config: Path | None = _setting(
@@ -105,25 +105,25 @@ class Settings:
         "Names of tokens, with commas between, that may search the memories of all agents together.",
     )  # fmt: skip
 
-    shards: int = _setting(
-        1, "WONDER_SHARDS", number(1, 32),
+    shard_count: int = _setting(
+        1, "WONDER_SHARD_COUNT", number(1, 32),
         "Number of shard databases; counts only when a data folder is made.",
     )  # fmt: skip
-    live_actors: int = _setting(
-        1_000, "WONDER_LIVE_ACTORS", number(1, 1_000_000),
+    max_idle_actors: int = _setting(
+        1_000, "WONDER_MAX_IDLE_ACTORS", number(1, 1_000_000),
         "How many idle conversations stay in memory; the least recently used go first.",
     )  # fmt: skip
-    live_actor_bytes: int = _setting(
-        64 * 2**20, "WONDER_LIVE_ACTOR_BYTES", number(0, 2**40),
+    max_idle_actor_bytes: int = _setting(
+        64 * 2**20, "WONDER_MAX_IDLE_ACTOR_BYTES", number(0, 2**40),
         "About how many bytes of text idle conversations hold in memory together.",
     )  # fmt: skip
 
-    expire_after_seconds: int = _setting(
-        0, "WONDER_EXPIRE_AFTER_SECONDS", number(0, 100 * 365 * 86_400),
+    conversation_ttl_seconds: int = _setting(
+        0, "WONDER_CONVERSATION_TTL_SECONDS", number(0, 100 * 365 * 86_400),
         "When a conversation is archived that says nothing of it: so long after its last turn; 0 is never.",
     )  # fmt: skip
-    sweep_seconds: int = _setting(
-        3600, "WONDER_SWEEP_SECONDS", number(1, 86_400),
+    sweep_interval_seconds: int = _setting(
+        3600, "WONDER_SWEEP_INTERVAL_SECONDS", number(1, 86_400),
         "How often the server looks for conversations to archive, besides at its start.",
     )  # fmt: skip
 
@@ -133,8 +133,8 @@ class Settings:
         "server gives it up, and only reads and deletes until there is room. 0: no reserve, no refusals.",
     )  # fmt: skip
 
-    model: str = _setting(
-        "", "WONDER_MODEL", TEXT,
+    default_model: str = _setting(
+        "", "WONDER_DEFAULT_MODEL", TEXT,
         "Default model, as provider/name. Empty: the first provider with a key, else offline.",
     )  # fmt: skip
     allow_remote_models: bool = _setting(
@@ -199,28 +199,28 @@ class Settings:
         "", "WONDER_S3_SECRET_KEY", TEXT, "The key itself.", secret=True,
     )  # fmt: skip
 
-    sandbox_sleep_after_seconds: int = _setting(
-        300, "WONDER_SANDBOX_SLEEP_AFTER_SECONDS", number(0, 86_400),
+    sandbox_idle_timeout_seconds: int = _setting(
+        300, "WONDER_SANDBOX_IDLE_TIMEOUT_SECONDS", number(0, 86_400),
         "How long a conversation's sandbox is kept warm after its last command.",
     )  # fmt: skip
-    sandbox_most: int = _setting(
-        32, "WONDER_SANDBOX_MOST", number(1, 10_000),
+    sandbox_max_instances: int = _setting(
+        32, "WONDER_SANDBOX_MAX_INSTANCES", number(1, 10_000),
         "How many sandboxes there are at once; idle ones make room, and commands beyond that wait.",
     )  # fmt: skip
     sandbox_memory_bytes: int = _setting(
         2 * 2**30, "WONDER_SANDBOX_MEMORY_BYTES", number(64 * 2**20, 2**44),
         "Memory that the processes of one sandbox may take together, its /tmp included.",
     )  # fmt: skip
-    sandbox_processes: int = _setting(
-        256, "WONDER_SANDBOX_PROCESSES", number(8, 100_000),
+    sandbox_max_processes: int = _setting(
+        256, "WONDER_SANDBOX_MAX_PROCESSES", number(8, 100_000),
         "Processes and threads of one sandbox.",
     )  # fmt: skip
-    sandbox_file_bytes: int = _setting(
-        2**30, "WONDER_SANDBOX_FILE_BYTES", number(2**20, 2**44),
+    sandbox_max_file_bytes: int = _setting(
+        2**30, "WONDER_SANDBOX_MAX_FILE_BYTES", number(2**20, 2**44),
         "Size of the largest file that a command may write.",
     )  # fmt: skip
-    sandbox_folders: tuple[Path, ...] = _setting(
-        (), "WONDER_SANDBOX_FOLDERS", FOLDERS,
+    sandbox_read_only_paths: tuple[Path, ...] = _setting(
+        (), "WONDER_SANDBOX_READ_ONLY_PATHS", FOLDERS,
         "More folders that commands may read beside the system's, with ':' between them, such as /opt/tools.",
     )  # fmt: skip
 
@@ -246,8 +246,8 @@ class Settings:
         "How long a worker may be silent before its work is lost; three heartbeats fit in.",
     )  # fmt: skip
 
-    drain_seconds: int = _setting(
-        10, "WONDER_DRAIN_SECONDS", number(1, 3_600),
+    shutdown_grace_seconds: int = _setting(
+        10, "WONDER_SHUTDOWN_GRACE_SECONDS", number(1, 3_600),
         "From SIGTERM to exit at most, in seconds. Turns in flight are kept for the next start.",
     )  # fmt: skip
     max_request_bytes: int = _setting(
@@ -335,7 +335,7 @@ class Settings:
     def provider_environment(self) -> dict[str, str]:
         """Keys, addresses and the chosen model, under the names that the model adapters know them by."""
         values = {
-            "WONDER_MODEL": self.model,
+            "WONDER_DEFAULT_MODEL": self.default_model,
             "OPENAI_API_KEY": self.openai_api_key,
             "OPENAI_API_BASE": self.openai_base_url,
             "ANTHROPIC_API_KEY": self.anthropic_api_key,
@@ -347,13 +347,13 @@ class Settings:
 
     @property
     def model_choice(self) -> str:
-        """``model``, or the first provider that has a key, or ``offline``."""
+        """``default_model``, or the first provider that has a key, or ``offline``."""
         providers = (
             ("openai", self.openai_api_key),
             ("anthropic", self.anthropic_api_key),
             ("gemini", self.gemini_api_key),
         )
-        return self.model or next((name for name, key in providers if key), "offline")
+        return self.default_model or next((name for name, key in providers if key), "offline")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,7 +408,7 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str] | None = None) 
         for name, value in _from_file(path, known).items() if path else ():
             given.setdefault(name, (value, f"the config file {path}"))
     settings = Settings(**{name: _read(known[name], *found) for name, found in given.items()})
-    return _checked(replace(settings, data=_absolute(settings.data)))
+    return _checked(replace(settings, data_dir=_absolute(settings.data_dir)))
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -452,7 +452,7 @@ def _absolute(folder: Path) -> Path:
     except OSError as problem:
         said = problem.strerror or problem
         raise SettingsError(
-            f"data: {str(folder)!r} is nowhere: the folder that this process is in cannot be found: {said}."
+            f"data_dir: {str(folder)!r} cannot be resolved, the current folder does not exist: {said}."
         ) from None
 
 
@@ -461,7 +461,7 @@ def _checked(settings: Settings) -> Settings:
         raise SettingsError("tls_cert and tls_key belong together: give both or neither.")
     if bool(settings.embedder) != bool(settings.embedder_dimensions):
         raise SettingsError("embedder and embedder_dimensions belong together: give both or neither.")
-    _check_provider("model", settings.model, settings)
+    _check_provider("default_model", settings.default_model, settings)
     if settings.embedder and not settings.embedder.startswith("local:"):
         _check_provider("embedder", settings.embedder, settings)
     if settings.s3_endpoint and not (settings.s3_access_key and settings.s3_secret_key):

@@ -40,7 +40,7 @@ async def server(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -
         "env": {"GIVEN": "needle-4711"},
     }
     environment = {
-        "WONDER_MODEL": "offline",
+        "WONDER_DEFAULT_MODEL": "offline",
         "WONDER_MCP_SERVERS": json.dumps({"fake": fake}),
         "OPENAI_API_KEY": KEY,
         "ANTHROPIC_API_KEY": KEY,

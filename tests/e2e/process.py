@@ -61,7 +61,7 @@ class Server:
     async def begin(self) -> None:
         """Start the process and do not wait for it."""
         listen = [] if "--listen" in self._flags else ["--listen", "127.0.0.1:0"]
-        flags = [*listen, "--data", str(self.data), "--log-format", "json", *self._flags]
+        flags = [*listen, "--data-dir", str(self.data), "--log-format", "json", *self._flags]
         log, code = order(flags, self._environment, self._doom.split())
         self._reading = asyncio.create_task(self._read(log, code))
         await self.logged("born")

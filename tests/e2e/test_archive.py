@@ -59,7 +59,7 @@ async def listed(client: Client, **asked: Any) -> list[str]:
 
 async def test_a_conversation_expires_while_the_server_runs_and_each_turn_moves_that_on(data: Path) -> None:
     """Nobody does anything but wait; the server looks every second."""
-    environment = {"WONDER_EXPIRE_AFTER_SECONDS": "2", "WONDER_SWEEP_SECONDS": "1"}
+    environment = {"WONDER_CONVERSATION_TTL_SECONDS": "2", "WONDER_SWEEP_INTERVAL_SECONDS": "1"}
     async with serving(data, environment=environment) as server, server.client() as client:
         room = await client.open()
         first = (await get(client, room)).expire_time.ToMilliseconds()

@@ -99,7 +99,7 @@ class House:
 async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
     folder = tmp_path_factory.mktemp("callers")
     tokens = tokens_file(folder)
-    environment = {"WONDER_MODEL": "offline", "WONDER_ADMIN": "ann, proxy", "WONDER_ACT_AS": "proxy"}
+    environment = {"WONDER_DEFAULT_MODEL": "offline", "WONDER_ADMIN": "ann, proxy", "WONDER_ACT_AS": "proxy"}
     flags = ("--auth-tokens-file", str(tokens))
     async with (
         serving(folder / "data", *flags, environment=environment) as server,

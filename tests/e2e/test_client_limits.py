@@ -40,7 +40,10 @@ class Old:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def old(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Old]:
     data = tmp_path_factory.mktemp("old") / "data"
-    async with serving(data, environment={"WONDER_MODEL": "offline"}) as server, server.client() as client:
+    async with (
+        serving(data, environment={"WONDER_DEFAULT_MODEL": "offline"}) as server,
+        server.client() as client,
+    ):
         room = await client.open()
         turn, _ = await client.turn(room, "say 3 words")
         run_id = turn.context_assembly_run_id
@@ -50,7 +53,7 @@ async def old(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Old]:
         ).conversation
     row = Conversation(id=room, project_id=shown.project_id, created_ms=shown.create_time.ToMilliseconds())
     await fill(data, row, run_id)
-    async with serving(data, environment={"WONDER_MODEL": "offline"}) as server:
+    async with serving(data, environment={"WONDER_DEFAULT_MODEL": "offline"}) as server:
         async with aio.insecure_channel(server.address) as channel:
             yield Old(Client(channel), room, run_id, run.last_sequence)
         assert not (wrong := [line for line in server.log if line.get("level") == "error"]), [

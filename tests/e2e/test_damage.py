@@ -56,7 +56,7 @@ Asked = dict[str, Callable[[], Awaitable[Any]]]
 async def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a server that was talked to and stopped."""
     data = tmp_path_factory.mktemp("damage") / "data"
-    environment = {"WONDER_SHARDS": "2", "WONDER_MODEL": "offline"}
+    environment = {"WONDER_SHARD_COUNT": "2", "WONDER_DEFAULT_MODEL": "offline"}
     async with serving(data, environment=environment) as server, server.client() as client:
         for number in range(3):
             conversation_id = await client.open(request_id=f"open-{number}")

@@ -27,7 +27,7 @@ from wonder.v1 import memory_service_pb2 as memory
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MIB = 1 << 20
-RESERVE = {"WONDER_DISK_RESERVE_BYTES": str(2 * MIB), "WONDER_MODEL": "offline"}
+RESERVE = {"WONDER_DISK_RESERVE_BYTES": str(2 * MIB), "WONDER_DEFAULT_MODEL": "offline"}
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ async def said(asking: Awaitable[Any]) -> tuple[grpc.StatusCode, str]:
 
 async def test_a_server_without_descriptors_says_so_and_recovers(data: Path) -> None:
     async with (
-        serving(data, "--log-level", "debug", environment={"WONDER_MODEL": "offline"}) as server,
+        serving(data, "--log-level", "debug", environment={"WONDER_DEFAULT_MODEL": "offline"}) as server,
         server.client() as client,
     ):
         room = await client.open()

@@ -55,7 +55,7 @@ async def test_listed_providers_are_reached_and_others_refused_when_saved(
         },
         {"name": "far", "format": "litellm/openai", "base_url": f"{mine.url}/v1", "key": KEY},
     ]
-    environment = {"WONDER_PROVIDERS": json.dumps(listed), "WONDER_MODEL": "house/of-house"}
+    environment = {"WONDER_PROVIDERS": json.dumps(listed), "WONDER_DEFAULT_MODEL": "house/of-house"}
     async with serving(tmp_path / "data", environment=environment) as server, server.client() as client:
         await turns(client, mine)
         with pytest.raises(grpc.aio.AioRpcError) as refused:

@@ -76,10 +76,10 @@ class World:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def world(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     environment = {
-        "WONDER_MODEL": "offline",
+        "WONDER_DEFAULT_MODEL": "offline",
         "OPENAI_API_KEY": "sk-test",
         "WONDER_OPENAI_BASE_URL": f"{provider.url}/v1",
-        "WONDER_SHARDS": "3",
+        "WONDER_SHARD_COUNT": "3",
     }
     data = tmp_path_factory.mktemp("lists") / "data"
     async with serving(data, environment=environment) as server, server.client() as client:

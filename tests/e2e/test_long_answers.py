@@ -41,7 +41,7 @@ async def test_a_long_answer_is_cut_for_a_default_client_and_read_whole(
     environment = {
         "OPENAI_API_KEY": "sk-test",
         "WONDER_OPENAI_BASE_URL": f"{provider.url}/v1",
-        "WONDER_EXPIRE_AFTER_SECONDS": "3600",
+        "WONDER_CONVERSATION_TTL_SECONDS": "3600",
     }
     async with serving(data, environment=environment) as server:
         async with aio.insecure_channel(server.address) as channel:

@@ -15,7 +15,7 @@ from tests.e2e.process import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-OFFLINE = {"WONDER_MODEL": "offline"}
+OFFLINE = {"WONDER_DEFAULT_MODEL": "offline"}
 MAIN = "import sys; from wonder_sdk.cli import main; sys.exit(main())"
 
 
@@ -48,7 +48,7 @@ async def test_a_lost_store_is_refused_until_the_operator_goes_on_without_it(
     lose(data / name, how)
 
     for _ in range(2):
-        code, said = await wonder("serve", "--data", str(data), "--listen", "127.0.0.1:0")
+        code, said = await wonder("serve", "--data-dir", str(data), "--listen", "127.0.0.1:0")
         assert code == 2, said
         assert f"The store {name} is missing or empty" in said
         assert f"{name}.new" in said

@@ -159,7 +159,10 @@ persona:
 
 
 async def test_rules_of_a_persona_delete_and_sum_up_in_time(data: Path) -> None:
-    async with serving(data, environment={"WONDER_SWEEP_SECONDS": "1"}) as server, server.client() as client:
+    async with (
+        serving(data, environment={"WONDER_SWEEP_INTERVAL_SECONDS": "1"}) as server,
+        server.client() as client,
+    ):
         document = definition_pb2.Definition()
         fill(document, yaml.safe_load(RULES))
         await client.library.ApplyDefinitions(

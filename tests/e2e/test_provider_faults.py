@@ -85,7 +85,7 @@ async def patient(bad_provider: Provider, tmp_path: Path) -> AsyncIterator[Serve
     """A server of this test's own, whose requests all go to `bad_provider`."""
     url = bad_provider.url
     environment = {
-        "WONDER_MODEL": "offline",
+        "WONDER_DEFAULT_MODEL": "offline",
         "OPENAI_API_KEY": KEY,
         "ANTHROPIC_API_KEY": KEY,
         "GEMINI_API_KEY": KEY,

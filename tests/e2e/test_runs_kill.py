@@ -184,7 +184,7 @@ class Whole:
 async def whole(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Whole]:
     folder = tmp_path_factory.mktemp("whole")
     async with counting() as effects:
-        async with serving(folder / "data", environment={"WONDER_SHARDS": "2"}) as server:
+        async with serving(folder / "data", environment={"WONDER_SHARD_COUNT": "2"}) as server:
             async with server.client() as client:
                 await client.apply(corpus.LIBRARY, corpus.TASKS + "---" + corpus.WORKFLOWS)
                 await client.agent("quiet", f"{corpus.LIBRARY}/quiet")

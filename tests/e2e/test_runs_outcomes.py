@@ -47,7 +47,7 @@ async def prepare(client: Client, effects: Effects) -> None:
 async def client(tmp_path_factory: pytest.TempPathFactory, effects: Effects) -> AsyncIterator[Client]:
     """Of a server with two shards, shared by all tests that leave it standing."""
     folder = tmp_path_factory.mktemp("outcomes") / "data"
-    async with serving(folder, environment={"WONDER_SHARDS": "2"}) as server, server.client() as client:
+    async with serving(folder, environment={"WONDER_SHARD_COUNT": "2"}) as server, server.client() as client:
         await prepare(client, effects)
         # The first request takes its time.
         await start(client, "task", {"url": f"{effects.url}/first"}, wait_ms=10_000)

@@ -163,7 +163,7 @@ async def test_a_second_server_on_folder_or_port_is_refused(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = await refusal(data=server.data)
-    assert "is in use by process" in said and "another folder with --data" in said
+    assert "is in use by process" in said and "another folder with --data-dir" in said
     assert cli.main(["check", str(server.data)]) == 2
     said = capsys.readouterr().err
     assert "is in use by process" in said and said.endswith("Stop that server first.\n")
@@ -174,14 +174,14 @@ async def test_a_second_server_on_folder_or_port_is_refused(
 
 
 async def test_a_model_whose_key_is_missing_is_warned_of_at_the_start(tmp_path: Path) -> None:
-    environment = {"WONDER_MODEL": "openai/gpt-4o", "OPENAI_API_KEY": ""}
+    environment = {"WONDER_DEFAULT_MODEL": "openai/gpt-4o", "OPENAI_API_KEY": ""}
     async with serving(tmp_path / "data", environment=environment) as server:
         (line,) = (each for each in server.log if each["event"] == "the chosen model cannot be asked")
     assert line["level"] == "warning" and "set OPENAI_API_KEY" in line["why"]
 
 
 async def test_a_model_of_no_known_provider_is_refused_at_the_start(tmp_path: Path) -> None:
-    said = await refusal("--model", "foo/bar", data=tmp_path)
+    said = await refusal("--default-model", "foo/bar", data=tmp_path)
     assert "this server has no model provider 'foo'" in said and "[[providers]]" in said
     assert not (tmp_path / "shards").exists()
 

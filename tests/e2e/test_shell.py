@@ -68,7 +68,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         data,
         environment={
             "OPENAI_API_KEY": "sk-of-the-house",
-            "WONDER_MODEL": "offline",
+            "WONDER_DEFAULT_MODEL": "offline",
             "WONDER_REPOSITORY_ROOTS": str(folder),
         },
     ) as running:

@@ -57,7 +57,7 @@ class Notes:
 
 
 def settings(data: Path, **more: Any) -> Settings:
-    return Settings(listen="127.0.0.1:0", data=data, **more)
+    return Settings(listen="127.0.0.1:0", data_dir=data, **more)
 
 
 async def address_of(data: Path, life: asyncio.Task[None]) -> str:
@@ -200,7 +200,7 @@ async def test_a_port_in_use_is_refused_before_anything_is_recovered(tmp_path: P
     life = asyncio.create_task(live(settings(tmp_path / "a"), lambda _: Notes(), began=0, stop=stop))
     address = await address_of(tmp_path / "a", life)
     with pytest.raises(ListenError, match="is in use by another program"):
-        await live(Settings(listen=address, data=tmp_path / "b"), lambda _: late, began=0)
+        await live(Settings(listen=address, data_dir=tmp_path / "b"), lambda _: late, began=0)
     assert late.told == ["close"]
     stop.set()
     await life
@@ -234,7 +234,7 @@ def test_listening_beyond_this_machine_is_refused_without_tls_and_tokens(
     ("arguments", "said"),
     [
         (["--listen", "0.0.0.0:0"], "can be reached from other machines"),
-        (["--shards", "none"], "shards: a whole number is wanted"),
+        (["--shard-count", "none"], "shard_count: a whole number is wanted"),
         (["--config", "/nowhere.toml"], "cannot be read"),
     ],
 )
@@ -278,7 +278,7 @@ import argparse
 parser = argparse.ArgumentParser()
 serve.register(parser.add_subparsers())
 arguments = parser.parse_args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json",
-                               "--data", sys.argv[1], "--drain-seconds", sys.argv[2]])
+                               "--data-dir", sys.argv[1], "--shutdown-grace-seconds", sys.argv[2]])
 code = arguments.run(arguments)
 print(sorted({name.split(".")[0] for name in sys.modules} & {"litellm", "faiss", "openai", "numpy"}))
 sys.exit(code)
@@ -317,7 +317,7 @@ def test_a_process_says_ready_and_ends_with_0_on_a_signal(tmp_path: Path, number
 def test_the_health_command_tells_a_serving_server_from_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WONDER_DATA", str(tmp_path))
+    monkeypatch.setenv("WONDER_DATA_DIR", str(tmp_path))
     process, _ = start(tmp_path)
     assert health.main() == 0
     process.terminate()

@@ -26,11 +26,11 @@ def test_every_setting_is_documented_with_its_variable_default_and_purpose() -> 
 
 def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(tmp_path: Path) -> None:
     file = tmp_path / "wonder.toml"
-    file.write_text('listen = "127.0.0.1:1"\nshards = 2\nlog_level = "error"\n')
-    environ = {"WONDER_CONFIG": str(file), "WONDER_LISTEN": "127.0.0.1:2", "WONDER_SHARDS": "3"}
-    settings = load({"listen": "127.0.0.1:3", "data": None}, environ)
-    assert (settings.listen, settings.shards, settings.log_level) == ("127.0.0.1:3", 3, "error")
-    assert settings.data == Path("wonder-data").resolve()
+    file.write_text('listen = "127.0.0.1:1"\nshard_count = 2\nlog_level = "error"\n')
+    environ = {"WONDER_CONFIG": str(file), "WONDER_LISTEN": "127.0.0.1:2", "WONDER_SHARD_COUNT": "3"}
+    settings = load({"listen": "127.0.0.1:3", "data_dir": None}, environ)
+    assert (settings.listen, settings.shard_count, settings.log_level) == ("127.0.0.1:3", 3, "error")
+    assert settings.data_dir == Path("wonder-data").resolve()
 
 
 @pytest.mark.parametrize("flag", [None, "wonder-data", "./below/../wonder-data"])
@@ -38,7 +38,7 @@ def test_the_data_folder_is_absolute_however_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str | None
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    data = load({"data": flag}, {}).data
+    data = load({"data_dir": flag}, {}).data_dir
     monkeypatch.chdir("/")
     assert data == tmp_path.resolve() / "wonder-data"
 
@@ -50,9 +50,9 @@ def test_a_relative_data_folder_wants_a_folder_to_be_in(
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(SettingsError, match="data: 'wonder-data' is nowhere"):
+    with pytest.raises(SettingsError, match="data_dir: 'wonder-data' cannot be resolved"):
         load({}, {})
-    assert load({"data": str(tmp_path)}, {}).data == tmp_path.resolve()
+    assert load({"data_dir": str(tmp_path)}, {}).data_dir == tmp_path.resolve()
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,12 @@ def test_a_relative_data_folder_wants_a_folder_to_be_in(
     [
         ({"listen": "nowhere"}, {}, "listen: host:port is wanted.*'nowhere'.*the flag --listen"),
         ({"listen": "host:70000"}, {}, "listen: host:port is wanted"),
-        ({}, {"WONDER_SHARDS": "many"}, "shards: a whole number is wanted.*variable WONDER_SHARDS"),
-        ({}, {"WONDER_SHARDS": "33"}, "shards: a number from 1 to 32 is wanted"),
+        (
+            {},
+            {"WONDER_SHARD_COUNT": "many"},
+            "shard_count: a whole number is wanted.*variable WONDER_SHARD_COUNT",
+        ),
+        ({}, {"WONDER_SHARD_COUNT": "33"}, "shard_count: a number from 1 to 32 is wanted"),
         ({}, {"WONDER_INSECURE": "maybe"}, "insecure: true or false is wanted"),
         ({}, {"WONDER_LOG_FORMAT": "xml"}, "log_format: one of auto, json, console is wanted"),
         ({"tls_cert": "a.pem"}, {}, "tls_cert and tls_key belong together"),
@@ -69,7 +73,11 @@ def test_a_relative_data_folder_wants_a_folder_to_be_in(
         ({}, {"WONDER_S3_ENDPOINT": "http://a:b@s3.local"}, "s3_endpoint: a URL of scheme"),
         ({}, {"WONDER_S3_ENDPOINT": "http://s3.local"}, "s3_endpoint wants s3_access_key and s3_secret_key"),
         ({}, {"WONDER_S3_BUCKET": "../x"}, "s3_bucket: 3 to 63 of"),
-        ({}, {"WONDER_SANDBOX_FOLDERS": "/opt/tools:tools"}, "sandbox_folders: absolute paths are wanted"),
+        (
+            {},
+            {"WONDER_SANDBOX_READ_ONLY_PATHS": "/opt/tools:tools"},
+            "sandbox_read_only_paths: absolute paths are wanted",
+        ),
         ({"config": "/nowhere/at/all.toml"}, {}, "cannot be read"),
     ],
 )
@@ -85,7 +93,7 @@ def test_a_bad_value_is_refused_with_its_key_and_source(
     [
         ('listn = "x"', "sets listn, which is no setting there. Did you mean listen?"),
         ('config = "other.toml"', "sets config, which is no setting there."),
-        ("shards = true", "shards: a whole number is wanted"),
+        ("shard_count = true", "shard_count: a whole number is wanted"),
         ("listen = 5", "listen: a text is wanted, not 5 .from the config file"),
         ("[server]\nx = 1", "sets server"),
         ("not toml", "is not TOML"),
@@ -128,7 +136,7 @@ def test_loopback_is_told_from_the_rest(listen: str, loopback: bool) -> None:
 def test_the_model_is_the_one_named_or_the_first_with_a_key_or_offline() -> None:
     assert load({}, {}).model_choice == "offline"
     assert load({}, {"GEMINI_API_KEY": "k"}).model_choice == "gemini"
-    assert load({"model": "openai/x"}, {"GEMINI_API_KEY": "k"}).model_choice == "openai/x"
+    assert load({"default_model": "openai/x"}, {"GEMINI_API_KEY": "k"}).model_choice == "openai/x"
 
 
 def test_a_variable_that_is_nearly_a_setting_is_pointed_out() -> None:

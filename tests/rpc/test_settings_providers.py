@@ -74,8 +74,8 @@ def test_what_describes_no_provider_is_refused_without_its_secrets(given: str, s
 
 @pytest.mark.parametrize("chosen", ["foo/bar", "groq/llama", "opena/gpt", "gpt-5", "openai/", "/gpt"])
 def test_a_model_of_no_known_provider_is_refused_at_the_start(chosen: str) -> None:
-    with pytest.raises(SettingsError, match="model: "):
-        load({"model": chosen}, {})
+    with pytest.raises(SettingsError, match="default_model: "):
+        load({"default_model": chosen}, {})
     with pytest.raises(SettingsError, match="no model provider 'groq'"):
         load({}, {"WONDER_EMBEDDER": "groq/e", "WONDER_EMBEDDER_DIMENSIONS": "8"})
 
@@ -83,9 +83,9 @@ def test_a_model_of_no_known_provider_is_refused_at_the_start(chosen: str) -> No
 def test_a_model_of_a_listed_or_built_in_provider_is_taken() -> None:
     listed = {"WONDER_PROVIDERS": json.dumps([GROQ])}
     for chosen in ("groq/llama/4", "openai/gpt", "offline", ""):
-        assert load({"model": chosen}, listed).model == chosen
+        assert load({"default_model": chosen}, listed).default_model == chosen
     with pytest.raises(SettingsError, match="Did you mean openai"):
-        load({"model": "opena/gpt"}, {})
+        load({"default_model": "opena/gpt"}, {})
 
 
 def test_an_embedder_is_of_a_listed_or_built_in_provider_as_its_text_says() -> None:

@@ -481,7 +481,7 @@ def test_without_the_server_serve_says_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cli, "entry_points", lambda group: [])
-    assert cli.main(["serve", "--data", "here", "--help"]) == 1
+    assert cli.main(["serve", "--data-dir", "here", "--help"]) == 1
     assert capsys.readouterr().err == "wonder: to run a server, install the package wonder-server\n"
 
 

@@ -50,7 +50,7 @@ def address(environment: dict[str, str], tmp_path: Path) -> Iterator[str]:
         "serve",
         "--listen",
         "127.0.0.1:0",
-        "--data",
+        "--data-dir",
         str(data),
     ]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:

@@ -76,7 +76,7 @@ def make_origins(
     return GitOrigins(
         repositories,
         near,
-        settings.data,
+        settings.data_dir,
         egress,
         settings.repository_roots,
         updates_checkouts=settings.repository_update_checkouts,
@@ -123,7 +123,7 @@ def make_model(settings: Settings, known: Mapping[str, Endpoint], egress: Egress
 
 async def open_blobs(settings: Settings, dialer: Dialer) -> FileBlobs | S3Blobs:
     if not settings.s3_endpoint:
-        return await FileBlobs.open(settings.data / "blobs")
+        return await FileBlobs.open(settings.data_dir / "blobs")
     return S3Blobs(
         Store(
             endpoint=settings.s3_endpoint,
@@ -140,12 +140,12 @@ def make_sandbox(settings: Settings, egress: Egress) -> BubblewrapSandbox:
     return BubblewrapSandbox(
         limits=Limits(
             memory_bytes=settings.sandbox_memory_bytes,
-            processes=settings.sandbox_processes,
-            file_bytes=settings.sandbox_file_bytes,
+            processes=settings.sandbox_max_processes,
+            file_bytes=settings.sandbox_max_file_bytes,
         ),
-        host=Host(folders=settings.sandbox_folders, hidden=(settings.data,)),
-        sleep_after_s=settings.sandbox_sleep_after_seconds,
-        most=settings.sandbox_most,
+        host=Host(folders=settings.sandbox_read_only_paths, hidden=(settings.data_dir,)),
+        sleep_after_s=settings.sandbox_idle_timeout_seconds,
+        most=settings.sandbox_max_instances,
         egress=egress,
     )
 

@@ -152,7 +152,7 @@ class Wonder:
         self._purses = Purses()
         self._sandbox = make_sandbox(settings, self._egress)
         self._blobs: FileBlobs | S3Blobs | None = None
-        self._room = DiskRoom(settings.data, settings.disk_reserve_bytes)
+        self._room = DiskRoom(settings.data_dir, settings.disk_reserve_bytes)
         self._keeping: list[asyncio.Task[None]] = []
         self._servicers: dict[str, object] = {}
         self._executions: ExecutorServicer | None = None
@@ -224,8 +224,8 @@ class Wonder:
             self._clock,
             dispatch=handlers.dispatch,
             publish=self._streams.publish,
-            idle_limit=self._settings.live_actors,
-            idle_bytes=self._settings.live_actor_bytes,
+            idle_limit=self._settings.max_idle_actors,
+            idle_bytes=self._settings.max_idle_actor_bytes,
         )
         attic = Attic(loop=loop, records=shards, archives=SqliteArchives(shards), blobs=blobs)
         handlers.attach(loop, attic)
@@ -314,13 +314,13 @@ class Wonder:
 
     async def _open_stores(self) -> tuple[SqliteShards, SqliteCatalog, SqliteMemories, Blobs]:
         """Open what the folder holds, and watch its disk."""
-        data = self._settings.data
+        data = self._settings.data_dir
         self._room.look()
         row_types = {**RUN.row_types, **CONVERSATION.row_types}
-        shards = await SqliteShards.open(data / "shards", self._settings.shards, row_types)
+        shards = await SqliteShards.open(data / "shards", self._settings.shard_count, row_types)
         self._stores.append(shards)
-        if shards.count != self._settings.shards:
-            _log.warning("folder keeps its shards", shards=shards.count, asked=self._settings.shards)
+        if shards.count != self._settings.shard_count:
+            _log.warning("folder keeps its shards", shards=shards.count, asked=self._settings.shard_count)
         # A store that is lost must not come back as an empty one.
         is_used = await shards.has_actors()
         catalog = await SqliteCatalog.open(data / "catalog.db", must_exist=is_used)
@@ -369,13 +369,13 @@ class Wonder:
         problem = await self._git_pool.do(self._git.probe)
         if problem:
             _log.warning("no artifacts and repositories", why=problem)
-        repositories = GitRepositories(self._git, self._git_pool, self._settings.data / "artifacts")
+        repositories = GitRepositories(self._git, self._git_pool, self._settings.data_dir / "artifacts")
         await repositories.tidy()
         self._keep("packing", pack_daily(repositories))
         return Artifacts(repositories, library.project_id)
 
     async def _repos(self, library: Library) -> Repos:
-        data = self._settings.data
+        data = self._settings.data_dir
         repositories = GitRepositories(self._git, self._git_pool, data / "repositories")
         await repositories.tidy()
         self._keep("packing", pack_daily(repositories))
@@ -404,7 +404,7 @@ class Wonder:
             embedder.name,
             embedder.dimensions,
             max_bytes=VECTOR_CACHE_BYTES,
-            folder=self._settings.data / "vectors",
+            folder=self._settings.data_dir / "vectors",
         )
         self._reembedder = Reembedder(
             store=SqliteReembedding(memories), overflow=overflow, vectors=self._vectors, embedder=embedder
@@ -444,7 +444,7 @@ class Wonder:
             agents=library,
             clock=self._clock,
             attic=attic,
-            expire_after_ms=self._settings.expire_after_seconds * 1_000,
+            expire_after_ms=self._settings.conversation_ttl_seconds * 1_000,
             purses=self._purses,
         )
         self._rooms = rooms = Rooms(
@@ -458,7 +458,11 @@ class Wonder:
         rehearsals = Rehearsals(executor, self._clock, MemoryJournal)
         previews = Previews(conversations, rehearsals, self._clock)
         self._sweeper = Sweeper(
-            attic=attic, rooms=rooms, records=shards, clock=self._clock, every_s=self._settings.sweep_seconds
+            attic=attic,
+            rooms=rooms,
+            records=shards,
+            clock=self._clock,
+            every_s=self._settings.sweep_interval_seconds,
         )
         calls = ServiceCalls(
             loop=loop,
@@ -533,7 +537,7 @@ class Wonder:
             agents=library,
             consolidations=ConsolidationRuns(runs),
             clock=self._clock,
-            every_s=self._settings.sweep_seconds,
+            every_s=self._settings.sweep_interval_seconds,
         )
 
     async def _resume(self, loop: Loop, handlers: Handlers, shards: SqliteShards) -> None:

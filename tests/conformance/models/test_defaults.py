@@ -35,21 +35,21 @@ def test_the_first_key_decides_and_wonder_model_overrides_it() -> None:
     assert default_profile(everything).provider == "openai"
     assert default_profile({"GEMINI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}).provider == "anthropic"
     assert default_profile({"GEMINI_API_KEY": "k"}).provider == "gemini"
-    assert default_profile({**everything, "WONDER_MODEL": "offline"}) == OFFLINE
+    assert default_profile({**everything, "WONDER_DEFAULT_MODEL": "offline"}) == OFFLINE
 
 
 def test_wonder_model_names_provider_and_model() -> None:
-    profile = default_profile({"WONDER_MODEL": "openrouter/meta/llama-4"})
+    profile = default_profile({"WONDER_DEFAULT_MODEL": "openrouter/meta/llama-4"})
 
     assert (profile.provider, profile.model, profile.format) == ("openrouter", "meta/llama-4", "openai_chat")
 
 
 def test_a_model_of_gemini_is_asked_in_its_own_format() -> None:
-    assert default_profile({"WONDER_MODEL": "gemini/gemini-x"}).format == "gemini"
+    assert default_profile({"WONDER_DEFAULT_MODEL": "gemini/gemini-x"}).format == "gemini"
 
 
 def test_a_model_of_anthropic_is_asked_in_its_own_format() -> None:
-    profile = default_profile({"WONDER_MODEL": "anthropic/claude-x"})
+    profile = default_profile({"WONDER_DEFAULT_MODEL": "anthropic/claude-x"})
 
     assert profile.format == "anthropic_messages"
     assert profile.parameters["max_tokens"] > 0
@@ -58,8 +58,11 @@ def test_a_model_of_anthropic_is_asked_in_its_own_format() -> None:
 @pytest.mark.parametrize("chosen", ["gpt", "openai/", "/gpt"])
 def test_a_wonder_model_that_names_no_provider_or_no_model_is_refused(chosen: str) -> None:
     with pytest.raises(WonderError) as raised:
-        default_profile({"WONDER_MODEL": chosen})
-    assert (raised.value.fault.reason, raised.value.fault.field) == (Reason.FIELD_INVALID, "WONDER_MODEL")
+        default_profile({"WONDER_DEFAULT_MODEL": chosen})
+    assert (raised.value.fault.reason, raised.value.fault.field) == (
+        Reason.FIELD_INVALID,
+        "WONDER_DEFAULT_MODEL",
+    )
 
 
 @pytest.mark.parametrize("variable", KEYS)

@@ -54,11 +54,11 @@ def default_profile(
 ) -> ModelProfile:
     """The profile that provider ``auto`` stands for.
 
-    ``WONDER_MODEL`` decides (``provider/model`` or ``offline``); else the first key of OpenAI,
-    Anthropic, Gemini; else `OFFLINE`. ``known``: the operator's providers. FIELD_INVALID if ``WONDER_MODEL``
-    is neither.
+    ``WONDER_DEFAULT_MODEL`` decides (``provider/model`` or ``offline``); else the first key of OpenAI,
+    Anthropic, Gemini; else `OFFLINE`. ``known``: the operator's providers. Raises FIELD_INVALID if
+    ``WONDER_DEFAULT_MODEL`` is neither.
     """
-    if chosen := environment.get("WONDER_MODEL", "").strip():
+    if chosen := environment.get("WONDER_DEFAULT_MODEL", "").strip():
         return _named(chosen, known or {})
     for variable, profile in _DEFAULTS:
         if environment.get(variable):
@@ -118,8 +118,8 @@ def _named(chosen: str, known: Mapping[str, Endpoint]) -> ModelProfile:
     if not provider or not model:
         raise error(
             Reason.FIELD_INVALID,
-            f"WONDER_MODEL is written provider/model (openai/gpt-5.4-mini) or offline, not {chosen}.",
-            field="WONDER_MODEL",
+            f"WONDER_DEFAULT_MODEL is written provider/model (openai/gpt-5.4-mini) or offline, not {chosen}.",
+            field="WONDER_DEFAULT_MODEL",
         )
     for _, profile in _DEFAULTS:
         if profile.provider == provider and not (provider in known and known[provider].format):

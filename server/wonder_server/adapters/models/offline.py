@@ -50,7 +50,7 @@ _MOST_WORDS = 100_000
 INTRODUCTION = (
     "I am Wonder's offline model: a small set of plain rules, not a language model. "
     "I stream, I call the tools I am given, and I answer from what is remembered. "
-    "Set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or WONDER_MODEL to talk to a real model."
+    "Set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or WONDER_DEFAULT_MODEL to talk to a real model."
 )
 
 
