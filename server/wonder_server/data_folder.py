@@ -83,12 +83,12 @@ class DataFolder:
         if found.st_uid == os.geteuid():
             with self._written("."):
                 self.path.chmod(0o700)
-            _log.info("data_folder_closed", data=str(self.path), mode=f"{mode:04o}", now="0700")
+            _log.info("data_dir_secured", data=str(self.path), mode=f"{mode:04o}", now="0700")
             return
         # Not everywhere: what a merge writes in a repository on this machine is for its other users too.
         os.umask(0o077)
         _log.warning(
-            "data_folder_open", data=str(self.path), mode=f"{mode:04o}",
+            "data_dir_exposed", data=str(self.path), mode=f"{mode:04o}",
             effect="other users may enter it; new files in it are private",
             mend="give the folder to the server's user, or its mode 0700",
         )  # fmt: skip

@@ -110,9 +110,9 @@ async def _at_most(seconds: float, step: str, work: Awaitable[None]) -> None:
         async with asyncio.timeout(seconds):
             await work
     except TimeoutError:
-        _log.warning("step of the stop took too long", step=step, seconds=seconds)
+        _log.warning("shutdown_step_timed_out", step=step, seconds=seconds)
     except Exception:
-        _log.exception("step of the stop failed", step=step)
+        _log.exception("shutdown_step_failed", step=step)
 
 
 def _signalled(force_after: float) -> asyncio.Event:
@@ -151,7 +151,7 @@ def _end_by_force_after(seconds: float) -> None:
     """A thread of its own, since what is to be ended may be holding up the event loop."""
 
     def end() -> None:
-        _log.error("ended by force", seconds=seconds)
+        _log.error("shutdown_forced", seconds=seconds)
         os._exit(1)
 
     timer = threading.Timer(seconds, end)
@@ -161,11 +161,11 @@ def _end_by_force_after(seconds: float) -> None:
 
 def _warn(settings: Settings) -> None:
     for name, near in unknown_variables().items():
-        _log.warning("no such setting", variable=name, **({"did_you_mean": near} if near else {}))
+        _log.warning("unknown_setting", variable=name, **({"did_you_mean": near} if near else {}))
     for root in settings.repository_roots:
         if not root.is_dir():
             _log.warning("repository_root_missing", path=str(root), effect="no repository can lie below it")
     if not settings.is_loopback and not settings.has_tls:
-        _log.warning("listening beyond this machine without TLS", listen=settings.listen)
+        _log.warning("tls_disabled", listen=settings.listen)
     if not settings.is_loopback and settings.auth_tokens_file is None:
-        _log.warning("listening beyond this machine without authentication", listen=settings.listen)
+        _log.warning("authentication_disabled", listen=settings.listen)

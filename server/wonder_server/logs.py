@@ -21,7 +21,7 @@ LIBRARY_TEXT: Final = 500
 """Characters of what a library logs. It may quote what others sent."""
 SHORT_SECRET: Final = 8
 """A secret of fewer characters is only looked for where it stands by itself."""
-_OWN_WORDS: Final = frozenset({"event", "level", "timestamp", "room", "rpc", "reason", "address"})
+_OWN_WORDS: Final = frozenset({"event", "level", "timestamp", "component", "rpc", "reason", "address"})
 """Fields of a line whose values are the server's own."""
 
 
@@ -76,7 +76,9 @@ class _Libraries(logging.Handler):
             # As text already: whatever renders the line must not add local variables to it.
             caught = record.exc_info
             fields = {"exception": "".join(traceback.format_exception(*caught)).rstrip()} if caught else {}
-            logger("libraries").log(record.levelno, "library", library=record.name, text=text, **fields)
+            logger("libraries").log(
+                record.levelno, "library_message", library=record.name, text=text, **fields
+            )
         except Exception:
             self.handleError(record)
 
@@ -120,7 +122,7 @@ def _blot_values(secrets: Iterable[str]) -> Processor:
     return blot
 
 
-def logger(room: str) -> FilteringBoundLogger:
-    """A logger whose lines say which part of the server speaks."""
-    log: FilteringBoundLogger = structlog.get_logger(room=room)
+def logger(component: str) -> FilteringBoundLogger:
+    """Return a logger whose lines name a part of the server in the field ``component``."""
+    log: FilteringBoundLogger = structlog.get_logger(component=component)
     return log

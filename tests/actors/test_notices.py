@@ -37,7 +37,7 @@ def test_a_failed_extraction_is_logged_with_its_reason_and_its_run() -> None:
     operation = driven.pending(OperationKind.EXTRACTION)
     driven.seen(inputs.Failed(operation_id=operation.id, fault=BUSINESS))
     (line,) = driven.lines
-    assert line["event"] == "memory extraction failed" and line["log_level"] == "warning"
+    assert line["event"] == "memory_extraction_failed" and line["log_level"] == "warning"
     assert (line["conversation"], line["turn"], line["run"]) == (ROOM, driven.turn.id, operation.run_id)
     assert (line["reason"], line["why"]) == (BUSINESS.reason.value, BUSINESS.message)
     assert driven.turn.status.value == "completed"
@@ -49,7 +49,7 @@ def test_an_extraction_that_puts_out_nonsense_is_logged() -> None:
     driven.answer(said("Done."))
     operation_id = driven.pending(OperationKind.EXTRACTION).id
     driven.seen(inputs.Succeeded(operation_id=operation_id, output={"memory_operations": "none"}))
-    assert [line["event"] for line in driven.lines] == ["memory extraction failed"]
+    assert [line["event"] for line in driven.lines] == ["memory_extraction_failed"]
 
 
 def test_a_failed_assembly_is_logged() -> None:
@@ -57,7 +57,7 @@ def test_a_failed_assembly_is_logged() -> None:
     operation_id = driven.pending(OperationKind.ASSEMBLY).id
     driven.seen(inputs.Failed(operation_id=operation_id, fault=BUSINESS))
     assert [(line["event"], line["why"]) for line in driven.lines] == [
-        ("context assembly failed", BUSINESS.message)
+        ("context_assembly_failed", BUSINESS.message)
     ]
 
 
@@ -71,7 +71,9 @@ def test_a_failed_summary_is_logged() -> None:
         driven.answer(said("word " * 20))
     operation_id = driven.pending(OperationKind.SUMMARY).id
     driven.seen(inputs.Failed(operation_id=operation_id, fault=BUSINESS))
-    assert [(line["event"], line["why"]) for line in driven.lines] == [("summary failed", BUSINESS.message)]
+    assert [(line["event"], line["why"]) for line in driven.lines] == [
+        ("summarization_failed", BUSINESS.message)
+    ]
 
 
 def test_what_goes_well_is_not_logged() -> None:

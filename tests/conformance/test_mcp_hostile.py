@@ -54,7 +54,7 @@ class Log:
         lines = self.lines()
         assert len(lines) <= MOST_LINES
         for line in lines:
-            assert line["event"].startswith("mcp s"), line
+            assert line["event"].startswith("mcp_s"), line
             assert len(line.get("text", "")) <= 501 and line.get("text", "").isprintable()
             assert not INTERNALS.search(json.dumps({**line, "text": ""})), line
 
@@ -254,7 +254,7 @@ async def test_a_start_that_goes_wrong_says_what_it_was(
     message = caught.value.fault.message
     assert message.startswith(f"The MCP server '{start}' does not start: ") and said in message
     assert message.isprintable() and len(message) < 800
-    [line] = [line for line in log.lines() if line["event"] == "mcp server failed"]
+    [line] = [line for line in log.lines() if line["event"] == "mcp_server_failed"]
     assert line["server"] == start and said in line["why"]
 
 
@@ -340,11 +340,11 @@ async def test_its_standard_error_is_logged_line_by_line_and_most_of_a_flood_lef
 ) -> None:
     await bad.call("noisy")
     await bad.servers.close()
-    said = [line for line in log.lines() if line["event"] == "mcp server stderr"]
+    said = [line for line in log.lines() if line["event"] == "mcp_server_stderr"]
     assert said[0] == {
-        "event": "mcp server stderr",
+        "event": "mcp_server_stderr",
         "level": "info",
-        "room": "mcp",
+        "component": "mcp",
         "server": "well",
         "text": "\\x1b[31mred\\x00\ufffd\ufffd \\u202e",
         "timestamp": said[0]["timestamp"],

@@ -49,7 +49,7 @@ async def test_what_may_take_long_is_said_and_only_once(tmp_path: Path) -> None:
             connection.close()
             for _ in range(2):
                 connect(path, MIGRATIONS).close()
-    told = [(each["store"], each["migration"]) for each in said if each["event"] == "rebuilding store"]
+    told = [(each["store"], each["migration"]) for each in said if each["event"] == "store_migration_started"]
     assert told == [("old.db", name) for name, _ in MIGRATIONS[1:]]
 
 

@@ -518,7 +518,7 @@ async def test_the_command_line_talks_with_a_plain_token_as_its_name(
 
 async def test_a_refusal_inside_a_stream_is_logged_as_others_are(house: House) -> None:
     room = await house.bob.open("sloth")
-    before = house.server.count("call refused")
+    before = house.server.count("rpc_rejected")
     call = house.bob.conversations.Converse()
     try:
         await call.write(pb.ConverseRequest(attach=pb.Attach(conversation_id=room, tail_only=True)))
@@ -528,7 +528,7 @@ async def test_a_refusal_inside_a_stream_is_logged_as_others_are(house: House) -
             while not (word := await call.read()).HasField("refused"):
                 pass
         # Refusals that tests before this one caused may be said in the meantime.
-        while "Converse" not in (line := await house.server.logged("call refused", before + 1))["rpc"]:
+        while "Converse" not in (line := await house.server.logged("rpc_rejected", before + 1))["rpc"]:
             before += 1
     finally:
         call.cancel()

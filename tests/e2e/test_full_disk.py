@@ -91,7 +91,7 @@ async def test_a_server_starts_on_a_full_disk_reads_deletes_and_goes_on_when_the
             assert "full" in said
             assert "must be free there, and " in said
         filler.write_bytes(b"")
-        await server.logged("disk_has_room")
+        await server.logged("disk_space_available")
         await client.turn(rooms[0], "Hello again.")
 
         fill(disk)
@@ -100,7 +100,7 @@ async def test_a_server_starts_on_a_full_disk_reads_deletes_and_goes_on_when_the
         await client.conversations.DeleteConversation(pb.DeleteConversationRequest(conversation_id=rooms[1]))
         assert [room.id for room in await client.rooms()] == [rooms[0]]
         filler.write_bytes(b"")
-        await server.logged("disk_has_room", 2)
+        await server.logged("disk_space_available", 2)
         await client.turn(rooms[0], "Still there?")
         assert len(await client.messages(rooms[0])) == 6
     assert not [line for line in server.log if "Traceback" in str(line)]
@@ -139,7 +139,7 @@ async def goes_on(server: Server, client: Client) -> None:
     try:
         room = await client.open(request_id="new")
     except grpc.RpcError:
-        await server.logged("disk_has_room", max(1, server.count("disk_full")))
+        await server.logged("disk_space_available", max(1, server.count("disk_full")))
         room = await client.open(request_id="new")
     assert room
 
@@ -200,7 +200,7 @@ async def test_a_server_without_descriptors_says_so_and_recovers(data: Path) -> 
         allowed = library_pb2.NetworkPolicy(http_allow=["127.0.0.1:9"])
         project = library_pb2.Project(name="open", network=allowed)
         await client.library.CreateProject(library.CreateProjectRequest(project=project))
-        await server.logged("preloaded")
+        await server.logged("modules_preloaded")
 
         async def everything(number: int) -> dict[str, tuple[grpc.StatusCode, str]]:
             name, long = f"notes/{number}.md", memory_pb2.Memory(type="fact", content=f"{number} " * 60_000)

@@ -67,7 +67,7 @@ async def test_a_hostile_server_costs_its_calls_and_nothing_else(tmp_path: Path)
         assert await told(client, "well", "well") == ""
     said = [line for line in running.log if line["event"] != "born"]
     assert all("timestamp" in line for line in said), "each line is one JSON object"
-    about = [line for line in said if line["event"].startswith("mcp ")]
+    about = [line for line in said if line["event"].startswith("mcp_")]
     assert len(about) <= 60
     for line in said:
         assert line["level"] != "error", line

@@ -176,8 +176,8 @@ async def test_a_second_server_on_folder_or_port_is_refused(
 async def test_a_model_whose_key_is_missing_is_warned_of_at_the_start(tmp_path: Path) -> None:
     environment = {"WONDER_DEFAULT_MODEL": "openai/gpt-4o", "OPENAI_API_KEY": ""}
     async with serving(tmp_path / "data", environment=environment) as server:
-        (line,) = (each for each in server.log if each["event"] == "the chosen model cannot be asked")
-    assert line["level"] == "warning" and "set OPENAI_API_KEY" in line["why"]
+        (line,) = (each for each in server.log if each["event"] == "default_model_unavailable")
+    assert line["level"] == "warning" and "set OPENAI_API_KEY" in line["reason"]
 
 
 async def test_a_model_of_no_known_provider_is_refused_at_the_start(tmp_path: Path) -> None:

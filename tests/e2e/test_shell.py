@@ -86,7 +86,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
             await client.library.CreateAgent(request)
         yield running
     told = [line for line in running.log if line.get("level") in ("error", "warning")]
-    assert [line["event"] for line in told if line["event"] != "call refused"] == ["egress_refused"], told
+    assert [line["event"] for line in told if line["event"] != "rpc_rejected"] == ["egress_refused"], told
     assert not sandboxed(MARK, str(data))
 
 

@@ -149,6 +149,6 @@ async def test_what_the_log_says_of_a_call_names_its_trace(data: Path) -> None:
         request = pb.SendMessageRequest(conversation_id="conv_nowhere", send=pb.Send(content="?"))
         traced = client.conversations.SendMessage(request, metadata=aio.Metadata(*BROUGHT))
         assert (await refused(traced))[0] == "CONVERSATION_NOT_FOUND"
-        assert (await server.logged("call refused"))["trace"] == TRACE
+        assert (await server.logged("rpc_rejected"))["trace"] == TRACE
         assert (await refused(client.conversations.SendMessage(request)))[0] == "CONVERSATION_NOT_FOUND"
-        assert "trace" not in await server.logged("call refused", 2)
+        assert "trace" not in await server.logged("rpc_rejected", 2)

@@ -102,7 +102,7 @@ class Later:
 
 
 def lines(logs: list[Any]) -> list[tuple[str, str, int]]:
-    return [(line["reason"], line["rpc"], line["calls"]) for line in logs if line["event"] == "call refused"]
+    return [(line["reason"], line["rpc"], line["calls"]) for line in logs if line["event"] == "rpc_rejected"]
 
 
 def test_refusals_are_one_line_a_second_and_reason() -> None:

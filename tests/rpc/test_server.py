@@ -205,7 +205,7 @@ def test_what_a_library_logs_is_one_line_like_any_other() -> None:
         logging.getLogger("some.library").exception("it has\nbroken: sk-secret %s", "x" * 1_000)
     logging.getLogger("some.library").warning("below the level")
     [line] = map(json.loads, out.getvalue().splitlines())
-    assert (line["event"], line["level"], line["library"]) == ("library", "error", "some.library")
+    assert (line["event"], line["level"], line["library"]) == ("library_message", "error", "some.library")
     assert line["text"].startswith("it has\nbroken: [secret] xxx") and len(line["text"]) <= 501
     assert "ValueError" in line["exception"]
     root.handlers[:] = before
@@ -221,7 +221,7 @@ def test_a_secret_of_one_character_leaves_lines_readable() -> None:
     except ValueError:
         logs.logger("b").info("ready", exc_info=True, **given)
     [line] = map(json.loads, out.getvalue().splitlines())
-    assert (line["event"], line["level"], line["room"], line["address"]) == ("ready", "info", "b", "a:1")
+    assert (line["event"], line["level"], line["component"], line["address"]) == ("ready", "info", "b", "a:1")
     assert line["url"] == "http://h/?key=[secret]&x=bb"
     assert line["more"] == ["[secret]", {"deep": "say [secret]"}]
     assert line["exception"].endswith("ValueError: refused: [secret], [secret]")
@@ -479,4 +479,4 @@ async def test_a_right_on_a_server_without_tokens_is_warned_of() -> None:
     assert (line["event"], line["right"], line["name"]) == ("right_without_tokens", "admin", "ada")
 
 
-WARNING = {"log_level": "warning", "room": "rpc"}
+WARNING = {"log_level": "warning", "component": "rpc"}

@@ -89,7 +89,7 @@ async def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -
     """What the command prints, line by line."""
     assert await asyncio.to_thread(cli.main, list(words)) == code, capsys.readouterr().err
     # The server of the test logs to the same place.
-    return [line for line in capsys.readouterr().out.splitlines() if "room=" not in line]
+    return [line for line in capsys.readouterr().out.splitlines() if "component=" not in line]
 
 
 async def test_documents_with_the_sdk(address: str) -> None:

@@ -111,7 +111,7 @@ class Crew:
                 try:
                     self._work(actor)
                 except Exception:
-                    unexpected("stretch_failed", actor=actor.id)
+                    unexpected("scheduler_failed", actor=actor.id)
             if monotonic() > self._until and (ready or crowd):
                 asyncio.get_running_loop().call_soon(self._stretch)
                 return

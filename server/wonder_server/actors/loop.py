@@ -398,7 +398,7 @@ class Loop(Scribe):
     ) -> None:
         """Throw the working set away; load it again later, and tell it again what is left."""
         fault = problem.fault
-        _log.error("round_failed", actor=actor.id, reason=fault.reason, problem=str(problem))
+        _log.error("actor_reset", actor=actor.id, reason=fault.reason, problem=str(problem))
         found = salvage(actor, failed, fault, culprit)
         self._actors.pop(actor.id, None)
         self._wakes.forget(actor.id)

@@ -21,28 +21,31 @@ def note(actor_id: str, event: Any, decisions: Sequence[Any]) -> None:
     for decision in decisions:
         kind = type(decision)
         if kind is ExtractionEnded and decision.outcome.fault is not None:
-            _failed("memory extraction failed", actor_id, decision.turn.id, decision.outcome)
+            _log_hook("memory_extraction_failed", actor_id, decision.turn.id, decision.outcome)
         elif kind is AssemblyFailed:
-            _failed("context assembly failed", actor_id, decision.turn_id, decision.outcome)
+            _log_hook("context_assembly_failed", actor_id, decision.turn_id, decision.outcome)
         elif kind is CancelOperation and decision.operation.kind is OperationKind.SUMMARY:
             operation = decision.operation
             where = {"conversation": actor_id, "turn": operation.turn_id, "run": operation.run_id}
             match event:
                 case Failed():
                     _log.warning(
-                        "summary failed", **where, reason=event.fault.reason.value, why=event.fault.message
+                        "summarization_failed",
+                        **where,
+                        reason=event.fault.reason.value,
+                        why=event.fault.message,
                     )
                 case Succeeded():
-                    _log.warning("summary failed", **where, why=_UNUSABLE)
+                    _log.warning("summarization_failed", **where, why=_UNUSABLE)
                 case Woken():
-                    _log.warning("summary failed", **where, why=_OVERDUE)
+                    _log.warning("summarization_failed", **where, why=_OVERDUE)
 
 
-def _failed(what: str, actor_id: str, turn_id: str, outcome: HookOutcome) -> None:
+def _log_hook(event: str, actor_id: str, turn_id: str, outcome: HookOutcome) -> None:
     fault = outcome.fault
     assert fault is not None, "only what failed is logged"
     _log.warning(
-        what,
+        event,
         conversation=actor_id,
         turn=turn_id,
         run=outcome.run_id,

@@ -134,7 +134,7 @@ class _Rehearsal:
         except WonderError as problem:
             fault, output = problem.fault, {}
         except Exception:
-            fault, output = unexpected("rehearsal_failed", operation=command.operation_id), {}
+            fault, output = unexpected("dry_run_failed", operation=command.operation_id), {}
         self._running.pop(command.operation_id, None)
         if fault is not None:
             self._loop.failed(actor_id, command.operation_id, fault)

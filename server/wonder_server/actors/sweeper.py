@@ -85,7 +85,7 @@ class Sweeper:
             await self._rooms.demolish(room.id)
         except WonderError as problem:
             _log.warning(
-                "sweep failed", conversation=room.id, reason=problem.fault.reason, problem=str(problem)
+                "expiry_sweep_failed", conversation=room.id, reason=problem.fault.reason, problem=str(problem)
             )
             return False
         return True
@@ -95,7 +95,7 @@ class Sweeper:
             try:
                 done = await self.sweep()
                 if done:
-                    _log.info("swept", conversations=done)
+                    _log.info("conversations_expired", conversations=done)
             except Exception:
-                _log.exception("sweep failed")
+                _log.exception("expiry_sweep_failed")
             await asyncio.sleep(self._every_s)

@@ -156,7 +156,7 @@ async def pack_daily(repositories: GitRepositories) -> None:
         try:
             await repositories.pack()
         except WonderError as problem:
-            _log.warning("repositories were not packed", problem=str(problem))
+            _log.warning("repository_packing_failed", problem=str(problem))
         await asyncio.sleep(DAY_S)
 
 
@@ -165,7 +165,7 @@ async def logged(what: str, work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     except Exception:
-        _log.exception("work in the background failed", work=what)
+        _log.exception("background_task_failed", work=what)
 
 
 async def watch_disk(room: DiskRoom, data: Path, databases: Sequence[Database]) -> None:
@@ -206,4 +206,4 @@ def preload() -> None:
             import_module(name)
         except ImportError as problem:
             _log.warning("preload_failed", module=name, problem=str(problem))
-    _log.debug("preloaded")
+    _log.debug("modules_preloaded")

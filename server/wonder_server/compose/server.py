@@ -129,7 +129,7 @@ class Wonder:
         self._providers = make_endpoints(settings)
         self._profile = default_profile(provider_environment, self._providers)
         if problem := missing_key(self._profile.provider, self._providers):
-            _log.warning("the chosen model cannot be asked", model=settings.model_choice, why=problem)
+            _log.warning("default_model_unavailable", model=settings.model_choice, reason=problem)
         self._prices = LiteLLMPrices()
         self._workers = Workers(self._clock, lease_ms=settings.worker_lease_seconds * 1_000, reserved=ACTIONS)
         self._egress = make_egress()
@@ -320,7 +320,7 @@ class Wonder:
         shards = await SqliteShards.open(data / "shards", self._settings.shard_count, row_types)
         self._stores.append(shards)
         if shards.count != self._settings.shard_count:
-            _log.warning("folder keeps its shards", shards=shards.count, asked=self._settings.shard_count)
+            _log.warning("shard_count_ignored", shards=shards.count, asked=self._settings.shard_count)
         # A store that is lost must not come back as an empty one.
         is_used = await shards.has_actors()
         catalog = await SqliteCatalog.open(data / "catalog.db", must_exist=is_used)
@@ -368,7 +368,7 @@ class Wonder:
     async def _artifacts(self, library: Library) -> Artifacts:
         problem = await self._git_pool.do(self._git.probe)
         if problem:
-            _log.warning("no artifacts and repositories", why=problem)
+            _log.warning("git_unavailable", why=problem)
         repositories = GitRepositories(self._git, self._git_pool, self._settings.data_dir / "artifacts")
         await repositories.tidy()
         self._keep("packing", pack_daily(repositories))
@@ -457,13 +457,8 @@ class Wonder:
         )
         rehearsals = Rehearsals(executor, self._clock, MemoryJournal)
         previews = Previews(conversations, rehearsals, self._clock)
-        self._sweeper = Sweeper(
-            attic=attic,
-            rooms=rooms,
-            records=shards,
-            clock=self._clock,
-            every_s=self._settings.sweep_interval_seconds,
-        )
+        every_s = self._settings.sweep_interval_seconds
+        self._sweeper = Sweeper(attic=attic, rooms=rooms, records=shards, clock=self._clock, every_s=every_s)
         calls = ServiceCalls(
             loop=loop,
             shards=shards,
@@ -545,7 +540,7 @@ class Wonder:
         loop.resume(unfinished)
         orphans = await handlers.sweep()
         if unfinished:
-            _log.info("resumed", actors=len(unfinished), orphans=orphans)
+            _log.info("actors_resumed", actors=len(unfinished), orphans=orphans)
 
 
 def build(settings: Settings) -> Wonder:

@@ -94,7 +94,9 @@ class BranchMethods:
         try:
             await self._rooms.note_merge(scope.conversation_id, merge)
         except WonderError as problem:
-            _log.warning("merge not noted", conversation=scope.conversation_id, reason=problem.fault.reason)
+            _log.warning(
+                "merge_not_recorded", conversation=scope.conversation_id, reason=problem.fault.reason
+            )
 
     async def _scope(self, request: Any) -> Scope:
         """Where the conversation, or the run, works. CONVERSATION_NOT_FOUND, RUN_NOT_FOUND."""

@@ -158,19 +158,19 @@ class Entrance:
             finally:
                 self.admission.leave(visit)
         except aio.AbortError:
-            _log.debug("call ended early", rpc=name, ms=_ms(began))
+            _log.debug("rpc_cancelled", rpc=name, ms=_ms(began))
             raise
         except (asyncio.CancelledError, cygrpc.ExecuteBatchError):
             # Its client left, perhaps while something was being sent to it; or the server ends it.
             if visit is None or visit.ended is None:
-                _log.debug("call ended early", rpc=name, ms=_ms(began))
+                _log.debug("rpc_cancelled", rpc=name, ms=_ms(began))
                 raise asyncio.CancelledError from None
             asyncio.current_task().uncancel()  # type: ignore[union-attr]
             answer = refusal(self._known(visit.ended, name, began))
         except Exception as problem:
             answer = refusal(self._known(problem, name, began))
         else:
-            _log.debug("call", rpc=name, ms=_ms(began))
+            _log.debug("rpc_completed", rpc=name, ms=_ms(began))
             return result
         finally:
             work.close()
@@ -184,7 +184,7 @@ class Entrance:
             self._note(known, name, ms=_ms(began))
             return known
         incident = secrets.token_hex(4)
-        _log.error("call failed", rpc=name, incident=incident, ms=_ms(began), exc_info=problem)
+        _log.error("rpc_failed", rpc=name, incident=incident, ms=_ms(began), exc_info=problem)
         return error(
             Reason.INTERNAL,
             f"Something went wrong inside the server. Its log knows more, under incident {incident}.",

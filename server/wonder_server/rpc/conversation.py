@@ -411,7 +411,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
                 attachment.subscription.push(_reply(refused=refused))
             except Exception:
                 # The reader hears of it by a refusal; a dead reader would leave it waiting.
-                _log.exception("converse failed", conversation=conversation_id)
+                _log.exception("conversation_stream_failed", conversation=conversation_id)
                 fault = Fault(reason=Reason.INTERNAL, message="Something went wrong inside the server.")
                 refused = pb.Refused(request_id=request_id, error=fault_to_proto(fault))
                 attachment.subscription.push(_reply(refused=refused))

@@ -68,4 +68,4 @@ class _Window:
 
 
 def _write(reason: Reason, calls: int, fields: dict[str, Any]) -> None:
-    _log.warning("call refused", reason=reason.value, **fields, calls=calls)
+    _log.warning("rpc_rejected", reason=reason.value, **fields, calls=calls)

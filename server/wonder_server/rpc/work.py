@@ -149,7 +149,7 @@ async def _listen(workers: Workers, seat: Seat, requests: Requests) -> None:
     except WonderError as problem:
         seat.end(problem)
     except Exception:
-        _log.exception("worker stream failed", worker=seat.name)
+        _log.exception("worker_stream_failed", worker=seat.name)
         seat.end(error(Reason.INTERNAL, "Something went wrong inside the server."))
     workers.gone(seat)
 

@@ -23,8 +23,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-import structlog
-
 from wonder_server.core import frozen, schemas
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Fault, Reason, WonderError, system_fault
@@ -32,6 +30,7 @@ from wonder_server.core.recurring import once_each
 from wonder_server.core.task import plan
 from wonder_server.core.task.effects import NotBegunError, outcome_unknown
 from wonder_server.core.task.repeatable import may_repeat
+from wonder_server.logs import logger
 from wonder_server.services.actions import ACTIONS, ActionCall, ActionKind, ExecutionContext, Services
 from wonder_server.services.actions.kind import MustWaitError
 from wonder_server.services.task_run import (
@@ -46,7 +45,7 @@ from wonder_server.services.task_run import (
 
 __all__ = ["Executor", "OnEvent", "Progress", "StepProgress", "StepTrace", "TaskOutcome"]
 
-_log = structlog.get_logger(__name__)
+_log = logger("executor")
 
 LONGEST_STRETCH_S: Final = 0.005
 """A task whose steps never wait gives way to others after this long."""
@@ -261,7 +260,7 @@ def _fault_of(kind: ActionKind, problem: Exception) -> Fault:
         return problem.fault
     known = system_fault(problem)
     if known is not None:
-        _log.error("action failed unexpectedly", kind=kind.name, reason=known.reason, problem=str(problem))
+        _log.error("action_failed", kind=kind.name, reason=known.reason, problem=str(problem))
         return known
-    _log.error("action failed unexpectedly", kind=kind.name, exc_info=problem)
+    _log.error("action_failed", kind=kind.name, exc_info=problem)
     return Fault(reason=Reason.INTERNAL, message=f"The action '{kind.name}' failed unexpectedly.")

@@ -34,6 +34,6 @@ async def forget_work_of_nobody(works: Works, records: Records) -> None:
         try:
             if await records.get("conversations", conversation_id, conversation_id) is None:
                 await works.forget_conversation(conversation_id)
-                _log.info("work of a deleted conversation is removed", conversation=conversation_id)
+                _log.info("orphaned_worktree_removed", conversation=conversation_id)
         except Exception:
-            _log.exception("work of a deleted conversation is not removed", conversation=conversation_id)
+            _log.exception("orphaned_worktree_removal_failed", conversation=conversation_id)

@@ -352,7 +352,7 @@ class MemoryService:
         try:
             [vector] = await self._embedder.embed([passages(query)[0]])
         except WonderError as failure:
-            _log.warning("searched without vectors", why=failure.fault.message)
+            _log.warning("vector_search_skipped", why=failure.fault.message)
             return None
         return vector
 
@@ -363,7 +363,7 @@ class MemoryService:
         try:
             vectors = iter(await self._embedder.embed([passage for some in split for passage in some]))
         except WonderError as failure:
-            _log.warning("written without vectors for now", why=failure.fault.message)
+            _log.warning("embedding_deferred", why=failure.fault.message)
             return [() for _ in contents]
         return [tuple(islice(vectors, len(some))) for some in split]
 

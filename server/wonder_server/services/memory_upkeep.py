@@ -77,7 +77,7 @@ class Upkeep:
             await self._upkeep.mark_agent(agent.id, "deleted")
         except WonderError as problem:
             # The agent is deleted, whatever becomes of this: the next sweep asks the catalog.
-            _log.warning("memories of a deleted agent wait", agent=agent.id, problem=str(problem))
+            _log.warning("agent_memories_deletion_deferred", agent=agent.id, problem=str(problem))
         else:
             self._spawn(self._purge(agent.id))
 
@@ -106,7 +106,7 @@ class Upkeep:
             await self._vectors.remove(agent_id, gone)
             total += count
         if total:
-            _log.info("memories of a deleted agent forgotten", agent=agent_id, memories=total)
+            _log.info("agent_memories_deleted", agent=agent_id, memories=total)
         await self._overflow.try_collecting()
 
     async def _run(self) -> None:
@@ -116,7 +116,7 @@ class Upkeep:
                 try:
                     await work()
                 except Exception:
-                    _log.exception("upkeep of memories failed")
+                    _log.exception("memory_gc_failed")
                 await asyncio.sleep(pause_s)
             pause_s = EVERY_S / 2
 
@@ -125,7 +125,7 @@ class Upkeep:
             try:
                 await work
             except Exception:
-                _log.exception("upkeep of memories failed")
+                _log.exception("memory_gc_failed")
 
         task = asyncio.create_task(guarded())
         self._tasks.add(task)

@@ -93,7 +93,7 @@ class Overflow:
         try:
             await self.collect()
         except WonderError as problem:
-            _log.warning("objects of memories that are gone could not be removed yet", problem=str(problem))
+            _log.warning("memory_objects_removal_deferred", problem=str(problem))
 
     def collect_soon(self) -> None:
         """`try_collecting`, without waiting for it."""
@@ -133,7 +133,7 @@ class Overflow:
         async with room:
             held = await self._blobs.get(memory.content_ref)
         if held is None:
-            _log.error("object of a memory is missing", memory=memory.id, object=memory.content_ref)
+            _log.error("memory_object_missing", memory=memory.id, object=memory.content_ref)
             raise error(
                 Reason.STORAGE_UNAVAILABLE,
                 f"The content of the memory {memory.id} is missing in the object store; restore a backup.",

@@ -70,14 +70,14 @@ class Reembedder:
             try:
                 done = await self.pass_over()
             except WonderError as failure:
-                _log.warning("memories wait for their vectors", why=failure.fault.message, pause_s=pause)
+                _log.warning("embedding_pending", why=failure.fault.message, pause_s=pause)
                 self._wanted.set()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 continue
             pause = _FIRST_PAUSE_S
             if done:
-                _log.info("memories got their vectors", memories=done, embedder=self._embedder.name)
+                _log.info("embedding_completed", memories=done, embedder=self._embedder.name)
             if not self._wanted.is_set():
                 self._idle.set()
 
@@ -103,7 +103,7 @@ class Reembedder:
                 raise
             if len(memories) > 1:
                 return sum([await self._embed([memory]) for memory in memories])
-            _log.warning("a memory stays without vectors", memory=memories[0].id, why=failure.fault.message)
+            _log.warning("embedding_rejected", memory=memories[0].id, why=failure.fault.message)
             return 0
 
     async def _embed_all(self, memories: list[Memory]) -> int:

@@ -102,7 +102,7 @@ class Retention:
             try:
                 await self.apply(await self._agents.pin_agent(agent_id))
             except WonderError as problem:
-                _log.warning("retention failed", agent=agent_id, problem=str(problem))
+                _log.warning("retention_failed", agent=agent_id, problem=str(problem))
 
     async def apply(self, agent: PinnedAgent) -> None:
         """Apply the rules of an agent's persona to what it remembers."""
@@ -134,7 +134,7 @@ class Retention:
                     raise
             count += 1
         if count:
-            _log.info("memories deleted by a retention rule", agent=agent_id, memories=count)
+            _log.info("memories_deleted", agent=agent_id, memories=count)
 
     async def _consolidate(self, agent: PinnedAgent, rule: RetentionRule, wanted: Filter) -> None:
         due = [memory async for memory in self._due(agent.agent_id, wanted)]
@@ -143,7 +143,7 @@ class Retention:
         for some in _portions(due):
             if len(some) < LEAST or not await self._sum_up(agent, workflow, some):
                 return
-            _log.info("memories consolidated", agent=agent.agent_id, memories=len(some))
+            _log.info("memories_consolidated", agent=agent.agent_id, memories=len(some))
 
     async def _sum_up(self, agent: PinnedAgent, workflow: str, some: Sequence[Memory]) -> bool:
         """Whether one memory stands for these now."""
@@ -158,7 +158,7 @@ class Retention:
             status = await self._consolidations.run(workflow, agent, input, request_id)
             if status != "failed":
                 return status == "completed"
-        _log.warning("memories could not be consolidated", agent=agent.agent_id, workflow=workflow)
+        _log.warning("memory_consolidation_failed", agent=agent.agent_id, workflow=workflow)
         return False
 
     async def _due(self, agent_id: str, wanted: Filter) -> AsyncIterator[Memory]:
@@ -178,7 +178,7 @@ class Retention:
             try:
                 await self.sweep()
             except Exception:
-                _log.exception("retention failed")
+                _log.exception("retention_failed")
             await asyncio.sleep(self._every_s)
 
 

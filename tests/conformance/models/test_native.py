@@ -418,7 +418,7 @@ async def test_a_provider_that_cannot_be_reached_leaves_a_line_and_not_one_for_e
         {
             "event": "provider_unreachable",
             "log_level": "warning",
-            "room": "models",
+            "component": "models",
             "provider": "openai",
             "problem": "openai (127.0.0.1:1) cannot be reached: connection refused.",
             "calls": 1,

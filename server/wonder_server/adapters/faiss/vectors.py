@@ -188,7 +188,7 @@ class FaissVectors:
         snapshot = await self._build(lambda: snapshots.load(agent_id)) if there else None
         if snapshot is None:
             if there:
-                _log.warning("an index on disk could not be used and is made anew", agent=agent_id)
+                _log.warning("vector_index_rebuilt", agent=agent_id)
             return None
         rows = await self._source.keys(agent_id, self._embedder, EVERYTHING)
 
@@ -273,7 +273,7 @@ class FaissVectors:
         try:
             self._snapshots.save(agent_id, index)
         except OSError as problem:
-            _log.warning("an index could not be saved", agent=agent_id, why=problem.strerror)
+            _log.warning("vector_index_save_failed", agent=agent_id, why=problem.strerror)
             return False
         index.changes = 0
         return True

@@ -95,7 +95,7 @@ class DiskRoom:
         if is_full and not self._is_full:
             _log.error("disk_full", free_bytes=free, reserve_bytes=self._reserve)
         elif self._is_full and not is_full:
-            _log.info("disk_has_room", free_bytes=free)
+            _log.info("disk_space_available", free_bytes=free)
         self._is_full = is_full
 
     def _held(self) -> int:

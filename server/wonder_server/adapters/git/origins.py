@@ -292,7 +292,7 @@ def _unreachable(origin: Origin, problem: Exception) -> WonderError:
     if isinstance(problem, WonderError) and problem.fault.reason is Reason.FIELD_INVALID:
         return problem
     text = problem.fault.message if isinstance(problem, WonderError) else getattr(problem, "text", "")
-    _log.warning("repository cannot be reached", repository=origin.name, said=text[-500:])
+    _log.warning("repository_unreachable", repository=origin.name, said=text[-500:])
     why = _why(text)
     return error(Reason.STORAGE_UNAVAILABLE, f"The repository cannot be reached: {why}.", transient=True)
 

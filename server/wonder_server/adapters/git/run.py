@@ -310,10 +310,10 @@ class Pool:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except GitError as problem:
-            _log.error("git failed", code=problem.code, said=problem.text[-1_000:])
+            _log.error("git_failed", code=problem.code, said=problem.text[-1_000:])
             raise _unavailable("git failed") from problem
         except Damaged as problem:
-            _log.error("repository damaged", why=str(problem)[:1_000])
+            _log.error("repository_damaged", why=str(problem)[:1_000])
             raise _unavailable(str(problem).partition("\n")[0][:300]) from problem
         except OSError as problem:
             raise error(

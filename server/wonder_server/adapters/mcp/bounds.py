@@ -6,6 +6,7 @@ A server that passes a bound loses its session. All that it sends is hostile unt
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from typing import Any, Final
 
@@ -74,21 +75,21 @@ class ServerLog:
     def said(self, lines: list[bytes]) -> None:
         """Log lines of the server's standard error."""
         for position, line in enumerate(lines):
-            if line.strip() and not self._write("info", "mcp server stderr", text=line):
+            if line.strip() and not self._write(logging.INFO, "mcp_server_stderr", text=line):
                 self._left_out += len(lines) - position - 1
                 return
 
     def failed(self, why: str) -> None:
         """Log that a session came to an unwanted end."""
-        self._write("warning", "mcp server failed", why=why)
+        self._write(logging.WARNING, "mcp_server_failed", why=why)
 
     def close(self) -> None:
         """Log the number of lines that were left out, if there were any."""
         if self._left_out:
             left_out, self._left_out = self._left_out, 0
-            self._log.info("mcp server stderr", text="", left_out=left_out)
+            self._log.info("mcp_server_stderr", text="", left_out=left_out)
 
-    def _write(self, level: str, event: str, **texts: str | bytes) -> bool:
+    def _write(self, level: int, event: str, **texts: str | bytes) -> bool:
         if not self._budget.take():
             self._left_out += 1
             return False
@@ -98,7 +99,7 @@ class ServerLog:
         }
         if self._left_out:
             fields["left_out"], self._left_out = self._left_out, 0
-        getattr(self._log, level)(event, **fields)
+        self._log.log(level, event, **fields)
         return True
 
 

@@ -95,7 +95,7 @@ async def call_at(
         if outcome is None:
             if patience.expired():
                 raise _silent(server, call.timeout_s) from None
-            _log.debug("mcp session failed", server=server, why=_why(problem))
+            _log.debug("mcp_session_failed", server=server, why=_why(problem))
             raise _unreached(transport.problem, server, asked) from None
     if isinstance(outcome, WonderError):
         raise transport.problem or outcome

@@ -67,6 +67,6 @@ def read_table() -> Mapping[str, Card]:
     try:
         table = json.loads((Path(spec.origin).parent / TABLE).read_bytes())
     except (OSError, ValueError) as problem:
-        _log.warning("price table cannot be read", problem=type(problem).__name__)
+        _log.warning("price_table_unreadable", problem=type(problem).__name__)
         return {}
     return read(table) if isinstance(table, dict) else {}

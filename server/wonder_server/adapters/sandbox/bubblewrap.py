@@ -217,7 +217,7 @@ class BubblewrapSandbox:
             why = f"A first command ended with {finished.exit_code}."
         except WonderError as problem:
             why = problem.fault.message
-        _log.warning("shell is refused: there is no sandbox", why=why, do=ADVICE)
+        _log.warning("sandbox_unavailable", why=why, do=ADVICE)
         return _unavailable(f"{why} {ADVICE}")
 
 

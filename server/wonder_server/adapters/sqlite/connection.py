@@ -107,7 +107,7 @@ def _migrate(connection: sqlite3.Connection, name: str, migrations: Sequence[tup
     for migration, script in migrations[len(applied) :]:
         if applied:
             # It can take ten seconds for each gigabyte, in which nothing else is said.
-            _log.info("rebuilding store", store=name, migration=migration, megabytes=megabytes)
+            _log.info("store_migration_started", store=name, migration=migration, megabytes=megabytes)
         try:
             # executescript would commit a transaction that is already open, so it opens its own.
             connection.executescript(f"BEGIN IMMEDIATE;\n{script}")

@@ -150,7 +150,7 @@ def forget(connection: sqlite3.Connection, key: int, now_ms: int, *, alone: bool
     if is_whole(connection, key):
         memory_fields.take(connection, key, memory.agent_id, memory.metadata)
     else:
-        _log.warning("damaged_memory_forgotten", memory=memory.id, agent=memory.agent_id)
+        _log.warning("damaged_memory_deleted", memory=memory.id, agent=memory.agent_id)
         memory_fields.take_all(connection, key)
     if alone:
         link(connection, memory.agent_id, key, ())

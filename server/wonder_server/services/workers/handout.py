@@ -11,12 +11,11 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import Final
 
-import structlog
-
 from wonder_server.core import schemas
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.ids import random_id
 from wonder_server.core.task.effects import outcome_unknown
+from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
 from wonder_server.services.workers.directory import Directory
 from wonder_server.services.workers.leases import Assignment, Ticket
@@ -24,7 +23,7 @@ from wonder_server.services.workers.seat import Seat
 from wonder_server.services.workers.waiting import Waiting
 from wonder_server.services.workers.words import Assigned, Cancelled, Progress, WorkerKind
 
-_log = structlog.get_logger(__name__)
+_log = logger("workers")
 
 MAX_LOSSES: Final = 5
 """A job that so many workers were lost with is given to no other: it may be what kills them."""
@@ -137,7 +136,7 @@ class Handout:
         ticket.losses += 1
         again = assignment.is_idempotent and ticket.losses < MAX_LOSSES
         _log.warning(
-            "assignment lost", worker=seat.name, kind=ticket.job.kind, operation=operation_id, again=again
+            "assignment_lost", worker=seat.name, kind=ticket.job.kind, operation=operation_id, again=again
         )
         if again:
             self.offer(ticket, first=True)

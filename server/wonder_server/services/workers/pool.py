@@ -24,12 +24,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import structlog
-
 from wonder_server.core import payloads, schemas
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.ids import random_id
 from wonder_server.core.task.effects import NotBegunError
+from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
 from wonder_server.services.workers.handout import Handout, unknown
 from wonder_server.services.workers.leases import Assignment, Ticket
@@ -43,7 +42,7 @@ from wonder_server.services.workers.words import (
     Settled,
 )
 
-_log = structlog.get_logger(__name__)
+_log = logger("workers")
 
 DEFAULT_LEASE_MS: Final = 30_000
 RECONNECT_AFTER_MS: Final = 1_000
@@ -126,7 +125,7 @@ class Workers:
         seat = Seat(random_id("wkr", self._clock.now_ms()), registration, loop.time())
         seat.timer = loop.call_later(self.lease_ms / 1000, self._look_after, seat)
         self._handout.seats.add(seat)
-        _log.info("worker joined", worker=seat.name, id=seat.id, kinds=sorted(seat.kinds))
+        _log.info("worker_connected", worker=seat.name, id=seat.id, kinds=sorted(seat.kinds))
         for kind in seat.kinds.values():
             self._handout.check_waiting(kind)
         self._handout.fill(seat)
@@ -141,7 +140,7 @@ class Workers:
             seat.timer.cancel()
         self._handout.seats.remove(seat)
         seat.end()
-        _log.info("worker gone", worker=seat.name, id=seat.id, lost=len(seat.held))
+        _log.info("worker_disconnected", worker=seat.name, id=seat.id, lost=len(seat.held))
         self._handout.lose_all(seat, "went away")
 
     def leave(self, seat: Seat) -> None:

@@ -132,7 +132,7 @@ def _tell(profile: ModelProfile, note: str) -> None:
     if len(_told) >= _MOST_TOLD:
         _told.clear()
     _told.add(said)
-    _log.warning("request adapted", provider=profile.provider, model=profile.model, note=note)
+    _log.warning("model_request_adapted", provider=profile.provider, model=profile.model, note=note)
 
 
 def message(format_name: str, text: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
