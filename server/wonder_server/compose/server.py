@@ -34,7 +34,8 @@ from wonder_server.adapters.git.workspaces import GitWorkspaces
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.adapters.mcp.servers import McpServers, Server
 from wonder_server.adapters.models.bounded import BoundedModel, Bounds
-from wonder_server.adapters.models.defaults import default_profile, missing_key, settled
+from wonder_server.adapters.models.defaults import default_profile, settled
+from wonder_server.adapters.models.endpoints import missing_key
 from wonder_server.adapters.models.prices import LiteLLMPrices
 from wonder_server.adapters.s3.blobs import S3Blobs
 from wonder_server.adapters.sqlite.accounts import SqliteAccounts

@@ -21,7 +21,7 @@ from typing import Any
 
 from wonder_server.adapters.egress.confine import confine
 from wonder_server.adapters.models import faults, frames
-from wonder_server.adapters.models.litellm_worker import fault_of
+from wonder_server.adapters.models.litellm_errors import fault_of
 from wonder_server.core.errors import Fault, Reason
 
 Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from wonder_server.adapters.models.endpoints import Endpoint
+from wonder_server.adapters.models.endpoints import PROVIDERS, Endpoint
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, error
 
@@ -44,9 +44,6 @@ _DEFAULTS: tuple[tuple[str, ModelProfile], ...] = (
         ),
     ),
 )
-
-PROVIDERS = ("openai", "anthropic", "gemini")
-"""Providers whose key and address are read from ``<NAME>_API_KEY`` and ``<NAME>_API_BASE``."""
 
 
 def default_profile(
@@ -101,14 +98,6 @@ def endpoints(environment: Mapping[str, str]) -> dict[str, Endpoint]:
 def usual_format_of(provider: str, known: Mapping[str, Endpoint]) -> str:
     """The format that profiles of ``provider`` use when they name none."""
     return known.get(provider, Endpoint()).usual_format(provider)
-
-
-def missing_key(provider: str, known: Mapping[str, Endpoint]) -> str:
-    """What to tell whoever calls ``provider`` without its key; empty unless it is one of the `PROVIDERS` and
-    has neither key nor address."""
-    if provider in known or provider not in PROVIDERS:
-        return ""
-    return f"There is no key for {provider}: set {provider.upper()}_API_KEY where the server runs."
 
 
 def _named(chosen: str, known: Mapping[str, Endpoint]) -> ModelProfile:

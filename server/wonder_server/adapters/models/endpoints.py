@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from wonder_server.adapters.models.formats import (
+from wonder_server.adapters.models.format_names import (
     ANTHROPIC_MESSAGES,
     GEMINI,
     OPENAI_CHAT,
@@ -25,6 +25,10 @@ _FAMILIES = {
     ANTHROPIC_MESSAGES: "anthropic",
     GEMINI: "gemini",
 }
+
+
+PROVIDERS = ("openai", "anthropic", "gemini")
+"""Providers whose key and address are read from ``<NAME>_API_KEY`` and ``<NAME>_API_BASE``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,3 +107,13 @@ def refuse_remote(provider: str, url: str) -> None:
             f"Only models on this machine may be reached, and the provider {provider} is not here.",
             provider=provider,
         )
+
+
+def missing_key(provider: str, known: Mapping[str, Endpoint]) -> str:
+    """Return the message for a call without the key of ``provider``.
+
+    Return "" unless the provider is one of `PROVIDERS` and has neither key nor address.
+    """
+    if provider in known or provider not in PROVIDERS:
+        return ""
+    return f"There is no key for {provider}: set {provider.upper()}_API_KEY where the server runs."

@@ -21,10 +21,9 @@ from typing import Any
 
 from wonder_server.adapters.egress.environments import helper_environment
 from wonder_server.adapters.egress.proxy import Egress, Lease
-from wonder_server.adapters.models import faults, formats, frames
+from wonder_server.adapters.models import faults, format_names, formats, frames
 from wonder_server.adapters.models.chat_fields import check_fields
-from wonder_server.adapters.models.defaults import missing_key
-from wonder_server.adapters.models.endpoints import Endpoint, network_of, refuse_remote
+from wonder_server.adapters.models.endpoints import Endpoint, missing_key, network_of, refuse_remote
 from wonder_server.adapters.models.outages import Outages
 from wonder_server.adapters.models.patience import Patience
 from wonder_server.core.definitions.specs import ModelProfile
@@ -50,7 +49,7 @@ _OWN_ENVIRONMENT = {
 }
 
 START_TIMEOUT_S = 60
-_FORMATS = (formats.OPENAI_CHAT, formats.ANTHROPIC_MESSAGES)
+_FORMATS = (format_names.OPENAI_CHAT, format_names.ANTHROPIC_MESSAGES)
 _STOP_TIMEOUT_S = 2
 _ENDED = faults.unavailable("The helper process that reaches model providers ended unexpectedly.")
 _NOT_STARTED = faults.unavailable("The helper process that reaches model providers did not start.")
@@ -146,7 +145,7 @@ class LiteLLMModel:
                 field="format",
             )
         full = all_readable(formats.filled(profile, request, format_name))
-        if format_name == formats.OPENAI_CHAT:
+        if format_name == format_names.OPENAI_CHAT:
             check_fields(full)
         return {
             "format": format_name,

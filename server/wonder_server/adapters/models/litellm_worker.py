@@ -16,7 +16,6 @@ LiteLLM's traps that shape this file (version 1.106.2):
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 import sys
@@ -28,8 +27,9 @@ from typing import Any, NoReturn
 import aiohttp
 
 from wonder_server.adapters.egress.confine import confine
-from wonder_server.adapters.models import faults, formats, frames
+from wonder_server.adapters.models import faults, format_names, formats, frames
 from wonder_server.adapters.models.chat_fields import arguments
+from wonder_server.adapters.models.litellm_errors import fault_of
 from wonder_server.adapters.models.sse import EventDecoder, parsed
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 
@@ -90,7 +90,7 @@ class Worker:
 
     async def _answer(self, call_id: int, call: dict[str, Any]) -> Any:
         gathered = formats.accumulator(call["format"])
-        native = call["format"] == formats.ANTHROPIC_MESSAGES
+        native = call["format"] == format_names.ANTHROPIC_MESSAGES
         events = self._anthropic(call) if native else self._chat(call)
         told = (gathered.counted, gathered.letters)
         try:
@@ -206,46 +206,6 @@ def _client() -> Any:
             raise _Prepared(url, dict(headers or {}))
 
     return Preparing()
-
-
-def fault_of(failure: Exception, provider: str, url: str = "") -> Fault:
-    """The fault for an exception of LiteLLM or of the HTTP clients below it. It was at ``url``."""
-    from litellm import exceptions
-
-    lost = faults.connection_lost(provider, url)
-
-    if isinstance(failure, json.JSONDecodeError):
-        return faults.UNREADABLE
-    if isinstance(failure, (exceptions.Timeout, TimeoutError)):
-        return Fault(
-            reason=Reason.TIMEOUT, message="The model provider did not answer in time.", transient=True
-        )
-    if isinstance(failure, (exceptions.APIConnectionError, exceptions.MidStreamFallbackError)):
-        return lost
-    if isinstance(failure, (aiohttp.ClientError, OSError)):
-        return lost
-    if isinstance(failure, ImportError):
-        return _refused("this server's LiteLLM lacks what the request needs")
-    text = str(getattr(failure, "message", "") or failure)
-    if unknown := faults.no_such_provider(text, provider):
-        return unknown
-    status = getattr(failure, "status_code", None)
-    if "Cannot connect to host" in text:  # Which LiteLLM reports as a 500 of the provider.
-        return faults.unreachable(provider, url)
-    if isinstance(status, int) and status >= 400:
-        headers = getattr(failure, "litellm_response_headers", None) or {}
-        return faults.from_status(
-            status, text, {str(name).lower(): str(value) for name, value in headers.items()}
-        )
-    return _refused(faults.plain_text(text))
-
-
-def _refused(why: str) -> Fault:
-    return Fault(
-        reason=Reason.MODEL_FAILED,
-        message=faults.sentence(f"The model could not be called: {why}"),
-        metadata={"kind": "refused"},
-    )
 
 
 def _import_litellm() -> None:

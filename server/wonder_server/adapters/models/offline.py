@@ -35,7 +35,7 @@ import re
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from wonder_server.adapters.models import formats
+from wonder_server.adapters.models import format_names, formats
 from wonder_server.adapters.models.faults import sentence
 from wonder_server.adapters.models.offline_reading import Reading, read
 from wonder_server.core.definitions.specs import ModelProfile
@@ -59,7 +59,7 @@ class OfflineModel:
 
     async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
         """See `ports.model.Model.stream`. NOT_IMPLEMENTED for a format that it does not read."""
-        format_name = profile.format or formats.OPENAI_CHAT
+        format_name = profile.format or format_names.OPENAI_CHAT
         formats.accumulator(format_name)
         reading = read({**profile.parameters, **request}, format_name)
         text, calls = answer(reading)

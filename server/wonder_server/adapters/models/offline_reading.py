@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from wonder_server.adapters.models.formats import ANTHROPIC_MESSAGES
+from wonder_server.adapters.models.format_names import ANTHROPIC_MESSAGES
 from wonder_server.adapters.models.offline_shapes import as_chat
 
 

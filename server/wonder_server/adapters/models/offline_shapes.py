@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from wonder_server.adapters.models import formats
+from wonder_server.adapters.models import format_names
 
 Json = dict[str, Any]
 
@@ -18,9 +18,9 @@ Json = dict[str, Any]
 def as_chat(request: Json, format_name: str) -> Json:
     """``request`` itself where its format is another one."""
     match format_name:
-        case formats.OPENAI_RESPONSES:
+        case format_names.OPENAI_RESPONSES:
             return _responses(request)
-        case formats.GEMINI:
+        case format_names.GEMINI:
             return _gemini(request)
         case _:
             return request

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any
 
 from wonder_server.adapters.models import faults
-from wonder_server.adapters.models.formats import usual_format
+from wonder_server.adapters.models.format_names import usual_format
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, WonderError
 from wonder_server.ports.model import Chunk, Model

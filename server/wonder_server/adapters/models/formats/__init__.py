@@ -11,6 +11,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from wonder_server.adapters.models import faults
+from wonder_server.adapters.models.format_names import (
+    ANTHROPIC_MESSAGES,
+    GEMINI,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
+)
 from wonder_server.adapters.models.formats.anthropic_messages import AnthropicMessages, anthropic_message
 from wonder_server.adapters.models.formats.gemini import Gemini, gemini_message
 from wonder_server.adapters.models.formats.openai_chat import OpenAIChat, openai_message
@@ -22,15 +28,7 @@ from wonder_server.core.model import ModelResult, ToolCall
 from wonder_server.core.requests import sendable
 from wonder_server.logs import logger
 
-__all__ = [
-    "ANTHROPIC_MESSAGES", "GEMINI", "OPENAI_CHAT", "OPENAI_RESPONSES",
-    "Accumulator", "accumulator", "fed", "filled", "message", "tool_call", "usual_format", "whole",
-]  # fmt: skip
-
-OPENAI_CHAT = "openai_chat"
-OPENAI_RESPONSES = "openai_responses"
-ANTHROPIC_MESSAGES = "anthropic_messages"
-GEMINI = "gemini"
+__all__ = ["Accumulator", "accumulator", "fed", "filled", "message", "tool_call", "whole"]
 
 _ACCUMULATORS: dict[str, Callable[[], Accumulator]] = {
     OPENAI_CHAT: OpenAIChat,
@@ -46,7 +44,6 @@ _MESSAGES: dict[str, Callable[[str, Iterable[ToolCall]], dict[str, Any]]] = {
     GEMINI: gemini_message,
 }
 
-_USUAL = {"anthropic": ANTHROPIC_MESSAGES, "gemini": GEMINI}
 _MISSHAPEN = (KeyError, TypeError, AttributeError, ValueError)
 _OFFLINE_PARAMETERS = frozenset({"token_delay_ms"})
 _ANTHROPIC_MAX_TOKENS = 4096
@@ -55,11 +52,6 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 _log = logger("models")
 _told: set[tuple[str, str, str]] = set()
 _MOST_TOLD = 1000
-
-
-def usual_format(provider: str) -> str:
-    """The format that a provider's profiles use when they name none."""
-    return _USUAL.get(provider, OPENAI_CHAT)
 
 
 def accumulator(format_name: str) -> Accumulator:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from wonder_server.adapters.egress.dialing import Dialer
 from wonder_server.adapters.egress.sessions import open_session
 from wonder_server.adapters.models import faults, formats
-from wonder_server.adapters.models.defaults import missing_key
-from wonder_server.adapters.models.endpoints import Endpoint, network_of, refuse_remote
+from wonder_server.adapters.models.endpoints import Endpoint, missing_key, network_of, refuse_remote
 from wonder_server.adapters.models.native.exchange import Exchange
 from wonder_server.adapters.models.native.orders import Order, order, proxies_in
 from wonder_server.adapters.models.outages import Outages

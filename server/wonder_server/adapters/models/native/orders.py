@@ -16,16 +16,16 @@ from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined
 
 import msgspec
 
-from wonder_server.adapters.models import faults, formats
+from wonder_server.adapters.models import faults, format_names, formats
 from wonder_server.adapters.models.endpoints import Endpoint, is_loopback
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.requests.parts import all_readable
 
 SPOKEN: dict[str, tuple[str, ...]] = {
-    "openai": (formats.OPENAI_CHAT, formats.OPENAI_RESPONSES),
-    "anthropic": (formats.ANTHROPIC_MESSAGES,),
-    "gemini": (formats.GEMINI,),
+    "openai": (format_names.OPENAI_CHAT, format_names.OPENAI_RESPONSES),
+    "anthropic": (format_names.ANTHROPIC_MESSAGES,),
+    "gemini": (format_names.GEMINI,),
 }
 """Provider -> the formats in which this adapter reaches it."""
 
@@ -73,9 +73,9 @@ def order(
     model = body.pop("model", "") or profile.model
     if not isinstance(model, str):
         raise WonderError(_refused("the request's model is not a text"))
-    if format_name != formats.GEMINI:
+    if format_name != format_names.GEMINI:
         body |= {"model": model, "stream": True}
-    if format_name == formats.OPENAI_CHAT:
+    if format_name == format_names.OPENAI_CHAT:
         body.setdefault("stream_options", {"include_usage": True})
     url = _url(provider, family, endpoint, _path(format_name, model))
     return Order(
@@ -89,11 +89,11 @@ def order(
 
 def _path(format_name: str, model: str) -> str:
     match format_name:
-        case formats.OPENAI_CHAT:
+        case format_names.OPENAI_CHAT:
             return "/chat/completions"
-        case formats.OPENAI_RESPONSES:
+        case format_names.OPENAI_RESPONSES:
             return "/responses"
-        case formats.ANTHROPIC_MESSAGES:
+        case format_names.ANTHROPIC_MESSAGES:
             return "/messages"
         case _:
             kind, slash, name = model.partition("/")
