@@ -23,8 +23,8 @@ from tests.conformance.journal_subjects import (
 )
 from wonder_server.adapters.in_memory.journal import MemoryShards
 from wonder_server.adapters.sqlite.accounts import SqliteAccounts
-from wonder_server.adapters.sqlite.checking import check_shard
 from wonder_server.adapters.sqlite.connection import connect
+from wonder_server.adapters.sqlite.shard_check import check_shard
 from wonder_server.adapters.sqlite.shard_schema import MIGRATIONS
 from wonder_server.core.budget import CHARGES, Account, joined
 from wonder_server.core.conversation.planner import CONVERSATION

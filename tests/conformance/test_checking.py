@@ -21,8 +21,8 @@ from tests.conformance.journal_subjects import (
 from tests.conformance.test_memories import EMBEDDER, ONE
 from wonder_server.adapters.files.blobs import FileBlobs
 from wonder_server.adapters.sqlite.catalog import SqliteCatalog
-from wonder_server.adapters.sqlite.checking import check_shard
 from wonder_server.adapters.sqlite.memories import SqliteMemories
+from wonder_server.adapters.sqlite.shard_check import check_shard
 from wonder_server.compose.checking import Report, check_folder
 from wonder_server.core.ids import encode
 from wonder_server.core.memory import Draft

@@ -12,8 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.conformance.test_memories import EMBEDDER, ONE, Writer, found
-from wonder_server.adapters.sqlite.checking import check_memory
 from wonder_server.adapters.sqlite.memories import SqliteMemories
+from wonder_server.adapters.sqlite.memory_check import check_memory
 from wonder_server.adapters.sqlite.memory_embeddings import SqliteReembedding
 from wonder_server.adapters.sqlite.memory_upkeep import SqliteMemoryUpkeep
 from wonder_server.core.errors import Reason, WonderError

@@ -21,7 +21,7 @@ from tests.conformance.journal_subjects import (
     operation,
     put_conversation,
 )
-from wonder_server.adapters.sqlite.checking import check_shard
+from wonder_server.adapters.sqlite.shard_check import check_shard
 from wonder_server.adapters.sqlite.shards import SqliteShards
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.ports.records import Query

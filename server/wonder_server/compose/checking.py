@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from wonder_server.adapters.git.run import GIT_ENVIRONMENT, Git, GitError
-from wonder_server.adapters.sqlite.checking import Found, check_catalog, check_memory, check_shard
+from wonder_server.adapters.sqlite.catalog_check import check_catalog
+from wonder_server.adapters.sqlite.checking import Found
+from wonder_server.adapters.sqlite.memory_check import check_memory
+from wonder_server.adapters.sqlite.shard_check import check_shard
 from wonder_server.core.errors import WonderError
 from wonder_server.ports.blobs import is_key, key_of
 from wonder_server.settings import inherited
