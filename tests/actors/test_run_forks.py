@@ -124,6 +124,17 @@ async def test_a_gate_that_waits_is_opened_anew_and_a_signal_is_remembered(stage
     assert (signal.name, signal.payload) == ("hint", 1)
 
 
+async def test_signals_that_wait_in_line_are_taken_in_the_order_in_which_they_came(stage: RunStage) -> None:
+    first = await stage.start("team/wait")
+    for payload in (1, 2, 3):
+        await stage.runs.signal(first.run.id, ReceiveSignal(name="go", payload=payload), "")
+    head = (await stage.runs.lookup.now(first.run.id)).head
+    forked = await fork(stage, first, after_sequence=head.sequence)
+    await stage.finish("a", run_id=forked.run.id)
+    state, _ = await stood(stage, forked)
+    assert state["hold"]["payload"] == 1
+
+
 async def test_a_fork_can_be_forked(stage: RunStage) -> None:
     first = await ran(stage, "team/chain@1", "a", "b")
     second = await fork(stage, first, before_execution=2)

@@ -375,5 +375,5 @@ class Driven:
             context=tuple(
                 entry for entry in rows.get("context", ()) if entry.token_id in ("", *self.state.tokens)
             ),
-            signals=tuple(rows.get("signals", ())),
+            signals=tuple(sorted(rows.get("signals", ()), key=lambda each: each.number)),
         )

@@ -232,14 +232,15 @@ class _Rewound:
                 ContextValue(run_id=run_id, section="state", key=key, value=value)
                 for key, value in state.items()
             ]
-        signals: tuple[Signal, ...] = tuple(self._values("signals"))
+        # The row of the newest is as old as its name. A fork hears them in the order in which they came.
+        signals: list[Signal] = sorted(self._values("signals"), key=lambda each: each.number)
         return Past(
             run_id=self.run.id,
             tokens=self.tokens,
             forks=self.forks,
             executions=tuple(put.value for put in self._kept()),
             context=tuple(context),
-            signals=signals,
+            signals=tuple(signals),
         )
 
     def _put(self, put: Put) -> None:
