@@ -12,9 +12,13 @@ DISTRIBUTIONS := pyproject.toml sdk/python/pyproject.toml
 # Tests that start servers must find this checkout's `wonder`; nothing here may reach for the network.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
+# Compiled code is kept, in one place: without it each test run, and each server that a test starts, compiles all
+# of the project, which takes longer than most tests.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check fmt gen bench bench-memory pins clean
+.PHONY: help demo serve test test-unit test-deep check fmt gen bench bench-memory pins clean
 
 help:  ## List these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +31,12 @@ serve: $(RUN)  ## Run a server on 127.0.0.1:50051, its data in ./wonder-data
 
 test: $(DEV)  ## Run all tests; ARGS="tests/core -k name" runs some
 	@$(BIN)/python -m pytest -q $(ARGS)
+
+test-unit: $(DEV)  ## Run the tests of pure code and of the rules of the project: no process, no disk
+	@$(BIN)/python -m pytest -q -m "not disk" tests/core tests/actors tests/architecture $(ARGS)
+
+test-deep: $(DEV)  ## Run all tests with a thousand examples of each law
+	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -q $(ARGS)
 
 check: $(DEV)  ## Lint, format, types, contract, and whether generated files are up to date
 	@echo "ruff check" && $(BIN)/ruff check .

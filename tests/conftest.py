@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 
@@ -13,6 +15,21 @@ for _name in list(os.environ):
         del os.environ[_name]
 os.environ["WONDER_ALLOW_REMOTE_MODELS"] = "false"
 
-# By default Hypothesis fails a test whose examples are slow, which depends on the machine.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+# The fast profile decides the same in every run; the deep one searches anew each time, and prints how to
+# repeat a failure. By default Hypothesis fails slow examples, which depends on the machine.
+_EVERYWHERE: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+    "database": None,
+}
+settings.register_profile("fast", max_examples=25, derandomize=True, **_EVERYWHERE)
+settings.register_profile("deep", max_examples=1_000, derandomize=False, print_blob=True, **_EVERYWHERE)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+# Modules, tests and fixtures live as long as the run. The collector would look at them over and over.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()

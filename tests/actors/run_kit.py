@@ -165,7 +165,7 @@ class RunStage:
 
 
 @asynccontextmanager
-async def staged(kind: str, folder: Path) -> AsyncIterator[RunStage]:
+async def staged(kind: str = "memory", folder: Path | None = None) -> AsyncIterator[RunStage]:
     """A stage over shards in memory or in files."""
     async with opened(kind, folder) as shards:
         stage = RunStage(shards)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wonder_server.actors import attachment as attachments
@@ -187,7 +187,6 @@ HAPPENINGS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, database=None)
 @given(before=HAPPENINGS, after=HAPPENINGS, cursor=st.integers(0, 12), tail_only=st.booleans())
 def test_whenever_a_reader_attaches_it_misses_nothing_and_sees_nothing_twice(
     before: list[Any], after: list[Any], cursor: int, tail_only: bool

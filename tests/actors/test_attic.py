@@ -44,6 +44,9 @@ from wonder_server.ports.records import EventQuery, Query
 HOUR = 3_600_000
 
 
+pytestmark = pytest.mark.disk
+
+
 class Agents:
     """A library of one agent."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -69,10 +68,10 @@ async def children(stage: RunStage, run_id: str) -> list[Run]:
 
 
 async def test_a_tree_of_runs_that_grows_too_large_fails_and_is_taken_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(descendants, "MAX_DESCENDANTS", 50)
-    async with staged("memory", tmp_path) as stage:
+    async with staged() as stage:
         handlers, tasks = handled(stage)
         stage.workflows.known += [nested(30, 5), nested(2, 6)]
         begun = await stage.start("team/level30")
@@ -104,8 +103,8 @@ async def test_a_run_below_counts_until_it_has_ended_and_others_wait_for_that() 
     assert counted.began("run_r", "op_z") is None
 
 
-async def test_runs_at_any_depth_know_their_root(tmp_path: Path) -> None:
-    async with staged("memory", tmp_path) as stage:
+async def test_runs_at_any_depth_know_their_root() -> None:
+    async with staged() as stage:
         handlers, _ = handled(stage)
         stage.workflows.known.append(nested(2, 1))
         begun = (await stage.start("team/level2", wait_ms=5000)).run
@@ -119,29 +118,25 @@ async def test_runs_at_any_depth_know_their_root(tmp_path: Path) -> None:
 # --- seen while they are at work --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_a_child_at_work_is_found_by_whoever_was_told_its_id(kind: str, tmp_path: Path) -> None:
-    async with staged(kind, tmp_path) as stage:
-        begun = await stage.start("team/outer")
-        await stage.finish("a", run_id=begun.run.id)
-        whole = await stage.runs.lookup.whole(begun.run.id)
-        assert whole.details is not None
-        (child_id,) = (token.waits_for_id for token in whole.details.tokens)
-        assert await children(stage, begun.run.id) == [], "nothing of it is on disk"
-        found = await stage.runs.lookup.whole(child_id)
-        assert found.run.status is RunStatus.RUNNING
-        assert [run.id for run in await children(stage, begun.run.id)] == [child_id]
-        cancelled = await stage.runs.cancel(child_id, "Enough.", "", "")
-        assert cancelled.run.status is RunStatus.CANCELLED
-        await stage.settled()
-        assert (await stage.runs.lookup.run(begun.run.id)).status is RunStatus.FAILED
+async def test_a_child_at_work_is_found_by_whoever_was_told_its_id(stage: RunStage) -> None:
+    begun = await stage.start("team/outer")
+    await stage.finish("a", run_id=begun.run.id)
+    whole = await stage.runs.lookup.whole(begun.run.id)
+    assert whole.details is not None
+    (child_id,) = (token.waits_for_id for token in whole.details.tokens)
+    assert await children(stage, begun.run.id) == [], "nothing of it is on disk"
+    found = await stage.runs.lookup.whole(child_id)
+    assert found.run.status is RunStatus.RUNNING
+    assert [run.id for run in await children(stage, begun.run.id)] == [child_id]
+    cancelled = await stage.runs.cancel(child_id, "Enough.", "", "")
+    assert cancelled.run.status is RunStatus.CANCELLED
+    await stage.settled()
+    assert (await stage.runs.lookup.run(begun.run.id)).status is RunStatus.FAILED
 
 
-async def test_a_child_that_goes_on_for_a_while_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_child_that_goes_on_for_a_while_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ageing, "OLD_AFTER_S", 0.0)
-    async with staged("memory", tmp_path) as stage:
+    async with staged() as stage:
         begun = await stage.start("team/outer")
         await stage.finish("a", run_id=begun.run.id)
         loop = asyncio.get_running_loop()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
-from tests.actors.run_kit import RunStage, pinned, staged
+from tests.actors.run_kit import RunStage, pinned
 from tests.conformance.journal_subjects import commit, conversation, put_conversation
 from wonder_server.actors.orphans import orphaned_runs
 from wonder_server.core.commands import Parent, Scope
@@ -20,12 +17,6 @@ from wonder_server.ports.records import Query
 
 TURN = "turn_01HF7YAT000000000000000010"
 RUN = "run_01HF7YAT000000000000000020"
-
-
-@pytest_asyncio.fixture(params=["memory", "sqlite"])
-async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunStage]:
-    async with staged(request.param, tmp_path) as stage:
-        yield stage
 
 
 async def test_a_child_is_waited_for_until_its_parent_is_cancelled(stage: RunStage) -> None:

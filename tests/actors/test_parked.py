@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-import pytest_asyncio
 
-from tests.actors.run_kit import GATE, RunStage, pinned, staged
+from tests.actors.run_kit import GATE, RunStage, pinned
 from wonder_server.core.coordinator.inputs import ReceiveSignal
 from wonder_server.core.coordinator.values import RunStatus
 
@@ -16,11 +12,10 @@ IDLE_LIMIT = 100
 """How many the stage keeps in memory."""
 
 
-@pytest_asyncio.fixture(params=["memory", "sqlite"])
-async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunStage]:
-    async with staged(request.param, tmp_path) as stage:
-        stage.auto = lambda command: {"n": 1}
-        yield stage
+@pytest.fixture
+def stage(stage: RunStage) -> RunStage:
+    stage.auto = lambda command: {"n": 1}
+    return stage
 
 
 async def test_many_runs_that_wait_for_a_person_are_not_kept_in_memory(stage: RunStage) -> None:

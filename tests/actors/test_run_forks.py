@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from tests.actors.run_kit import RunStage, pinned, staged
+from tests.actors.run_kit import RunStage, pinned
 from tests.services.library_kit import reason, refusal
 from wonder_server.actors import forks
 from wonder_server.actors.forks import Forking
@@ -20,12 +17,6 @@ from wonder_server.core.errors import Reason
 from wonder_server.ports.records import Query
 
 ABSENT = "run_01HF7YAT0000000000000000A1"
-
-
-@pytest_asyncio.fixture(params=["memory", "sqlite"])
-async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunStage]:
-    async with staged(request.param, tmp_path) as stage:
-        yield stage
 
 
 async def fork(stage: RunStage, run: RunView, request_id: str = "", **fields: Any) -> RunView:

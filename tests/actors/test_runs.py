@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from tests.actors.run_kit import RunStage, staged
+from tests.actors.run_kit import RunStage
 from tests.services.library_kit import reason, refusal
 from wonder_server.actors.replay import Verdict
 from wonder_server.actors.run_lookup import RunView
@@ -21,12 +18,6 @@ from wonder_server.ports.records import Query
 
 SOON = 60_000
 """A wait that no test waits out."""
-
-
-@pytest_asyncio.fixture(params=["memory", "sqlite"])
-async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunStage]:
-    async with staged(request.param, tmp_path) as stage:
-        yield stage
 
 
 def asking(work: Any) -> asyncio.Task[Any]:

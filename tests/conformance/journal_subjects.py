@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from wonder_server.adapters.in_memory.journal import MemoryShards
 from wonder_server.adapters.sqlite.shards import SqliteShards
 from wonder_server.core.conversation.planner import CONVERSATION
@@ -28,11 +30,15 @@ Shards = MemoryShards | SqliteShards
 ROW_TYPES = {**RUN.row_types, **CONVERSATION.row_types}
 
 
+JOURNALS = ["memory", pytest.param("sqlite", marks=pytest.mark.disk)]
+
+
 @asynccontextmanager
-async def opened(kind: str, folder: Path, count: int = 3) -> AsyncIterator[Shards]:
+async def opened(kind: str = "memory", folder: Path | None = None, count: int = 3) -> AsyncIterator[Shards]:
     if kind == "memory":
         yield MemoryShards()
         return
+    assert folder is not None, "a journal in files needs a folder"
     shards = await SqliteShards.open(folder / "shards", count, ROW_TYPES)
     yield shards
     await shards.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import wonder_server
@@ -96,13 +96,11 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(value=VALUES)
 def test_what_is_folded_unfolds_to_the_same(value: Any) -> None:
     assert unfolded(*folded(value)) == value
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(value=VALUES)
 def test_what_is_not_folded_is_read_as_it_would_be_built(value: Any) -> None:
     driven = Driven(begin=False)
@@ -114,7 +112,6 @@ def test_what_is_not_folded_is_read_as_it_would_be_built(value: Any) -> None:
         assert read(data.decode(), type(written)) == written
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(value=VALUES, times=st.integers(2, 4))
 def test_what_repeats_is_shared_and_still_comes_back_each_time(value: Any, times: int) -> None:
     big = {"content": value, "filler": "f" * SHORT, "more": "m" * SHORT}
@@ -125,7 +122,6 @@ def test_what_repeats_is_shared_and_still_comes_back_each_time(value: Any, times
     assert sum(part.count(b"f" * SHORT) for part in parts.values()) == 1
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(value=VALUES)
 def test_nobody_can_forge_a_reference(value: Any) -> None:
     secret = {"password": "s" * SHORT, "more": "t" * SHORT}
@@ -136,7 +132,6 @@ def test_nobody_can_forge_a_reference(value: Any) -> None:
         assert unfolded(text, {**parts, **own}) == forged
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(values=st.lists(VALUES, min_size=1, max_size=4), order=st.lists(st.integers(0, 3), max_size=8))
 def test_what_a_folder_knows_from_before_changes_nothing(values: list[Any], order: list[int]) -> None:
     """Whether it knows a piece by its identity, by its content or not at all."""
@@ -191,7 +186,6 @@ OUTER = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(values=st.lists(OUTER, min_size=1, max_size=3))
 def test_frozen_values_within_frozen_values_come_back(values: list[Outer]) -> None:
     folding = Folder().begin()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.conversation_kit import (
@@ -260,7 +260,6 @@ def input_of(walk: Walk, name: str, which: int, what: int) -> inputs.Input:
     return send(f"seed {walk.now}", **AGENTS[what % len(AGENTS)])
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(steps=STEPS)
 def test_no_order_of_inputs_breaks_a_law(steps: list[tuple[str, int, int]]) -> None:
     walk = Walk()

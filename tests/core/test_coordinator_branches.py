@@ -9,6 +9,9 @@ import pytest
 from tests.core.conversation_kit import BUSINESS, TRANSIENT
 from tests.core.coordinator_kit import Driven, diamond, each, fan, gate, graph, node, wait, way
 from wonder_server.core.coordinator import inputs
+from wonder_server.core.coordinator.branches import MAX_LIVE_TOKENS
+from wonder_server.core.coordinator.decisions import DispatchNode, EndRun
+from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.coordinator.values import RunStatus
 from wonder_server.core.definitions.specs import (
     FanIn,
@@ -210,10 +213,15 @@ def test_what_is_no_list_or_too_long_a_one_fails_the_run(items: Any, reason: Rea
 
 
 def test_a_run_is_at_a_bounded_number_of_places() -> None:
-    full = forked(fan(most=10_000), {"items": [0] * 10_000})
-    assert len(full.at) == 10_000
-    twice = graph(node("a", fan_out=True), node("b"), ways=[each("a>b", max_items=10_000), way("a>b")])
-    assert forked(twice, {"items": [0] * 10_000}).fault.reason is Reason.LIMIT_EXCEEDED
+    flow = graph(node("a", fan_out=True), node("b"), ways=[each("a>b", max_items=10_000), way("a>b")])
+    for items, fits in ((MAX_LIVE_TOKENS - 1, True), (MAX_LIVE_TOKENS, False)):
+        driven = Driven()
+        driven.start(flow, {"items": [0] * items})
+        done = inputs.NodeSucceeded(operation_id=driven.operation("a").id, output={})
+        decided = RUN.plan(driven.state, done, driven.now)
+        assert sum(isinstance(each, DispatchNode) for each in decided) == (MAX_LIVE_TOKENS if fits else 0)
+        ends = [each.run.fault for each in decided if isinstance(each, EndRun)]
+        assert [fault.reason for fault in ends if fault] == ([] if fits else [Reason.LIMIT_EXCEEDED])
 
 
 def test_a_list_and_other_ways_can_be_taken_together() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.conversation_kit import BUSINESS, NOW, TRANSIENT, at_once, task, workflow
@@ -173,7 +173,6 @@ def _same(event: Any, was: RunState, state: RunState) -> Any:
     return replace(event, operation_id=now.id)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(
     shape=shapes,
     limit=limits,

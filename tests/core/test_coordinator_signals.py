@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.core.coordinator_kit import Driven, diamond, graph, node, wait, way
-from wonder_server.core.coordinator import inputs
-from wonder_server.core.coordinator.plan import MAX_MISSED, MAX_SIGNALS
+from wonder_server.core.coordinator import inputs, plan
+from wonder_server.core.coordinator.plan import MAX_SIGNALS
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.coordinator.values import RunStatus
 from wonder_server.core.definitions.specs import FanIn, FanInMode, Node, PinnedWorkflow
@@ -70,14 +70,17 @@ def test_signals_that_came_before_stand_in_line() -> None:
     driven.replayed()
 
 
-def test_the_line_of_signals_is_bounded_and_what_nobody_waits_for_stands_in_none() -> None:
+def test_the_line_of_signals_is_bounded_and_what_nobody_waits_for_stands_in_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plan, "MAX_MISSED", 50)
     driven = Driven()
     driven.start(flow(wait("w", "go")))
     for number in range(MAX_SIGNALS):
         driven.signal(f"other{number}")
         driven.signal(f"other{number}")
     assert not driven.state.missed
-    for number in range(MAX_MISSED + 1):
+    for number in range(plan.MAX_MISSED + 1):
         driven.signal("go", number)
     fault = RUN.refusal(RUN.plan(driven.state, inputs.ReceiveSignal(name="go"), driven.now))
     assert fault is not None and fault.reason is Reason.LIMIT_EXCEEDED

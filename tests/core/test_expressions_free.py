@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wonder_server.core import expressions
@@ -128,7 +128,6 @@ def _outcome(source: str) -> tuple[Any, ...]:
     return ("value", repr(value))
 
 
-@settings(max_examples=400, deadline=None)
 @given(SOURCES, BUDGETS)
 def test_it_makes_no_difference_what_is_known_to_be_free(source: str, budget: int) -> None:
     if expressions.check(source, ROOTS) is not None:
@@ -144,7 +143,6 @@ def test_it_makes_no_difference_what_is_known_to_be_free(source: str, budget: in
     assert swift == metered
 
 
-@settings(max_examples=400, deadline=None)
 @given(SOURCES)
 def test_what_is_free_spends_nothing(source: str) -> None:
     if expressions.check(source, ROOTS) is not None:

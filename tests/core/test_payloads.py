@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from wonder_server.core import payloads
@@ -119,7 +119,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(VALUES, st.integers(0, MAX_DEPTH), st.one_of(st.integers(0, 300), st.just(payloads.MAX_BYTES)))
 def test_what_is_fine_at_a_glance_is_fine(value: Any, levels: int, max_bytes: int) -> None:
     for _ in range(levels):

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.strict import refusal
@@ -113,7 +113,6 @@ def answers(draw: st.DrawFn) -> tuple[str, list[ToolCall], list[ToolResult]]:
 
 
 @pytest.mark.parametrize("format_name", PROVIDERS)
-@settings(max_examples=150, deadline=None)
 @given(
     history=st.lists(st.tuples(st.sampled_from(["user", "assistant"]), PIECES), max_size=4),
     said=st.lists(answers(), max_size=3),
