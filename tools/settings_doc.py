@@ -1,32 +1,47 @@
-"""Writes docs/settings.md from the table in settings.py; ``--check`` only says whether it is current."""
+"""Write docs/settings.md from the table of settings; with ``--check`` only report whether it is current."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from wonder_server.settings import TABLE, Setting
+from wonder_server.settings import TABLE, Group, Setting
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 
 _INTRODUCTION = """\
 # Settings
 
-<!-- Written by tools/settings_doc.py from server/wonder_server/settings.py; `make gen` renews it. -->
+<!-- Written by tools/settings_doc.py from server/wonder_server/settings/table.py; `make gen` renews it. -->
 
-A setting is looked for as a flag of `wonder serve`, then in the environment, then in the TOML file that
-`--config` names (by its name: `listen = "127.0.0.1:50051"`), then its default holds. A key in the file that
-is no setting, or a value that does not fit, stops the start with a message that names the key and where it
-came from. Secrets have no flag, since other users of a machine can see arguments.
+Set a value with a flag of `wonder serve`, an environment variable, or a key of the TOML file that
+`--config` names:
 
-| setting | environment | default | value | what it does |
+```
+wonder serve --shard-count 2
+WONDER_SHARD_COUNT=2 wonder serve
+```
+
+A flag goes before a variable, a variable before the file, the file before the default. The flag of a setting
+is its name with `-` for `_`. Secrets have no flag, since other users of a machine can see arguments. An
+unknown key in the file, or a value of the wrong kind, prevents the start; the message names the key and its
+source. An unknown variable `WONDER_…` is logged.
+"""
+
+_HEADER = """
+| setting | environment | default | value | content |
 |---|---|---|---|---|
 """
 
 
 def page() -> str:
-    """The whole document."""
-    return _INTRODUCTION + "".join(_row(row) for row in TABLE)
+    """Return the whole document."""
+    return _INTRODUCTION + "".join(map(_section, Group))
+
+
+def _section(group: Group) -> str:
+    rows = "".join(_row(row) for row in TABLE if row.group is group)
+    return f"\n## {group.value}\n{_HEADER}{rows}"
 
 
 def _row(row: Setting) -> str:

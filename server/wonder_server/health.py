@@ -12,7 +12,7 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from wonder_server.settings import Settings, load
-from wonder_server.settings_kinds import split_address
+from wonder_server.settings.kinds import split_address
 
 
 def main() -> int:

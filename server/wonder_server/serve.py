@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from wonder_server import logs
 from wonder_server.core.errors import WonderError
 from wonder_server.data_folder import DataFolderError
-from wonder_server.settings import TABLE, Setting, Settings, SettingsError, load, preset
+from wonder_server.settings import TABLE, Group, Setting, Settings, SettingsError, load, preset
 
 if TYPE_CHECKING:
     from wonder_server.lifecycle import App
@@ -57,9 +57,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    for row in TABLE:
-        if row.flag:
-            _add_flag(parser, row)
+    for group in Group:
+        heading = parser.add_argument_group(group.value)
+        for row in TABLE:
+            if row.flag and row.group is group:
+                _add_flag(heading, row)
     parser.set_defaults(run=run)
 
 
@@ -108,13 +110,13 @@ def refuse_exposure(settings: Settings) -> None:
         )
 
 
-def _add_flag(parser: argparse.ArgumentParser, row: Setting) -> None:
+def _add_flag(heading: argparse._ArgumentGroup, row: Setting) -> None:
     default = f" Default: {row.default_text}." if row.default_text else ""
     text = f"{row.help}{default} [{row.env}]".replace("%", "%%")
     if row.kind.name == "true / false":
-        parser.add_argument(row.flag, action=argparse.BooleanOptionalAction, default=None, help=text)
+        heading.add_argument(row.flag, action=argparse.BooleanOptionalAction, default=None, help=text)
     else:
-        parser.add_argument(
+        heading.add_argument(
             row.flag, default=None, metavar=row.kind.name.upper().replace(" / ", "|"), help=text
         )
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import argparse
 import re
 from pathlib import Path
 
 import pytest
 
-from wonder_server.settings import TABLE, Settings, SettingsError, load, unknown_variables
-from wonder_server.settings_kinds import McpServer
+from wonder_server.serve import register
+from wonder_server.settings import TABLE, Group, Settings, SettingsError, load, unknown_variables
+from wonder_server.settings.kinds import McpServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -22,6 +24,31 @@ def test_every_setting_is_documented_with_its_variable_default_and_purpose() -> 
         assert row[2] == f"`{setting.env}`"
         assert row[3] == (f"`{setting.default_text}`" if setting.default_text else "none")
         assert row[5] == setting.help
+
+
+def test_the_document_has_a_section_for_each_group() -> None:
+    sections = PAGE.read_text().split("\n## ")[1:]
+    assert [section.partition("\n")[0] for section in sections] == [group.value for group in Group]
+    for group, section in zip(Group, sections, strict=True):
+        names = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+        assert names == [row.name for row in TABLE if row.group is group] != []
+
+
+def test_the_flags_of_a_group_stand_below_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    register(parser.add_subparsers())
+    with pytest.raises(SystemExit):
+        parser.parse_args(["serve", "--help"])
+    sections = re.split(r"^([A-Z][\w ]+):$", capsys.readouterr().out, flags=re.MULTILINE)
+    shown = dict(zip(sections[1::2], sections[2::2], strict=True))
+    for group in Group:
+        flags = re.findall(r"^  (--[\w-]+)", shown[group.value], re.MULTILINE)
+        assert flags == [row.flag for row in TABLE if row.group is group and row.flag]
+
+
+def test_a_variable_is_named_after_its_setting_but_for_the_keys_of_providers() -> None:
+    others = {row.env for row in TABLE if row.env != f"WONDER_{row.name.upper()}"}
+    assert others == {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"}
 
 
 def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(tmp_path: Path) -> None:

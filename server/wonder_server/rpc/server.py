@@ -29,7 +29,7 @@ from wonder_server.rpc.reflection import Reflection
 from wonder_server.rpc.refusals import Refusals
 from wonder_server.rpc.rights import Rights
 from wonder_server.settings import Settings, SettingsError
-from wonder_server.settings_kinds import split_address
+from wonder_server.settings.kinds import split_address
 
 _LEAST_PENDING: Final = 16_384
 """Calls that may have come and not begun to be served; how many are served is limited with a reason."""

@@ -1,0 +1,416 @@
+"""The table of settings.
+
+`Settings` is one frozen dataclass. Each field declares the group, default, kind and help text of a setting.
+Its name is the key in the config file; the flag and the environment variable follow from the name. `TABLE`
+lists the declarations; documents and flags are made from it.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from wonder_server.settings.kinds import (
+    ADDRESS,
+    BUCKET,
+    BUILT_IN_PROVIDERS,
+    EMBEDDER,
+    ENDPOINT,
+    FLAG,
+    FOLDER,
+    FOLDERS,
+    MCP_SERVERS,
+    PATH,
+    PROVIDERS,
+    TEXT,
+    Kind,
+    McpServer,
+    Provider,
+    choice,
+    number,
+    split_address,
+)
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used. The message is a plain sentence; it never holds a secret."""
+
+
+class Group(enum.StrEnum):
+    """Groups of settings, in order: the headings of ``wonder serve --help`` and of the document."""
+
+    SERVER = "Server"
+    LOG = "Log"
+    SECURITY = "Security and rights"
+    STORAGE = "Storage"
+    CONVERSATIONS = "Conversations"
+    MODELS = "Models"
+    EMBEDDER = "Embedder"
+    SERVERS = "Workers and MCP servers"
+    SANDBOX = "Sandboxes"
+    REPOSITORIES = "Repositories"
+    CALLS = "Calls and streams"
+    SIZES = "Sizes of messages"
+
+
+def _setting(
+    group: Group, default: object, kind: Kind, help: str, *, env: str = "", secret: bool = False
+) -> Any:
+    metadata = {"group": group, "kind": kind, "help": help, "env": env, "secret": secret}
+    return field(default=default, repr=not secret, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings of a server, read once at its start."""
+
+    listen: str = _setting(
+        Group.SERVER, "127.0.0.1:50051", ADDRESS,
+        "Address to listen on; port 0 chooses a free port. An address beyond loopback requires TLS and "
+        "tokens.",
+    )  # fmt: skip
+    data_dir: Path = _setting(
+        Group.SERVER, Path("wonder-data"), FOLDER,
+        "Data folder: everything that the server stores. The server creates it if it is missing.",
+    )  # fmt: skip
+    config: Path | None = _setting(
+        Group.SERVER, None, PATH,
+        "TOML file with settings by name. It cannot name another config file.",
+    )  # fmt: skip
+    shutdown_grace_seconds: int = _setting(
+        Group.SERVER, 10, number(1, 3_600),
+        "Maximum time from SIGTERM to exit, in seconds. Unfinished turns continue at the next start.",
+    )  # fmt: skip
+
+    log_format: str = _setting(
+        Group.LOG, "auto", choice("auto", "json", "console"),
+        "Format of log lines. auto selects console on a terminal and json elsewhere.",
+    )  # fmt: skip
+    log_level: str = _setting(
+        Group.LOG, "info", choice("debug", "info", "warning", "error"),
+        "Lowest level that is logged. debug adds one line for each call.",
+    )  # fmt: skip
+
+    insecure: bool = _setting(
+        Group.SECURITY, False, FLAG,
+        "Permission to listen beyond loopback without TLS or without tokens. Every client that can connect "
+        "then has every right.",
+    )  # fmt: skip
+    tls_cert: Path | None = _setting(
+        Group.SECURITY, None, PATH, "Certificate chain (PEM). It turns on TLS, together with tls_key.",
+    )  # fmt: skip
+    tls_key: Path | None = _setting(
+        Group.SECURITY, None, PATH, "Private key (PEM) of the certificate.",
+    )  # fmt: skip
+    auth_tokens_file: Path | None = _setting(
+        Group.SECURITY, None, PATH,
+        "Tokens file with one 'token name' a line. With it, every call except health requires a bearer "
+        "token.",
+    )  # fmt: skip
+    act_as: str = _setting(
+        Group.SECURITY, "", TEXT,
+        "Names of tokens, separated by commas, that have the right act_as: they may give a user_id or author "
+        "other than their own name, and work in a conversation, turn or run.",
+    )  # fmt: skip
+    admin: str = _setting(
+        Group.SECURITY, "", TEXT,
+        "Names of tokens, separated by commas, that have the right admin: they may delete, prune, execute "
+        "work as an agent, and change the network policy and the repositories of projects.",
+    )  # fmt: skip
+    memory_search_all: str = _setting(
+        Group.SECURITY, "", TEXT,
+        "Names of tokens, separated by commas, that have the right memory.search_all: they may search the "
+        "memories of all agents together.",
+    )  # fmt: skip
+
+    shard_count: int = _setting(
+        Group.STORAGE, 1, number(1, 32),
+        "Number of shard databases. It is fixed when the data folder is created.",
+    )  # fmt: skip
+    disk_reserve_bytes: int = _setting(
+        Group.STORAGE, 8 << 20, number(0, 1 << 40),
+        "Size of the file RESERVE in the data folder, in bytes. When less than a quarter of it is free "
+        "beside it, the server releases it, and only reads and deletes until space is free. 0 disables the "
+        "reserve and the refusals.",
+    )  # fmt: skip
+    s3_endpoint: str = _setting(
+        Group.STORAGE, "", ENDPOINT,
+        "URL of the S3 server that stores objects, such as https://s3.example.com. Empty: the data folder "
+        "stores them.",
+    )  # fmt: skip
+    s3_bucket: str = _setting(
+        Group.STORAGE, "wonder", BUCKET, "Bucket of the objects. The server creates it if it is missing.",
+    )  # fmt: skip
+    s3_region: str = _setting(Group.STORAGE, "us-east-1", TEXT, "Region in the signatures of requests to S3.")
+    s3_access_key: str = _setting(
+        Group.STORAGE, "", TEXT, "Name of the access key for S3.", secret=True,
+    )  # fmt: skip
+    s3_secret_key: str = _setting(
+        Group.STORAGE, "", TEXT, "Secret of the access key for S3.", secret=True,
+    )  # fmt: skip
+
+    max_idle_actors: int = _setting(
+        Group.CONVERSATIONS, 1_000, number(1, 1_000_000),
+        "Maximum number of idle conversations in memory. The server evicts the least recently used first.",
+    )  # fmt: skip
+    max_idle_actor_bytes: int = _setting(
+        Group.CONVERSATIONS, 64 * 2**20, number(0, 2**40),
+        "Maximum total size of idle conversations in memory, in bytes (approximate).",
+    )  # fmt: skip
+    conversation_ttl_seconds: int = _setting(
+        Group.CONVERSATIONS, 0, number(0, 100 * 365 * 86_400),
+        "Seconds of inactivity after which a conversation without expire_time is archived. 0 disables "
+        "archiving.",
+    )  # fmt: skip
+    sweep_interval_seconds: int = _setting(
+        Group.CONVERSATIONS, 3600, number(1, 86_400),
+        "Seconds between two sweeps, which archive expired conversations and apply retention rules. The "
+        "first is at the start.",
+    )  # fmt: skip
+
+    default_model: str = _setting(
+        Group.MODELS, "", TEXT,
+        "Default model, as provider/name. Empty: the first provider with a key, else offline.",
+    )  # fmt: skip
+    allow_remote_models: bool = _setting(
+        Group.MODELS, True, FLAG, "Permission to call models beyond loopback. Tests set false.",
+    )  # fmt: skip
+    openai_api_key: str = _setting(
+        Group.MODELS, "", TEXT, "Key for OpenAI and for providers that speak its format.",
+        env="OPENAI_API_KEY", secret=True,
+    )  # fmt: skip
+    anthropic_api_key: str = _setting(
+        Group.MODELS, "", TEXT, "Key for Anthropic.", env="ANTHROPIC_API_KEY", secret=True,
+    )  # fmt: skip
+    gemini_api_key: str = _setting(
+        Group.MODELS, "", TEXT, "Key for Gemini.", env="GEMINI_API_KEY", secret=True,
+    )  # fmt: skip
+    openai_base_url: str = _setting(
+        Group.MODELS, "", TEXT, "URL for requests in OpenAI's format. Empty: the provider's own.",
+    )  # fmt: skip
+    anthropic_base_url: str = _setting(
+        Group.MODELS, "", TEXT, "URL for requests in Anthropic's format. Empty: the provider's own.",
+    )  # fmt: skip
+    gemini_base_url: str = _setting(
+        Group.MODELS, "", TEXT, "URL for requests in Gemini's format. Empty: the provider's own.",
+    )  # fmt: skip
+    providers: tuple[Provider, ...] = _setting(
+        Group.MODELS, (), PROVIDERS,
+        "Further providers of models: a list of {name, format, base_url, key, headers, options}, or tables "
+        "[[providers]] in the config file. format is the format of requests, or litellm.",
+        secret=True,
+    )  # fmt: skip
+
+    embedder: str = _setting(
+        Group.EMBEDDER, "", EMBEDDER,
+        "Embedder that finds memories by meaning: provider/model, with a provider that is built in or in "
+        "[[providers]]; local:/a/folder with a sentence-transformers model; or empty for the built-in "
+        "embedder, which compares spelling only.",
+    )  # fmt: skip
+    embedder_dimensions: int = _setting(
+        Group.EMBEDDER, 0, number(0, 65_536),
+        "Number of dimensions of the embedder's vectors. Required with embedder.",
+    )  # fmt: skip
+
+    mcp_servers: tuple[McpServer, ...] = _setting(
+        Group.SERVERS, (), MCP_SERVERS,
+        "Servers of the action mcp, by name: the server starts {command, args, env} and connects to {url, "
+        "headers}.",
+        secret=True,
+    )  # fmt: skip
+    worker_lease_seconds: int = _setting(
+        Group.SERVERS, 30, number(1, 3_600),
+        "Seconds without a heartbeat after which a worker loses its assignments. A worker sends three "
+        "heartbeats in that time.",
+    )  # fmt: skip
+
+    sandbox_idle_timeout_seconds: int = _setting(
+        Group.SANDBOX, 300, number(0, 86_400),
+        "Seconds for which the sandbox of a conversation is kept after its last command.",
+    )  # fmt: skip
+    sandbox_max_instances: int = _setting(
+        Group.SANDBOX, 32, number(1, 10_000),
+        "Maximum number of sandboxes. Idle sandboxes end to make room; further commands wait.",
+    )  # fmt: skip
+    sandbox_memory_bytes: int = _setting(
+        Group.SANDBOX, 2 * 2**30, number(64 * 2**20, 2**44),
+        "Maximum memory of all processes of one sandbox, its /tmp included, in bytes.",
+    )  # fmt: skip
+    sandbox_max_processes: int = _setting(
+        Group.SANDBOX, 256, number(8, 100_000),
+        "Maximum number of processes and threads of one sandbox.",
+    )  # fmt: skip
+    sandbox_max_file_bytes: int = _setting(
+        Group.SANDBOX, 2**30, number(2**20, 2**44),
+        "Maximum size of a file that a command writes, in bytes.",
+    )  # fmt: skip
+    sandbox_read_only_paths: tuple[Path, ...] = _setting(
+        Group.SANDBOX, (), FOLDERS,
+        "Folders, separated by ':', that commands may read in addition to the system's, such as /opt/tools.",
+    )  # fmt: skip
+
+    repository_roots: tuple[Path, ...] = _setting(
+        Group.REPOSITORIES, (), FOLDERS,
+        "Folders of this machine, separated by ':', that may contain repositories of projects. Empty: "
+        "repositories are URLs only.",
+    )  # fmt: skip
+    repository_update_checkouts: bool = _setting(
+        Group.REPOSITORIES, False, FLAG,
+        "Permission to update the working folder below repository_roots in which the target of a merge is "
+        "checked out. Without it the server refuses such a merge.",
+    )  # fmt: skip
+    worktree_bytes: int = _setting(
+        Group.REPOSITORIES, 2**30, number(2**20, 2**44),
+        "Maximum size of a conversation's files of one repository, holes included, in bytes. The server "
+        "refuses a larger checkout, and to look at more.",
+    )  # fmt: skip
+
+    max_concurrent_rpcs: int = _setting(
+        Group.CALLS, 10_000, number(1, 1_000_000),
+        "Maximum number of concurrent calls, open streams included.",
+    )  # fmt: skip
+    max_streams: int = _setting(
+        Group.CALLS, 0, number(0, 1_000_000),
+        "Maximum number of open streams among these calls. 0: nine tenths, so that other calls always find "
+        "a place.",
+    )  # fmt: skip
+    max_caller_rpcs: int = _setting(
+        Group.CALLS, 0, number(0, 1_000_000),
+        "Maximum number of concurrent calls of one token, open streams included. 0: half of "
+        "max_concurrent_rpcs.",
+    )  # fmt: skip
+    attach_seconds: int = _setting(
+        Group.CALLS, 30, number(1, 3_600),
+        "Seconds in which a client of Converse must send `attach`. The stream then ends with NOT_ATTACHED.",
+    )  # fmt: skip
+    request_seconds: int = _setting(
+        Group.CALLS, 120, number(1, 3_600),
+        "Seconds in which the only request of a call must arrive. The call then ends with TIMEOUT.",
+    )  # fmt: skip
+    max_concurrent_pages: int = _setting(
+        Group.CALLS, 4, number(1, 10_000),
+        "Maximum number of pages of lists that the server builds at the same time; half of them for one "
+        "token.",
+    )  # fmt: skip
+    max_stream_backlog_events: int = _setting(
+        Group.CALLS, 1_000, number(1, 1_000_000),
+        "Maximum number of events that wait for one slow reader. Its stream then ends with SLOW_READER.",
+    )  # fmt: skip
+    max_stream_backlog_bytes: int = _setting(
+        Group.CALLS, 8 * 1024 * 1024, number(64 * 1024, 1024 * 1024 * 1024),
+        "Maximum size of a burst that waits for one reader, in bytes; 256 KiB over a longer time. The "
+        "stream then ends with SLOW_READER.",
+    )  # fmt: skip
+
+    max_request_bytes: int = _setting(
+        Group.SIZES, 4 * 1024 * 1024, number(64 * 1024, 256 * 1024 * 1024),
+        "Maximum size of a message from a client, in bytes.",
+    )  # fmt: skip
+    max_message_bytes: int = _setting(
+        Group.SIZES, 2**20, number(1024, 2 * 2**20),
+        "Maximum size of a model's text in a message, in bytes. A longer text is cut with a notice; "
+        "ReadMessage returns the whole.",
+    )  # fmt: skip
+    max_tool_arguments_bytes: int = _setting(
+        Group.SIZES, 256 * 1024, number(1024, 2**20),
+        "Maximum size of the arguments of a model's tool call, in bytes. The server refuses a larger call "
+        "and tells the model.",
+    )  # fmt: skip
+    max_raw_answer_bytes: int = _setting(
+        Group.SIZES, 2**20, number(4096, 2 * 2**20),
+        "Maximum size of a model's answer in its provider's format, and of the arguments of all its tool "
+        "calls, in bytes.",
+    )  # fmt: skip
+    max_answer_bytes: int = _setting(
+        Group.SIZES, 16 * 2**20, number(4096, 64 * 2**20),
+        "Maximum size of a model's answer, in bytes. The server does not read the rest of a longer one.",
+    )  # fmt: skip
+
+    @property
+    def is_loopback(self) -> bool:
+        """Return True if only this machine can reach ``listen``."""
+        host, _ = split_address(self.listen)
+        if host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def has_tls(self) -> bool:
+        """Return True if the server uses TLS."""
+        return self.tls_cert is not None and self.tls_key is not None
+
+    def secrets(self) -> list[str]:
+        """Return the texts that no log line may show."""
+        plain = [getattr(self, row.name) for row in TABLE if row.secret and row.kind is TEXT]
+        held = [text for each in self.mcp_servers for text in (*each.env.values(), *each.headers.values())]
+        held += [text for each in self.providers for text in each.secrets]
+        # A server's environment holds words such as "1" and "on" too, without which no line could be read.
+        return [text for text in plain if text] + [text for text in held if len(text) >= 8]
+
+    @property
+    def provider_names(self) -> frozenset[str]:
+        """Names of all providers, built in and listed."""
+        return frozenset((*BUILT_IN_PROVIDERS, *(each.name for each in self.providers)))
+
+    def provider_environment(self) -> dict[str, str]:
+        """Return keys, addresses and the default model under the names that the model adapters use."""
+        values = {
+            "WONDER_DEFAULT_MODEL": self.default_model,
+            "OPENAI_API_KEY": self.openai_api_key,
+            "OPENAI_API_BASE": self.openai_base_url,
+            "ANTHROPIC_API_KEY": self.anthropic_api_key,
+            "ANTHROPIC_API_BASE": self.anthropic_base_url,
+            "GEMINI_API_KEY": self.gemini_api_key,
+            "GEMINI_API_BASE": self.gemini_base_url,
+        }
+        return {name: value for name, value in values.items() if value}
+
+    @property
+    def model_choice(self) -> str:
+        """``default_model``; else the first provider with a key; else ``offline``."""
+        providers = (
+            ("openai", self.openai_api_key),
+            ("anthropic", self.anthropic_api_key),
+            ("gemini", self.gemini_api_key),
+        )
+        return self.default_model or next((name for name, key in providers if key), "offline")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of the table. Documents and flags are made of it."""
+
+    name: str
+    env: str
+    group: Group
+    kind: Kind
+    default: object
+    help: str
+    secret: bool
+
+    @property
+    def flag(self) -> str:
+        """The command line flag; "" for secrets, since other users of the machine can read arguments."""
+        return "" if self.secret else "--" + self.name.replace("_", "-")
+
+    @property
+    def default_text(self) -> str:
+        """The default as documents show it."""
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        return "" if self.default in (None, "", ()) else str(self.default)
+
+
+def _row(name: str, default: object, *, env: str, **declared: Any) -> Setting:
+    return Setting(name=name, default=default, env=env or f"WONDER_{name.upper()}", **declared)
+
+
+TABLE: tuple[Setting, ...] = tuple(
+    _row(each.name, each.default, **each.metadata) for each in fields(Settings) if each.default is not MISSING
+)
