@@ -21,16 +21,16 @@ HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
     "uniqueItems": ({"uniqueItems": True}, [{"a": i, "b": [i], "c": {}} for i in range(40_000)]),
     "enum of objects": ({"items": {"enum": [{"a": 1}]}}, [{"a": 1.0}] * 200_000),
     "anyOf": ({"items": {"items": {"anyOf": [{"const": i} for i in range(300)]}}}, [[299] * 300] * 300),
-    "oneOf": ({"items": {"oneOf": [{"const": i} for i in range(2_000)]}}, list(range(2_000))),
+    "oneOf": ({"items": {"oneOf": [{"const": i} for i in range(400)]}}, list(range(400))),
     "not": ({"items": {"not": {"required": [*TEXTS[:10_000], "y"]}}}, [FIELDS] * 200),
     "contains": ({"items": {"contains": {"const": "x"}, "minContains": 0}}, [[1] * 1_000] * 1_000),
     "dependentSchemas": (
-        {"items": {"dependentSchemas": {name: {"type": "object"} for name in TEXTS[:1_000]}}},
+        {"items": {"dependentSchemas": {name: {"type": "object"} for name in TEXTS[:200]}}},
         [FIELDS] * 300,
     ),
-    "patternProperties": ({"patternProperties": {f"^{name}y$": {} for name in TEXTS[:500]}}, FIELDS),
+    "patternProperties": ({"patternProperties": {f"^{name}y$": {} for name in TEXTS[:100]}}, FIELDS),
     "additionalProperties": (
-        {"patternProperties": {f"^{name}y$": {} for name in TEXTS[:500]}, "additionalProperties": {}},
+        {"patternProperties": {f"^{name}y$": {} for name in TEXTS[:100]}, "additionalProperties": {}},
         FIELDS,
     ),
     "propertyNames": ({"propertyNames": {"allOf": [{"type": "string"}] * 10}}, FIELDS),
@@ -38,17 +38,22 @@ HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
     "pattern": ({"pattern": "((((a?){20}){10}){5})c"}, "a" * 4_000_000),
     "references": ({"$defs": {**DOUBLED, "d26": {"type": "string"}}, "$ref": "#/$defs/d0"}, "x"),
     "unevaluatedProperties": (
-        {"unevaluatedProperties": False, "allOf": [{"properties": {"x1": {}}}] * 500},
+        {"unevaluatedProperties": False, "allOf": [{"properties": {"x1": {}}}] * 100},
         FIELDS,
     ),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_endless_work_ends_with_a_sentence(name: str) -> None:
+def test_endless_work_is_stopped(name: str) -> None:
     schema, value = HOSTILE[name]
     assert check_schema(schema) is None
-    assert validate(schema, value) == TOO_LONG
+    with pytest.raises(TooMuchWorkError):
+        list(Check(schema, budget=BUDGET // 10).failures(value, schema))
+
+
+def test_endless_work_ends_with_a_sentence() -> None:
+    assert validate(*HOSTILE["references"]) == TOO_LONG
 
 
 def work(schema: Any, value: Any) -> int:
