@@ -191,7 +191,7 @@ async def test_an_unexpected_exception_shows_an_incident_and_the_log_has_the_sam
     line = json.loads(out.getvalue().splitlines()[0])
     assert (code, info.reason) == (grpc.StatusCode.INTERNAL, "INTERNAL")
     assert "library" not in message and "ValueError" not in message
-    assert line["incident"] == info.metadata["incident"] and line["incident"] in message
+    assert line["incident_id"] == info.metadata["incident_id"] and line["incident_id"] in message
     assert "ValueError" in line["exception"] and "sk-secret" not in out.getvalue()
 
 

@@ -19,10 +19,10 @@ def unexpected(event: str, **where: str) -> Fault:
     if known is not None:
         _log.error(event, reason=known.reason, problem=str(problem), **where)
         return known
-    incident = secrets.token_hex(4)
-    _log.exception(event, incident=incident, **where)
+    incident_id = secrets.token_hex(4)
+    _log.exception(event, incident_id=incident_id, **where)
     return Fault(
         reason=Reason.INTERNAL,
-        message=f"Something went wrong inside the server. Its log knows more, under incident {incident}.",
-        metadata={"incident": incident},
+        message=f"Something went wrong inside the server. Its log knows more, under incident {incident_id}.",
+        metadata={"incident_id": incident_id},
     )

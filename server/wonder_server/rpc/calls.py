@@ -183,12 +183,12 @@ class Entrance:
         if known is not None:
             self._note(known, name, ms=_ms(began))
             return known
-        incident = secrets.token_hex(4)
-        _log.error("rpc_failed", rpc=name, incident=incident, ms=_ms(began), exc_info=problem)
+        incident_id = secrets.token_hex(4)
+        _log.error("rpc_failed", rpc=name, incident_id=incident_id, ms=_ms(began), exc_info=problem)
         return error(
             Reason.INTERNAL,
-            f"Something went wrong inside the server. Its log knows more, under incident {incident}.",
-            incident=incident,
+            f"Something went wrong inside the server. Its log knows more, under incident {incident_id}.",
+            incident_id=incident_id,
         )
 
     def _note(self, problem: WonderError, name: str, **fields: Any) -> None:

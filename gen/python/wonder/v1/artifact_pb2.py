@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18wonder/v1/artifact.proto\x12\twonder.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x01\n\x08\x41rtifact\x12\x12\n\nproject_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x03 \x01(\t\x12-\n\x08revision\x18\x04 \x01(\x0b\x32\x1b.wonder.v1.ArtifactRevision\x12\x12\n\nsize_bytes\x18\x05 \x01(\x03\x12\x0f\n\x07\x63ontent\x18\x06 \x01(\x0c\x12\x0c\n\x04\x65tag\x18\x07 \x01(\t\x12\x0f\n\x07\x64\x61maged\x18\x08 \x01(\x08\"\x7f\n\x10\x41rtifactRevision\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05paths\x18\x05 \x03(\t\"9\n\rArtifactMatch\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04line\x18\x02 \x01(\x05\x12\x0c\n\x04text\x18\x03 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18wonder/v1/artifact.proto\x12\twonder.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x01\n\x08\x41rtifact\x12\x12\n\nproject_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x03 \x01(\t\x12-\n\x08revision\x18\x04 \x01(\x0b\x32\x1b.wonder.v1.ArtifactRevision\x12\x12\n\nsize_bytes\x18\x05 \x01(\x03\x12\x0f\n\x07\x63ontent\x18\x06 \x01(\x0c\x12\x0c\n\x04\x65tag\x18\x07 \x01(\t\x12\x0f\n\x07\x64\x61maged\x18\x08 \x01(\x08\"\x7f\n\x10\x41rtifactRevision\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05paths\x18\x05 \x03(\t\"9\n\rArtifactMatch\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04line\x18\x02 \x01(\x05\x12\x0c\n\x04text\x18\x03 \x01(\tB-\n\twonder.v1P\x01Z\x12wonder/v1;wonderv1\xaa\x02\tWonder.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'wonder.v1.artifact_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\twonder.v1P\001Z\022wonder/v1;wonderv1\252\002\tWonder.V1'
   _globals['_ARTIFACT']._serialized_start=73
   _globals['_ARTIFACT']._serialized_end=248
   _globals['_ARTIFACTREVISION']._serialized_start=250

@@ -970,8 +970,8 @@ class ErrorReason(betterproto2.Enum):
 
     INTERNAL = 200
     """
-    A fault of the server; its log has the details under this id. "Something went wrong inside; the log
-    knows it as 01J9…." {log_id} INTERNAL.
+    The server has a defect, or its data is damaged. The server's log has the details under `incident_id`. "Internal
+    error. See the server log, incident 4f21a09c." {incident_id} INTERNAL.
     """
 
     @classmethod
