@@ -111,7 +111,7 @@ class Client:
         )
         call = converse()
         try:
-            attach = conversation_pb.Attach(
+            attach = conversation_pb.ConverseAttach(
                 conversation_id=conversation_id, tail_only=tail_only, group_events=True
             )
             await call.write(conversation_pb.ConverseRequest(attach=attach))
@@ -175,7 +175,7 @@ class Chat:
 
     async def say(self, text: str) -> None:
         """Send a message; what it leads to is read with `read`."""
-        send = conversation_pb.Send(content=text, request_id=f"bench-{next(self._requests)}")
+        send = conversation_pb.ConverseSend(content=text, request_id=f"bench-{next(self._requests)}")
         await self._call.write(conversation_pb.ConverseRequest(send=send))
 
     async def read(self) -> Any:

@@ -302,7 +302,7 @@ async def test_a_cursor_beyond_the_record_is_refused_and_leaves_no_subscription(
     with pytest.raises(WonderError) as refused:
         await world.attach(2)
     assert refused.value.fault.reason is Reason.CURSOR_OUT_OF_RANGE
-    assert refused.value.fault.metadata == {"head_sequence": "1"}
+    assert refused.value.fault.metadata == {"last_sequence": "1"}
     assert world.streams.count == 0
 
 

@@ -21,6 +21,7 @@ from wonder.v1 import (
     library_service_pb2,
     memory_service_pb2,
 )
+from wonder_sdk import documents
 from wonder_sdk._proto import stubs
 from wonder_server.core.definitions import specs
 from wonder_server.core.errors import Reason
@@ -151,8 +152,21 @@ def test_a_reason_documents_its_status_and_an_example(reason: Reason) -> None:
 @pytest.mark.parametrize(("spec", "message"), SPECS.items(), ids=list(SPECS.values()))
 def test_the_fields_of_a_spec_are_those_of_its_message(spec: type, message: str) -> None:
     fields = {field.name for field in dataclasses.fields(spec)}
-    names = {"async" if name == "is_async" else name for name in fields}
-    assert names <= set(definition_pb2.DESCRIPTOR.message_types_by_name[message].fields_by_name)
+    assert fields <= set(definition_pb2.DESCRIPTOR.message_types_by_name[message].fields_by_name)
+
+
+def test_the_sdk_knows_every_json_name_that_the_contract_sets() -> None:
+    fields = [
+        field
+        for message in definition_pb2.DESCRIPTOR.message_types_by_name.values()
+        for field in message.fields
+    ]
+    assert fields
+    camel = {
+        field.name: re.sub(r"_([a-z0-9])", lambda found: found[1].upper(), field.name) for field in fields
+    }
+    named = {field.name: field.json_name for field in fields if field.json_name != camel[field.name]}
+    assert named == documents._JSON_NAMES
 
 
 def test_a_definition_has_one_spec_for_each_kind() -> None:

@@ -98,7 +98,7 @@ class View:
             assert item.offset <= len(known), f"a hole before {item.offset}: {known!r}"
             self.texts[item.message_id] = known + item.text[len(known) - item.offset :]
         elif kind in ("caught_up", "end"):
-            last = item.sequence if kind == "caught_up" else item.last_sequence
+            last = item.sequence if kind == "caught_up" else item.resume_after_sequence
             assert last == self.cursor, f"{kind} says {last}, seen up to {self.cursor}"
 
     def _event(self, event: event_pb2.Event) -> None:
@@ -135,7 +135,7 @@ class Client:
         return str(answer.conversation.id)
 
     async def say(self, conversation_id: str, text: str, request_id: str = "") -> pb.SendMessageResponse:
-        send = pb.Send(content=text, request_id=request_id)
+        send = pb.ConverseSend(content=text, request_id=request_id)
         request = pb.SendMessageRequest(conversation_id=conversation_id, send=send)
         answer: pb.SendMessageResponse = await self.conversations.SendMessage(request)
         return answer
@@ -147,7 +147,7 @@ class Client:
         """Subscribed from where ``view`` stands."""
         view = View() if view is None else view
         view.attached()
-        attach = pb.Attach(
+        attach = pb.ConverseAttach(
             conversation_id=conversation_id, after_sequence=view.cursor, group_events=group_events
         )
         call = self.conversations.Subscribe(pb.SubscribeRequest(attach=attach))

@@ -49,7 +49,7 @@ class RunView:
         elif kind == "progress":
             self.progress.append(word.progress)
         elif kind == "end":
-            assert word.end.last_sequence == self.cursor
+            assert word.end.resume_after_sequence == self.cursor
 
     async def watch(self, client: Client, *, include_progress: bool = False) -> None:
         """Read from the cursor to the end of the stream, which is the end of the run."""

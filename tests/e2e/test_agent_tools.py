@@ -43,7 +43,7 @@ class Pair:
         self.room = await self.client.open(await self.host.agent(*scripts, tools=(self.tool,)))
         return await self.client.turn(self.room, text)
 
-    async def called(self, view: View) -> tuple[event_pb2.AgentCallOutcome, conversation.Turn]:
+    async def called(self, view: View) -> tuple[event_pb2.AgentCallProgress, conversation.Turn]:
         """The one call of an agent that was seen, and the turn that it led to."""
         (ended,) = (e.agent_call_completed for e in view.events if e.name == "agent_call_completed")
         request = pb.GetTurnRequest(turn_id=ended.turn_id)
@@ -221,13 +221,13 @@ async def removed_hears_nothing(pair: Pair, guest: str) -> None:
     removal = pb.RemoveParticipantRequest(conversation_id=pair.room, agent_id=guest)
     left = (await client.conversations.RemoveParticipant(removal)).conversation
     assert guest not in [person.agent.agent_id for person in left.participants]
-    send = pb.Send(content="And now?", agent_id=guest)
+    send = pb.ConverseSend(content="And now?", agent_id=guest)
     asked = client.conversations.SendMessage(pb.SendMessageRequest(conversation_id=pair.room, send=send))
     assert (await refused(asked))[0] == "AGENT_NOT_FOUND"
     # By its name, or as a reply, somebody else hears it.
     turn, _ = await client.turn(pair.room, f"@{pair.guest_name} are you still there?")
     said = [message.id for message in await client.messages(pair.room) if message.author == guest]
-    send = pb.Send(content="What did you mean?", reply_to_message_id=said[-1])
+    send = pb.ConverseSend(content="What did you mean?", reply_to_message_id=said[-1])
     request = pb.SendMessageRequest(conversation_id=pair.room, send=send)
     reply = (await client.conversations.SendMessage(request)).turn
     await client.settled(pair.room, reply.id)

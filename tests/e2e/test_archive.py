@@ -104,7 +104,7 @@ async def send(client: Client, doomed: Any) -> None:
 
 
 async def preview(client: Client, doomed: Any) -> None:
-    request = pb.PreviewContextRequest(conversation_id=doomed.room, send=pb.Send(content="And now?"))
+    request = pb.PreviewContextRequest(conversation_id=doomed.room, send=pb.ConverseSend(content="And now?"))
     assert "ask_helper" in str(await client.conversations.PreviewContext(request))
 
 

@@ -55,7 +55,7 @@ async def test_a_question_is_answered_while_research_goes_on_and_then_the_findin
         # The message whole, not its text as it is spoken: then the model's call is over.
         view = await listener.until(lambda v: STARTED.text in [m.content for m in v.messages.values()])
         operation = dispatched(view, "research").operation
-        assert getattr(operation, "async") and operation.run_id.startswith("run_")
+        assert operation.is_async and operation.run_id.startswith("run_")
         waiting = await turn_of(client, a)
         assert waiting.status == conversation.TURN_STATUS_ACTIVE
         assert [op.id for op in waiting.operations] == [operation.id]
@@ -89,7 +89,7 @@ async def test_a_question_is_answered_while_research_goes_on_and_then_the_findin
     assert view.of_turn(a)[-4:] == ["tool.completed", "move.recorded", "message.appended", "turn.completed"]
     first, second, third = await client.moves(a, room)
     (called,) = first.tool_calls
-    assert getattr(called, "async") and not first.tool_results and not second.tool_results
+    assert called.is_async and not first.tool_results and not second.tool_results
     # The result is in the move that it triggered.
     (result,) = third.tool_results
     assert result.success and result.tool_call_id == called.id and result.attempts == 1

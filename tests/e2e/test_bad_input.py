@@ -392,11 +392,11 @@ async def test_ids_of_others_lead_nowhere(client: Client, world: World) -> None:
     assert (await refused(stub.GetTurn(turn)))[0] == "TURN_NOT_FOUND"
     message = (await client.messages(world.room))[0]
     reply = pb.SendMessageRequest(
-        conversation_id=other, send=pb.Send(content="x", reply_to_message_id=message.id)
+        conversation_id=other, send=pb.ConverseSend(content="x", reply_to_message_id=message.id)
     )
     assert (await refused(stub.SendMessage(reply)))[0] == "MESSAGE_NOT_FOUND"
     stranger = pb.SendMessageRequest(
-        conversation_id=other, send=pb.Send(content="x", agent_id=f"agt_{NOBODY}")
+        conversation_id=other, send=pb.ConverseSend(content="x", agent_id=f"agt_{NOBODY}")
     )
     assert (await refused(stub.SendMessage(stranger)))[0] == "AGENT_NOT_FOUND"
     listed = await stub.ListMoves(pb.ListMovesRequest(conversation_id=other, turn_id=world.turn_id))
@@ -413,7 +413,7 @@ async def test_bad_words_on_a_stream_are_refused_and_the_stream_lives_on(
     room = await client.open()
     path = "/wonder.v1.ConversationService/Converse"
     stream = client.channel.stream_stream(path, response_deserializer=pb.ConverseResponse.FromString)()
-    attach = pb.ConverseRequest(attach=pb.Attach(conversation_id=room))
+    attach = pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=room))
     await stream.write(attach.SerializeToString())
     bad = [
         (b"", "FIELD_INVALID"),
@@ -449,7 +449,7 @@ async def test_bad_words_on_a_stream_are_refused_and_the_stream_lives_on(
 
 
 def said(**fields: Any) -> bytes:
-    return pb.ConverseRequest(send=pb.Send(**fields)).SerializeToString()
+    return pb.ConverseRequest(send=pb.ConverseSend(**fields)).SerializeToString()
 
 
 async def test_a_stream_that_does_not_begin_with_attach_is_refused(client: Client) -> None:
@@ -458,7 +458,7 @@ async def test_a_stream_that_does_not_begin_with_attach_is_refused(client: Clien
         (said(content="x", request_id="1"), "NOT_ATTACHED"),
         (b"", "NOT_ATTACHED"),
         (b"\xff", "MALFORMED_REQUEST"),
-        (pb.ConverseRequest(attach=pb.Attach()).SerializeToString(), "CONVERSATION_NOT_FOUND"),
+        (pb.ConverseRequest(attach=pb.ConverseAttach()).SerializeToString(), "CONVERSATION_NOT_FOUND"),
         (field(1, b"\0" * (5 << 20)), "PAYLOAD_TOO_LARGE"),
     ):
         stream = client.channel.stream_stream("/wonder.v1.ConversationService/Converse")()

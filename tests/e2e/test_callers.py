@@ -147,7 +147,9 @@ async def on_stream(house: House, who: Client, intent: dict[str, Any], item: str
     """Say something by Converse; what answers it."""
     call = who.conversations.Converse()
     try:
-        await call.write(pb.ConverseRequest(attach=pb.Attach(conversation_id=house.room, tail_only=True)))
+        await call.write(
+            pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=house.room, tail_only=True))
+        )
         await call.write(pb.ConverseRequest(**intent))
         async with asyncio.timeout(PATIENCE_S):
             while True:
@@ -443,8 +445,12 @@ async def test_a_user_id_is_the_callers_own_unless_it_may_act_for_others(house: 
     assert (await saying(house.proxy, "ann")).turn.caller.user.user_id == "ann"
 
     stream = house.bob.conversations.Converse()
-    await stream.write(pb.ConverseRequest(attach=pb.Attach(conversation_id=house.room, tail_only=True)))
-    await stream.write(pb.ConverseRequest(send=pb.Send(request_id="x", content="say 1 word", user_id="ann")))
+    await stream.write(
+        pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=house.room, tail_only=True))
+    )
+    await stream.write(
+        pb.ConverseRequest(send=pb.ConverseSend(request_id="x", content="say 1 word", user_id="ann"))
+    )
     async with asyncio.timeout(PATIENCE_S):
         while not (word := await stream.read()).HasField("refused"):
             pass
@@ -521,8 +527,8 @@ async def test_a_refusal_inside_a_stream_is_logged_as_others_are(house: House) -
     before = house.server.count("rpc_rejected")
     call = house.bob.conversations.Converse()
     try:
-        await call.write(pb.ConverseRequest(attach=pb.Attach(conversation_id=room, tail_only=True)))
-        send = pb.Send(request_id="r-refused", content="say 1 word", user_id="ann")
+        await call.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=room, tail_only=True)))
+        send = pb.ConverseSend(request_id="r-refused", content="say 1 word", user_id="ann")
         await call.write(pb.ConverseRequest(send=send))
         async with asyncio.timeout(PATIENCE_S):
             while not (word := await call.read()).HasField("refused"):
@@ -566,9 +572,9 @@ async def test_a_changed_tokens_file_holds_at_once_and_ends_the_streams_of_who_i
         calling(server, "chief") as chief,
     ):
         room = await ann.open()
-        subscribe = pb.SubscribeRequest(attach=pb.Attach(conversation_id=room))
+        subscribe = pb.SubscribeRequest(attach=pb.ConverseAttach(conversation_id=room))
         kept, lost = ann.conversations.Subscribe(subscribe), bob.conversations.Converse()
-        await lost.write(pb.ConverseRequest(attach=pb.Attach(conversation_id=room)))
+        await lost.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=room)))
         await kept.read(), await lost.read()
         assert (await refused(chief.open()))[0] == "UNAUTHENTICATED"
 

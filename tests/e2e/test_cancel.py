@@ -118,21 +118,23 @@ async def test_cancel_on_the_stream_is_answered_there(client: Client, provider: 
     scripted = Scripted(client, provider, "openai")
     room = await client.open(await scripted.agent(ENDLESS))
     call = client.conversations.Converse()
-    await call.write(pb.ConverseRequest(attach=pb.Attach(conversation_id=room)))
-    await call.write(pb.ConverseRequest(send=pb.Send(content="Speak.", request_id="speak")))
+    await call.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=room)))
+    await call.write(pb.ConverseRequest(send=pb.ConverseSend(content="Speak.", request_id="speak")))
     listener = Listener(call, View())
     await listener.until(lambda v: any(v.texts.values()) and any(w.HasField("sent") for w in v.words))
     sent = next(w.sent for w in listener.view.words if w.HasField("sent"))
     for _ in range(2):
         before = len(listener.view.words)
-        await call.write(pb.ConverseRequest(cancel=pb.Cancel(turn_id=sent.turn_id, request_id="stop")))
+        await call.write(
+            pb.ConverseRequest(cancel=pb.ConverseCancel(turn_id=sent.turn_id, request_id="stop"))
+        )
         view = await listener.until(
             lambda v, b=before: any(w.HasField("cancelled") for w in v.words[b:]) and v.settled(sent.turn_id)
         )
         answer = next(w.cancelled for w in view.words[before:] if w.HasField("cancelled"))
         assert (answer.turn_id, answer.request_id) == (sent.turn_id, "stop")
         assert view.events[answer.sequence - 1].name == "turn.cancelled"
-    await call.write(pb.ConverseRequest(cancel=pb.Cancel(turn_id=sent.turn_id, request_id="other")))
+    await call.write(pb.ConverseRequest(cancel=pb.ConverseCancel(turn_id=sent.turn_id, request_id="other")))
     await listener.until(lambda v: any(w.HasField("refused") for w in v.words))
     refusal = next(w.refused for w in listener.view.words if w.HasField("refused"))
     assert refusal.error.reason == errors_pb2.ERROR_REASON_TURN_NOT_ACTIVE

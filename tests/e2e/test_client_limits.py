@@ -123,7 +123,7 @@ async def test_single_records_of_an_old_folder_can_be_read(old: Old) -> None:
 
 @pytest.mark.parametrize("group_events", [False, True])
 async def test_a_stream_shows_every_event_of_an_old_folder(old: Old, group_events: bool) -> None:
-    attach = pb.Attach(conversation_id=old.room, group_events=group_events)
+    attach = pb.ConverseAttach(conversation_id=old.room, group_events=group_events)
     stream = old.client.conversations.Subscribe(pb.SubscribeRequest(attach=attach))
     sequence = 0
     async for word in stream:

@@ -70,7 +70,7 @@ async def test_the_model_is_pointed_to_documents_files_and_memories(
     second = prompt(scripted, 2)
     assert "Files of the code, 3 in code (tools: list_files):\n- new/file\n- readme\n- src" in second
 
-    asked = pb.PreviewContextRequest(conversation_id=room, send=pb.Send(content="What is there?"))
+    asked = pb.PreviewContextRequest(conversation_id=room, send=pb.ConverseSend(content="What is there?"))
     blocks = (await client.conversations.PreviewContext(asked)).blocks
     told = {block.excerpt: (pb.ContextSource.Name(block.source), block.source_id) for block in blocks}
     assert told["- designs/auth.md"] == ("CONTEXT_SOURCE_ARTIFACT", "designs/auth.md")

@@ -325,7 +325,7 @@ async def test_a_request_that_is_too_long_for_the_provider_is_sent_once_more_wit
 
 
 async def preview(client: Client, room: str, text: str, **fields: Any) -> pb.PreviewContextResponse:
-    send = pb.Send(content=text, **fields)
+    send = pb.ConverseSend(content=text, **fields)
     request = pb.PreviewContextRequest(conversation_id=room, send=send)
     answer: pb.PreviewContextResponse = await client.conversations.PreviewContext(request)
     return answer

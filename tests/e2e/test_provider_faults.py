@@ -194,7 +194,7 @@ def settled(plays: list[Play], view: View) -> bool:
 async def begun(client: Client, provider: Provider, agents: Agents, room: Room, play: Play) -> None:
     play.agent = agents.hasty if play.case.hasty else agents.patient
     provider.script(play.word, *(filled(script, play.word) for script in play.case.scripts))
-    send = pb.Send(content=f"{play.word} please.", agent_id=play.agent)
+    send = pb.ConverseSend(content=f"{play.word} please.", agent_id=play.agent)
     request = pb.SendMessageRequest(conversation_id=room.id, send=send)
     play.turn_id = (await client.conversations.SendMessage(request)).turn.id
     if play.case.cancel:

@@ -23,17 +23,17 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 @asynccontextmanager
 async def conversing(client: Client, room: str) -> AsyncIterator[Listener]:
     call = client.conversations.Converse()
-    await call.write(pb.ConverseRequest(attach=pb.Attach(conversation_id=room)))
+    await call.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=room)))
     try:
         yield Listener(call, View())
     finally:
         call.cancel()
 
 
-async def sent(listener: Listener, text: str, request_id: str) -> pb.Sent:
+async def sent(listener: Listener, text: str, request_id: str) -> pb.ConverseSent:
     """Say something on the stream; the answer to it."""
     before = len(listener.view.words)
-    await listener.send(pb.ConverseRequest(send=pb.Send(content=text, request_id=request_id)))
+    await listener.send(pb.ConverseRequest(send=pb.ConverseSend(content=text, request_id=request_id)))
     view = await listener.until(lambda v: any(w.HasField("sent") for w in v.words[before:]))
     return next(w.sent for w in view.words[before:] if w.HasField("sent"))
 
@@ -88,7 +88,7 @@ async def test_the_same_id_for_something_else_is_refused(client: Client) -> None
     await reused(client.say(room, "say 2 words", "used"))
     await reused(client.open(request_id="room", title="second"))
     await reused(client.conversations.CancelTurn(cancel(room, "turn_01M80B4FQSR67S4TVYMV1BGX37", "used")))
-    send = pb.Send(content="say 1 word", request_id="used", metadata=struct(mood="other"))
+    send = pb.ConverseSend(content="say 1 word", request_id="used", metadata=struct(mood="other"))
     await reused(client.conversations.SendMessage(pb.SendMessageRequest(conversation_id=room, send=send)))
     start = runs.StartRunRequest(
         workflow_id="wonder/std/extract_memory", request_id="run", input=extraction()
@@ -97,7 +97,7 @@ async def test_the_same_id_for_something_else_is_refused(client: Client) -> None
     start.input["user_message"] = "Something else."
     await reused(client.coordinator.StartRun(start))
     async with conversing(client, room) as stream:
-        await stream.send(pb.ConverseRequest(send=pb.Send(content="other", request_id="used")))
+        await stream.send(pb.ConverseRequest(send=pb.ConverseSend(content="other", request_id="used")))
         view = await stream.until(lambda v: any(w.HasField("refused") for w in v.words))
     refusal = next(w.refused for w in view.words if w.HasField("refused"))
     assert refusal.request_id == "used"

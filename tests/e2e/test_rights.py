@@ -53,7 +53,7 @@ async def test_an_artifacts_history_names_who_wrote_it(house: House) -> None:
 
 async def test_a_merge_deletes_by_a_resolution_only_for_an_admin(house: House) -> None:
     request = library.MergeArtifactsRequest(project_id="default", source_branch="own")
-    request.resolutions.add(path="signed.md", delete=True)
+    request.resolutions.add(path="signed.md", deletion=True)
     assert await refused(house.bob.library.MergeArtifacts(request)) == ("PERMISSION_DENIED", ["resolutions"])
 
 
@@ -61,8 +61,8 @@ async def test_what_a_task_deletes_only_an_admin_has_deleted(house: House) -> No
     await asking(house)
     write = library.WriteArtifactRequest(project_id="default", path="kept.md", content=b"kept")
     await house.ann.library.WriteArtifact(write)
-    remove = library.WriteArtifactRequest(project_id="default", path="kept.md", delete=True)
-    assert await refused(house.bob.library.WriteArtifact(remove)) == ("PERMISSION_DENIED", ["delete"])
+    remove = library.WriteArtifactRequest(project_id="default", path="kept.md", deletion=True)
+    assert await refused(house.bob.library.WriteArtifact(remove)) == ("PERMISSION_DENIED", ["deletion"])
 
     forget = {"task_id": "team/forget", "input": struct(id=house.memory)}
     tidy = {"task_id": "team/tidy"}

@@ -53,7 +53,7 @@ async def remove(client: Client, room: str, **who: str) -> Any:
 
 
 async def say_to(client: Client, room: str, text: str, **fields: str) -> pb.SendMessageResponse:
-    request = pb.SendMessageRequest(conversation_id=room, send=pb.Send(content=text, **fields))  # type: ignore[arg-type]
+    request = pb.SendMessageRequest(conversation_id=room, send=pb.ConverseSend(content=text, **fields))  # type: ignore[arg-type]
     answer: pb.SendMessageResponse = await client.conversations.SendMessage(request)
     return answer
 
@@ -312,7 +312,7 @@ async def test_a_deleted_conversation_is_gone_from_everywhere(client: Client, pr
     room = await client.open(await scripted.agent(Script(text="One."), ENDLESS), external_ref="to-go")
     first, _ = await client.turn(room, "First.")
     call = client.conversations.Converse()
-    await call.write(pb.ConverseRequest(attach=pb.Attach(conversation_id=room)))
+    await call.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=room)))
     listener = Listener(call, View())
     said = await client.say(room, "Speak.")
     await listener.until(lambda v: any(text.count(" ") > 3 for text in v.texts.values()))
@@ -324,7 +324,7 @@ async def test_a_deleted_conversation_is_gone_from_everywhere(client: Client, pr
     again = client.conversations.DeleteConversation(deletion(room))
     assert (await refused(again))[0] == "CONVERSATION_NOT_FOUND"
     view = await listener.rest()
-    assert view.words[-1].end.reason == pb.END_REASON_DELETED
+    assert view.words[-1].end.reason == pb.STREAM_END_REASON_DELETED
     assert "turn.cancelled" in view.of_turn(said.turn.id)
     await scripted.until_closed_early()
     for missing in (
@@ -387,8 +387,8 @@ async def test_what_is_longer_than_the_contract_says_is_refused(
 async def test_a_message_with_too_much_beside_it_is_refused(client: Client) -> None:
     room = await client.open()
     for field, send, reason in (
-        ("user_id", pb.Send(content="x", user_id="u" * 129), "FIELD_INVALID"),
-        ("metadata", pb.Send(content="x", metadata=struct(x="x" * 66_000)), "PAYLOAD_TOO_LARGE"),
+        ("user_id", pb.ConverseSend(content="x", user_id="u" * 129), "FIELD_INVALID"),
+        ("metadata", pb.ConverseSend(content="x", metadata=struct(x="x" * 66_000)), "PAYLOAD_TOO_LARGE"),
     ):
         request = pb.SendMessageRequest(conversation_id=room, send=send)
         assert await refused(client.conversations.SendMessage(request)) == (reason, [field])
@@ -399,7 +399,7 @@ async def test_nobody_joins_a_full_room_by_speaking(client: Client) -> None:
     agent = conversation.Participant(agent=conversation.AgentParticipant(agent_id="assistant"))
     room = conversation.Conversation(participants=[agent, *participants])
     made = await client.conversations.CreateConversation(pb.CreateConversationRequest(conversation=room))
-    send = pb.Send(content="say 1 word", user_id="one more")
+    send = pb.ConverseSend(content="say 1 word", user_id="one more")
     request = pb.SendMessageRequest(conversation_id=made.conversation.id, send=send)
     assert (await refused(client.conversations.SendMessage(request)))[0] == "LIMIT_EXCEEDED"
     request.send.user_id = "user 3"
@@ -420,7 +420,7 @@ async def test_who_is_authenticated_and_says_nothing_else_speaks_by_that_name(da
                 pb.CreateConversationRequest(conversation=room), metadata=metadata
             )
             for user_id, speaker in (("", "ada"), ("bob", "bob")):
-                send = pb.Send(content="say 1 word", user_id=user_id)
+                send = pb.ConverseSend(content="say 1 word", user_id=user_id)
                 request = pb.SendMessageRequest(conversation_id=made.conversation.id, send=send)
                 said = await stub.SendMessage(request, metadata=metadata)
                 assert (said.turn.caller.user.user_id, said.message.author) == (speaker, speaker)

@@ -129,14 +129,14 @@ async def test_sigterm_tells_streams_keeps_turns_and_ends_in_time(data: Path) ->
         watch = client.health.Watch(health_pb2.HealthCheckRequest(service="wonder.v1.ConversationService"))
         assert (await watch.read()).status == SERVING
         call = client.conversations.Converse()
-        await call.write(pb.ConverseRequest(attach=pb.Attach(conversation_id=room)))
+        await call.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=room)))
         listener = Listener(call, View())
         said = await client.say(room, "say 40 words")
         view = await listener.until(lambda v: any(text.count(" ") > 4 for text in v.texts.values()))
         server.terminate()
         await listener.rest()
         assert [w.WhichOneof("item") for w in view.words[-2:]] == ["draining", "end"]
-        assert view.words[-1].end.reason == pb.END_REASON_DRAINING
+        assert view.words[-1].end.reason == pb.STREAM_END_REASON_DRAINING
         assert view.words[-2].draining.reconnect_after_ms > 0
         assert (await watch.read()).status == NOT_SERVING
         watch.cancel()

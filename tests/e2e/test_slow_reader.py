@@ -80,8 +80,8 @@ async def test_who_stops_reading_is_told_where_to_go_on_and_nobody_else_notices(
         with pytest.raises(aio.AioRpcError) as ended:
             await stopped.rest()
         assert ended.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        reason, last_sequence = told(ended.value)
-        assert (reason, last_sequence) == ("SLOW_READER", str(slow.cursor))
+        reason, resume_after_sequence = told(ended.value)
+        assert (reason, resume_after_sequence) == ("SLOW_READER", str(slow.cursor))
         assert head <= slow.cursor < others[0].view.cursor
         waited = sum(word.ByteSize() for word in slow.words[heard:])
         assert 0 < waited < WAITING
@@ -132,4 +132,4 @@ def told(problem: aio.AioRpcError) -> tuple[str, str]:
     trailers = dict(problem.trailing_metadata() or ())
     status, info = status_pb2.Status.FromString(trailers["grpc-status-details-bin"]), ErrorInfo()
     assert status.details[0].Unpack(info)
-    return info.reason, info.metadata["last_sequence"]
+    return info.reason, info.metadata["resume_after_sequence"]

@@ -34,12 +34,12 @@ async def unhurried(client: Client) -> str:
 
 
 def attach(room: str, after: int = 0, *, tail_only: bool = False) -> pb.ConverseRequest:
-    cursor = pb.Attach(conversation_id=room, after_sequence=after, tail_only=tail_only)
+    cursor = pb.ConverseAttach(conversation_id=room, after_sequence=after, tail_only=tail_only)
     return pb.ConverseRequest(attach=cursor)
 
 
 def send(text: str, request_id: str) -> pb.ConverseRequest:
-    return pb.ConverseRequest(send=pb.Send(content=text, request_id=request_id))
+    return pb.ConverseRequest(send=pb.ConverseSend(content=text, request_id=request_id))
 
 
 async def test_two_clients_see_the_same_events_and_the_same_text(client: Client, unhurried: str) -> None:
@@ -139,7 +139,7 @@ async def test_a_finished_conversation_can_be_read_from_every_cursor(client: Cli
         async with client.listening(room, view) as listener:
             await listener.until(lambda v: v.words and v.words[-1].HasField("caught_up"))
         assert view.events == events[cursor:] and not view.texts
-        assert view.words[0].attached.head_sequence == len(events)
+        assert view.words[0].attached.last_sequence == len(events)
 
 
 async def test_a_cursor_beyond_the_record_is_refused(client: Client) -> None:
@@ -198,10 +198,12 @@ async def test_a_half_closed_stream_is_read_to_the_end_and_detach_ends_it_with_a
 
     leaving = client.conversations.Converse()
     await leaving.write(attach(room, listener.view.cursor))
-    await leaving.write(pb.ConverseRequest(ack=pb.Ack(sequence=2)))
-    await leaving.write(pb.ConverseRequest(detach=pb.Detach()))
+    await leaving.write(pb.ConverseRequest(ack=pb.ConverseAck(sequence=2)))
+    await leaving.write(pb.ConverseRequest(detach=pb.ConverseDetach()))
     view = await Listener(leaving, View(cursor=listener.view.cursor)).rest()
-    assert view.words[-1].end == pb.End(reason=pb.END_REASON_DETACHED, last_sequence=view.cursor)
+    assert view.words[-1].end == pb.StreamEnd(
+        reason=pb.STREAM_END_REASON_DETACHED, resume_after_sequence=view.cursor
+    )
     assert await leaving.code() is grpc.StatusCode.OK
 
 

@@ -53,7 +53,7 @@ async def run_of(client: Client, run_id: str) -> run_pb2.Run:
 
 
 async def said(client: Client, room: str, *, brought: tuple[tuple[str, str], ...] = ()) -> View:
-    request = pb.SendMessageRequest(conversation_id=room, send=pb.Send(content="Find out."))
+    request = pb.SendMessageRequest(conversation_id=room, send=pb.ConverseSend(content="Find out."))
     turn = (await client.conversations.SendMessage(request, metadata=aio.Metadata(*brought))).turn
     return await client.settled(room, turn.id)
 
@@ -133,8 +133,8 @@ async def test_a_traceparent_that_is_none_is_passed_over(client: Client) -> None
 async def test_turns_of_a_stream_are_in_the_trace_that_it_was_opened_with(client: Client) -> None:
     room = await client.open()
     stream = client.conversations.Converse(metadata=aio.Metadata(*BROUGHT))
-    await stream.write(pb.ConverseRequest(attach=pb.Attach(conversation_id=room)))
-    send = pb.Send(content="say 2 words", request_id="one")
+    await stream.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=room)))
+    send = pb.ConverseSend(content="say 2 words", request_id="one")
     await stream.write(pb.ConverseRequest(send=send))
     async for word in stream:
         if word.event.name == "turn.completed":
@@ -146,7 +146,7 @@ async def test_turns_of_a_stream_are_in_the_trace_that_it_was_opened_with(client
 async def test_what_the_log_says_of_a_call_names_its_trace(data: Path) -> None:
     async with serving(data) as server, server.client() as client:
         await client.open()
-        request = pb.SendMessageRequest(conversation_id="conv_nowhere", send=pb.Send(content="?"))
+        request = pb.SendMessageRequest(conversation_id="conv_nowhere", send=pb.ConverseSend(content="?"))
         traced = client.conversations.SendMessage(request, metadata=aio.Metadata(*BROUGHT))
         assert (await refused(traced))[0] == "CONVERSATION_NOT_FOUND"
         assert (await server.logged("rpc_rejected"))["trace"] == TRACE

@@ -67,7 +67,7 @@ async def watched(
     """The events that a watcher gets of a run that has ended."""
     request = pb.WatchRunRequest(run_id=run_id, after_sequence=after, group_events=group_events)
     words = [word async for word in stub.WatchRun(request)]
-    assert words[-1].end.reason == conversation_service_pb2.END_REASON_COMPLETED
+    assert words[-1].end.reason == conversation_service_pb2.STREAM_END_REASON_COMPLETED
     if group_events:
         assert len(words) <= 2, "all of the past is one message"
         return [event for word in words[:-1] for event in word.events.events or [word.event]]

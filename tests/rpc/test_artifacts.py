@@ -90,18 +90,18 @@ async def test_an_etag_protects_what_was_read(service: Any) -> None:
     await write(service, "a", "2", etag=first.etag)
     for etag in (first.etag, "none", "nonsense"):
         assert (await refused(write(service, "a", "3", etag=etag)))[0] == "ETAG_MISMATCH"
-    delete = pb.WriteArtifactRequest(project_id="default", path="a", delete=True, etag=first.etag)
+    delete = pb.WriteArtifactRequest(project_id="default", path="a", deletion=True, etag=first.etag)
     assert (await refused(service.WriteArtifact(delete)))[0] == "ETAG_MISMATCH"
 
 
 async def test_what_is_deleted_is_gone_and_in_the_history(service: Any) -> None:
     first = await write(service, "a/b", "1")
-    delete = pb.WriteArtifactRequest(project_id="default", path="a/b", delete=True, request_id="d")
+    delete = pb.WriteArtifactRequest(project_id="default", path="a/b", deletion=True, request_id="d")
     gone = (await service.WriteArtifact(delete)).artifact
     assert gone.etag == "none" and gone.revision.paths == ["a/b"]
     assert (await refused(read(service, "a/b")))[0] == "ARTIFACT_NOT_FOUND"
     assert (await service.WriteArtifact(delete)).artifact == gone
-    again = pb.WriteArtifactRequest(project_id="default", path="a/b", delete=True)
+    again = pb.WriteArtifactRequest(project_id="default", path="a/b", deletion=True)
     assert (await refused(service.WriteArtifact(again)))[0] == "ARTIFACT_NOT_FOUND"
     assert (await read(service, "a/b", revision_id=first.revision.id)).content == b"1"
     history = pb.ListArtifactRevisionsRequest(project_id="default", path="a/b")
@@ -237,7 +237,11 @@ BAD: list[tuple[str, Any, str]] = [
         "ARTIFACT_NOT_FOUND",
     ),
     ("WriteArtifact", pb.WriteArtifactRequest(project_id="default", path="a"), "FIELD_INVALID"),
-    ("WriteArtifact", pb.WriteArtifactRequest(project_id="default", path="a", delete=False), "FIELD_INVALID"),
+    (
+        "WriteArtifact",
+        pb.WriteArtifactRequest(project_id="default", path="a", deletion=False),
+        "FIELD_INVALID",
+    ),
     (
         "WriteArtifact",
         pb.WriteArtifactRequest(project_id="default", path="a", content=b"", message="m" * 20_000),

@@ -171,7 +171,7 @@ async def test_a_worker_registers_gets_work_and_is_told_that_it_was_taken(office
     assert given.context == task_pb2.ExecutionContext(
         project_id="proj_default", agent_id="agt_ada", conversation_id="c", turn_id="t", run_id="r"
     )
-    await worker.say(heartbeat=pb.WorkerHeartbeat(lease_ids=[given.lease_id, "lease_of_nobody"]))
+    await worker.say(heartbeat=pb.WorkHeartbeat(lease_ids=[given.lease_id, "lease_of_nobody"]))
     for progress in (
         task_pb2.Progress(message="x" * 9_999, fraction=0.5, output="o"),
         task_pb2.Progress(fraction=float("nan")),
@@ -274,8 +274,8 @@ async def test_a_worker_leaves_when_it_is_done(office: Office) -> None:
     async with office.worker(max_concurrency=3) as worker:
         asked = office.ask()
         given = await worker.hear("assignment")
-        await worker.say(leave=pb.LeaveWork())
-        await worker.say(leave=pb.LeaveWork())
+        await worker.say(drain=pb.DrainWorker())
+        await worker.say(drain=pb.DrainWorker())
         await worker.say(completed=pb.AssignmentCompleted(lease_id=given.lease_id))
         assert (await worker.hear("settled")).accepted
         assert await worker.ended() is grpc.StatusCode.OK
@@ -385,7 +385,7 @@ async def test_a_worker_that_floods_and_does_not_read_is_not_read_either() -> No
     ("first", "reason", "field"),
     [
         (pb.WorkRequest(), "FIELD_INVALID", "register"),
-        (pb.WorkRequest(leave=pb.LeaveWork()), "FIELD_INVALID", "register"),
+        (pb.WorkRequest(drain=pb.DrainWorker()), "FIELD_INVALID", "register"),
         (registration(name=""), "FIELD_INVALID", "register.name"),
         (registration(kind("http.x y")), "FIELD_INVALID", "register.kinds[0].name"),
         (registration(kind("context")), "FIELD_INVALID", "register.kinds[0].name"),
@@ -428,7 +428,7 @@ async def test_a_conflicting_declaration_is_refused_and_the_first_worker_stays(o
     [
         ({"register": registration().register}, "register"),
         ({}, "item"),
-        ({"heartbeat": pb.WorkerHeartbeat(lease_ids=["x"] * 10_001)}, "heartbeat.lease_ids"),
+        ({"heartbeat": pb.WorkHeartbeat(lease_ids=["x"] * 10_001)}, "heartbeat.lease_ids"),
         ({"completed": pb.AssignmentCompleted(lease_id="x" * 101)}, "completed.lease_id"),
         ({"failed": pb.AssignmentFailed(lease_id="x" * 101)}, "failed.lease_id"),
     ],

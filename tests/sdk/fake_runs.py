@@ -269,7 +269,9 @@ class FakeCoordinator(rpc.CoordinatorServiceServicer):
                 break
             async with self.changed:
                 await self.changed.wait()
-        yield service.WatchRunResponse(end=conversation.End(reason=conversation.END_REASON_COMPLETED))
+        yield service.WatchRunResponse(
+            end=conversation.StreamEnd(reason=conversation.STREAM_END_REASON_COMPLETED)
+        )
 
     async def ListGates(self, request: Any, context: Any) -> service.ListGatesResponse:
         self.requests.append(request)

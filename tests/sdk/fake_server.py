@@ -38,7 +38,9 @@ def event(sequence: int, name: str, turn_id: str = TURN, **payload: Any) -> serv
 
 
 def delta(offset: int, text: str, message_id: str = "msg_a", turn_id: str = TURN) -> service.ConverseResponse:
-    return Response(delta=service.Delta(message_id=message_id, turn_id=turn_id, offset=offset, text=text))
+    return Response(
+        delta=service.MessageDelta(message_id=message_id, turn_id=turn_id, offset=offset, text=text)
+    )
 
 
 def restarted(attempt: int, message_id: str = "msg_a") -> service.ConverseResponse:
@@ -185,24 +187,26 @@ class FakeConversation(rpc.ConversationServiceServicer):
                 case "cancel":
                     answers.put_nowait(
                         Response(
-                            cancelled=service.Cancelled(
+                            cancelled=service.ConverseCancelled(
                                 request_id=request.cancel.request_id, turn_id=request.cancel.turn_id
                             )
                         )
                     )
                 case "detach":
-                    answers.put_nowait(Response(end=service.End(reason=service.END_REASON_DETACHED)))
+                    answers.put_nowait(
+                        Response(end=service.StreamEnd(reason=service.STREAM_END_REASON_DETACHED))
+                    )
             async with self.changed:
                 self.changed.notify_all()
 
     def _take(self, request_id: str, answers: asyncio.Queue[service.ConverseResponse]) -> None:
         if request_id in self.refuse:
-            refused = service.Refused(request_id=request_id, error=self.refuse[request_id])
+            refused = service.ConverseRefused(request_id=request_id, error=self.refuse[request_id])
             answers.put_nowait(Response(refused=refused))
             return
         if request_id not in self.started:
             self.started.append(request_id)
-        sent = service.Sent(request_id=request_id, turn_id=TURN, message_id="msg_0", sequence=2)
+        sent = service.ConverseSent(request_id=request_id, turn_id=TURN, message_id="msg_0", sequence=2)
         answers.put_nowait(Response(sent=sent))
 
     async def _serve(
@@ -233,7 +237,7 @@ class FakeConversation(rpc.ConversationServiceServicer):
         known.participants.add().agent.CopyFrom(
             conversation.AgentParticipant(agent_id="agt_1", name="assistant")
         )
-        yield Response(attached=service.Attached(conversation=known, head_sequence=self.head))
+        yield Response(attached=service.ConverseAttached(conversation=known, last_sequence=self.head))
         cursor = self.head if attach.tail_only else attach.after_sequence
         position = len(self.past)
         known_events = [step for step in self.past[:position] if step.event.sequence > cursor]

@@ -327,9 +327,9 @@ async def test_events_of_what_failed_say_why_in_one_line(capsys: pytest.CaptureF
         event(3, "memory_extraction.failed", memory_extraction_failed=hook),
         event(4, "tool.failed", tool_failed=events.ToolOutcome(error=down)),
         event(5, "tool.failed", tool_failed=refused),
-        event(6, "workflow_failed", workflow_failed=events.WorkflowOutcome(error=down)),
-        event(7, "agent_call_completed", agent_call_completed=events.AgentCallOutcome(error=down)),
-        event(8, "agent_call_completed", agent_call_completed=events.AgentCallOutcome()),
+        event(6, "workflow_failed", workflow_failed=events.WorkflowProgress(error=down)),
+        event(7, "agent_call_completed", agent_call_completed=events.AgentCallProgress(error=down)),
+        event(8, "agent_call_completed", agent_call_completed=events.AgentCallProgress()),
         event(9, "turn.failed", turn_failed=conversation.Turn(error=down)),
         event(10, "turn.failed", turn_failed=conversation.Turn(error=errors.Fault(message="Odd."))),
     ]

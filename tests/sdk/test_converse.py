@@ -278,7 +278,7 @@ async def test_two_turns_at_once_are_told_apart() -> None:
             turn_id = "turn_1" if request_id == "r-1" else "turn_2"
             self.started.append(request_id)
             answers.put_nowait(
-                Response(sent=service.Sent(request_id=request_id, turn_id=turn_id, sequence=2))
+                Response(sent=service.ConverseSent(request_id=request_id, turn_id=turn_id, sequence=2))
             )
 
     script = [
@@ -307,8 +307,10 @@ async def test_a_draining_server_is_sought_again_and_its_word_to_wait_is_kept() 
             async for response in super()._responses(attach, answers):
                 yield response
                 if first and response.HasField("delta"):
-                    yield Response(draining=service.Draining(reason="new version", reconnect_after_ms=1))
-                    yield Response(end=service.End(reason=service.END_REASON_DRAINING))
+                    yield Response(
+                        draining=service.StreamDraining(reason="new version", reconnect_after_ms=1)
+                    )
+                    yield Response(end=service.StreamEnd(reason=service.STREAM_END_REASON_DRAINING))
 
     fake = Draining()
     async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
@@ -319,7 +321,9 @@ async def test_a_draining_server_is_sought_again_and_its_word_to_wait_is_kept() 
 
 
 async def test_a_deleted_conversation_ends_the_chat_for_everybody() -> None:
-    fake = FakeConversation(script=[Response(end=service.End(reason=service.END_REASON_DELETED))])
+    fake = FakeConversation(
+        script=[Response(end=service.StreamEnd(reason=service.STREAM_END_REASON_DELETED))]
+    )
     async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
         with pytest.raises(NotFoundError, match="deleted"):
             await chat.send("Hello").text()

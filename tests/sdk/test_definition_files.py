@@ -76,7 +76,7 @@ task:
     assert tool.kind is v1.DefinitionKind.TOOL
     assert tool.labels == {"team": "core"}
     assert tool.tool is not None and tool.tool.target_type is v1.TargetType.TASK
-    assert tool.tool.async_ and tool.tool.retry == v1.RetryPolicy(max_attempts=3)
+    assert tool.tool.is_async and tool.tool.retry == v1.RetryPolicy(max_attempts=3)
     assert tool.tool.input_schema is not None
     assert tool.tool.input_schema.to_dict()["properties"]["limit"]["default"] == 2.5
     assert task.task is not None and task.task.steps[0].action is not None

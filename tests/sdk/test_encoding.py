@@ -93,7 +93,7 @@ PARTICIPANTS = "conversation.participants"
     [
         ({"conversation": "hello"}, "conversation", "must be a Conversation or a mapping, not str 'hello'"),
         ({"conversation": ["x"]}, "conversation", "not list"),
-        ({"conversation": v1.Send()}, "conversation", "not Send"),
+        ({"conversation": v1.ConverseSend()}, "conversation", "not ConverseSend"),
         ({"conversation": {"titel": "x"}}, "conversation.titel", "did you mean 'title'?"),
         ({"conversation": {"participants": {"user": {}}}}, PARTICIPANTS, "must be a list, not dict"),
         ({"conversation": {"participants": "ann"}}, PARTICIPANTS, "must be a list, not str"),
@@ -196,7 +196,7 @@ async def test_without_asyncio_it_is_the_same() -> None:
 
 async def test_a_request_on_a_stream_that_cannot_be_sent_ends_the_stream_with_its_path() -> None:
     async def requests() -> Any:
-        yield v1.ConverseRequest(attach=v1.Attach(conversation_id="conv_1", after_sequence="5"))  # type: ignore[arg-type]
+        yield v1.ConverseRequest(attach=v1.ConverseAttach(conversation_id="conv_1", after_sequence="5"))  # type: ignore[arg-type]
 
     async with serving() as address, Client(address) as client:
         with pytest.raises(
@@ -205,6 +205,6 @@ async def test_a_request_on_a_stream_that_cannot_be_sent_ends_the_stream_with_it
             async for _ in client.conversations.converse(requests()):
                 pass
         call: Any = client.conversations.converse()
-        with pytest.raises(RequestError, match="attach: must be an Attach or a mapping"):
+        with pytest.raises(RequestError, match="attach: must be a ConverseAttach or a mapping"):
             await call.write({"attach": 5})
         call.cancel()

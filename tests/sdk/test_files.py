@@ -139,7 +139,7 @@ async def test_branches_with_the_sdk(address: str, fake: FakeConversations) -> N
         assert (await client.diff_branch("conv_1", paths=["src"])).files[0].path == "src"
         assert (await client.merge_branch("conv_1", expected_head="ab")).conflicts[0].path == "src"
         assert (await client.merge_branch("conv_1", resolutions={"src": None})).merged
-    assert fake.asked[1].expected_head_commit == "ab" and fake.asked[2].resolutions[0].delete
+    assert fake.asked[1].expected_head_commit == "ab" and fake.asked[2].resolutions[0].deletion
 
 
 async def test_documents_with_the_command(
@@ -211,7 +211,7 @@ async def test_branches_with_the_command(
     await said(capsys, "branch", "merge", "run_1", "--resolve", f"src={file}", "--resolve", "gone=")
     asked = fake.asked[-1]
     assert (asked.run_id, asked.conversation_id) == ("run_1", "")
-    assert [(each.path, each.content, each.delete) for each in asked.resolutions] == [
+    assert [(each.path, each.content, each.deletion) for each in asked.resolutions] == [
         ("src", b"both", False),
         ("gone", b"", True),
     ]

@@ -10,7 +10,7 @@ from wonder_sdk.record import GapError, Seen
 
 def delta(offset: int, text: str, message_id: str = "msg_a") -> v1.ConverseResponse:
     return v1.ConverseResponse(
-        delta=v1.Delta(message_id=message_id, turn_id="turn_1", offset=offset, text=text)
+        delta=v1.MessageDelta(message_id=message_id, turn_id="turn_1", offset=offset, text=text)
     )
 
 
@@ -126,5 +126,7 @@ def test_what_is_newer_than_this_sdk_is_passed_over() -> None:
 def test_the_cursor_of_tail_only_is_where_the_record_ended() -> None:
     seen = Seen(tail_only=True)
     assert seen.attach("conv_1").tail_only
-    take(seen, v1.ConverseResponse(attached=v1.Attached(head_sequence=7)))
-    assert seen.attach("conv_1") == v1.Attach(conversation_id="conv_1", after_sequence=7, group_events=True)
+    take(seen, v1.ConverseResponse(attached=v1.ConverseAttached(last_sequence=7)))
+    assert seen.attach("conv_1") == v1.ConverseAttach(
+        conversation_id="conv_1", after_sequence=7, group_events=True
+    )

@@ -78,7 +78,7 @@ def test_calls_raise_the_same_errors_and_streams_are_iterators(fake: FakeConvers
             client.library.get_agent(v1.GetAgentRequest(agent_id="assistant"))
         first = next(iter(client.subscribe(CONVERSATION)))
         raw = client.conversations.subscribe(
-            v1.SubscribeRequest(attach=v1.Attach(conversation_id=CONVERSATION))
+            v1.SubscribeRequest(attach=v1.ConverseAttach(conversation_id=CONVERSATION))
         )
         attached = next(raw)
         raw_rest = next(raw)

@@ -37,9 +37,11 @@ class FakeRun(rpc.CoordinatorServiceServicer):
             for number in range(request.after_sequence + 1, 6)
         ]
         responses = [grouped(events[at : at + self.together]) for at in range(0, len(events), self.together)]
-        responses.insert(1, service.WatchRunResponse(heartbeat=conversation.Heartbeat()))
+        responses.insert(1, service.WatchRunResponse(heartbeat=conversation.StreamHeartbeat()))
         responses.append(
-            service.WatchRunResponse(end=conversation.End(reason=conversation.END_REASON_COMPLETED))
+            service.WatchRunResponse(
+                end=conversation.StreamEnd(reason=conversation.STREAM_END_REASON_COMPLETED)
+            )
         )
         for count, response in enumerate(responses):
             if count == cut:

@@ -112,7 +112,7 @@ class Connection:
         self._room = asyncio.Semaphore(registration.max_concurrency or 1)
 
     async def run(self, open_: Callable[[AsyncIterator[v1.WorkRequest]], Any]) -> None:
-        """Work until the stream ends; after `leave` that is when all is done. Raises `WonderError`."""
+        """Work until the stream ends. After `drain` it ends when all work is done. Raises `WonderError`."""
         self._outgoing.put(v1.WorkRequest(register=self._registration))
         call = open_(self._speak())
         heartbeats: asyncio.Task[None] | None = None
@@ -141,9 +141,9 @@ class Connection:
             self._outgoing.end()
             call.cancel()
 
-    def leave(self) -> None:
+    def drain(self) -> None:
         """Take nothing new. The server ends the stream when all is done."""
-        self._outgoing.put(v1.WorkRequest(leave=v1.LeaveWork()))
+        self._outgoing.put(v1.WorkRequest(drain=v1.DrainWorker()))
 
     async def _speak(self) -> AsyncIterator[v1.WorkRequest]:
         while True:
@@ -156,7 +156,7 @@ class Connection:
     async def _beat(self, interval_s: float) -> None:
         while True:
             await asyncio.sleep(interval_s)
-            heartbeat = v1.WorkerHeartbeat(lease_ids=list(self._running))
+            heartbeat = v1.WorkHeartbeat(lease_ids=list(self._running))
             self._outgoing.put(v1.WorkRequest(heartbeat=heartbeat))
 
     # --- assignments ------------------------------------------------------------------------------

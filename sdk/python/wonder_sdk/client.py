@@ -130,7 +130,7 @@ class Client(Workflows, Memories, Files):
 
         Raises NotFoundError, FailedPreconditionError for an assembly that fails or may not be previewed.
         """
-        send = v1.Send(content=content, agent_id=agent, user_id=user)
+        send = v1.ConverseSend(content=content, agent_id=agent, user_id=user)
         return await self.conversations.preview_context(
             v1.PreviewContextRequest(conversation_id=conversation_id, send=send)
         )

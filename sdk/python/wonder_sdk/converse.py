@@ -135,7 +135,7 @@ class Chat:
         """
         self._check_usable()
         self._handling.moved_on()
-        send = v1.Send(
+        send = v1.ConverseSend(
             content=content,
             agent_id=agent,
             user_id=user,
@@ -156,7 +156,7 @@ class Chat:
         self._check_usable()
         if (reply := self._by_turn.get(turn_id)) is not None:
             reply.is_cancelled_here = True
-        cancel = v1.Cancel(turn_id=turn_id, request_id=request_id or _new_request_id())
+        cancel = v1.ConverseCancel(turn_id=turn_id, request_id=request_id or _new_request_id())
         await asyncio.shield(self._ask(cancel.request_id, v1.ConverseRequest(cancel=cancel)))
 
     def _give_up(self, reply: Reply) -> None:
@@ -179,7 +179,7 @@ class Chat:
 
     def _cancel_soon(self, turn_id: str) -> None:
         if not self._leaving:
-            cancel = v1.Cancel(turn_id=turn_id, request_id=_new_request_id())
+            cancel = v1.ConverseCancel(turn_id=turn_id, request_id=_new_request_id())
             self._ask(cancel.request_id, v1.ConverseRequest(cancel=cancel))
             self._unanswered[cancel.request_id].is_awaited = False
 
@@ -241,18 +241,18 @@ class Chat:
         try:
             async for response in call:
                 match betterproto2.which_one_of(response, "item"):
-                    case "attached", v1.Attached() as attached:
+                    case "attached", v1.ConverseAttached() as attached:
                         self._on_attached(response, attached, outgoing)
                         await self._wanted.wait()
-                    case "sent", v1.Sent() as sent:
+                    case "sent", v1.ConverseSent() as sent:
                         self._on_sent(sent)
-                    case "cancelled", v1.Cancelled(request_id=request_id, turn_id=turn_id):
+                    case "cancelled", v1.ConverseCancelled(request_id=request_id, turn_id=turn_id):
                         self._answered(request_id, turn_id)
-                    case "refused", v1.Refused(request_id=request_id, error=v1.Fault() as fault):
+                    case "refused", v1.ConverseRefused(request_id=request_id, error=v1.Fault() as fault):
                         self._on_refused(request_id, from_fault(fault))
-                    case "draining", v1.Draining(reconnect_after_ms=wait_ms):
+                    case "draining", v1.StreamDraining(reconnect_after_ms=wait_ms):
                         pass
-                    case "end", v1.End(reason=v1.EndReason.DELETED):
+                    case "end", v1.StreamEnd(reason=v1.StreamEndReason.DELETED):
                         raise NotFoundError(
                             "The conversation was deleted.", reason=v1.ErrorReason.CONVERSATION_NOT_FOUND
                         )
@@ -286,7 +286,10 @@ class Chat:
             yield request
 
     def _on_attached(
-        self, response: v1.ConverseResponse, attached: v1.Attached, outgoing: Mailbox[v1.ConverseRequest]
+        self,
+        response: v1.ConverseResponse,
+        attached: v1.ConverseAttached,
+        outgoing: Mailbox[v1.ConverseRequest],
     ) -> None:
         for _ in self._seen.take(response):
             pass
@@ -305,7 +308,7 @@ class Chat:
             for events in list(self._watchers):
                 events.put(caught_up)
 
-    def _on_sent(self, sent: v1.Sent) -> None:
+    def _on_sent(self, sent: v1.ConverseSent) -> None:
         reply = self._replies.pop(sent.request_id, None)
         if reply is not None and not reply.turn_id:
             reply.turn_id = sent.turn_id
@@ -320,7 +323,7 @@ class Chat:
                 recap.add_done_callback(self._recaps.discard)
         self._answered(sent.request_id, sent.turn_id)
 
-    async def _recap(self, reply: weakref.ref[Reply], sent: v1.Sent) -> None:
+    async def _recap(self, reply: weakref.ref[Reply], sent: v1.ConverseSent) -> None:
         """Show a turn that began before this chat's cursor, from the record."""
         try:
             async for item in self._watch(sent.sequence - 1):
@@ -391,7 +394,7 @@ class Chat:
         for events in list(self._watchers):
             events.has_room.set()
         if self._outgoing is not None:
-            self._outgoing.put(v1.ConverseRequest(detach=v1.Detach()))
+            self._outgoing.put(v1.ConverseRequest(detach=v1.ConverseDetach()))
             await asyncio.wait({reader})
 
     async def _stop(self) -> None:

@@ -37,6 +37,8 @@ _KINDS = {
     "map": "a mapping",
     "timestamp": "a date",
 }
+_JSON_NAMES = {"is_async": "async"}
+"""The fields whose ``json_name`` the contract sets; the generated classes do not carry it."""
 _INTEGERS = frozenset({"int32", "int64", "uint32", "uint64", "sint32", "sint64"})
 
 
@@ -151,8 +153,8 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
     hints = get_type_hints(kind)
     return tuple(
         _Field(
-            # Python's own words get an underscore behind them.
-            name=name.removesuffix("_"),
+            # The generator appends an underscore to Python's reserved words.
+            name=_JSON_NAMES.get(name, name.removesuffix("_")),
             attribute=name,
             proto_type=meta.proto_type,
             hint=_inner(hints[name]),

@@ -73,7 +73,7 @@ class Files:
                 project_id=project,
                 path=path,
                 branch=branch,
-                delete=True,
+                deletion=True,
                 author=author,
                 message=message,
                 etag=etag,
@@ -208,7 +208,7 @@ def _bytes(content: bytes | str) -> bytes:
 
 def _resolutions(given: Resolutions | None) -> list[v1.MergeResolution]:
     return [
-        v1.MergeResolution(path=path, delete=True)
+        v1.MergeResolution(path=path, deletion=True)
         if content is None
         else v1.MergeResolution(path=path, content=_bytes(content))
         for path, content in (given or {}).items()

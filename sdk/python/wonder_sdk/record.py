@@ -77,9 +77,9 @@ class Seen:
         self._texts: dict[str, _Text] = {}
         self._complete_ids: deque[str] = deque(maxlen=256)
 
-    def attach(self, conversation_id: str) -> v1.Attach:
+    def attach(self, conversation_id: str) -> v1.ConverseAttach:
         """How to attach, or attach again."""
-        return v1.Attach(
+        return v1.ConverseAttach(
             conversation_id=conversation_id,
             after_sequence=self.cursor,
             tail_only=self._tail_only,
@@ -89,16 +89,16 @@ class Seen:
     def take(self, response: Response) -> Iterator[Item]:
         """What is new in ``response``. Raises `GapError`."""
         match betterproto2.which_one_of(response, "item"):
-            case "attached", v1.Attached() as attached:
+            case "attached", v1.ConverseAttached() as attached:
                 if self._tail_only:
                     self._tail_only = False
-                    self.cursor = attached.head_sequence
+                    self.cursor = attached.last_sequence
             case "event", v1.Event() as event:
                 yield from self._event(event)
             case "events", v1.EventGroup(events=events):
                 for event in events:
                     yield from self._event(event)
-            case "delta", v1.Delta() as delta:
+            case "delta", v1.MessageDelta() as delta:
                 yield from self._delta(delta)
             case "message_restarted", v1.MessageRestarted() as restarted:
                 yield from self._restarted(restarted)
@@ -123,7 +123,7 @@ class Seen:
         self.cursor = event.sequence
         yield event
 
-    def _delta(self, delta: v1.Delta) -> Iterator[Item]:
+    def _delta(self, delta: v1.MessageDelta) -> Iterator[Item]:
         if delta.message_id in self._complete_ids:
             return
         text = self._texts.setdefault(delta.message_id, _Text(delta.turn_id))

@@ -36,9 +36,9 @@ async def subscribe(
                         if not caught_up:
                             caught_up = True
                             yield marker
-                    case "draining", v1.Draining(reconnect_after_ms=wait_ms):
+                    case "draining", v1.StreamDraining(reconnect_after_ms=wait_ms):
                         pass
-                    case "end", v1.End(reason=v1.EndReason.DELETED):
+                    case "end", v1.StreamEnd(reason=v1.StreamEndReason.DELETED):
                         raise NotFoundError(
                             "The conversation was deleted.", reason=v1.ErrorReason.CONVERSATION_NOT_FOUND
                         )
@@ -94,9 +94,9 @@ async def watch_run(
                                 yield event
                     case "progress", v1.NodeProgress() as progress:
                         yield progress
-                    case "draining", v1.Draining(reconnect_after_ms=wait_ms):
+                    case "draining", v1.StreamDraining(reconnect_after_ms=wait_ms):
                         pass
-                    case "end", v1.End(reason=v1.EndReason.COMPLETED):
+                    case "end", v1.StreamEnd(reason=v1.StreamEndReason.COMPLETED):
                         return
                     case "end", _:
                         break

@@ -196,7 +196,7 @@ class Worker:
         if self._connection is None:
             serving.cancel()
         else:
-            self._connection.leave()
+            self._connection.drain()
         await asyncio.wait({serving}, timeout=self._drain_seconds)
 
     def _registration(self) -> v1.RegisterWorker:

@@ -179,7 +179,7 @@ async def attach(
             Reason.CURSOR_OUT_OF_RANGE,
             f"The cursor {after} lies beyond the last event, {head}.",
             field="after_sequence",
-            head_sequence=str(head),
+            last_sequence=str(head),
         )
     return Attachment(
         actor_id,

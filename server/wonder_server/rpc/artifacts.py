@@ -35,10 +35,10 @@ class ArtifactMethods:
         self, request: pb.WriteArtifactRequest, _context: Any
     ) -> pb.WriteArtifactResponse:
         change = request.WhichOneof("change")
-        if change is None or (change == "delete" and not request.delete):
-            raise error(Reason.FIELD_INVALID, "Give the new content, or say delete.", field="content")
-        if change == "delete":
-            self._rights.demand(ADMIN, "It deletes an artifact.", "delete")
+        if change is None or (change == "deletion" and not request.deletion):
+            raise error(Reason.FIELD_INVALID, "Give the new content, or set deletion.", field="content")
+        if change == "deletion":
+            self._rights.demand(ADMIN, "It deletes an artifact.", "deletion")
         written = await self._artifacts.write(
             _project(request),
             request.path,
@@ -92,7 +92,7 @@ class ArtifactMethods:
     async def merge_artifacts(
         self, request: pb.MergeArtifactsRequest, _context: Any
     ) -> pb.MergeArtifactsResponse:
-        if any(each.delete for each in request.resolutions):
+        if any(each.deletion for each in request.resolutions):
             self._rights.demand(ADMIN, "A resolution deletes an artifact.", "resolutions")
         merged = await self._artifacts.merge(
             _project(request),

@@ -315,7 +315,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
         cursor: Callable[[Any], list[Any]] = _by_ordinal if by_ordinal else _by_time
         return await encoded_page(await self._records.find(query), limit, scope, cursor, encode)
 
-    def _saying(self, send: pb.Send, trace_id: str = "") -> Saying:
+    def _saying(self, send: pb.ConverseSend, trace_id: str = "") -> Saying:
         user_id = sized(send.user_id, codec.MAX_USER, "user_id")
         return Saying(
             content=send.content,
@@ -361,7 +361,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
                 field="attach",
             ) from None
 
-    async def _attach(self, attach: pb.Attach) -> tuple[Attachment, pb.Attached]:
+    async def _attach(self, attach: pb.ConverseAttach) -> tuple[Attachment, pb.ConverseAttached]:
         if attach.after_sequence < 0:
             raise error(Reason.FIELD_INVALID, "A sequence is not negative.", field="attach.after_sequence")
         attachment = await self._conversations.attach(
@@ -369,8 +369,8 @@ class ConversationServicer(RoomMethods, BranchMethods):
         )
         try:
             conversation = await self._conversations.get(attach.conversation_id)
-            attached = pb.Attached(
-                conversation=await self._encode(conversation), head_sequence=attachment.head
+            attached = pb.ConverseAttached(
+                conversation=await self._encode(conversation), last_sequence=attachment.head
             )
         except BaseException:
             attachment.close()
@@ -407,13 +407,13 @@ class ConversationServicer(RoomMethods, BranchMethods):
                     )
             except WonderError as problem:
                 requests.note(problem)
-                refused = pb.Refused(request_id=request_id, error=fault_to_proto(problem.fault))
+                refused = pb.ConverseRefused(request_id=request_id, error=fault_to_proto(problem.fault))
                 attachment.subscription.push(_reply(refused=refused))
             except Exception:
                 # The reader hears of it by a refusal; a dead reader would leave it waiting.
                 _log.exception("conversation_stream_failed", conversation=conversation_id)
                 fault = Fault(reason=Reason.INTERNAL, message="Something went wrong inside the server.")
-                refused = pb.Refused(request_id=request_id, error=fault_to_proto(fault))
+                refused = pb.ConverseRefused(request_id=request_id, error=fault_to_proto(fault))
                 attachment.subscription.push(_reply(refused=refused))
                 return
 
@@ -438,7 +438,7 @@ class ConversationServicer(RoomMethods, BranchMethods):
         turn, sequence = await self._conversations.cancel(
             conversation_id, request.cancel.turn_id, request_key(request_id)
         )
-        cancelled = pb.Cancelled(request_id=request_id, turn_id=turn.id, sequence=sequence)
+        cancelled = pb.ConverseCancelled(request_id=request_id, turn_id=turn.id, sequence=sequence)
         attachment.subscription.push(_reply(cancelled=cancelled))
 
 

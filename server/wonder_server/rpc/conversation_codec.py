@@ -184,7 +184,7 @@ def operation(value: Operation) -> conversation_pb2.Operation:
         create_time=to_timestamp(value.created_ms),
         deadline=to_timestamp(value.wake_ms),
     )
-    setattr(encoded, "async", value.is_async)
+    encoded.is_async = value.is_async
     return encoded
 
 
@@ -252,7 +252,7 @@ def tool_call(entry: Invocation, *, with_input: bool = True) -> conversation_pb2
         malformed_input=entry.call.malformed,
         operation_id=entry.operation_id,
     )
-    setattr(call, "async", entry.is_async)
+    call.is_async = entry.is_async
     if with_input and entry.call.arguments is not None:
         call.input.CopyFrom(dict_to_struct(entry.call.arguments))
     return call

@@ -22,14 +22,14 @@ Write = Callable[[bytes], Awaitable[None]]
 _EVENTS = pb.ConverseResponse.EVENTS_FIELD_NUMBER
 
 _ENDS = {
-    "draining": pb.END_REASON_DRAINING,
-    "detached": pb.END_REASON_DETACHED,
-    "deleted": pb.END_REASON_DELETED,
+    "draining": pb.STREAM_END_REASON_DRAINING,
+    "detached": pb.STREAM_END_REASON_DETACHED,
+    "deleted": pb.STREAM_END_REASON_DELETED,
 }
 
 
 async def say(
-    attachment: Attachment, attached: pb.Attached, write: Write, *, group_events: bool = False
+    attachment: Attachment, attached: pb.ConverseAttached, write: Write, *, group_events: bool = False
 ) -> None:
     """Send an attached client everything, encoded, up to the last word. Raises SLOW_READER.
 
@@ -110,7 +110,7 @@ def _delta(delta: Delta) -> bytes:
 def _last_words(attachment: Attachment, why: str) -> list[bytes]:
     if why == "slow":
         raise slow_reader(attachment.sequence)
-    end = pb.End(reason=_ENDS[why], last_sequence=attachment.sequence)
+    end = pb.StreamEnd(reason=_ENDS[why], resume_after_sequence=attachment.sequence)
     words = [_encode(end=end)]
     if why == "draining":
         words.insert(0, _encode(draining=draining("turns in progress")))

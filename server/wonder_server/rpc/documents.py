@@ -1,7 +1,8 @@
-"""Messages as documents and back: the JSON form that definition files have.
+"""Messages as documents and back: the JSON form of definition files.
 
-snake_case names, enum values as short lower-case words (``TARGET_TYPE_TASK`` is ``task``), ``Struct`` as
-plain JSON, and only what is set. Driven by descriptors, so a new field of the contract needs no line here.
+Names are snake_case, or the ``json_name`` that the contract gives a field (``is_async`` is ``async``). Enum
+values are short lower-case words (``TARGET_TYPE_TASK`` is ``task``), ``Struct`` is plain JSON, and only set
+fields are written. The descriptors drive the conversion, so a new field of the contract needs no line here.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ from wonder_server.rpc.payload import dict_to_struct, struct_to_dict
 
 def to_document(message: Message, path: str = "") -> dict[str, Any]:
     """The document of a message. ``path`` is its place in the request, for errors of payloads."""
-    return {
-        field.name: _plain(field, value, f"{path}.{field.name}" if path else field.name)
-        for field, value in message.ListFields()
-    }
+    document = {}
+    for field, value in message.ListFields():
+        name = _names(field.containing_type)[field.name]
+        document[name] = _plain(field, value, f"{path}.{name}" if path else name)
+    return document
 
 
 def fill(message: Message, document: Mapping[str, Any]) -> None:
     """Set the fields of ``message`` that the document names; they must exist and fit."""
-    descriptor: Any = message.DESCRIPTOR
-    for name, value in document.items():
-        field: FieldDescriptor = descriptor.fields_by_name[name]
+    fields = _fields(message.DESCRIPTOR)
+    for key, value in document.items():
+        field = fields[key]
+        name = field.name
         if _is_map(field):
             getattr(message, name).update(value)
         elif field.is_repeated:
@@ -82,6 +85,25 @@ def _fill_message(message: Message, document: Mapping[str, Any]) -> None:
     else:
         message.SetInParent()
         fill(message, document)
+
+
+@cache
+def _names(descriptor: Any) -> Mapping[str, str]:
+    """Return the name in documents of each field, by its name in the contract."""
+    return {field.name: _document_name(field) for field in descriptor.fields}
+
+
+@cache
+def _fields(descriptor: Any) -> Mapping[str, FieldDescriptor]:
+    """Return the fields of a message by their names in documents."""
+    return {_document_name(field): field for field in descriptor.fields}
+
+
+def _document_name(field: FieldDescriptor) -> str:
+    """Return the ``json_name`` of a field where the contract sets one, else its name."""
+    first, *rest = field.name.split("_")
+    derived = first + "".join(word.capitalize() for word in rest)
+    return str(field.name if field.json_name == derived else field.json_name)
 
 
 def _is_map(field: FieldDescriptor) -> bool:

@@ -100,8 +100,9 @@ def _hook(into: event_pb2.HookOutcome, value: HookOutcome) -> None:
 
 
 def _dispatched(value: Operation) -> event_pb2.ToolDispatched:
-    call = conversation_pb2.ToolCall(id=value.tool_call_id, tool_name=value.tool_name, operation_id=value.id)
-    setattr(call, "async", value.is_async)
+    call = conversation_pb2.ToolCall(
+        id=value.tool_call_id, tool_name=value.tool_name, operation_id=value.id, is_async=value.is_async
+    )
     if isinstance(value.input, dict):
         call.input.CopyFrom(dict_to_struct(value.input))
     return event_pb2.ToolDispatched(tool_call=call, operation=operation(value))
@@ -117,8 +118,8 @@ def _tool_outcome(entry: Invocation) -> event_pb2.ToolOutcome:
     return outcome
 
 
-def _agent_call(value: AgentCall) -> event_pb2.AgentCallOutcome:
-    return event_pb2.AgentCallOutcome(
+def _agent_call(value: AgentCall) -> event_pb2.AgentCallProgress:
+    return event_pb2.AgentCallProgress(
         agent_id=value.agent_id,
         mode=enum(common_pb2.InvocationMode, "INVOCATION_MODE", value.mode),
         turn_id=value.turn_id,
@@ -128,8 +129,8 @@ def _agent_call(value: AgentCall) -> event_pb2.AgentCallOutcome:
     )
 
 
-def _workflow_run(value: WorkflowRun) -> event_pb2.WorkflowOutcome:
-    return event_pb2.WorkflowOutcome(
+def _workflow_run(value: WorkflowRun) -> event_pb2.WorkflowProgress:
+    return event_pb2.WorkflowProgress(
         run_id=value.run_id,
         workflow=value.workflow,
         operation_id=value.operation_id,

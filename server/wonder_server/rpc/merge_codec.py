@@ -34,7 +34,7 @@ def resolutions_from_proto(given: Sequence[common_pb2.MergeResolution]) -> list[
     for number, each in enumerate(given):
         place = f"resolutions[{number}]"
         what = each.WhichOneof("resolution")
-        if what is None or (what == "delete" and not each.delete):
-            raise error(Reason.FIELD_INVALID, "Give the content, or say delete.", field=f"{place}.content")
+        if what is None or (what == "deletion" and not each.deletion):
+            raise error(Reason.FIELD_INVALID, "Give the content, or set deletion.", field=f"{place}.content")
         found.append(Change(path=each.path, content=each.content if what == "content" else None))
     return found

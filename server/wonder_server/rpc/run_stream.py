@@ -33,7 +33,7 @@ async def said(
                 events = item if isinstance(item, list) else [item]
                 yield together(map(_event, events), _EVENTS)
                 if events[-1].emit.kind == "run_ended":
-                    yield _end(attachment, conversation_service_pb2.END_REASON_COMPLETED)
+                    yield _end(attachment, conversation_service_pb2.STREAM_END_REASON_COMPLETED)
                     return
             elif isinstance(item, NodeProgress):
                 said = pb.WatchRunResponse(progress=codec.progress(item))
@@ -41,7 +41,7 @@ async def said(
             elif isinstance(item, CaughtUp):
                 if 0 < end_sequence <= attachment.sequence:
                     # The client has seen the end already; there is nothing to wait for.
-                    yield _end(attachment, conversation_service_pb2.END_REASON_COMPLETED)
+                    yield _end(attachment, conversation_service_pb2.STREAM_END_REASON_COMPLETED)
                     return
             elif isinstance(item, Quiet):
                 alive = heartbeat(attachment.sequence)
@@ -50,7 +50,7 @@ async def said(
                 if item.why == "slow":
                     raise slow_reader(attachment.sequence)
                 yield pb.WatchRunResponse(draining=draining("runs")).SerializeToString()
-                yield _end(attachment, conversation_service_pb2.END_REASON_DRAINING)
+                yield _end(attachment, conversation_service_pb2.STREAM_END_REASON_DRAINING)
                 return
 
 
@@ -62,5 +62,5 @@ def _event(event: Event) -> bytes:
 
 
 def _end(attachment: Attachment, reason: Any) -> bytes:
-    end = conversation_service_pb2.End(reason=reason, last_sequence=attachment.sequence)
+    end = conversation_service_pb2.StreamEnd(reason=reason, resume_after_sequence=attachment.sequence)
     return pb.WatchRunResponse(end=end).SerializeToString()

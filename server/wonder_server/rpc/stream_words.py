@@ -11,14 +11,14 @@ from wonder_server.rpc.times import to_timestamp
 RECONNECT_AFTER_MS = 1000
 
 
-def heartbeat(sequence: int) -> pb.Heartbeat:
+def heartbeat(sequence: int) -> pb.StreamHeartbeat:
     """``sequence`` is that of the last event."""
-    return pb.Heartbeat(head_sequence=sequence, time=to_timestamp(int(time.time() * 1000)))
+    return pb.StreamHeartbeat(last_sequence=sequence, time=to_timestamp(int(time.time() * 1000)))
 
 
-def draining(what: str) -> pb.Draining:
+def draining(what: str) -> pb.StreamDraining:
     """``what`` goes on when the server is back."""
-    return pb.Draining(
+    return pb.StreamDraining(
         reason=f"The server is shutting down; {what} go on when it is back.",
         reconnect_after_ms=RECONNECT_AFTER_MS,
     )
@@ -29,5 +29,5 @@ def slow_reader(sequence: int) -> WonderError:
     return error(
         Reason.SLOW_READER,
         f"The client reads too slowly; go on after {sequence}.",
-        last_sequence=str(sequence),
+        resume_after_sequence=str(sequence),
     )

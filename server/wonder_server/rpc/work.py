@@ -174,13 +174,13 @@ def _obey(workers: Workers, seat: Seat, request: Any) -> None:
             workers.completed(seat, _lease_id(request.completed, item), output)
         case "failed" as item:
             workers.failed(seat, _lease_id(request.failed, item), _failure(request.failed))
-        case "leave":
+        case "drain":
             workers.leave(seat)
         case item:
             raise error(
                 Reason.FIELD_INVALID,
                 "After `register`, which comes once, a worker sends `heartbeat`, `progress`, `completed`, "
-                "`failed` or `leave`.",
+                "`failed` or `drain`.",
                 field=item or "item",
             )
 

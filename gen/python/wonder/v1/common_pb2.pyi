@@ -98,11 +98,11 @@ class MergeConflict(_message.Message):
     def __init__(self, path: _Optional[str] = ..., kind: _Optional[_Union[MergeConflictKind, str]] = ..., base: _Optional[str] = ..., ours: _Optional[str] = ..., theirs: _Optional[str] = ..., truncated: _Optional[bool] = ...) -> None: ...
 
 class MergeResolution(_message.Message):
-    __slots__ = ("path", "content", "delete")
+    __slots__ = ("path", "content", "deletion")
     PATH_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
-    DELETE_FIELD_NUMBER: _ClassVar[int]
+    DELETION_FIELD_NUMBER: _ClassVar[int]
     path: str
     content: bytes
-    delete: bool
-    def __init__(self, path: _Optional[str] = ..., content: _Optional[bytes] = ..., delete: _Optional[bool] = ...) -> None: ...
+    deletion: bool
+    def __init__(self, path: _Optional[str] = ..., content: _Optional[bytes] = ..., deletion: _Optional[bool] = ...) -> None: ...

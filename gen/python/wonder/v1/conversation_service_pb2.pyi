@@ -18,13 +18,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class EndReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+class StreamEndReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
-    END_REASON_UNSPECIFIED: _ClassVar[EndReason]
-    END_REASON_DETACHED: _ClassVar[EndReason]
-    END_REASON_DRAINING: _ClassVar[EndReason]
-    END_REASON_DELETED: _ClassVar[EndReason]
-    END_REASON_COMPLETED: _ClassVar[EndReason]
+    STREAM_END_REASON_UNSPECIFIED: _ClassVar[StreamEndReason]
+    STREAM_END_REASON_DETACHED: _ClassVar[StreamEndReason]
+    STREAM_END_REASON_DRAINING: _ClassVar[StreamEndReason]
+    STREAM_END_REASON_DELETED: _ClassVar[StreamEndReason]
+    STREAM_END_REASON_COMPLETED: _ClassVar[StreamEndReason]
 
 class ContextSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -45,11 +45,11 @@ class FileChange(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FILE_CHANGE_MODIFIED: _ClassVar[FileChange]
     FILE_CHANGE_DELETED: _ClassVar[FileChange]
     FILE_CHANGE_RENAMED: _ClassVar[FileChange]
-END_REASON_UNSPECIFIED: EndReason
-END_REASON_DETACHED: EndReason
-END_REASON_DRAINING: EndReason
-END_REASON_DELETED: EndReason
-END_REASON_COMPLETED: EndReason
+STREAM_END_REASON_UNSPECIFIED: StreamEndReason
+STREAM_END_REASON_DETACHED: StreamEndReason
+STREAM_END_REASON_DRAINING: StreamEndReason
+STREAM_END_REASON_DELETED: StreamEndReason
+STREAM_END_REASON_COMPLETED: StreamEndReason
 CONTEXT_SOURCE_UNSPECIFIED: ContextSource
 CONTEXT_SOURCE_PERSONA: ContextSource
 CONTEXT_SOURCE_MEMORY: ContextSource
@@ -250,14 +250,14 @@ class ConverseRequest(_message.Message):
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     DETACH_FIELD_NUMBER: _ClassVar[int]
-    attach: Attach
-    send: Send
-    cancel: Cancel
-    ack: Ack
-    detach: Detach
-    def __init__(self, attach: _Optional[_Union[Attach, _Mapping]] = ..., send: _Optional[_Union[Send, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., detach: _Optional[_Union[Detach, _Mapping]] = ...) -> None: ...
+    attach: ConverseAttach
+    send: ConverseSend
+    cancel: ConverseCancel
+    ack: ConverseAck
+    detach: ConverseDetach
+    def __init__(self, attach: _Optional[_Union[ConverseAttach, _Mapping]] = ..., send: _Optional[_Union[ConverseSend, _Mapping]] = ..., cancel: _Optional[_Union[ConverseCancel, _Mapping]] = ..., ack: _Optional[_Union[ConverseAck, _Mapping]] = ..., detach: _Optional[_Union[ConverseDetach, _Mapping]] = ...) -> None: ...
 
-class Attach(_message.Message):
+class ConverseAttach(_message.Message):
     __slots__ = ("conversation_id", "after_sequence", "tail_only", "group_events")
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -269,7 +269,7 @@ class Attach(_message.Message):
     group_events: bool
     def __init__(self, conversation_id: _Optional[str] = ..., after_sequence: _Optional[int] = ..., tail_only: _Optional[bool] = ..., group_events: _Optional[bool] = ...) -> None: ...
 
-class Send(_message.Message):
+class ConverseSend(_message.Message):
     __slots__ = ("content", "reply_to_message_id", "request_id", "agent_id", "user_id", "metadata")
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     REPLY_TO_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -285,7 +285,7 @@ class Send(_message.Message):
     metadata: _struct_pb2.Struct
     def __init__(self, content: _Optional[str] = ..., reply_to_message_id: _Optional[str] = ..., request_id: _Optional[str] = ..., agent_id: _Optional[str] = ..., user_id: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
-class Cancel(_message.Message):
+class ConverseCancel(_message.Message):
     __slots__ = ("turn_id", "request_id")
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -293,13 +293,13 @@ class Cancel(_message.Message):
     request_id: str
     def __init__(self, turn_id: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
 
-class Ack(_message.Message):
+class ConverseAck(_message.Message):
     __slots__ = ("sequence",)
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
-class Detach(_message.Message):
+class ConverseDetach(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
@@ -319,19 +319,19 @@ class ConverseResponse(_message.Message):
     TOOL_PROGRESS_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     event: _event_pb2.Event
-    delta: Delta
+    delta: MessageDelta
     message_restarted: MessageRestarted
-    attached: Attached
+    attached: ConverseAttached
     caught_up: CaughtUp
-    heartbeat: Heartbeat
-    draining: Draining
-    end: End
-    sent: Sent
-    cancelled: Cancelled
-    refused: Refused
+    heartbeat: StreamHeartbeat
+    draining: StreamDraining
+    end: StreamEnd
+    sent: ConverseSent
+    cancelled: ConverseCancelled
+    refused: ConverseRefused
     tool_progress: ToolProgress
     events: EventGroup
-    def __init__(self, event: _Optional[_Union[_event_pb2.Event, _Mapping]] = ..., delta: _Optional[_Union[Delta, _Mapping]] = ..., message_restarted: _Optional[_Union[MessageRestarted, _Mapping]] = ..., attached: _Optional[_Union[Attached, _Mapping]] = ..., caught_up: _Optional[_Union[CaughtUp, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., sent: _Optional[_Union[Sent, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., tool_progress: _Optional[_Union[ToolProgress, _Mapping]] = ..., events: _Optional[_Union[EventGroup, _Mapping]] = ...) -> None: ...
+    def __init__(self, event: _Optional[_Union[_event_pb2.Event, _Mapping]] = ..., delta: _Optional[_Union[MessageDelta, _Mapping]] = ..., message_restarted: _Optional[_Union[MessageRestarted, _Mapping]] = ..., attached: _Optional[_Union[ConverseAttached, _Mapping]] = ..., caught_up: _Optional[_Union[CaughtUp, _Mapping]] = ..., heartbeat: _Optional[_Union[StreamHeartbeat, _Mapping]] = ..., draining: _Optional[_Union[StreamDraining, _Mapping]] = ..., end: _Optional[_Union[StreamEnd, _Mapping]] = ..., sent: _Optional[_Union[ConverseSent, _Mapping]] = ..., cancelled: _Optional[_Union[ConverseCancelled, _Mapping]] = ..., refused: _Optional[_Union[ConverseRefused, _Mapping]] = ..., tool_progress: _Optional[_Union[ToolProgress, _Mapping]] = ..., events: _Optional[_Union[EventGroup, _Mapping]] = ...) -> None: ...
 
 class EventGroup(_message.Message):
     __slots__ = ("events",)
@@ -339,7 +339,7 @@ class EventGroup(_message.Message):
     events: _containers.RepeatedCompositeFieldContainer[_event_pb2.Event]
     def __init__(self, events: _Optional[_Iterable[_Union[_event_pb2.Event, _Mapping]]] = ...) -> None: ...
 
-class Delta(_message.Message):
+class MessageDelta(_message.Message):
     __slots__ = ("message_id", "turn_id", "offset", "text")
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -361,13 +361,13 @@ class MessageRestarted(_message.Message):
     attempt: int
     def __init__(self, message_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
 
-class Attached(_message.Message):
-    __slots__ = ("conversation", "head_sequence")
+class ConverseAttached(_message.Message):
+    __slots__ = ("conversation", "last_sequence")
     CONVERSATION_FIELD_NUMBER: _ClassVar[int]
-    HEAD_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     conversation: _conversation_pb2.Conversation
-    head_sequence: int
-    def __init__(self, conversation: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., head_sequence: _Optional[int] = ...) -> None: ...
+    last_sequence: int
+    def __init__(self, conversation: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., last_sequence: _Optional[int] = ...) -> None: ...
 
 class CaughtUp(_message.Message):
     __slots__ = ("sequence",)
@@ -375,15 +375,15 @@ class CaughtUp(_message.Message):
     sequence: int
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
-class Heartbeat(_message.Message):
-    __slots__ = ("head_sequence", "time")
-    HEAD_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+class StreamHeartbeat(_message.Message):
+    __slots__ = ("last_sequence", "time")
+    LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TIME_FIELD_NUMBER: _ClassVar[int]
-    head_sequence: int
+    last_sequence: int
     time: _timestamp_pb2.Timestamp
-    def __init__(self, head_sequence: _Optional[int] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    def __init__(self, last_sequence: _Optional[int] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
-class Draining(_message.Message):
+class StreamDraining(_message.Message):
     __slots__ = ("reason", "reconnect_after_ms")
     REASON_FIELD_NUMBER: _ClassVar[int]
     RECONNECT_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
@@ -391,15 +391,15 @@ class Draining(_message.Message):
     reconnect_after_ms: int
     def __init__(self, reason: _Optional[str] = ..., reconnect_after_ms: _Optional[int] = ...) -> None: ...
 
-class End(_message.Message):
-    __slots__ = ("reason", "last_sequence")
+class StreamEnd(_message.Message):
+    __slots__ = ("reason", "resume_after_sequence")
     REASON_FIELD_NUMBER: _ClassVar[int]
-    LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    reason: EndReason
-    last_sequence: int
-    def __init__(self, reason: _Optional[_Union[EndReason, str]] = ..., last_sequence: _Optional[int] = ...) -> None: ...
+    RESUME_AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    reason: StreamEndReason
+    resume_after_sequence: int
+    def __init__(self, reason: _Optional[_Union[StreamEndReason, str]] = ..., resume_after_sequence: _Optional[int] = ...) -> None: ...
 
-class Sent(_message.Message):
+class ConverseSent(_message.Message):
     __slots__ = ("request_id", "turn_id", "message_id", "sequence")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -411,7 +411,7 @@ class Sent(_message.Message):
     sequence: int
     def __init__(self, request_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., message_id: _Optional[str] = ..., sequence: _Optional[int] = ...) -> None: ...
 
-class Cancelled(_message.Message):
+class ConverseCancelled(_message.Message):
     __slots__ = ("request_id", "turn_id", "sequence")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -421,7 +421,7 @@ class Cancelled(_message.Message):
     sequence: int
     def __init__(self, request_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., sequence: _Optional[int] = ...) -> None: ...
 
-class Refused(_message.Message):
+class ConverseRefused(_message.Message):
     __slots__ = ("request_id", "error")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -444,8 +444,8 @@ class SendMessageRequest(_message.Message):
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     SEND_FIELD_NUMBER: _ClassVar[int]
     conversation_id: str
-    send: Send
-    def __init__(self, conversation_id: _Optional[str] = ..., send: _Optional[_Union[Send, _Mapping]] = ...) -> None: ...
+    send: ConverseSend
+    def __init__(self, conversation_id: _Optional[str] = ..., send: _Optional[_Union[ConverseSend, _Mapping]] = ...) -> None: ...
 
 class SendMessageResponse(_message.Message):
     __slots__ = ("turn", "message", "sequence")
@@ -460,8 +460,8 @@ class SendMessageResponse(_message.Message):
 class SubscribeRequest(_message.Message):
     __slots__ = ("attach",)
     ATTACH_FIELD_NUMBER: _ClassVar[int]
-    attach: Attach
-    def __init__(self, attach: _Optional[_Union[Attach, _Mapping]] = ...) -> None: ...
+    attach: ConverseAttach
+    def __init__(self, attach: _Optional[_Union[ConverseAttach, _Mapping]] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
     __slots__ = ("event", "delta", "message_restarted", "attached", "caught_up", "heartbeat", "draining", "end", "tool_progress", "events")
@@ -476,16 +476,16 @@ class SubscribeResponse(_message.Message):
     TOOL_PROGRESS_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     event: _event_pb2.Event
-    delta: Delta
+    delta: MessageDelta
     message_restarted: MessageRestarted
-    attached: Attached
+    attached: ConverseAttached
     caught_up: CaughtUp
-    heartbeat: Heartbeat
-    draining: Draining
-    end: End
+    heartbeat: StreamHeartbeat
+    draining: StreamDraining
+    end: StreamEnd
     tool_progress: ToolProgress
     events: EventGroup
-    def __init__(self, event: _Optional[_Union[_event_pb2.Event, _Mapping]] = ..., delta: _Optional[_Union[Delta, _Mapping]] = ..., message_restarted: _Optional[_Union[MessageRestarted, _Mapping]] = ..., attached: _Optional[_Union[Attached, _Mapping]] = ..., caught_up: _Optional[_Union[CaughtUp, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., tool_progress: _Optional[_Union[ToolProgress, _Mapping]] = ..., events: _Optional[_Union[EventGroup, _Mapping]] = ...) -> None: ...
+    def __init__(self, event: _Optional[_Union[_event_pb2.Event, _Mapping]] = ..., delta: _Optional[_Union[MessageDelta, _Mapping]] = ..., message_restarted: _Optional[_Union[MessageRestarted, _Mapping]] = ..., attached: _Optional[_Union[ConverseAttached, _Mapping]] = ..., caught_up: _Optional[_Union[CaughtUp, _Mapping]] = ..., heartbeat: _Optional[_Union[StreamHeartbeat, _Mapping]] = ..., draining: _Optional[_Union[StreamDraining, _Mapping]] = ..., end: _Optional[_Union[StreamEnd, _Mapping]] = ..., tool_progress: _Optional[_Union[ToolProgress, _Mapping]] = ..., events: _Optional[_Union[EventGroup, _Mapping]] = ...) -> None: ...
 
 class CallAgentRequest(_message.Message):
     __slots__ = ("agent_id", "input", "mode", "conversation_id", "caller", "project_id", "branch", "timeout_ms", "budget", "request_id")
@@ -670,8 +670,8 @@ class PreviewContextRequest(_message.Message):
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     SEND_FIELD_NUMBER: _ClassVar[int]
     conversation_id: str
-    send: Send
-    def __init__(self, conversation_id: _Optional[str] = ..., send: _Optional[_Union[Send, _Mapping]] = ...) -> None: ...
+    send: ConverseSend
+    def __init__(self, conversation_id: _Optional[str] = ..., send: _Optional[_Union[ConverseSend, _Mapping]] = ...) -> None: ...
 
 class PreviewContextResponse(_message.Message):
     __slots__ = ("request", "provider", "model", "format", "blocks", "input_tokens", "context_window_tokens", "workflow")

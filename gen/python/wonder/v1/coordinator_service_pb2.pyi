@@ -150,11 +150,11 @@ class WatchRunResponse(_message.Message):
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     event: _run_pb2.RunEvent
     progress: NodeProgress
-    heartbeat: _conversation_service_pb2.Heartbeat
-    draining: _conversation_service_pb2.Draining
-    end: _conversation_service_pb2.End
+    heartbeat: _conversation_service_pb2.StreamHeartbeat
+    draining: _conversation_service_pb2.StreamDraining
+    end: _conversation_service_pb2.StreamEnd
     events: RunEventGroup
-    def __init__(self, event: _Optional[_Union[_run_pb2.RunEvent, _Mapping]] = ..., progress: _Optional[_Union[NodeProgress, _Mapping]] = ..., heartbeat: _Optional[_Union[_conversation_service_pb2.Heartbeat, _Mapping]] = ..., draining: _Optional[_Union[_conversation_service_pb2.Draining, _Mapping]] = ..., end: _Optional[_Union[_conversation_service_pb2.End, _Mapping]] = ..., events: _Optional[_Union[RunEventGroup, _Mapping]] = ...) -> None: ...
+    def __init__(self, event: _Optional[_Union[_run_pb2.RunEvent, _Mapping]] = ..., progress: _Optional[_Union[NodeProgress, _Mapping]] = ..., heartbeat: _Optional[_Union[_conversation_service_pb2.StreamHeartbeat, _Mapping]] = ..., draining: _Optional[_Union[_conversation_service_pb2.StreamDraining, _Mapping]] = ..., end: _Optional[_Union[_conversation_service_pb2.StreamEnd, _Mapping]] = ..., events: _Optional[_Union[RunEventGroup, _Mapping]] = ...) -> None: ...
 
 class RunEventGroup(_message.Message):
     __slots__ = ("events",)

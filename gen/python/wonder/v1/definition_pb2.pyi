@@ -245,7 +245,7 @@ class RetentionRule(_message.Message):
     def __init__(self, types: _Optional[_Iterable[str]] = ..., action: _Optional[_Union[RetentionAction, str]] = ..., older_than_ms: _Optional[int] = ..., consolidation_workflow_id: _Optional[str] = ...) -> None: ...
 
 class ToolSpec(_message.Message):
-    __slots__ = ("name", "description", "input_schema", "target_type", "target_id", "invocation_mode", "input_mapping", "retry")
+    __slots__ = ("name", "description", "input_schema", "target_type", "target_id", "is_async", "invocation_mode", "input_mapping", "retry")
     class InputMappingEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -258,7 +258,7 @@ class ToolSpec(_message.Message):
     INPUT_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     TARGET_TYPE_FIELD_NUMBER: _ClassVar[int]
     TARGET_ID_FIELD_NUMBER: _ClassVar[int]
-    ASYNC_FIELD_NUMBER: _ClassVar[int]
+    IS_ASYNC_FIELD_NUMBER: _ClassVar[int]
     INVOCATION_MODE_FIELD_NUMBER: _ClassVar[int]
     INPUT_MAPPING_FIELD_NUMBER: _ClassVar[int]
     RETRY_FIELD_NUMBER: _ClassVar[int]
@@ -267,10 +267,11 @@ class ToolSpec(_message.Message):
     input_schema: _struct_pb2.Struct
     target_type: TargetType
     target_id: str
+    is_async: bool
     invocation_mode: _common_pb2.InvocationMode
     input_mapping: _containers.ScalarMap[str, str]
     retry: RetryPolicy
-    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., input_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., target_type: _Optional[_Union[TargetType, str]] = ..., target_id: _Optional[str] = ..., invocation_mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., input_mapping: _Optional[_Mapping[str, str]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., **kwargs) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., input_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., target_type: _Optional[_Union[TargetType, str]] = ..., target_id: _Optional[str] = ..., is_async: _Optional[bool] = ..., invocation_mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., input_mapping: _Optional[_Mapping[str, str]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ...) -> None: ...
 
 class RetryPolicy(_message.Message):
     __slots__ = ("max_attempts", "backoff_ms", "timeout_ms")

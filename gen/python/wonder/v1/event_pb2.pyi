@@ -72,13 +72,13 @@ class Event(_message.Message):
     tool_dispatched: ToolDispatched
     tool_completed: ToolOutcome
     tool_failed: ToolOutcome
-    workflow_started: WorkflowOutcome
-    workflow_completed: WorkflowOutcome
-    workflow_failed: WorkflowOutcome
-    agent_call_started: AgentCallOutcome
-    agent_call_completed: AgentCallOutcome
+    workflow_started: WorkflowProgress
+    workflow_completed: WorkflowProgress
+    workflow_failed: WorkflowProgress
+    agent_call_started: AgentCallProgress
+    agent_call_completed: AgentCallProgress
     branch_merged: BranchMerged
-    def __init__(self, sequence: _Optional[int] = ..., conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., name: _Optional[str] = ..., conversation_started: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_updated: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_ended: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_reset: _Optional[_Union[ConversationReset, _Mapping]] = ..., participant_joined: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., participant_left: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., turn_started: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_completed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_failed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_cancelled: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., message_appended: _Optional[_Union[_conversation_pb2.Message, _Mapping]] = ..., move_recorded: _Optional[_Union[_conversation_pb2.Move, _Mapping]] = ..., limit_reached: _Optional[_Union[LimitReached, _Mapping]] = ..., context_reduced: _Optional[_Union[ContextReduced, _Mapping]] = ..., context_assembly_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., context_assembly_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., tool_dispatched: _Optional[_Union[ToolDispatched, _Mapping]] = ..., tool_completed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., tool_failed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., workflow_started: _Optional[_Union[WorkflowOutcome, _Mapping]] = ..., workflow_completed: _Optional[_Union[WorkflowOutcome, _Mapping]] = ..., workflow_failed: _Optional[_Union[WorkflowOutcome, _Mapping]] = ..., agent_call_started: _Optional[_Union[AgentCallOutcome, _Mapping]] = ..., agent_call_completed: _Optional[_Union[AgentCallOutcome, _Mapping]] = ..., branch_merged: _Optional[_Union[BranchMerged, _Mapping]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., name: _Optional[str] = ..., conversation_started: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_updated: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_ended: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_reset: _Optional[_Union[ConversationReset, _Mapping]] = ..., participant_joined: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., participant_left: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., turn_started: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_completed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_failed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_cancelled: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., message_appended: _Optional[_Union[_conversation_pb2.Message, _Mapping]] = ..., move_recorded: _Optional[_Union[_conversation_pb2.Move, _Mapping]] = ..., limit_reached: _Optional[_Union[LimitReached, _Mapping]] = ..., context_reduced: _Optional[_Union[ContextReduced, _Mapping]] = ..., context_assembly_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., context_assembly_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., tool_dispatched: _Optional[_Union[ToolDispatched, _Mapping]] = ..., tool_completed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., tool_failed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., workflow_started: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., workflow_completed: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., workflow_failed: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., agent_call_started: _Optional[_Union[AgentCallProgress, _Mapping]] = ..., agent_call_completed: _Optional[_Union[AgentCallProgress, _Mapping]] = ..., branch_merged: _Optional[_Union[BranchMerged, _Mapping]] = ...) -> None: ...
 
 class ConversationReset(_message.Message):
     __slots__ = ("keep_system_message", "last_turn_ordinal")
@@ -142,7 +142,7 @@ class ToolOutcome(_message.Message):
     error: _errors_pb2.Fault
     def __init__(self, tool_call: _Optional[_Union[_conversation_pb2.ToolCall, _Mapping]] = ..., tool_result: _Optional[_Union[_conversation_pb2.ToolResult, _Mapping]] = ..., duration_ms: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ...) -> None: ...
 
-class WorkflowOutcome(_message.Message):
+class WorkflowProgress(_message.Message):
     __slots__ = ("run_id", "workflow", "operation_id", "error", "duration_ms")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     WORKFLOW_FIELD_NUMBER: _ClassVar[int]
@@ -156,7 +156,7 @@ class WorkflowOutcome(_message.Message):
     duration_ms: int
     def __init__(self, run_id: _Optional[str] = ..., workflow: _Optional[str] = ..., operation_id: _Optional[str] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., duration_ms: _Optional[int] = ...) -> None: ...
 
-class AgentCallOutcome(_message.Message):
+class AgentCallProgress(_message.Message):
     __slots__ = ("agent_id", "mode", "turn_id", "operation_id", "error", "duration_ms")
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]

@@ -84,20 +84,20 @@ class ListActionKindsResponse(_message.Message):
     def __init__(self, action_kinds: _Optional[_Iterable[_Union[_task_pb2.ActionKind, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class WorkRequest(_message.Message):
-    __slots__ = ("register", "heartbeat", "progress", "completed", "failed", "leave")
+    __slots__ = ("register", "heartbeat", "progress", "completed", "failed", "drain")
     REGISTER_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     COMPLETED_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
-    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
     register: RegisterWorker
-    heartbeat: WorkerHeartbeat
+    heartbeat: WorkHeartbeat
     progress: AssignmentProgress
     completed: AssignmentCompleted
     failed: AssignmentFailed
-    leave: LeaveWork
-    def __init__(self, register: _Optional[_Union[RegisterWorker, _Mapping]] = ..., heartbeat: _Optional[_Union[WorkerHeartbeat, _Mapping]] = ..., progress: _Optional[_Union[AssignmentProgress, _Mapping]] = ..., completed: _Optional[_Union[AssignmentCompleted, _Mapping]] = ..., failed: _Optional[_Union[AssignmentFailed, _Mapping]] = ..., leave: _Optional[_Union[LeaveWork, _Mapping]] = ...) -> None: ...
+    drain: DrainWorker
+    def __init__(self, register: _Optional[_Union[RegisterWorker, _Mapping]] = ..., heartbeat: _Optional[_Union[WorkHeartbeat, _Mapping]] = ..., progress: _Optional[_Union[AssignmentProgress, _Mapping]] = ..., completed: _Optional[_Union[AssignmentCompleted, _Mapping]] = ..., failed: _Optional[_Union[AssignmentFailed, _Mapping]] = ..., drain: _Optional[_Union[DrainWorker, _Mapping]] = ...) -> None: ...
 
 class RegisterWorker(_message.Message):
     __slots__ = ("name", "kinds", "max_concurrency", "project_ids")
@@ -127,7 +127,7 @@ class WorkerActionKind(_message.Message):
     max_concurrency: int
     def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., input_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotent: _Optional[bool] = ..., max_concurrency: _Optional[int] = ...) -> None: ...
 
-class WorkerHeartbeat(_message.Message):
+class WorkHeartbeat(_message.Message):
     __slots__ = ("lease_ids",)
     LEASE_IDS_FIELD_NUMBER: _ClassVar[int]
     lease_ids: _containers.RepeatedScalarFieldContainer[str]
@@ -157,7 +157,7 @@ class AssignmentFailed(_message.Message):
     error: _errors_pb2.Fault
     def __init__(self, lease_id: _Optional[str] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ...) -> None: ...
 
-class LeaveWork(_message.Message):
+class DrainWorker(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

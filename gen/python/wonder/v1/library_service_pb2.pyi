@@ -410,12 +410,12 @@ class ReadArtifactResponse(_message.Message):
     def __init__(self, artifact: _Optional[_Union[_artifact_pb2.Artifact, _Mapping]] = ...) -> None: ...
 
 class WriteArtifactRequest(_message.Message):
-    __slots__ = ("project_id", "path", "branch", "content", "delete", "author", "message", "etag", "request_id")
+    __slots__ = ("project_id", "path", "branch", "content", "deletion", "author", "message", "etag", "request_id")
     PROJECT_ID_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     BRANCH_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
-    DELETE_FIELD_NUMBER: _ClassVar[int]
+    DELETION_FIELD_NUMBER: _ClassVar[int]
     AUTHOR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     ETAG_FIELD_NUMBER: _ClassVar[int]
@@ -424,12 +424,12 @@ class WriteArtifactRequest(_message.Message):
     path: str
     branch: str
     content: bytes
-    delete: bool
+    deletion: bool
     author: str
     message: str
     etag: str
     request_id: str
-    def __init__(self, project_id: _Optional[str] = ..., path: _Optional[str] = ..., branch: _Optional[str] = ..., content: _Optional[bytes] = ..., delete: _Optional[bool] = ..., author: _Optional[str] = ..., message: _Optional[str] = ..., etag: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, project_id: _Optional[str] = ..., path: _Optional[str] = ..., branch: _Optional[str] = ..., content: _Optional[bytes] = ..., deletion: _Optional[bool] = ..., author: _Optional[str] = ..., message: _Optional[str] = ..., etag: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class WriteArtifactResponse(_message.Message):
     __slots__ = ("artifact",)

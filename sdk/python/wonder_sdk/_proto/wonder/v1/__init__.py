@@ -5,13 +5,12 @@
 # This file has been @generated
 
 __all__ = (
-    "Ack",
     "ActionKind",
     "ActionSpec",
     "AddParticipantRequest",
     "AddParticipantResponse",
     "Agent",
-    "AgentCallOutcome",
+    "AgentCallProgress",
     "AgentCaller",
     "AgentParticipant",
     "ApplyDefinitionsRequest",
@@ -25,8 +24,6 @@ __all__ = (
     "AssignmentFailed",
     "AssignmentProgress",
     "AssignmentSettled",
-    "Attach",
-    "Attached",
     "BatchWriteMemoriesRequest",
     "BatchWriteMemoriesResponse",
     "Branch",
@@ -35,12 +32,10 @@ __all__ = (
     "CallAgentRequest",
     "CallAgentResponse",
     "Caller",
-    "Cancel",
     "CancelRunRequest",
     "CancelRunResponse",
     "CancelTurnRequest",
     "CancelTurnResponse",
-    "Cancelled",
     "CaughtUp",
     "CompleteConversationRequest",
     "CompleteConversationResponse",
@@ -53,8 +48,17 @@ __all__ = (
     "Conversation",
     "ConversationReset",
     "ConversationStatus",
+    "ConverseAck",
+    "ConverseAttach",
+    "ConverseAttached",
+    "ConverseCancel",
+    "ConverseCancelled",
+    "ConverseDetach",
+    "ConverseRefused",
     "ConverseRequest",
     "ConverseResponse",
+    "ConverseSend",
+    "ConverseSent",
     "CreateAgentRequest",
     "CreateAgentResponse",
     "CreateConversationRequest",
@@ -79,14 +83,10 @@ __all__ = (
     "DeleteMemoryResponse",
     "DeleteProjectRequest",
     "DeleteProjectResponse",
-    "Delta",
-    "Detach",
     "DiffBranchRequest",
     "DiffBranchResponse",
-    "Draining",
+    "DrainWorker",
     "EmittedEvent",
-    "End",
-    "EndReason",
     "ErrorReason",
     "Event",
     "EventGroup",
@@ -126,11 +126,9 @@ __all__ = (
     "GetRunResponse",
     "GetTurnRequest",
     "GetTurnResponse",
-    "Heartbeat",
     "HookOutcome",
     "HumanGate",
     "InvocationMode",
-    "LeaveWork",
     "Library",
     "LimitReached",
     "ListActionKindsRequest",
@@ -178,6 +176,7 @@ __all__ = (
     "MergeResolution",
     "MergeStrategy",
     "Message",
+    "MessageDelta",
     "MessageRestarted",
     "MessageRole",
     "ModelFormat",
@@ -204,7 +203,6 @@ __all__ = (
     "ReadArtifactResponse",
     "ReadMessageRequest",
     "ReadMessageResponse",
-    "Refused",
     "RegisterWorker",
     "RemoveParticipantRequest",
     "RemoveParticipantResponse",
@@ -232,10 +230,8 @@ __all__ = (
     "SearchMemoriesRequest",
     "SearchMemoriesResponse",
     "SearchWeights",
-    "Send",
     "SendMessageRequest",
     "SendMessageResponse",
-    "Sent",
     "Signal",
     "SignalRunRequest",
     "SignalRunResponse",
@@ -246,6 +242,10 @@ __all__ = (
     "StepStatus",
     "StepTrace",
     "StopReason",
+    "StreamDraining",
+    "StreamEnd",
+    "StreamEndReason",
+    "StreamHeartbeat",
     "StreamTaskRequest",
     "StreamTaskResponse",
     "SubscribeRequest",
@@ -284,13 +284,13 @@ __all__ = (
     "WatchRunRequest",
     "WatchRunResponse",
     "WorkDraining",
+    "WorkHeartbeat",
     "WorkRequest",
     "WorkResponse",
     "WorkerActionKind",
-    "WorkerHeartbeat",
     "WorkerRegistered",
     "WorkflowCaller",
-    "WorkflowOutcome",
+    "WorkflowProgress",
     "WorkflowSpec",
     "WriteArtifactRequest",
     "WriteArtifactResponse",
@@ -592,57 +592,6 @@ class DefinitionKind(betterproto2.Enum):
         }
 
 
-class EndReason(betterproto2.Enum):
-    """
-    Why a stream ends.
-    """
-
-    UNSPECIFIED = 0
-    """
-    Not said.
-    """
-
-    DETACHED = 1
-    """
-    The client asked.
-    """
-
-    DRAINING = 2
-    """
-    The server stops.
-    """
-
-    DELETED = 3
-    """
-    The conversation was deleted.
-    """
-
-    COMPLETED = 4
-    """
-    The run that was watched has ended.
-    """
-
-    @classmethod
-    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
-        return {
-            0: "END_REASON_UNSPECIFIED",
-            1: "END_REASON_DETACHED",
-            2: "END_REASON_DRAINING",
-            3: "END_REASON_DELETED",
-            4: "END_REASON_COMPLETED",
-        }
-
-    @classmethod
-    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
-        return {
-            "END_REASON_UNSPECIFIED": 0,
-            "END_REASON_DETACHED": 1,
-            "END_REASON_DRAINING": 2,
-            "END_REASON_DELETED": 3,
-            "END_REASON_COMPLETED": 4,
-        }
-
-
 class ErrorReason(betterproto2.Enum):
     """
     Every reason for which Wonder refuses a call or reports that work has failed.
@@ -852,7 +801,7 @@ class ErrorReason(betterproto2.Enum):
     SLOW_READER = 82
     """
     The client does not read its stream. "You are 5,000 events behind; attach again after sequence 812."
-    {after_sequence} RESOURCE_EXHAUSTED.
+    {resume_after_sequence} RESOURCE_EXHAUSTED.
     """
 
     MAX_MOVES_REACHED = 83
@@ -2031,6 +1980,57 @@ class StopReason(betterproto2.Enum):
         }
 
 
+class StreamEndReason(betterproto2.Enum):
+    """
+    Why a stream ends.
+    """
+
+    UNSPECIFIED = 0
+    """
+    Not said.
+    """
+
+    DETACHED = 1
+    """
+    The client asked.
+    """
+
+    DRAINING = 2
+    """
+    The server stops.
+    """
+
+    DELETED = 3
+    """
+    The conversation was deleted.
+    """
+
+    COMPLETED = 4
+    """
+    The run that was watched has ended.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "STREAM_END_REASON_UNSPECIFIED",
+            1: "STREAM_END_REASON_DETACHED",
+            2: "STREAM_END_REASON_DRAINING",
+            3: "STREAM_END_REASON_DELETED",
+            4: "STREAM_END_REASON_COMPLETED",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "STREAM_END_REASON_UNSPECIFIED": 0,
+            "STREAM_END_REASON_DETACHED": 1,
+            "STREAM_END_REASON_DRAINING": 2,
+            "STREAM_END_REASON_DELETED": 3,
+            "STREAM_END_REASON_COMPLETED": 4,
+        }
+
+
 class TargetType(betterproto2.Enum):
     """
     What a tool calls.
@@ -2299,21 +2299,6 @@ class TurnStatus(betterproto2.Enum):
 
 
 @dataclass(eq=False, repr=False)
-class Ack(betterproto2.Message):
-    """
-    Say which events have been dealt with.
-    """
-
-    sequence: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
-    """
-    Sequence of the last of them.
-    """
-
-
-default_message_pool.register_message("wonder.v1", "Ack", Ack)
-
-
-@dataclass(eq=False, repr=False)
 class ActionKind(betterproto2.Message):
     """
     A kind of action that steps can use.
@@ -2568,7 +2553,7 @@ default_message_pool.register_message("wonder.v1", "AgentCaller", AgentCaller)
 
 
 @dataclass(eq=False, repr=False)
-class AgentCallOutcome(betterproto2.Message):
+class AgentCallProgress(betterproto2.Message):
     """
     A call of another agent for a turn, at its start or at its end.
     """
@@ -2607,7 +2592,7 @@ class AgentCallOutcome(betterproto2.Message):
     """
 
 
-default_message_pool.register_message("wonder.v1", "AgentCallOutcome", AgentCallOutcome)
+default_message_pool.register_message("wonder.v1", "AgentCallProgress", AgentCallProgress)
 
 
 @dataclass(eq=False, repr=False)
@@ -2960,59 +2945,6 @@ default_message_pool.register_message("wonder.v1", "AssignmentSettled", Assignme
 
 
 @dataclass(eq=False, repr=False)
-class Attach(betterproto2.Message):
-    """
-    Attach to a conversation.
-    """
-
-    conversation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-    """
-    Id of the conversation. Required.
-    """
-
-    after_sequence: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
-    """
-    Sequence of the last event that the client has seen; 0: from the beginning. CURSOR_OUT_OF_RANGE if it lies beyond the
-    record.
-    """
-
-    tail_only: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
-    """
-    If true, `after_sequence` is ignored and only what happens from now on is sent, messages that are being streamed
-    included.
-    """
-
-    group_events: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
-    """
-    If true, events that are there at the same time come together, as `events`, which costs both sides less; one that is
-    alone comes as `event` all the same. If false, each comes by itself, as `event`.
-    """
-
-
-default_message_pool.register_message("wonder.v1", "Attach", Attach)
-
-
-@dataclass(eq=False, repr=False)
-class Attached(betterproto2.Message):
-    """
-    The client is attached.
-    """
-
-    conversation: "Conversation | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
-    """
-    The conversation as it is now.
-    """
-
-    head_sequence: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
-    """
-    Sequence of its last event now; the client gets all events after its cursor.
-    """
-
-
-default_message_pool.register_message("wonder.v1", "Attached", Attached)
-
-
-@dataclass(eq=False, repr=False)
 class BatchWriteMemoriesRequest(betterproto2.Message):
     """
     Request of BatchWriteMemories.
@@ -3269,51 +3201,6 @@ class Caller(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "Caller", Caller)
-
-
-@dataclass(eq=False, repr=False)
-class Cancel(betterproto2.Message):
-    """
-    Cancel a turn.
-    """
-
-    turn_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-    """
-    Id of the turn. Required.
-    """
-
-    request_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
-    """
-    Makes the cancel idempotent; `cancelled` and `refused` name it. Required.
-    """
-
-
-default_message_pool.register_message("wonder.v1", "Cancel", Cancel)
-
-
-@dataclass(eq=False, repr=False)
-class Cancelled(betterproto2.Message):
-    """
-    A turn is cancelled, on disk.
-    """
-
-    request_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-    """
-    What the client called it.
-    """
-
-    turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
-    """
-    The turn.
-    """
-
-    sequence: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
-    """
-    Sequence of the event that says so.
-    """
-
-
-default_message_pool.register_message("wonder.v1", "Cancelled", Cancelled)
 
 
 @dataclass(eq=False, repr=False)
@@ -3749,6 +3636,151 @@ default_message_pool.register_message("wonder.v1", "ConversationReset", Conversa
 
 
 @dataclass(eq=False, repr=False)
+class ConverseAck(betterproto2.Message):
+    """
+    Say which events have been dealt with.
+    """
+
+    sequence: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+    """
+    Sequence of the last of them.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ConverseAck", ConverseAck)
+
+
+@dataclass(eq=False, repr=False)
+class ConverseAttach(betterproto2.Message):
+    """
+    Attach to a conversation.
+    """
+
+    conversation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Id of the conversation. Required.
+    """
+
+    after_sequence: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    Sequence of the last event that the client has seen; 0: from the beginning. CURSOR_OUT_OF_RANGE if it lies beyond the
+    record.
+    """
+
+    tail_only: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+    """
+    If true, `after_sequence` is ignored and only what happens from now on is sent, messages that are being streamed
+    included.
+    """
+
+    group_events: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    If true, events that are there at the same time come together, as `events`, which costs both sides less; one that is
+    alone comes as `event` all the same. If false, each comes by itself, as `event`.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ConverseAttach", ConverseAttach)
+
+
+@dataclass(eq=False, repr=False)
+class ConverseAttached(betterproto2.Message):
+    """
+    The client is attached.
+    """
+
+    conversation: "Conversation | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    The conversation as it is now.
+    """
+
+    last_sequence: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    Sequence of its last event now; the client gets all events after its cursor.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ConverseAttached", ConverseAttached)
+
+
+@dataclass(eq=False, repr=False)
+class ConverseCancel(betterproto2.Message):
+    """
+    Cancel a turn.
+    """
+
+    turn_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Id of the turn. Required.
+    """
+
+    request_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Makes the cancel idempotent; `cancelled` and `refused` name it. Required.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ConverseCancel", ConverseCancel)
+
+
+@dataclass(eq=False, repr=False)
+class ConverseCancelled(betterproto2.Message):
+    """
+    A turn is cancelled, on disk.
+    """
+
+    request_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    What the client called it.
+    """
+
+    turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    The turn.
+    """
+
+    sequence: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    Sequence of the event that says so.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ConverseCancelled", ConverseCancelled)
+
+
+@dataclass(eq=False, repr=False)
+class ConverseDetach(betterproto2.Message):
+    """
+    Leave the stream.
+    """
+
+    pass
+
+
+default_message_pool.register_message("wonder.v1", "ConverseDetach", ConverseDetach)
+
+
+@dataclass(eq=False, repr=False)
+class ConverseRefused(betterproto2.Message):
+    """
+    A message from the client was not taken. The stream goes on.
+    """
+
+    request_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    What the client called it; empty if it had no `request_id`.
+    """
+
+    error: "Fault | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Why.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ConverseRefused", ConverseRefused)
+
+
+@dataclass(eq=False, repr=False)
 class ConverseRequest(betterproto2.Message):
     """
     What a client says on a Converse stream.
@@ -3757,27 +3789,37 @@ class ConverseRequest(betterproto2.Message):
         - intent: Exactly one is set.
     """
 
-    attach: "Attach | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True, group="intent")
+    attach: "ConverseAttach | None" = betterproto2.field(
+        1, betterproto2.TYPE_MESSAGE, optional=True, group="intent"
+    )
     """
     Attach to a conversation; the first message, and only the first.
     """
 
-    send: "Send | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True, group="intent")
+    send: "ConverseSend | None" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, optional=True, group="intent"
+    )
     """
     Say something, and start a turn. Answered by `sent` or `refused`.
     """
 
-    cancel: "Cancel | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True, group="intent")
+    cancel: "ConverseCancel | None" = betterproto2.field(
+        3, betterproto2.TYPE_MESSAGE, optional=True, group="intent"
+    )
     """
     Cancel a turn. Answered by `cancelled` or `refused`.
     """
 
-    ack: "Ack | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True, group="intent")
+    ack: "ConverseAck | None" = betterproto2.field(
+        4, betterproto2.TYPE_MESSAGE, optional=True, group="intent"
+    )
     """
     Say which events have been dealt with. Not answered.
     """
 
-    detach: "Detach | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True, group="intent")
+    detach: "ConverseDetach | None" = betterproto2.field(
+        5, betterproto2.TYPE_MESSAGE, optional=True, group="intent"
+    )
     """
     Leave. Answered by `end`; turns go on.
     """
@@ -3801,7 +3843,9 @@ class ConverseResponse(betterproto2.Message):
     A durable event.
     """
 
-    delta: "Delta | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True, group="item")
+    delta: "MessageDelta | None" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, optional=True, group="item"
+    )
     """
     More text of a message.
     """
@@ -3813,7 +3857,7 @@ class ConverseResponse(betterproto2.Message):
     A message begins again from nothing.
     """
 
-    attached: "Attached | None" = betterproto2.field(
+    attached: "ConverseAttached | None" = betterproto2.field(
         4, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
@@ -3827,38 +3871,42 @@ class ConverseResponse(betterproto2.Message):
     Everything from before `attach` has been sent; what follows is live.
     """
 
-    heartbeat: "Heartbeat | None" = betterproto2.field(
+    heartbeat: "StreamHeartbeat | None" = betterproto2.field(
         6, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
     Nothing has happened for 15 seconds.
     """
 
-    draining: "Draining | None" = betterproto2.field(
+    draining: "StreamDraining | None" = betterproto2.field(
         7, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
     The server is about to stop.
     """
 
-    end: "End | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True, group="item")
+    end: "StreamEnd | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True, group="item")
     """
     The last word. Nothing follows.
     """
 
-    sent: "Sent | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True, group="item")
+    sent: "ConverseSent | None" = betterproto2.field(
+        9, betterproto2.TYPE_MESSAGE, optional=True, group="item"
+    )
     """
     The answer to a `send` that was taken.
     """
 
-    cancelled: "Cancelled | None" = betterproto2.field(
+    cancelled: "ConverseCancelled | None" = betterproto2.field(
         10, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
     The answer to a `cancel` that was taken.
     """
 
-    refused: "Refused | None" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, optional=True, group="item")
+    refused: "ConverseRefused | None" = betterproto2.field(
+        11, betterproto2.TYPE_MESSAGE, optional=True, group="item"
+    )
     """
     The answer to a message that was not taken.
     """
@@ -3879,6 +3927,81 @@ class ConverseResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "ConverseResponse", ConverseResponse)
+
+
+@dataclass(eq=False, repr=False)
+class ConverseSend(betterproto2.Message):
+    """
+    Say something, and start a turn.
+    """
+
+    content: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    The text. Required; at most 1 MiB.
+    """
+
+    reply_to_message_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Message that this is a reply to.
+    """
+
+    request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Makes the message idempotent, also over streams and calls: sent again, it gets the first answer and starts nothing.
+    Required on a stream, since `sent` and `refused` name it.
+    """
+
+    agent_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    Agent who is to answer, by id or name; must take part. Empty: the one that the text addresses by `@name`, else the
+    one who spoke the message replied to, else the first to have joined.
+    """
+
+    user_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+    """
+    Who speaks. Empty: the caller, or the conversation's only user. A user who does not take part joins. On a server
+    with tokens another name than the caller's needs the right `act_as`, else PERMISSION_DENIED.
+    """
+
+    metadata: "__google__protobuf__.Struct | None" = betterproto2.field(
+        6, betterproto2.TYPE_MESSAGE, optional=True
+    )
+    """
+    Anything the client wants to keep with the turn. At most 64 KiB.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ConverseSend", ConverseSend)
+
+
+@dataclass(eq=False, repr=False)
+class ConverseSent(betterproto2.Message):
+    """
+    A message was taken and a turn started; both are on disk.
+    """
+
+    request_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    What the client called it.
+    """
+
+    turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    The turn that it started.
+    """
+
+    message_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    The message.
+    """
+
+    sequence: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+    """
+    Sequence of the event that says so.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ConverseSent", ConverseSent)
 
 
 @dataclass(eq=False, repr=False)
@@ -4465,49 +4588,6 @@ default_message_pool.register_message("wonder.v1", "DeleteProjectResponse", Dele
 
 
 @dataclass(eq=False, repr=False)
-class Delta(betterproto2.Message):
-    """
-    More text of a message that is being streamed. Not part of the record: the message is, once it is complete.
-    """
-
-    message_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-    """
-    Id of the message, `msg_…`.
-    """
-
-    turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
-    """
-    Turn it belongs to.
-    """
-
-    offset: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
-    """
-    Where this text begins in the message, counted in Unicode code points from 0. A client that has more than that drops
-    the overlap. Text for a slow client may be joined into fewer, longer pieces.
-    """
-
-    text: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
-    """
-    The text.
-    """
-
-
-default_message_pool.register_message("wonder.v1", "Delta", Delta)
-
-
-@dataclass(eq=False, repr=False)
-class Detach(betterproto2.Message):
-    """
-    Leave the stream.
-    """
-
-    pass
-
-
-default_message_pool.register_message("wonder.v1", "Detach", Detach)
-
-
-@dataclass(eq=False, repr=False)
 class DiffBranchRequest(betterproto2.Message):
     """
     Request of DiffBranch.
@@ -4584,23 +4664,15 @@ default_message_pool.register_message("wonder.v1", "DiffBranchResponse", DiffBra
 
 
 @dataclass(eq=False, repr=False)
-class Draining(betterproto2.Message):
+class DrainWorker(betterproto2.Message):
     """
-    The server is about to stop; nothing new is taken. Turns in progress go on at its next start.
-    """
-
-    reason: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-    """
-    Why, in a plain sentence.
+    The worker goes.
     """
 
-    reconnect_after_ms: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
-    """
-    Milliseconds after which to connect again.
-    """
+    pass
 
 
-default_message_pool.register_message("wonder.v1", "Draining", Draining)
+default_message_pool.register_message("wonder.v1", "DrainWorker", DrainWorker)
 
 
 @dataclass(eq=False, repr=False)
@@ -4628,26 +4700,6 @@ class EmittedEvent(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "EmittedEvent", EmittedEvent)
-
-
-@dataclass(eq=False, repr=False)
-class End(betterproto2.Message):
-    """
-    The last word on a stream that ends well.
-    """
-
-    reason: "EndReason" = betterproto2.field(1, betterproto2.TYPE_ENUM, default_factory=lambda: EndReason(0))
-    """
-    Why it ends.
-    """
-
-    last_sequence: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
-    """
-    Sequence of the last event sent: the cursor with which to attach again.
-    """
-
-
-default_message_pool.register_message("wonder.v1", "End", End)
 
 
 @dataclass(eq=False, repr=False)
@@ -4836,35 +4888,35 @@ class Event(betterproto2.Message):
     `tool.failed`: a tool call returned an error, with its details.
     """
 
-    workflow_started: "WorkflowOutcome | None" = betterproto2.field(
+    workflow_started: "WorkflowProgress | None" = betterproto2.field(
         50, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
     `workflow_started`: a run was started for a turn.
     """
 
-    workflow_completed: "WorkflowOutcome | None" = betterproto2.field(
+    workflow_completed: "WorkflowProgress | None" = betterproto2.field(
         51, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
     `workflow_completed`: it ended well.
     """
 
-    workflow_failed: "WorkflowOutcome | None" = betterproto2.field(
+    workflow_failed: "WorkflowProgress | None" = betterproto2.field(
         52, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
     `workflow_failed`: it failed or was cancelled.
     """
 
-    agent_call_started: "AgentCallOutcome | None" = betterproto2.field(
+    agent_call_started: "AgentCallProgress | None" = betterproto2.field(
         53, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
     `agent_call_started`: another agent was called for a turn.
     """
 
-    agent_call_completed: "AgentCallOutcome | None" = betterproto2.field(
+    agent_call_completed: "AgentCallProgress | None" = betterproto2.field(
         54, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
@@ -5694,28 +5746,6 @@ default_message_pool.register_message("wonder.v1", "GetTurnResponse", GetTurnRes
 
 
 @dataclass(eq=False, repr=False)
-class Heartbeat(betterproto2.Message):
-    """
-    Nothing has happened for a while, and the stream is alive.
-    """
-
-    head_sequence: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
-    """
-    Sequence of the conversation's last event.
-    """
-
-    time: "datetime.datetime | None" = betterproto2.field(
-        2, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
-    )
-    """
-    Time of the server.
-    """
-
-
-default_message_pool.register_message("wonder.v1", "Heartbeat", Heartbeat)
-
-
-@dataclass(eq=False, repr=False)
 class HookOutcome(betterproto2.Message):
     """
     How a context-assembly or memory-extraction workflow ended.
@@ -5788,18 +5818,6 @@ class HumanGate(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "HumanGate", HumanGate)
-
-
-@dataclass(eq=False, repr=False)
-class LeaveWork(betterproto2.Message):
-    """
-    The worker goes.
-    """
-
-    pass
-
-
-default_message_pool.register_message("wonder.v1", "LeaveWork", LeaveWork)
 
 
 @dataclass(eq=False, repr=False)
@@ -7222,7 +7240,7 @@ class MergeResolution(betterproto2.Message):
     The new content, at most 4 MiB. All resolutions together must fit into the request (`max_request_bytes`).
     """
 
-    delete: "bool | None" = betterproto2.field(3, betterproto2.TYPE_BOOL, optional=True, group="resolution")
+    deletion: "bool | None" = betterproto2.field(3, betterproto2.TYPE_BOOL, optional=True, group="resolution")
     """
     If true, the file is deleted.
     """
@@ -7300,6 +7318,37 @@ class Message(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "Message", Message)
+
+
+@dataclass(eq=False, repr=False)
+class MessageDelta(betterproto2.Message):
+    """
+    More text of a message that is being streamed. Not part of the record: the message is, once it is complete.
+    """
+
+    message_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Id of the message, `msg_…`.
+    """
+
+    turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Turn it belongs to.
+    """
+
+    offset: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    Where this text begins in the message, counted in Unicode code points from 0. A client that has more than that drops
+    the overlap. Text for a slow client may be joined into fewer, longer pieces.
+    """
+
+    text: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    The text.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "MessageDelta", MessageDelta)
 
 
 @dataclass(eq=False, repr=False)
@@ -7754,7 +7803,7 @@ class Operation(betterproto2.Message):
     What kind of work it is.
     """
 
-    async_: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    is_async: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
     """
     Whether the agent went on without waiting for it.
     """
@@ -7921,7 +7970,7 @@ class PreviewContextRequest(betterproto2.Message):
     Id of the conversation. Required.
     """
 
-    send: "Send | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+    send: "ConverseSend | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
     What would be said; its `request_id` is ignored. Required.
     """
@@ -8218,26 +8267,6 @@ class ReadMessageResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "ReadMessageResponse", ReadMessageResponse)
-
-
-@dataclass(eq=False, repr=False)
-class Refused(betterproto2.Message):
-    """
-    A message from the client was not taken. The stream goes on.
-    """
-
-    request_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-    """
-    What the client called it; empty if it had no `request_id`.
-    """
-
-    error: "Fault | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
-    """
-    Why.
-    """
-
-
-default_message_pool.register_message("wonder.v1", "Refused", Refused)
 
 
 @dataclass(eq=False, repr=False)
@@ -9133,51 +9162,6 @@ default_message_pool.register_message("wonder.v1", "SearchWeights", SearchWeight
 
 
 @dataclass(eq=False, repr=False)
-class Send(betterproto2.Message):
-    """
-    Say something, and start a turn.
-    """
-
-    content: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-    """
-    The text. Required; at most 1 MiB.
-    """
-
-    reply_to_message_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
-    """
-    Message that this is a reply to.
-    """
-
-    request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
-    """
-    Makes the message idempotent, also over streams and calls: sent again, it gets the first answer and starts nothing.
-    Required on a stream, since `sent` and `refused` name it.
-    """
-
-    agent_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
-    """
-    Agent who is to answer, by id or name; must take part. Empty: the one that the text addresses by `@name`, else the
-    one who spoke the message replied to, else the first to have joined.
-    """
-
-    user_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
-    """
-    Who speaks. Empty: the caller, or the conversation's only user. A user who does not take part joins. On a server
-    with tokens another name than the caller's needs the right `act_as`, else PERMISSION_DENIED.
-    """
-
-    metadata: "__google__protobuf__.Struct | None" = betterproto2.field(
-        6, betterproto2.TYPE_MESSAGE, optional=True
-    )
-    """
-    Anything the client wants to keep with the turn. At most 64 KiB.
-    """
-
-
-default_message_pool.register_message("wonder.v1", "Send", Send)
-
-
-@dataclass(eq=False, repr=False)
 class SendMessageRequest(betterproto2.Message):
     """
     Request of SendMessage.
@@ -9188,7 +9172,7 @@ class SendMessageRequest(betterproto2.Message):
     Id of the conversation. Required.
     """
 
-    send: "Send | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+    send: "ConverseSend | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
     What is said; its `request_id` makes the call idempotent. Required.
     """
@@ -9220,36 +9204,6 @@ class SendMessageResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "SendMessageResponse", SendMessageResponse)
-
-
-@dataclass(eq=False, repr=False)
-class Sent(betterproto2.Message):
-    """
-    A message was taken and a turn started; both are on disk.
-    """
-
-    request_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-    """
-    What the client called it.
-    """
-
-    turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
-    """
-    The turn that it started.
-    """
-
-    message_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
-    """
-    The message.
-    """
-
-    sequence: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
-    """
-    Sequence of the event that says so.
-    """
-
-
-default_message_pool.register_message("wonder.v1", "Sent", Sent)
 
 
 @dataclass(eq=False, repr=False)
@@ -9527,6 +9481,70 @@ default_message_pool.register_message("wonder.v1", "StepTrace", StepTrace)
 
 
 @dataclass(eq=False, repr=False)
+class StreamDraining(betterproto2.Message):
+    """
+    The server is about to stop; nothing new is taken. Turns in progress go on at its next start.
+    """
+
+    reason: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Why, in a plain sentence.
+    """
+
+    reconnect_after_ms: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    Milliseconds after which to connect again.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "StreamDraining", StreamDraining)
+
+
+@dataclass(eq=False, repr=False)
+class StreamEnd(betterproto2.Message):
+    """
+    The last word on a stream that ends well.
+    """
+
+    reason: "StreamEndReason" = betterproto2.field(
+        1, betterproto2.TYPE_ENUM, default_factory=lambda: StreamEndReason(0)
+    )
+    """
+    Why it ends.
+    """
+
+    resume_after_sequence: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    Sequence of the last event sent: the cursor with which to attach again.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "StreamEnd", StreamEnd)
+
+
+@dataclass(eq=False, repr=False)
+class StreamHeartbeat(betterproto2.Message):
+    """
+    Nothing has happened for a while, and the stream is alive.
+    """
+
+    last_sequence: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
+    """
+    Sequence of the conversation's last event.
+    """
+
+    time: "datetime.datetime | None" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
+    )
+    """
+    Time of the server.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "StreamHeartbeat", StreamHeartbeat)
+
+
+@dataclass(eq=False, repr=False)
 class StreamTaskRequest(betterproto2.Message):
     """
     Request of StreamTask.
@@ -9601,7 +9619,7 @@ class SubscribeRequest(betterproto2.Message):
     Request of Subscribe.
     """
 
-    attach: "Attach | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+    attach: "ConverseAttach | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
     What to watch. Required.
     """
@@ -9624,7 +9642,9 @@ class SubscribeResponse(betterproto2.Message):
     A durable event.
     """
 
-    delta: "Delta | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True, group="item")
+    delta: "MessageDelta | None" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, optional=True, group="item"
+    )
     """
     More text of a message.
     """
@@ -9636,7 +9656,7 @@ class SubscribeResponse(betterproto2.Message):
     A message begins again from nothing.
     """
 
-    attached: "Attached | None" = betterproto2.field(
+    attached: "ConverseAttached | None" = betterproto2.field(
         4, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
@@ -9650,21 +9670,21 @@ class SubscribeResponse(betterproto2.Message):
     Everything from before has been sent; what follows is live.
     """
 
-    heartbeat: "Heartbeat | None" = betterproto2.field(
+    heartbeat: "StreamHeartbeat | None" = betterproto2.field(
         6, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
     Nothing has happened for 15 seconds.
     """
 
-    draining: "Draining | None" = betterproto2.field(
+    draining: "StreamDraining | None" = betterproto2.field(
         7, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
     The server is about to stop.
     """
 
-    end: "End | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True, group="item")
+    end: "StreamEnd | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True, group="item")
     """
     The last word. Nothing follows.
     """
@@ -9928,7 +9948,7 @@ class ToolCall(betterproto2.Message):
     Operation that carries it out, `op_…`; empty if it was refused.
     """
 
-    async_: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
+    is_async: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
     """
     Whether the agent goes on without waiting.
     """
@@ -10120,7 +10140,7 @@ class ToolSpec(betterproto2.Message):
     Reference to the task or workflow; or an agent's id or name. Required.
     """
 
-    async_: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
+    is_async: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
     If true, the agent goes on at once and the result brings another message on the same turn; else the turn
     waits for the result. An agent that is looped in is always waited for. `retry.timeout_ms` bounds it too.
@@ -10672,21 +10692,21 @@ class WatchRunResponse(betterproto2.Message):
     What a node does in its task; not part of the record.
     """
 
-    heartbeat: "Heartbeat | None" = betterproto2.field(
+    heartbeat: "StreamHeartbeat | None" = betterproto2.field(
         3, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
     Nothing has happened for 15 seconds.
     """
 
-    draining: "Draining | None" = betterproto2.field(
+    draining: "StreamDraining | None" = betterproto2.field(
         4, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
     The server is about to stop.
     """
 
-    end: "End | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True, group="item")
+    end: "StreamEnd | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True, group="item")
     """
     The last word. Nothing follows.
     """
@@ -10768,21 +10788,6 @@ default_message_pool.register_message("wonder.v1", "WorkerActionKind", WorkerAct
 
 
 @dataclass(eq=False, repr=False)
-class WorkerHeartbeat(betterproto2.Message):
-    """
-    Says that the worker is alive, and what it is working on.
-    """
-
-    lease_ids: "list[str]" = betterproto2.field(1, betterproto2.TYPE_STRING, repeated=True)
-    """
-    Leases to extend. A lease of the worker that is not named is not extended.
-    """
-
-
-default_message_pool.register_message("wonder.v1", "WorkerHeartbeat", WorkerHeartbeat)
-
-
-@dataclass(eq=False, repr=False)
 class WorkerRegistered(betterproto2.Message):
     """
     The worker is registered.
@@ -10823,7 +10828,7 @@ default_message_pool.register_message("wonder.v1", "WorkflowCaller", WorkflowCal
 
 
 @dataclass(eq=False, repr=False)
-class WorkflowOutcome(betterproto2.Message):
+class WorkflowProgress(betterproto2.Message):
     """
     A workflow run for a turn's tool call, at its start or at its end.
     """
@@ -10854,7 +10859,7 @@ class WorkflowOutcome(betterproto2.Message):
     """
 
 
-default_message_pool.register_message("wonder.v1", "WorkflowOutcome", WorkflowOutcome)
+default_message_pool.register_message("wonder.v1", "WorkflowProgress", WorkflowProgress)
 
 
 @dataclass(eq=False, repr=False)
@@ -10925,6 +10930,21 @@ default_message_pool.register_message("wonder.v1", "WorkflowSpec", WorkflowSpec)
 
 
 @dataclass(eq=False, repr=False)
+class WorkHeartbeat(betterproto2.Message):
+    """
+    Says that the worker is alive, and what it is working on.
+    """
+
+    lease_ids: "list[str]" = betterproto2.field(1, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Leases to extend. A lease of the worker that is not named is not extended.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "WorkHeartbeat", WorkHeartbeat)
+
+
+@dataclass(eq=False, repr=False)
 class WorkRequest(betterproto2.Message):
     """
     What a worker says on a Work stream.
@@ -10940,7 +10960,7 @@ class WorkRequest(betterproto2.Message):
     What the worker can do; the first message, and only the first. Answered by `registered`.
     """
 
-    heartbeat: "WorkerHeartbeat | None" = betterproto2.field(
+    heartbeat: "WorkHeartbeat | None" = betterproto2.field(
         2, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
@@ -10968,7 +10988,9 @@ class WorkRequest(betterproto2.Message):
     An assignment failed. Answered by `settled`.
     """
 
-    leave: "LeaveWork | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True, group="item")
+    drain: "DrainWorker | None" = betterproto2.field(
+        6, betterproto2.TYPE_MESSAGE, optional=True, group="item"
+    )
     """
     The worker takes nothing new, finishes what it has, and goes. The server ends the stream after that.
     """
@@ -11055,7 +11077,7 @@ class WriteArtifactRequest(betterproto2.Message):
     4 MiB, unless it was set otherwise.
     """
 
-    delete: "bool | None" = betterproto2.field(5, betterproto2.TYPE_BOOL, optional=True, group="change")
+    deletion: "bool | None" = betterproto2.field(5, betterproto2.TYPE_BOOL, optional=True, group="change")
     """
     If true, the artifact is deleted. On a server with tokens that needs the right `admin`, else PERMISSION_DENIED.
     """
