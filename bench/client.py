@@ -30,6 +30,7 @@ LIBRARY = "bench"
 WAIT_MS = 300_000
 _CONVERSE = "/wonder.v1.ConversationService/Converse"
 TURN_ENDS = frozenset({"turn_completed", "turn_failed", "turn_cancelled"})
+RUN_ENDED = frozenset({"workflow_completed", "workflow_failed", "workflow_cancelled"})
 
 
 def open_channels(address: str) -> list[aio.Channel]:
@@ -137,7 +138,7 @@ class Client:
         started = await stub.StartRun(coordinator_pb.StartRunRequest(workflow_id=workflow))
         watch = stub.WatchRun(coordinator_pb.WatchRunRequest(run_id=started.run.id, group_events=True))
         async for said in watch:
-            if "run_ended" in _payloads(said):
+            if RUN_ENDED & set(_payloads(said)):
                 break
         watch.cancel()
         return time.perf_counter() - began

@@ -62,7 +62,7 @@ async def _fill(folder: Path, room: str, count: int, size: int) -> None:
                     id=f"msg_{number}", conversation_id=room, turn_id="turn_0", ordinal=number,
                     role=Role.USER, author="mia", content="word " * (size // 5), created_ms=1,
                 )  # fmt: skip
-                commit.add([Emit("conversation_turn", "message_appended", message)], 1)
+                commit.add([Emit("message.appended", message)], 1)
             head = commit.event_head
             await journal.commit([commit])
     finally:

@@ -81,8 +81,8 @@ class World:
         self.attempts[message] += 1
         self.streams.begin(ROOM, turn_of(message), message, self.attempts[message])
 
-    def write(self, kind: str = "turn_started", message: str = "", turn: str = "") -> None:
-        emit = Emit(kind.replace("_", "."), kind, None, turn or turn_of(message), message)
+    def write(self, kind: str = "conversation_turn", message: str = "", turn: str = "") -> None:
+        emit = Emit(kind.replace("_", "."), None, turn or turn_of(message), message)
         self.written.append(Event(len(self.written) + 1, 0, ROOM, emit))
 
     def close(self, message: str) -> None:

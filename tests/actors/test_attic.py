@@ -138,7 +138,7 @@ async def test_what_has_expired_is_put_away_and_comes_back_row_for_row(house: Ho
     assert after["entries"][: len(before["entries"])] == before["entries"]
     again = await house.conversations.events(EventQuery(actor=ROOM, limit=100))
     assert [e.sequence for e in again] == list(range(1, len(events) + 3))
-    assert [e.emit.name for e in again[len(events) :]] == ["conversation_updated"] * 2
+    assert [e.emit.name for e in again[len(events) :]] == ["conversation.updated"] * 2
     assert again[: len(events)] == events
 
 
@@ -258,7 +258,7 @@ async def test_many_who_read_it_at_once_bring_it_back_once(
     assert {room.archive for room in opened} == {""}
     names = [e.emit.name for e in await house.conversations.events(EventQuery(actor=ROOM, limit=100))]
     # Given a time, put away, brought back.
-    assert names.count("conversation_updated") == 3
+    assert names.count("conversation.updated") == 3
 
 
 # --- what is damaged or lost is said, and never made worse ------------------------------------------

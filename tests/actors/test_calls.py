@@ -282,7 +282,7 @@ async def test_a_looped_in_agent_joins_the_runs_conversation_and_stays() -> None
     member = state.conversation.participants[-1]
     assert (member.id, member.origin) == ("agt_1", "looped_in")
     assert member.added_by is not None and member.added_by.run_id == RUN_ID
-    assert "participant_joined" in house.names(ROOM)
+    assert "participant.joined" in house.names(ROOM)
     assert state.conversation.called_by == ""
     assert [m["content"] for m in house.run_commands()[-1].input["history"]] == ["hello", "Hello"]
 

@@ -260,7 +260,7 @@ async def test_a_hook_runs_as_a_run_and_a_stopped_one_ends_with_all_it_started()
     assert stage.status() is TurnStatus.CANCELLED
     (command,) = stage.run_commands()
     assert stage.loop.peek(command.run_id) is None
-    assert stage.recorded(command.run_id)[-1] == "workflow_cancelled"
+    assert stage.recorded(command.run_id)[-1] == "workflow.cancelled"
 
 
 async def test_what_is_stopped_before_it_began_leaves_nothing() -> None:

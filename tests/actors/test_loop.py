@@ -92,7 +92,7 @@ async def test_nothing_is_shown_handed_out_or_answered_before_the_commit_has_ret
     stage.journal.release()
     await asking
     assert await reason_of(cancelling) is Reason.TURN_NOT_FOUND
-    assert stage.names()[before:] == ["participant_joined", "conversation_turn", "message.appended"]
+    assert stage.names()[before:] == ["participant.joined", "conversation_turn", "message.appended"]
     assert len(stage.run_commands()) == 1
 
 
@@ -377,7 +377,7 @@ async def test_a_given_up_attempt_of_a_hook_does_not_end_the_turn() -> None:
     await rest()
     assert stage.state().active_turns()
     assert stage.names().count("context_assembly.failed") == 0
-    assert stage.recorded(first.run_id)[-1] == "workflow_cancelled", "what it did is on record all the same"
+    assert stage.recorded(first.run_id)[-1] == "workflow.cancelled", "what it did is on record all the same"
 
 
 async def test_an_answer_that_was_lost_is_given_again() -> None:

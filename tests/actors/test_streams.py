@@ -27,8 +27,8 @@ from wonder_server.services.executor import StepProgress, StepTrace
 ROOM = "conv_1"
 
 
-def event(sequence: int, kind: str = "turn_started", turn: str = "", message: str = "") -> Event:
-    return Event(sequence, 0, ROOM, Emit(kind.replace("_", "."), kind, None, turn, message))
+def event(sequence: int, kind: str = "conversation_turn", turn: str = "", message: str = "") -> Event:
+    return Event(sequence, 0, ROOM, Emit(kind.replace("_", "."), None, turn, message))
 
 
 def streams(items: int = 100, size: int = 100_000) -> Streams:
@@ -204,7 +204,7 @@ async def test_whatever_an_event_holds_counts() -> None:
     reader, _ = here.subscribe(ROOM)
     result = {"deep": [{"text": "x" * 1000}] * 2}
     value = Move(id="move_1", conversation_id=ROOM, turn_id="turn_1", sequence=1, message_id="", raw=result)
-    here.publish(ROOM, [Event(1, 0, ROOM, Emit("move.recorded", "move_recorded", value))])
+    here.publish(ROOM, [Event(1, 0, ROOM, Emit("move.recorded", value))])
     assert taken(reader) == [Closed("slow")]
 
 
@@ -280,12 +280,12 @@ async def test_who_watches_later_is_told_what_nodes_are_doing_now() -> None:
     assert taken(plain) == []
     done = StepTrace(step_id="s", kind="http", position=0, attempt=1, status="completed")
     here.progress(ROOM, NodeProgress(node_id="n", execution_id="op_1", item=done))
-    ended = Emit("node.completed", "node_completed", SimpleNamespace(id="op_2"))
+    ended = Emit("node.completed", SimpleNamespace(id="op_2"))
     here.publish(ROOM, [Event(1, 0, ROOM, ended)])
     late, _ = here.subscribe(ROOM, wants_progress=True)
     assert taken(late) == []
     here.progress(ROOM, progress(3))
-    here.publish(ROOM, [event(2, "run_ended")])
+    here.publish(ROOM, [event(2, "workflow_completed")])
     assert taken(here.subscribe(ROOM, wants_progress=True)[0]) == []
 
 
@@ -316,14 +316,14 @@ async def test_much_output_of_a_task_does_not_end_a_stream() -> None:
 
 
 def ended(sequence: int) -> Event:
-    return Event(sequence, 1, ROOM, Emit("workflow_completed", "run_ended", None))
+    return Event(sequence, 1, ROOM, Emit("workflow_completed", None))
 
 
 async def test_the_end_of_a_run_is_told_to_all_who_wait_for_it() -> None:
     here = streams()
     first, second, gone = (here.end_of(ROOM) for _ in range(3))
     here.forget_end(ROOM, gone)
-    here.publish("run_other", [Event(1, 1, "run_other", Emit("workflow_failed", "run_ended", None))])
+    here.publish("run_other", [Event(1, 1, "run_other", Emit("workflow_failed", None))])
     here.publish(ROOM, [event(1)])
     assert not first.done()
     last = ended(3)

@@ -116,12 +116,14 @@ async def test_repeatable_work_begins_before_the_commit_and_is_planned_on_while_
     world.journal.release(1)
     await rest()
     assert beginning.done()
-    assert world.names(RUN) == ["run.began", "began"], "the events of what is on disk, and no others"
+    assert world.names(RUN) == ["workflow_started", "node.started"], (
+        "the events of what is on disk, and no others"
+    )
     assert world.journal.held == 1
     world.journal.release()
     await rest()
     assert [len(commit.entries) for (commit,) in world.journal.together] == [1, 2]
-    assert world.names(RUN)[2:] == ["done", "began", "done", "began"]
+    assert world.names(RUN)[2:] == ["node.completed", "node.started"] * 2
     await world.replays()
 
 

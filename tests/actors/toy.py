@@ -174,19 +174,19 @@ def record(state: ToyState, decision: Any) -> Iterator[Change]:
     match decision:
         case Began() | Ended():
             yield Put("runs", decision.run.id, decision.run, live=True)
-            yield Emit("run.ended" if decision.run.ended else "run.began", "run_ended", decision.run)
+            yield Emit("workflow_completed" if decision.run.ended else "workflow_started", decision.run)
         case Dispatched():
             op = decision.op
             yield Put("operations", op.id, op, ordinal=op.wake_ms, live=True)
             if op.dispatches == 1:
-                yield Emit("began", "node_started", op)
+                yield Emit("node.started", op)
         case Finished():
             assert state.run is not None
             yield Delete("operations", decision.op.id)
             yield Put("runs", state.run.id, state.run, live=True)
-            yield Emit("done", "node_completed", decision.op)
+            yield Emit("node.completed", decision.op)
         case Noted():
-            yield Emit("noted", "run_started", decision)
+            yield Emit("noted", decision)
 
 
 def commands(state: ToyState, decision: Any) -> Iterator[Command]:
@@ -261,7 +261,8 @@ TOY = Planner(
     parent=lambda state: state.run.parent.actor_id if state.run and state.run.parent else "",
     row_types={"runs": ToyRun, "operations": Op},
     event_types={
-        "run_ended": ToyRun, "node_started": Op, "node_completed": Op, "run_started": Noted,
+        "workflow_started": ToyRun, "workflow_completed": ToyRun, "node_started": Op, "node_completed": Op,
+        "noted": Noted,
     },
     inputs=(Begin, Done, Broke, Woken, Restarted, Note),
     decisions=(Began, Dispatched, Finished, Ended, Noted, Refused, Repeated),

@@ -97,9 +97,7 @@ def operation(number: int, *, live: bool = True, given: Any = None) -> Put:
 
 
 def emitted(sequence: int, *, room: str = ROOM, name: str = "", turn: str = "", at_ms: int = 0) -> Event:
-    emit = Emit(
-        name or "participant_joined", "participant_joined", Participant(type="user", id=f"u{sequence}"), turn
-    )
+    emit = Emit(name or "participant.joined", Participant(type="user", id=f"u{sequence}"), turn)
     return Event(sequence, at_ms or sequence * 100, room, emit)
 
 

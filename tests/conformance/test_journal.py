@@ -203,9 +203,7 @@ async def test_events_come_in_pages_in_order(journal: Journal) -> None:
 
 
 async def test_large_events_are_read_a_few_at_a_time(journal: Journal) -> None:
-    named = Emit(
-        "participant_joined", "participant_joined", Participant(type="user", id="ann", name="x" * 100_000)
-    )
+    named = Emit("participant.joined", Participant(type="user", id="ann", name="x" * 100_000))
     large = [Event(number, number * 100, ROOM, named) for number in range(1, 11)]
     await journal.commit([commit(ROOM, events=tuple(large))])
     seen: list[Event] = []

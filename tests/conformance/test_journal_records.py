@@ -70,7 +70,13 @@ async def fill(shards: Shards) -> None:
         )
         room = value.id
         events = tuple(
-            emitted(each, room=room, at_ms=1000 * each + number, turn=f"turn_{each}", name=f"name.{each % 2}")
+            emitted(
+                each,
+                room=room,
+                at_ms=1000 * each + number,
+                turn=f"turn_{each}",
+                name=("participant.left", "participant.joined")[each % 2],
+            )
             for each in range(1, 4)
         )
         commits[number % 3].append(commit(room, put_conversation(value), events=events))
@@ -329,7 +335,7 @@ async def test_gates_are_found_by_who_may_resolve_them(shards: Shards) -> None:
 async def test_heads_are_of_those_that_there_are(shards: Shards) -> None:
     one, other, absent = run_id(1), run_id(2), run_id(3)
     token = Token(id="t", run_id=one, node_id="n", status=TokenStatus.COMPLETED)
-    events = tuple(Event(n, 100 * n, one, Emit("token.moved", "token_moved", token)) for n in (1, 2))
+    events = tuple(Event(n, 100 * n, one, Emit("token.moved", token)) for n in (1, 2))
     execution = Execution(id="op_1", run_id=one, ordinal=4, node_id="n", token_id="t")
     made = commit(one, Put("executions", "op_1", execution, ordinal=4), planner=RUN, events=events)
     await shards.of(one).commit([made])
@@ -427,8 +433,8 @@ async def test_events_of_all_come_newest_first_in_pages_that_fit_together(shards
 @pytest.mark.parametrize(
     ("query", "wanted"),
     [
-        ({"names": ("name.0",), "limit": 2}, [(8, 2), (7, 2)]),
-        ({"names": ("name.0", "name.1"), "limit": 1}, [(8, 3)]),
+        ({"names": ("participant.left",), "limit": 2}, [(8, 2), (7, 2)]),
+        ({"names": ("participant.left", "participant.joined"), "limit": 1}, [(8, 3)]),
         ({"names": ("nothing",)}, []),
         ({"turn_id": "turn_1", "limit": 2}, [(8, 1), (7, 1)]),
         ({"project_id": "proj_2", "turn_id": "turn_1"}, [(7, 1), (5, 1), (3, 1), (1, 1)]),
@@ -436,7 +442,7 @@ async def test_events_of_all_come_newest_first_in_pages_that_fit_together(shards
         ({"start_ms": 3007}, [(8, 3), (7, 3)]),
         ({"end_ms": 1001}, [(0, 1)]),
         ({"start_ms": 2003, "end_ms": 2005}, [(4, 2), (3, 2)]),
-        ({"actor": room_id(4), "names": ("name.1",), "after_sequence": 1}, [(4, 3)]),
+        ({"actor": room_id(4), "names": ("participant.joined",), "after_sequence": 1}, [(4, 3)]),
         ({"actor": room_id(4), "turn_id": "turn_2"}, [(4, 2)]),
         ({"actor": room_id(4), "start_ms": 2000, "end_ms": 3000}, [(4, 2)]),
     ],
@@ -450,7 +456,7 @@ async def test_events_of_runs_and_of_conversations_are_kept_apart(shards: Shards
     await fill(shards)
     run_id = "run_01HF7YAT0000000000000000A1"
     token = Token(id="tok_1", run_id=run_id, node_id="n" * 300, status=TokenStatus.COMPLETED)
-    moved = Event(1, 9000, run_id, Emit("token.moved", "token_moved", token))
+    moved = Event(1, 9000, run_id, Emit("token.moved", token))
     await shards.of(run_id).commit([commit(run_id, planner=RUN, events=(moved,))])
     assert await shards.events(RUN, EventQuery()) == [moved]
     assert await shards.events(RUN, EventQuery(actor=run_id)) == [moved]

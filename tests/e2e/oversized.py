@@ -124,8 +124,8 @@ def _conversation(room: said.Conversation) -> Iterable[Put | Emit]:
     yield _move(move)
     for kind, value_type in CONVERSATION.event_types.items():
         # A turn's end would be taken for that of a message that is being spoken.
-        yield Emit(kind, kind, values[value_type], turn.id)
-    yield Emit("tool.failed", "tool_failed", failed, turn.id)
+        yield Emit(kind, values[value_type], turn.id)
+    yield Emit("tool.failed", failed, turn.id)
 
 
 def _many() -> list[said.Invocation]:
@@ -204,8 +204,8 @@ def _run(row: run.Run) -> Iterable[Put | Emit]:
     )
     yield run_record._context(run.ContextValue(run_id=row.id, section="state", key="k", value=payload))
     for kind, value_type in RUN.event_types.items():
-        if kind == "run_ended":
+        if kind in run_record.RUN_ENDED:
             continue
         value = by_kind.get(value_type) or executions[0]
-        yield Emit(kind, kind, value)
-    yield Emit("workflow_completed", "run_ended", wide)
+        yield Emit(kind, value)
+    yield Emit("workflow_completed", wide)

@@ -14,7 +14,7 @@ from tests.e2e.client import Client, struct
 from wonder.v1 import coordinator_service_pb2 as pb
 from wonder.v1 import errors_pb2, run_pb2
 
-ENDS = ("workflow_completed", "workflow_failed", "workflow_cancelled")
+ENDS = ("workflow_completed", "workflow_failed", "workflow.cancelled")
 NODE_ENDS = ("node_completed", "node_failed", "node_cancelled")
 RUNNING = run_pb2.NODE_EXECUTION_STATUS_RUNNING
 
@@ -92,7 +92,8 @@ class Outcome:
 def outcome(view: RunView) -> Outcome:
     """How the run went. Holds the record to its laws: each node execution begins and ends once."""
     assert [event.sequence for event in view.events] == list(range(1, len(view.events) + 1))
-    end = view.events[-1].run_ended
+    end = getattr(view.events[-1], view.events[-1].WhichOneof("payload"))
+    assert isinstance(end, run_pb2.Run)
     branches = {each.token_id: each.branch for each in view.executions("node_started")}
 
     def path(token_id: str) -> str:

@@ -127,7 +127,7 @@ async def test_a_looped_in_agent_hears_what_was_said_answers_to_all_and_stays(
         answer = await output(client, await started(client, workflow, "And you?", room=room))
         view = await listener.until(lambda v: answer["turn_id"] and v.settled(answer["turn_id"]))
     assert answer["conversation_id"] == room
-    assert "participant_joined" in view.names
+    assert "participant.joined" in view.names
     heard = str(scripted.requests[0]["messages"])
     assert "I take the blue one." in heard and "And you?" in heard
     assert [m.content for m in await client.messages(room)][-2:] == ["And you?", "I would take the red one."]

@@ -85,7 +85,7 @@ async def test_a_delegate_sees_its_input_alone_and_its_answer_is_the_tools_resul
     # The room of the caller does not hear of it, and what it cost is the caller's too.
     assert [m.content for m in await pair.client.messages(pair.room)][1:] == ["The architect says yes."]
     assert turn.usage.model_calls == 3
-    assert view.of_turn(turn.id).count("participant_joined") == 0
+    assert view.of_turn(turn.id).count("participant.joined") == 0
 
 
 async def test_a_delegate_that_declines_says_why(pair: Pair) -> None:
@@ -204,7 +204,7 @@ async def test_two_agents_debate_three_rounds_before_everyone(pair: Pair) -> Non
     # It hears what was said, joins once, stays, and whoever called is told so.
     assert "Debate: tabs or spaces?" in json.dumps(pair.guest.requests[0])
     assert "Host's view 2." in json.dumps(pair.guest.requests[2])
-    assert view.names.count("participant_joined") == 1
+    assert view.names.count("participant.joined") == 1
     (joined,) = (e.participant_joined for e in view.events if e.participant_joined.agent.name)
     assert joined.origin == conversation.PARTICIPANT_ORIGIN_LOOPED_IN
     assert joined.added_by.agent.turn_id == turn.id
@@ -233,9 +233,9 @@ async def removed_hears_nothing(pair: Pair, guest: str) -> None:
     await client.settled(pair.room, reply.id)
     assert guest not in (turn.agent_id, reply.agent_id) and len(pair.guest.requests) == heard
     events = await client.events(pair.room)
-    (gone,) = (event for event in events if event.name == "participant_left")
+    (gone,) = (event for event in events if event.name == "participant.left")
     assert gone.participant_left.agent.agent_id == guest
-    later = [e.turn_started.agent_id for e in events[gone.sequence :] if e.name == "conversation_turn"]
+    later = [e.conversation_turn.agent_id for e in events[gone.sequence :] if e.name == "conversation_turn"]
     assert len(later) == 2 and guest not in later
 
 

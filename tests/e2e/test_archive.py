@@ -67,7 +67,7 @@ async def test_a_conversation_expires_while_the_server_runs_and_each_turn_moves_
         later = (await get(client, room)).expire_time.ToMilliseconds()
         assert first < later
         async with client.listening(room) as listener:
-            await listener.until(lambda v: "conversation_updated" in v.names)
+            await listener.until(lambda v: "conversation.updated" in v.names)
         assert time.time() * 1000 >= later
         await until(lambda: is_away(client, room))
         assert len(objects(data)) == 1
@@ -188,7 +188,7 @@ async def test_many_who_ask_at_once_bring_it_back_once(populated: Populated, tmp
         events = await client.events(doomed.room)
         assert [event.sequence for event in events] == list(range(1, len(events) + 1))
         names = [event.name for event in events]
-        assert names.count("conversation_updated") == 2 and names.count("conversation_turn") == 9
+        assert names.count("conversation.updated") == 2 and names.count("conversation_turn") == 9
 
 
 async def test_a_stream_resumes_by_its_cursor_over_the_archive(populated: Populated, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ async def test_a_stream_resumes_by_its_cursor_over_the_archive(populated: Popula
         async with client.listening(doomed.room, view) as listener:
             said = await client.say(doomed.room, "say 2 words")
             await listener.until(lambda v: v.settled(said.turn.id))
-        assert view.names[:2] == ["conversation_updated", "conversation_updated"]
+        assert view.names[:2] == ["conversation.updated", "conversation.updated"]
         assert view.events[0].conversation_updated.HasField("archive_time")
 
 

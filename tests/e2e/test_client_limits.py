@@ -20,6 +20,7 @@ from wonder.v1 import memory_service_pb2 as memories
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.values import Conversation
 from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.coordinator.record import RUN_ENDED
 from wonder_server.rpc.fitting import ITEM_BYTES
 from wonder_server.rpc.pages import PAGE_BYTES
 
@@ -142,7 +143,7 @@ async def test_a_stream_shows_every_event_of_an_old_folder(old: Old, group_event
     words = [word async for word in watch]
     seen = [event for word in words for event in (word.events.events or [word.event])]
     kinds = {event.WhichOneof("payload") for event in seen}
-    assert kinds >= RUN.event_types.keys() - {"run_ended"}
+    assert kinds >= RUN.event_types.keys() - RUN_ENDED
 
 
 async def test_the_conversation_of_an_old_folder_goes_on(old: Old) -> None:

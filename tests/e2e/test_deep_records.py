@@ -82,7 +82,7 @@ async def test_a_tool_call_of_many_levels_leaves_every_run_readable(client: Clie
     run, view = await read(client, turn.memory_extraction_run_id)
     (call,) = MessageToDict(run.input)["transcript"][0]["tool_calls"]
     assert call["input"] != {"v": value} and opened(call["input"]) == {"v": value}
-    assert view.events[0].run_started.input == run.input
+    assert view.events[0].workflow_started.input == run.input
     await client.moves(turn.id, room)
     assert await client.events(room)
     assert (await client.turn(room, "hello"))[0].status == conversation.TURN_STATUS_COMPLETED

@@ -48,7 +48,7 @@ TURN = [
     "conversation_turn", "message.appended", "context_assembly.completed", "move.recorded",
     "message.appended", "turn.completed", "memory_extraction.completed",
 ]  # fmt: skip
-CHANGES = ["participant_joined", "conversation_ended", "conversation_updated", "conversation_reset"]
+CHANGES = ["participant.joined", "conversation_ended", "conversation.updated", "conversation.reset"]
 
 
 async def changes(client: Client, view: View) -> None:
@@ -229,7 +229,7 @@ async def test_what_expires_is_archived_whole_and_comes_back_whole(
         deaths = await through_deaths(data, story, view, doom, "", environment={"CLOCK_AHEAD_S": AHEAD})
         assert objects(data) == []
         assert [e.sequence for e in view.events] == list(range(1, len(view.events) + 1))
-        updates = [e.conversation_updated for e in view.events if e.name == "conversation_updated"]
+        updates = [e.conversation_updated for e in view.events if e.name == "conversation.updated"]
         assert [each.HasField("archive_time") for each in updates] == [True, False]
         assert view.names.count("conversation_turn") == 2
         assert view.names.count("tool.completed") == 2

@@ -159,7 +159,7 @@ async def test_the_budget_of_a_conversation_can_be_changed(scripted: Scripted) -
     turn, _ = await client.turn(room, "And now?")
     assert turn.status == COMPLETED
     names = [event.name for event in await client.events(room)]
-    assert names.count("conversation_updated") == 3
+    assert names.count("conversation.updated") == 3
     refusal = revised(client, room, common.Budget(max_duration_ms=-1))
     assert (await refused(refusal)) == ("FIELD_INVALID", ["conversation.budget.max_duration_ms"])
 

@@ -89,8 +89,8 @@ async def test_users_and_agents_join_are_addressed_and_leave(client: Client, pro
         again = await say_to(client, room, f"@{bob}?", reply_to_message_id=reply.id)
         assert again.turn.agent_id == left.participants[0].agent.agent_id
         view = await listener.until(lambda v: v.settled(again.turn.id))
-    assert view.names.count("participant_joined") == 2
-    event = next(e for e in view.events if e.name == "participant_left")
+    assert view.names.count("participant.joined") == 2
+    event = next(e for e in view.events if e.name == "participant.left")
     assert event.participant_left.agent.name == bob
     # Nobody is left to answer.
     await remove(client, room, agent_id=ada)
@@ -162,7 +162,7 @@ async def test_what_is_named_is_changed_and_nothing_else(client: Client) -> None
         "FIELD_INVALID", ["conversation.expire_time"],
     )  # fmt: skip
     names = [e.name for e in await client.events(room)]
-    assert names == ["conversation_started", "conversation_updated", "conversation_updated"]
+    assert names == ["conversation_started", "conversation.updated", "conversation.updated"]
 
 
 async def test_an_external_ref_belongs_to_one_conversation(client: Client) -> None:
@@ -203,7 +203,7 @@ async def test_a_completed_conversation_takes_nothing_until_it_is_reopened(clien
     assert opened.status == ACTIVE and opened.etag != done.etag
     assert await reopen(client, room) == opened
     turn, view = await client.turn(room, "say 3 words")
-    assert turn.ordinal == 2 and view.names.count("conversation_updated") == 1
+    assert turn.ordinal == 2 and view.names.count("conversation.updated") == 1
 
 
 async def test_completing_waits_for_nobody_and_cancels_only_if_told(
@@ -287,7 +287,7 @@ async def test_after_a_reset_agents_see_only_what_came_since(client: Client, pro
     assert system.startswith("Changed since.") and rest == ["And now?"]
     # The record stays, and says what was done.
     assert len(await client.messages(room)) == 8
-    done = [e.conversation_reset for e in await client.events(room) if e.name == "conversation_reset"]
+    done = [e.conversation_reset for e in await client.events(room) if e.name == "conversation.reset"]
     assert [(d.keep_system_message, d.last_turn_ordinal) for d in done] == [(True, 1), (False, 3)]
 
 

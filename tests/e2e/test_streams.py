@@ -181,7 +181,7 @@ async def test_converse_answers_its_own_client_and_the_turn_outlives_the_stream(
     call.cancel()
     # Gone in the middle: the turn went on, and another stream, attached by cursor, sees its end.
     view = await client.settled(room, sent.turn_id, listener.view)
-    assert view.events[sent.sequence - 1].turn_started.id == sent.turn_id
+    assert view.events[sent.sequence - 1].conversation_turn.id == sent.turn_id
     assert view.events[sent.sequence].message_appended.id == sent.message_id
     assert view.text() == " ".join(f"word{n}" for n in range(1, 51))
 

@@ -20,7 +20,7 @@ OTHERS = st.sampled_from([Delta("turn_1", "msg_1", 0, "text"), Reply(b"sent")])
 
 def event(size: int) -> Event:
     """Of so many bytes on the wire."""
-    emit = Emit(name="turn.completed", kind="turn_completed", value=None)
+    emit = Emit(name="turn.completed", value=None)
     return Event(sequence=1, at_ms=0, actor_id="conv_1", emit=emit, wire=b"e" * size)
 
 

@@ -23,7 +23,7 @@ def test_every_payload_of_the_contract_is_spoken() -> None:
 
 def test_a_payload_that_says_nothing_is_there_all_the_same() -> None:
     nothing = HistoryReset(keep_system_message=False, last_turn_ordinal=0)
-    emit = Emit(name="conversation_reset", kind="conversation_reset", value=nothing)
+    emit = Emit(name="conversation.reset", value=nothing)
 
     encoded = codec.event(Event(sequence=3, at_ms=0, actor_id="conv_1", emit=emit))
 

@@ -155,7 +155,7 @@ def _commit(actor: str, number: int, size: int) -> Commit:
         changes.append(Put("messages", message.id, message, ordinal=n, created_ms=message.created_ms))
     commit.add(changes, 1)
     for n in range(40):
-        commit.add([Emit("m", "message_appended", changes[n + 1].value, "", "")], n * 3 + number)  # type: ignore[union-attr]
+        commit.add([Emit("message.appended", changes[n + 1].value, "", "")], n * 3 + number)  # type: ignore[union-attr]
     return commit
 
 

@@ -31,7 +31,7 @@ async def test_every_event_is_watched_once_from_any_cursor(
     await stage.finish("b")
     live += [word.event async for word in words if word.HasField("event")]
     assert [event.sequence for event in live] == list(range(1, len(live) + 1))
-    assert live[-1].name == "workflow_completed" and live[-1].run_ended.last_sequence == len(live)
+    assert live[-1].name == "workflow_completed" and live[-1].workflow_completed.last_sequence == len(live)
     assert {"gate.opened", "gate.resolved"} <= {event.name for event in live}
     for after in (0, 1, len(live) - 1, len(live)):
         assert await watched(stub, gate.run_id, after) == live[after:]

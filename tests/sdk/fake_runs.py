@@ -53,7 +53,7 @@ class Script:
     def start(self, **given: Any) -> None:
         started = run.Run(id=RUN, workflow=WORKFLOW, status=run.RUN_STATUS_RUNNING, create_time=at(0))
         started.input.update(given)
-        self.say(0, "workflow_started", run_started=started)
+        self.say(0, "workflow_started", workflow_started=started)
 
     def token(self, ms: int, token_id: str, node: str, status: str = "PENDING", **more: Any) -> None:
         value = run.TokenStatus.Value(f"TOKEN_STATUS_{status}")
@@ -90,7 +90,8 @@ class Script:
                 errors.ERROR_REASON_CANCELLED if status == "CANCELLED" else errors.ERROR_REASON_RUN_FAILED
             )
             ended.error.CopyFrom(errors.Fault(reason=reason, message=why))
-        self.say(ms, f"workflow_{status.lower()}", run_ended=ended)
+        name = "workflow.cancelled" if status == "CANCELLED" else f"workflow_{status.lower()}"
+        self.say(ms, name, **{name.replace(".", "_"): ended})
 
     def _execution(self, node: str, token_id: str, ordinal: int, ms: int, target: str) -> run.NodeExecution:
         return run.NodeExecution(
@@ -192,8 +193,8 @@ class FakeCoordinator(rpc.CoordinatorServiceServicer):
         """The run as its past has it."""
         told = run.Run(id=RUN, workflow=WORKFLOW, status=run.RUN_STATUS_RUNNING, create_time=at(0))
         for event in self.past:
-            if event.HasField("run_ended"):
-                told = event.run_ended
+            if event.WhichOneof("payload") in ("workflow_completed", "workflow_failed", "workflow_cancelled"):
+                told = getattr(event, event.WhichOneof("payload"))
         told.last_sequence = len(self.past)
         return told
 

@@ -70,7 +70,7 @@ def a_turn() -> list[service.ConverseResponse]:
     result = conversation.ToolResult(tool_call_id="call_1", success=True)
     result.result.string_value = "Mia"
     return [
-        event(2, "conversation_turn", turn_started=conversation.Turn(id=TURN, ordinal=1)),
+        event(2, "conversation_turn", conversation_turn=conversation.Turn(id=TURN, ordinal=1)),
         event(3, "context_assembly.completed"),
         delta(0, "Let me "),
         delta(7, "look … "),

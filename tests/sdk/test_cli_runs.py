@@ -128,7 +128,7 @@ async def test_programs_get_events_or_only_the_output_or_the_id(capsys: pytest.C
     told = capsys.readouterr()
     events = [json.loads(line) for line in told.out.splitlines()]
     assert [int(each["sequence"]) for each in events] == list(range(1, len(fake.events) + 1))
-    assert events[-1]["run_ended"]["output"] == OUTPUT
+    assert events[-1]["workflow_completed"]["output"] == OUTPUT
     assert told.err == ""
     assert await wonder(fake, "run", "x", "--quiet") == 0
     assert capsys.readouterr() == ('{"count": 2, "released": "1.2"}\n', "")

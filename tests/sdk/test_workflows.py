@@ -269,7 +269,7 @@ def test_all_of_it_without_asyncio(address: str) -> None:
         assert started.result(10) == client.run("acme/flows/release") == OUTPUT
         assert repr(started) == "Run(run_1, completed)" and started.record is not None
         events = [each for each in started.watch(after_sequence=20) if isinstance(each, v1.RunEvent)]
-        assert events[0].sequence == 21 and events[-1].run_ended is not None
+        assert events[0].sequence == 21 and events[-1].workflow_completed is not None
         assert [each.id for each in client.list_runs()] == [f"run_{n}" for n in range(5)]
         assert client.fork_run(RUN, before=2).id == "run_2"
         assert client.replay_run(RUN).identical

@@ -107,7 +107,11 @@ class Run:
         async with aclosing(self.watch(after_sequence=after)) as items:
             async for item in items:
                 match item:
-                    case v1.RunEvent(run_ended=v1.Run() as ended) if _is_whole(ended):
+                    case (
+                        v1.RunEvent(workflow_completed=v1.Run() as ended)
+                        | v1.RunEvent(workflow_failed=v1.Run() as ended)
+                        | v1.RunEvent(workflow_cancelled=v1.Run() as ended)
+                    ) if _is_whole(ended):
                         self.record = ended
                         return ended
                     case _:

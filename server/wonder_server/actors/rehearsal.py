@@ -26,6 +26,7 @@ from wonder_server.core.commands import (
 )
 from wonder_server.core.coordinator.inputs import CancelRun, Start
 from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.coordinator.record import RUN_ENDED
 from wonder_server.core.coordinator.values import Run
 from wonder_server.core.definitions.specs import PinnedTask, PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason, WonderError, error
@@ -97,7 +98,7 @@ class _Rehearsal:
 
     def _publish(self, actor_id: str, events: list[Event]) -> None:
         for event in events:
-            if event.emit.kind == "run_ended" and actor_id == self._run_id and not self._ended.done():
+            if event.emit.kind in RUN_ENDED and actor_id == self._run_id and not self._ended.done():
                 self._ended.set_result(event.emit.value)
 
     def _dispatch(self, actor_id: str, command: Command) -> None:

@@ -24,6 +24,7 @@ import msgspec
 
 from wonder_server.actors.weights import text_bytes
 from wonder_server.core import frozen
+from wonder_server.core.coordinator.record import RUN_ENDED
 from wonder_server.ports.journal import Event
 
 LAG_BYTES = 256 * 1024
@@ -229,7 +230,7 @@ def ended_by(event: Event) -> set[str]:
 
 _TEXTS = {
     "message_appended": "content",
-    "turn_started": "input",
+    "conversation_turn": "input",
     "turn_completed": "input",
     "turn_failed": "input",
     "turn_cancelled": "input",
@@ -308,7 +309,7 @@ class Streams:
                 self._quiet(actor_id, speaking, event)
             if doing and event.emit.kind in _NODE_ENDS:
                 doing.pop(event.emit.value.id, None)
-            if doing is not None and event.emit.kind == "run_ended":
+            if doing is not None and event.emit.kind in RUN_ENDED:
                 self._doing.pop(actor_id, None)
             weight = _weight(event) if listeners else 0
             for subscription in tuple(listeners):
@@ -400,7 +401,7 @@ class Streams:
 
     def _say_end(self, run_id: str, events: list[Event]) -> None:
         for event in events:
-            if event.emit.kind == "run_ended":
+            if event.emit.kind in RUN_ENDED:
                 for end in self._ends.pop(run_id, ()):
                     if not end.done():
                         end.set_result(event)

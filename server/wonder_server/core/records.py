@@ -39,16 +39,20 @@ class Delete(msgspec.Struct, frozen=True, gc=False):
 class Emit(msgspec.Struct, frozen=True, gc=False):
     """An event of the record, for clients.
 
-    ``name`` is the documents' own name (``turn.failed``); ``kind`` and ``value`` are the payload: which
-    of the contract's event payloads it is, and its content. ``message_id`` is set if the event closes
-    the streaming text of that message. ``turn_id`` is empty for events of the whole conversation or run.
+    ``name`` is one of the names in docs/events.md (``turn.failed``). ``value`` is the payload's content.
+    ``message_id`` is set if the event closes the streaming text of that message. ``turn_id`` is empty for
+    events of the whole conversation or run.
     """
 
     name: str
-    kind: str
     value: Any
     turn_id: str = ""
     message_id: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The payload field of the contract: the name with ``_`` for ``.``."""
+        return self.name.replace(".", "_")
 
 
 class Erase(msgspec.Struct, frozen=True, gc=False):

@@ -160,7 +160,7 @@ _PAYLOADS: dict[str, Fill] = {
     "branch_merged": _made(_merge),
     "participant_joined": _made(participant),
     "participant_left": _made(participant),
-    "turn_started": fill_turn,
+    "conversation_turn": fill_turn,
     "turn_completed": fill_turn,
     "turn_failed": fill_turn,
     "turn_cancelled": fill_turn,

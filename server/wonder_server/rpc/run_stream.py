@@ -9,6 +9,7 @@ from wonder.v1 import conversation_service_pb2
 from wonder.v1 import coordinator_service_pb2 as pb
 from wonder_server.actors.attachment import Attachment, CaughtUp
 from wonder_server.actors.streams import Closed, NodeProgress, Quiet
+from wonder_server.core.coordinator.record import RUN_ENDED
 from wonder_server.ports.journal import Event
 from wonder_server.rpc import run_codec as codec
 from wonder_server.rpc.event_groups import grouped, together
@@ -32,7 +33,7 @@ async def said(
             if isinstance(item, Event | list):
                 events = item if isinstance(item, list) else [item]
                 yield together(map(_event, events), _EVENTS)
-                if events[-1].emit.kind == "run_ended":
+                if events[-1].emit.kind in RUN_ENDED:
                     yield _end(attachment, conversation_service_pb2.STREAM_END_REASON_COMPLETED)
                     return
             elif isinstance(item, NodeProgress):

@@ -267,13 +267,15 @@ class GateResolution(_message.Message):
     def __init__(self, user_id: _Optional[str] = ..., resolve_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., answer: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., comment: _Optional[str] = ...) -> None: ...
 
 class RunEvent(_message.Message):
-    __slots__ = ("sequence", "run_id", "create_time", "name", "run_started", "run_ended", "token_moved", "node_started", "node_completed", "node_failed", "node_cancelled", "gate_opened", "gate_resolved", "signal_received", "event_emitted")
+    __slots__ = ("sequence", "run_id", "create_time", "name", "workflow_started", "workflow_completed", "workflow_failed", "workflow_cancelled", "token_moved", "node_started", "node_completed", "node_failed", "node_cancelled", "gate_opened", "gate_resolved", "signal_received", "event_emitted")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
-    RUN_STARTED_FIELD_NUMBER: _ClassVar[int]
-    RUN_ENDED_FIELD_NUMBER: _ClassVar[int]
+    WORKFLOW_STARTED_FIELD_NUMBER: _ClassVar[int]
+    WORKFLOW_COMPLETED_FIELD_NUMBER: _ClassVar[int]
+    WORKFLOW_FAILED_FIELD_NUMBER: _ClassVar[int]
+    WORKFLOW_CANCELLED_FIELD_NUMBER: _ClassVar[int]
     TOKEN_MOVED_FIELD_NUMBER: _ClassVar[int]
     NODE_STARTED_FIELD_NUMBER: _ClassVar[int]
     NODE_COMPLETED_FIELD_NUMBER: _ClassVar[int]
@@ -287,8 +289,10 @@ class RunEvent(_message.Message):
     run_id: str
     create_time: _timestamp_pb2.Timestamp
     name: str
-    run_started: Run
-    run_ended: Run
+    workflow_started: Run
+    workflow_completed: Run
+    workflow_failed: Run
+    workflow_cancelled: Run
     token_moved: Token
     node_started: NodeExecution
     node_completed: NodeExecution
@@ -298,7 +302,7 @@ class RunEvent(_message.Message):
     gate_resolved: Gate
     signal_received: Signal
     event_emitted: EmittedEvent
-    def __init__(self, sequence: _Optional[int] = ..., run_id: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., name: _Optional[str] = ..., run_started: _Optional[_Union[Run, _Mapping]] = ..., run_ended: _Optional[_Union[Run, _Mapping]] = ..., token_moved: _Optional[_Union[Token, _Mapping]] = ..., node_started: _Optional[_Union[NodeExecution, _Mapping]] = ..., node_completed: _Optional[_Union[NodeExecution, _Mapping]] = ..., node_failed: _Optional[_Union[NodeExecution, _Mapping]] = ..., node_cancelled: _Optional[_Union[NodeExecution, _Mapping]] = ..., gate_opened: _Optional[_Union[Gate, _Mapping]] = ..., gate_resolved: _Optional[_Union[Gate, _Mapping]] = ..., signal_received: _Optional[_Union[Signal, _Mapping]] = ..., event_emitted: _Optional[_Union[EmittedEvent, _Mapping]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., run_id: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., name: _Optional[str] = ..., workflow_started: _Optional[_Union[Run, _Mapping]] = ..., workflow_completed: _Optional[_Union[Run, _Mapping]] = ..., workflow_failed: _Optional[_Union[Run, _Mapping]] = ..., workflow_cancelled: _Optional[_Union[Run, _Mapping]] = ..., token_moved: _Optional[_Union[Token, _Mapping]] = ..., node_started: _Optional[_Union[NodeExecution, _Mapping]] = ..., node_completed: _Optional[_Union[NodeExecution, _Mapping]] = ..., node_failed: _Optional[_Union[NodeExecution, _Mapping]] = ..., node_cancelled: _Optional[_Union[NodeExecution, _Mapping]] = ..., gate_opened: _Optional[_Union[Gate, _Mapping]] = ..., gate_resolved: _Optional[_Union[Gate, _Mapping]] = ..., signal_received: _Optional[_Union[Signal, _Mapping]] = ..., event_emitted: _Optional[_Union[EmittedEvent, _Mapping]] = ...) -> None: ...
 
 class Signal(_message.Message):
     __slots__ = ("name", "payload", "user_id")

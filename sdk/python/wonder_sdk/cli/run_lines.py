@@ -66,11 +66,15 @@ class RunLines:
 def happening(picture: Picture, event: v1.RunEvent, *, details: bool = False) -> tuple[str, str] | None:
     """What to say about an event, and in which style; None for nothing."""
     match event:
-        case v1.RunEvent(run_started=v1.Run() as run):
+        case v1.RunEvent(workflow_started=v1.Run() as run):
             given = f"  {flat(brief(from_struct(run.input)))}" if details and run.input else ""
             forked = f", forked from {run.forked_from_run_id}" if run.forked_from_run_id else ""
             return f"{run.workflow}  {run.id}{forked}{given}", "bold"
-        case v1.RunEvent(run_ended=v1.Run() as run):
+        case (
+            v1.RunEvent(workflow_completed=v1.Run() as run)
+            | v1.RunEvent(workflow_failed=v1.Run() as run)
+            | v1.RunEvent(workflow_cancelled=v1.Run() as run)
+        ):
             return ending(run, picture.executions)
         case v1.RunEvent(token_moved=v1.Token() as token):
             return _token(picture, token)

@@ -114,7 +114,12 @@ class Picture:
             return
         self.cursor = item.sequence
         match item:
-            case v1.RunEvent(run_started=v1.Run() as run) | v1.RunEvent(run_ended=v1.Run() as run):
+            case (
+                v1.RunEvent(workflow_started=v1.Run() as run)
+                | v1.RunEvent(workflow_completed=v1.Run() as run)
+                | v1.RunEvent(workflow_failed=v1.Run() as run)
+                | v1.RunEvent(workflow_cancelled=v1.Run() as run)
+            ):
                 self.run = run
             case v1.RunEvent(token_moved=v1.Token() as token):
                 self._token(token)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from wonder_server.adapters.sqlite.event_names import stored_names
 from wonder_server.adapters.sqlite.shard_schema import COLUMNS, FEW, OPEN
 from wonder_server.adapters.sqlite.stored_names import stored_path
 from wonder_server.core.planner import Planner
@@ -83,7 +84,7 @@ def events_sql(planner: Planner, query: EventQuery) -> tuple[str, list[Any]]:
         where.add(f"substr(actor, 1, {len(planner.prefix) + 1}) = '{planner.prefix}_'")
     if query.after_sequence:
         where.add("sequence > ?", query.after_sequence)
-    where.among("name", query.names)
+    where.among("name", stored_names(query.names))
     where.equals("turn_id", query.turn_id)
     if query.project_id:
         where.add("actor IN (SELECT actor FROM conversations WHERE parent = ?)", query.project_id)
@@ -133,6 +134,6 @@ class _Where:
             # The second half is for indexes of what is not empty: SQLite does not see it in the first.
             self.add(f"{column} = ? AND {column} <> ''", wanted)
 
-    def among(self, column: str, wanted: tuple[str, ...]) -> None:
+    def among(self, column: str, wanted: Sequence[str]) -> None:
         if wanted:
             self.add(f"{column} IN ({', '.join('?' * len(wanted))})", *wanted)

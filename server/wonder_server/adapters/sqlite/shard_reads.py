@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from wonder_server.adapters.sqlite.codec import build, decode, part_name, read, unfold
+from wonder_server.adapters.sqlite.event_names import current_name
 from wonder_server.adapters.sqlite.seals import Seals
 from wonder_server.adapters.sqlite.shard_queries import ROW_COLUMNS, events_sql, heads_sql, rows_sql
 from wonder_server.adapters.sqlite.shard_schema import FOLDED_TABLES, SHARED
@@ -186,13 +187,14 @@ def event(parts: Parts, row: tuple[Any, ...], planner: Planner) -> Event:
     """An event, from its columns `shard_queries.EVENT_COLUMNS`."""
     *key, data, found, place = row
     data = parts.seals.check("events", tuple(key), data, found, place)
-    actor, sequence, at_ms, name, kind, turn_id, message_id = key
+    actor, sequence, at_ms, stored, _, turn_id, message_id = key
     try:
-        cls = planner.event_types[kind]
+        name = current_name(stored)
+        cls = planner.event_types[name.replace(".", "_")]
         value = build(unfold(decode(data), parts), cls) if planner.kind == "run" else read(data, cls)
     except _UNREADABLE:
         parts.seals.refuse("events", tuple(key))
-    return Event(sequence, at_ms, actor, Emit(name, kind, value, turn_id, message_id))
+    return Event(sequence, at_ms, actor, Emit(name, value, turn_id, message_id))
 
 
 def refuse_lost(

@@ -118,7 +118,7 @@ CONVERSATION = Planner(
         "branch_merged": values.BranchMerge,
         "participant_joined": values.Participant,
         "participant_left": values.Participant,
-        "turn_started": values.Turn,
+        "conversation_turn": values.Turn,
         "turn_completed": values.Turn,
         "turn_failed": values.Turn,
         "turn_cancelled": values.Turn,

@@ -153,7 +153,7 @@ def _nothing(state: ConversationState, decision: Decision) -> Changes:
 
 
 def _started(state: ConversationState, decision: StartConversation) -> Changes:
-    opened = Emit("conversation_started", "conversation_started", decision.conversation)
+    opened = Emit("conversation_started", decision.conversation)
     return (*_conversation(state), opened)
 
 
@@ -167,7 +167,7 @@ def _turn_started(state: ConversationState, decision: StartTurn) -> Changes:
         *_conversation(state),
         _turn(turn),
         Put("works", work.turn_id, work, live=True),
-        Emit("conversation_turn", "turn_started", turn, turn.id),
+        Emit("conversation_turn", turn, turn.id),
     )
 
 
@@ -176,7 +176,7 @@ def _appended(state: ConversationState, decision: AppendMessage) -> Changes:
     return (
         *_conversation(state),
         _message(message),
-        Emit("message.appended", "message_appended", message, message.turn_id, message.id),
+        Emit("message.appended", message, message.turn_id, message.id),
     )
 
 
@@ -187,11 +187,11 @@ def _dispatched(
     written = _operation(operation, fresh=True)
     if operation.kind not in TOOL_KINDS:
         return (written,)
-    dispatched = Emit("tool.dispatched", "tool_dispatched", operation, operation.turn_id)
+    dispatched = Emit("tool.dispatched", operation, operation.turn_id)
     if operation.kind is not OperationKind.AGENT:
         return (written, dispatched)
     call = AgentCall(agent_id=operation.target, mode=operation.mode, operation_id=operation.id)
-    called = Emit("agent_call_started", "agent_call_started", call, operation.turn_id)
+    called = Emit("agent_call_started", call, operation.turn_id)
     return (written, dispatched, called)
 
 
@@ -219,16 +219,16 @@ def _moved(state: ConversationState, decision: RecordMove) -> Changes:
         _turn(decision.turn),
         _move(move),
         Delete("operations", decision.operation_id),
-        Emit("move.recorded", "move_recorded", move, move.turn_id, move.message_id),
+        Emit("move.recorded", move, move.turn_id, move.message_id),
     )
 
 
 def _reduced(state: ConversationState, decision: ReduceContext) -> Changes:
-    return (Emit("context.reduced", "context_reduced", decision.reduction, decision.turn_id),)
+    return (Emit("context.reduced", decision.reduction, decision.turn_id),)
 
 
 def _limited(state: ConversationState, decision: LimitReached) -> Changes:
-    return (Emit("limit.reached", "limit_reached", decision.limit, decision.turn_id),)
+    return (Emit("limit.reached", decision.limit, decision.turn_id),)
 
 
 def _extracted(state: ConversationState, decision: ExtractionEnded) -> Changes:
@@ -250,7 +250,7 @@ def _conversation(state: ConversationState) -> Changes:
 
 def _hook(name: str, outcome: HookOutcome, turn_id: str) -> Emit:
     end = "failed" if outcome.fault is not None else "completed"
-    return Emit(f"{name}.{end}", f"{name}_{end}", outcome, turn_id)
+    return Emit(f"{name}.{end}", outcome, turn_id)
 
 
 def _turn(turn: Turn) -> Put:
@@ -311,11 +311,11 @@ def _charged(state: ConversationState, decision: ChargeTurn) -> Changes:
 
 def _child(decision: AgentCallEnded | WorkflowBegan | WorkflowEnded) -> Emit:
     if isinstance(decision, AgentCallEnded):
-        return Emit("agent_call_completed", "agent_call_completed", decision.call, decision.turn_id)
+        return Emit("agent_call_completed", decision.call, decision.turn_id)
     name = "workflow_started"
     if isinstance(decision, WorkflowEnded):
         name = "workflow_completed" if decision.run.fault is None else "workflow_failed"
-    return Emit(name, name, decision.run, decision.turn_id)
+    return Emit(name, decision.run, decision.turn_id)
 
 
 def _resumed(state: ConversationState, decision: ResumeFromTool | AsyncOperationCompleted) -> Changes:
@@ -324,24 +324,23 @@ def _resumed(state: ConversationState, decision: ResumeFromTool | AsyncOperation
     if decision.operation_id:
         changes.append(Delete("operations", decision.operation_id))
     end = "completed" if result is not None and result.success else "failed"
-    changes.append(Emit(f"tool.{end}", f"tool_{end}", decision.invocation, turn.id))
+    changes.append(Emit(f"tool.{end}", decision.invocation, turn.id))
     if move.completed_ms and isinstance(decision, ResumeFromTool):
         # The same move again, whole now.
-        changes.append(Emit("move.recorded", "move_recorded", move, turn.id))
+        changes.append(Emit("move.recorded", move, turn.id))
     return changes
 
 
 _ENDS = {
-    TurnStatus.COMPLETED: ("turn.completed", "turn_completed"),
-    TurnStatus.FAILED: ("turn.failed", "turn_failed"),
-    TurnStatus.CANCELLED: ("turn.cancelled", "turn_cancelled"),
+    TurnStatus.COMPLETED: "turn.completed",
+    TurnStatus.FAILED: "turn.failed",
+    TurnStatus.CANCELLED: "turn.cancelled",
 }
 
 
 def _ended(state: ConversationState, decision: CompleteTurn | FailTurn | EndTurnByCancel) -> Changes:
     turn = decision.turn
-    name, kind = _ENDS[turn.status]
-    changes = (_turn(turn), Emit(name, kind, turn, turn.id))
+    changes = (_turn(turn), Emit(_ENDS[turn.status], turn, turn.id))
     return (*changes, *_conversation(state)) if _changes_its_room(state, decision) else changes
 
 

@@ -29,22 +29,22 @@ def record_room(decision: RoomDecision) -> Iterator[Change]:
     match decision:
         case AddParticipant():
             yield put_room(decision.conversation)
-            yield Emit("participant_joined", "participant_joined", decision.participant)
+            yield Emit("participant.joined", decision.participant)
         case RemoveParticipant():
             yield put_room(decision.conversation)
-            yield Emit("participant_left", "participant_left", decision.participant)
+            yield Emit("participant.left", decision.participant)
         case UpdateConversation():
             yield put_room(decision.conversation)
-            yield Emit("conversation_updated", "conversation_updated", decision.conversation)
+            yield Emit("conversation.updated", decision.conversation)
         case RecordMerge():
             yield put_room(decision.conversation)
-            yield Emit("branch.merged", "branch_merged", decision.merge)
+            yield Emit("branch.merged", decision.merge)
         case EndConversation():
             yield put_room(decision.conversation)
-            yield Emit("conversation_ended", "conversation_ended", decision.conversation)
+            yield Emit("conversation_ended", decision.conversation)
         case ResetConversation():
             yield put_room(decision.conversation)
-            yield Emit("conversation_reset", "conversation_reset", decision.reset)
+            yield Emit("conversation.reset", decision.reset)
         case CloseRoom() | NoteSpent():
             yield put_room(decision.conversation)
         case RemoveRecord():

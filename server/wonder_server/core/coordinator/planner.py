@@ -131,8 +131,10 @@ RUN = Planner(
         "signals": values.Signal,
     },
     event_types={
-        "run_started": values.Run,
-        "run_ended": values.Run,
+        "workflow_started": values.Run,
+        "workflow_completed": values.Run,
+        "workflow_failed": values.Run,
+        "workflow_cancelled": values.Run,
         "token_moved": values.Token,
         "node_started": values.Execution,
         "node_completed": values.Execution,

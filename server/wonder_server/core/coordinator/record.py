@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import Final, assert_never
 
 from wonder_server.core.coordinator.decisions import (
     AnswerAgain,
@@ -54,8 +54,11 @@ from wonder_server.core.records import Change, Delete, Emit, Put
 _ENDS = {
     RunStatus.COMPLETED: "workflow_completed",
     RunStatus.FAILED: "workflow_failed",
-    RunStatus.CANCELLED: "workflow_cancelled",
+    RunStatus.CANCELLED: "workflow.cancelled",
 }
+
+RUN_ENDED: Final = frozenset(name.replace(".", "_") for name in _ENDS.values())
+"""The payloads of the event that ends a run."""
 
 
 def summary(state: RunState) -> Put | None:
@@ -74,12 +77,12 @@ def record(_state: RunState | None, decision: Decision) -> tuple[Change, ...]:
             return (
                 _execution(execution),
                 Delete("operations", execution.id),
-                Emit(f"node.{name}", f"node_{name}", execution),
+                Emit(f"node.{name}", execution),
             )
         case SetContext():
             return (_context(decision.value),)
         case MoveToken():
-            return _token(decision.token), Emit("token.moved", "token_moved", decision.token)
+            return _token(decision.token), Emit("token.moved", decision.token)
         case CountBranches():
             return (_token(decision.token),)
         case JoinBranches():
@@ -90,12 +93,12 @@ def record(_state: RunState | None, decision: Decision) -> tuple[Change, ...]:
             return (
                 _execution(decision.execution),
                 _operation(decision.operation),
-                Emit("node.failed", "node_failed", decision.execution),
+                Emit("node.failed", decision.execution),
             )
         case RedispatchNode() | SetTimer():
             return (_operation(decision.operation),)
         case RecordEvent():
-            return _operation(decision.operation), Emit("event.emitted", "event_emitted", decision.emitted)
+            return _operation(decision.operation), Emit("event.emitted", decision.emitted)
         case StopNode():
             return (Delete("operations", decision.operation.id),)
         case ClearTimer():
@@ -105,11 +108,11 @@ def record(_state: RunState | None, decision: Decision) -> tuple[Change, ...]:
         case CloseFork():
             return (Delete("forks", decision.token_id),)
         case OpenGate():
-            return _gate(decision.gate), Emit("gate.opened", "gate_opened", decision.gate)
+            return _gate(decision.gate), Emit("gate.opened", decision.gate)
         case CloseGate():
-            return _gate(decision.gate), Emit("gate.resolved", "gate_resolved", decision.gate)
+            return _gate(decision.gate), Emit("gate.resolved", decision.gate)
         case RecordSignal():
-            return _signal(decision.signal), Emit("signal.received", "signal_received", decision.signal)
+            return _signal(decision.signal), Emit("signal.received", decision.signal)
         case KeepSignal():
             signal = decision.signal
             return (Put("signals", _in_line(signal), signal, live=True, created_ms=signal.received_ms),)
@@ -122,7 +125,7 @@ def record(_state: RunState | None, decision: Decision) -> tuple[Change, ...]:
             return (
                 _run(decision.run),
                 Put("works", decision.run.id, decision.pinned, live=True, fresh=True),
-                Emit("workflow_started", "run_started", decision.run),
+                Emit("workflow_started", decision.run),
             )
         case SetRun():
             return (_run(decision.run),)
@@ -130,7 +133,7 @@ def record(_state: RunState | None, decision: Decision) -> tuple[Change, ...]:
             return (
                 _run(decision.run),
                 Delete("works", decision.run.id),
-                Emit(_ENDS[decision.run.status], "run_ended", decision.run),
+                Emit(_ENDS[decision.run.status], decision.run),
             )
         case AnswerAgain() | RefuseRun():
             return ()
@@ -151,12 +154,12 @@ def _dispatched(decision: DispatchNode) -> tuple[Change, ...]:
     """What a node waits for is an event of its own if it may take long; of a task, that it began says it."""
     token, execution, operation = decision.token, decision.execution, decision.operation
     rows = _execution(execution), _operation(operation, fresh=True)
-    begun = Emit("node.started", "node_started", execution)
+    begun = Emit("node.started", execution)
     if token is None:
         return *rows, begun
     if operation.kind is _TASK:
         return _token(token), *rows, begun
-    return _token(token), Emit("token.moved", "token_moved", token), *rows, begun
+    return _token(token), Emit("token.moved", token), *rows, begun
 
 
 def _run(run: Run) -> Put:

@@ -3582,7 +3582,7 @@ class Conversation(betterproto2.Message):
     back: a message or another change, Subscribe and Converse, GetTurn, PreviewContext, and lists of its turns,
     messages, moves, events and runs. Until then the id of a turn or run alone finds nothing of it. Once back it is
     listed again, and expires again after as long as before; being archived and being brought back are each one event
-    `conversation_updated`. GetConversation and ListConversations leave it where it is; lists of all conversations'
+    `conversation.updated`. GetConversation and ListConversations leave it where it is; lists of all conversations'
     turns, messages, moves, events or runs leave it out. Set by the server.
     """
 
@@ -4738,7 +4738,7 @@ class Event(betterproto2.Message):
 
     name: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Its name in the record, as given with each payload below.
+    Name of the event; docs/events.md lists all names. The payload's field has the same name, with `_` for `.`.
     """
 
     conversation_started: "Conversation | None" = betterproto2.field(
@@ -4752,7 +4752,7 @@ class Event(betterproto2.Message):
         11, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `conversation_updated`: title, metadata, budget or expiry was changed, or it was reopened or archived.
+    `conversation.updated`: title, metadata, budget or expiry was changed, or it was reopened or archived.
     """
 
     conversation_ended: "Conversation | None" = betterproto2.field(
@@ -4766,24 +4766,24 @@ class Event(betterproto2.Message):
         13, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `conversation_reset`: it begins anew; agents no longer see what was before.
+    `conversation.reset`: it begins anew; agents no longer see what was before.
     """
 
     participant_joined: "Participant | None" = betterproto2.field(
         14, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `participant_joined`: somebody takes part.
+    `participant.joined`: somebody takes part.
     """
 
     participant_left: "Participant | None" = betterproto2.field(
         15, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `participant_left`: somebody no longer takes part.
+    `participant.left`: somebody no longer takes part.
     """
 
-    turn_started: "Turn | None" = betterproto2.field(
+    conversation_turn: "Turn | None" = betterproto2.field(
         20, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
@@ -8841,21 +8841,35 @@ class RunEvent(betterproto2.Message):
 
     name: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Its name in the record, as given with each payload below.
+    Name of the event; docs/events.md lists all names. The payload's field has the same name, with `_` for `.`.
     """
 
-    run_started: "Run | None" = betterproto2.field(
+    workflow_started: "Run | None" = betterproto2.field(
         10, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `workflow_started`: it was started.
+    `workflow_started`: the run was started.
     """
 
-    run_ended: "Run | None" = betterproto2.field(
+    workflow_completed: "Run | None" = betterproto2.field(
         11, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `workflow_completed`, `workflow_failed` or `workflow_cancelled`: it has ended.
+    `workflow_completed`: the run has ended with an output. The last event.
+    """
+
+    workflow_failed: "Run | None" = betterproto2.field(
+        21, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
+    )
+    """
+    `workflow_failed`: the run has failed; its `error` is set. The last event.
+    """
+
+    workflow_cancelled: "Run | None" = betterproto2.field(
+        22, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
+    )
+    """
+    `workflow.cancelled`: the run was cancelled; its `error` is set. The last event.
     """
 
     token_moved: "Token | None" = betterproto2.field(
