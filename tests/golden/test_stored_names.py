@@ -16,7 +16,14 @@ import msgspec
 import pytest
 
 from wonder_server.adapters.sqlite.shard_schema import COLUMNS
-from wonder_server.adapters.sqlite.stored_names import TAGS, classes_by_tag, stored_path, tag_of
+from wonder_server.adapters.sqlite.stored_names import (
+    TAGS,
+    classes_by_tag,
+    event_name,
+    stored_event,
+    stored_path,
+    tag_of,
+)
 from wonder_server.core.budget import CHARGES
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
@@ -46,7 +53,7 @@ def stored_names(planner: Planner) -> dict[str, Any]:
         "inputs": classes_by_tag(planner.inputs),
         "decisions": classes_by_tag(planner.decisions),
         "rows": planner.row_types,
-        "events": planner.event_types,
+        "events": {stored_event(planner.kind, name)[1]: cls for name, cls in planner.event_types.items()},
         "pinned": {cls.__name__: cls for cls in PINNED},
     }
     return {
@@ -97,6 +104,15 @@ def test_every_input_and_decision_has_a_tag_of_its_own(planner: Planner) -> None
     for classes in (planner.inputs, planner.decisions):
         tags = [TAGS[cls] for cls in classes]
         assert len(set(tags)) == len(tags)
+
+
+def test_an_event_has_one_name_in_the_code_and_one_in_the_store() -> None:
+    assert stored_event("conversation", "participant.left") == ("participant_left", "participant_left")
+    assert stored_event("conversation", "workflow_started") == ("workflow_started", "workflow_started")
+    assert stored_event("conversation", "conversation_turn") == ("conversation_turn", "turn_started")
+    assert stored_event("run", "workflow.cancelled") == ("workflow_cancelled", "run_ended")
+    for name in ("participant.left", "conversation_turn", "turn.failed", "workflow.cancelled"):
+        assert event_name(stored_event("conversation", name)[0]) == name
 
 
 def test_a_class_without_a_tag_is_stored_by_its_name() -> None:

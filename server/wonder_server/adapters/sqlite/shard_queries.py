@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from wonder_server.adapters.sqlite.event_names import stored_names
 from wonder_server.adapters.sqlite.shard_schema import COLUMNS, FEW, OPEN
-from wonder_server.adapters.sqlite.stored_names import stored_path
+from wonder_server.adapters.sqlite.stored_names import stored_event, stored_path
 from wonder_server.core.planner import Planner
 from wonder_server.ports.records import EventQuery, Query
 
@@ -84,7 +83,7 @@ def events_sql(planner: Planner, query: EventQuery) -> tuple[str, list[Any]]:
         where.add(f"substr(actor, 1, {len(planner.prefix) + 1}) = '{planner.prefix}_'")
     if query.after_sequence:
         where.add("sequence > ?", query.after_sequence)
-    where.among("name", stored_names(query.names))
+    where.among("name", [stored_event(planner.kind, name)[0] for name in query.names])
     where.equals("turn_id", query.turn_id)
     if query.project_id:
         where.add("actor IN (SELECT actor FROM conversations WHERE parent = ?)", query.project_id)

@@ -10,11 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from wonder_server.adapters.sqlite.codec import build, decode, part_name, read, unfold
-from wonder_server.adapters.sqlite.event_names import current_name
 from wonder_server.adapters.sqlite.seals import Seals
 from wonder_server.adapters.sqlite.shard_queries import ROW_COLUMNS, events_sql, heads_sql, rows_sql
 from wonder_server.adapters.sqlite.shard_schema import FOLDED_TABLES, SHARED
-from wonder_server.adapters.sqlite.stored_names import classes_by_tag
+from wonder_server.adapters.sqlite.stored_names import classes_by_tag, event_name
 from wonder_server.core.errors import WonderError
 from wonder_server.core.planner import Planner, Reload
 from wonder_server.core.records import Emit
@@ -189,7 +188,7 @@ def event(parts: Parts, row: tuple[Any, ...], planner: Planner) -> Event:
     data = parts.seals.check("events", tuple(key), data, found, place)
     actor, sequence, at_ms, stored, _, turn_id, message_id = key
     try:
-        name = current_name(stored)
+        name = event_name(stored)
         cls = planner.event_types[name.replace(".", "_")]
         value = build(unfold(decode(data), parts), cls) if planner.kind == "run" else read(data, cls)
     except _UNREADABLE:

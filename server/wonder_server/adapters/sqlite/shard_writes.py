@@ -18,6 +18,7 @@ from wonder_server.adapters.sqlite.codec import Folder, Folding, encode
 from wonder_server.adapters.sqlite.erasing import erase_record, erase_root
 from wonder_server.adapters.sqlite.seals import seal
 from wonder_server.adapters.sqlite.shard_schema import COLUMNS, FOLDED_TABLES, ROW_TABLES, SHARED
+from wonder_server.adapters.sqlite.stored_names import stored_event
 from wonder_server.core.budget import CHARGES
 from wonder_server.core.records import Change, Delete, Erase, Put, field_at
 from wonder_server.ports.journal import Commit
@@ -144,15 +145,8 @@ class Writes:
         for event in commit.events:
             emit = event.emit
             told = text(emit.value)
-            key = (
-                actor,
-                event.sequence,
-                event.at_ms,
-                emit.name,
-                emit.kind,
-                emit.turn_id,
-                emit.message_id,
-            )
+            name, kind = stored_event(commit.planner.kind, emit.name)
+            key = actor, event.sequence, event.at_ms, name, kind, emit.turn_id, emit.message_id
             values += (*key, told, seal(("events", *key), told.encode()))
         self._add_requests(commit)
 

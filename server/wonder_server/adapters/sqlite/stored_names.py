@@ -1,8 +1,9 @@
-"""Names that are stored in shards: tags of inputs and decisions, and paths of fields.
+"""Names that are stored in shards: tags of inputs and decisions, names of events, and paths of fields.
 
 A name on disk never changes; names in the code may. Both are explicit:
 
 - `TAGS` gives each class of inputs and decisions the tag that journals store it under.
+- `stored_event` gives each event the name and the kind that its row has.
 - A field whose stored name differs from its attribute says so where it is declared:
   ``archive_key: str = field(default="", name="archive")``. msgspec uses that name in both directions.
 
@@ -133,6 +134,38 @@ TAGS: Final[Mapping[type, str]] = {
     run_decisions.RefuseRun: "RefuseRun",
 }
 """The stored tag of each class. A tag never changes and is never used again for another class."""
+
+_EVENT_NAMES: Final[Mapping[str, str]] = {
+    "conversation.updated": "conversation_updated",
+    "conversation.reset": "conversation_reset",
+    "participant.joined": "participant_joined",
+    "participant.left": "participant_left",
+    "workflow.cancelled": "workflow_cancelled",
+}
+"""The stored name of each event that is stored under another name than its own."""
+
+_EVENT_KINDS: Final[Mapping[tuple[str, str], str]] = {
+    ("conversation", "conversation_turn"): "turn_started",
+    ("run", "workflow_started"): "run_started",
+    ("run", "workflow_completed"): "run_ended",
+    ("run", "workflow_failed"): "run_ended",
+    ("run", "workflow_cancelled"): "run_ended",
+}
+"""The stored kind, by kind of planner and payload field, where it is not the payload field."""
+
+_CURRENT_NAMES: Final = {stored: name for name, stored in _EVENT_NAMES.items()}
+
+
+@cache
+def stored_event(planner: str, name: str) -> tuple[str, str]:
+    """Return the stored name and kind of an event of a planner of this kind."""
+    payload = name.replace(".", "_")
+    return _EVENT_NAMES.get(name, name), _EVENT_KINDS.get((planner, payload), payload)
+
+
+def event_name(stored: str) -> str:
+    """Return the name of the event that is stored under ``stored``."""
+    return _CURRENT_NAMES.get(stored, stored)
 
 
 @cache
