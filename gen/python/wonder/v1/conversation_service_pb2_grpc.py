@@ -359,9 +359,9 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def MergeBranch(self, request, context):
-        """Merges a conversation's branch, what nobody has committed included. Conflicts are no error: they are in the answer,
-        and then nothing was merged. CONVERSATION_NOT_FOUND, FIELD_INVALID, ETAG_MISMATCH, STORAGE_UNAVAILABLE,
-        RESOURCE_IN_USE if the repository does not take the merge.
+        """Merge the branch of a conversation, including uncommitted work. Conflicts are no error: the response lists them,
+        and nothing is merged. CONVERSATION_NOT_FOUND, FIELD_INVALID, ETAG_MISMATCH, STORAGE_UNAVAILABLE, RESOURCE_IN_USE
+        if the repository rejects the merge.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

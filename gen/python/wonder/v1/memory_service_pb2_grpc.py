@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class MemoryServiceStub:
-    """What agents remember. `agent_id` takes an agent's id or name; every call sees the memories of that agent only.
+    """Memories of agents. `agent_id` takes an agent's id or name; every call sees the memories of that agent only.
 
-    Paging, `request_id` and `etag` are as LibraryService says.
+    Paging, `request_id` and `etag` are as in LibraryService.
     """
 
     def __init__(self, channel):
@@ -80,9 +80,9 @@ class MemoryServiceStub:
 
 
 class MemoryServiceServicer:
-    """What agents remember. `agent_id` takes an agent's id or name; every call sees the memories of that agent only.
+    """Memories of agents. `agent_id` takes an agent's id or name; every call sees the memories of that agent only.
 
-    Paging, `request_id` and `etag` are as LibraryService says.
+    Paging, `request_id` and `etag` are as in LibraryService.
     """
 
     def WriteMemory(self, request, context):
@@ -197,9 +197,9 @@ def add_MemoryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class MemoryService:
-    """What agents remember. `agent_id` takes an agent's id or name; every call sees the memories of that agent only.
+    """Memories of agents. `agent_id` takes an agent's id or name; every call sees the memories of that agent only.
 
-    Paging, `request_id` and `etag` are as LibraryService says.
+    Paging, `request_id` and `etag` are as in LibraryService.
     """
 
     @staticmethod

@@ -272,9 +272,9 @@ class ConversationServiceStub:
                 v1.MergeBranchResponse.FromString,
             )
         )
-        """Merges a conversation's branch, what nobody has committed included. Conflicts are no error: they
-        are in the answer, and then nothing was merged. CONVERSATION_NOT_FOUND, FIELD_INVALID,
-        ETAG_MISMATCH, STORAGE_UNAVAILABLE, RESOURCE_IN_USE if the repository does not take the merge.
+        """Merge the branch of a conversation, including uncommitted work. Conflicts are no error: the
+        response lists them, and nothing is merged. CONVERSATION_NOT_FOUND, FIELD_INVALID,
+        ETAG_MISMATCH, STORAGE_UNAVAILABLE, RESOURCE_IN_USE if the repository rejects the merge.
         """
 
 
@@ -717,10 +717,10 @@ class LibraryServiceStub:
 
 
 class MemoryServiceStub:
-    """What agents remember. `agent_id` takes an agent's id or name; every call sees the memories of
-    that agent only.
+    """Memories of agents. `agent_id` takes an agent's id or name; every call sees the memories of that
+    agent only.
 
-    Paging, `request_id` and `etag` are as LibraryService says.
+    Paging, `request_id` and `etag` are as in LibraryService.
     """
 
     def __init__(self, channel: grpc.aio.Channel) -> None:

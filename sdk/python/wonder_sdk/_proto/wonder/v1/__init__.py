@@ -311,7 +311,7 @@ betterproto2.check_compiler_version(_COMPILER_VERSION)
 
 class ContextSource(betterproto2.Enum):
     """
-    What a part of a request comes from.
+    Sources of the parts of a request.
     """
 
     UNSPECIFIED = 0
@@ -351,7 +351,7 @@ class ContextSource(betterproto2.Enum):
 
     ACTIVE_TURN = 7
     """
-    What is in progress on active turns.
+    Work in progress on active turns.
     """
 
     MESSAGE = 8
@@ -427,17 +427,17 @@ class ContextWindowStrategy(betterproto2.Enum):
 
 class ConversationStatus(betterproto2.Enum):
     """
-    Where a conversation stands.
+    Status of a conversation.
     """
 
     UNSPECIFIED = 0
     """
-    Not said.
+    Unspecified.
     """
 
     ACTIVE = 1
     """
-    Open, as it is from the beginning: somebody works, or may speak.
+    Open: a turn is active, or the conversation waits for a message. The initial status.
     """
 
     WAITING = 2
@@ -447,7 +447,7 @@ class ConversationStatus(betterproto2.Enum):
 
     COMPLETED = 3
     """
-    Somebody completed it. It takes no messages until reopened.
+    Completed by CompleteConversation. It accepts no messages until it is reopened.
     """
 
     FAILED = 4
@@ -478,7 +478,7 @@ class ConversationStatus(betterproto2.Enum):
 
 class DefinitionChangeAction(betterproto2.Enum):
     """
-    What saving, or pruning, did.
+    Kinds of changes by a save or prune.
     """
 
     UNSPECIFIED = 0
@@ -534,7 +534,7 @@ class DefinitionKind(betterproto2.Enum):
 
     UNSPECIFIED = 0
     """
-    Not said.
+    Unspecified.
     """
 
     PERSONA = 1
@@ -764,8 +764,7 @@ class ErrorReason(betterproto2.Enum):
 
     NO_AGENT = 64
     """
-    Nobody is there to answer. "No agent takes part in this conversation; add one." {id}
-    FAILED_PRECONDITION.
+    The conversation has no agent. "No agent takes part in this conversation; add one." {id} FAILED_PRECONDITION.
     """
 
     RESOURCE_IN_USE = 65
@@ -836,7 +835,7 @@ class ErrorReason(betterproto2.Enum):
 
     CANCELLED = 120
     """
-    Somebody stopped it. "The turn was cancelled by ada." CANCELLED; as a rule on a turn, run or tool call.
+    A request cancelled it. "The turn was cancelled by ada." CANCELLED; as a rule on a turn, run or tool call.
     """
 
     TIMEOUT = 121
@@ -889,9 +888,9 @@ class ErrorReason(betterproto2.Enum):
 
     OUTCOME_UNKNOWN = 147
     """
-    The server or a worker went away while something ran that must not be done twice, so nobody knows
-    whether it was done. "The request to api.example.com may or may not have arrived." {operation_id}
-    ABORTED; as a rule on a task, node or tool call.
+    The server or a worker stopped during an action that must not be executed twice. It is unknown if the action took
+    effect. "The request to api.example.com may or may not have arrived." {operation_id} ABORTED; as a rule on a task,
+    node or tool call.
     """
 
     SERVER_DRAINING = 160
@@ -1046,7 +1045,7 @@ class ErrorReason(betterproto2.Enum):
 
 class FanInMode(betterproto2.Enum):
     """
-    When a fan-in is satisfied.
+    Conditions of a fan-in.
     """
 
     UNSPECIFIED = 0
@@ -1056,17 +1055,17 @@ class FanInMode(betterproto2.Enum):
 
     ALL = 1
     """
-    When all branches have arrived, or ended on their way without having failed; at least one has to arrive.
+    All branches have arrived, or have ended before without failing; at least one must arrive.
     """
 
     ANY = 2
     """
-    When the first has arrived; the others are cancelled.
+    One branch has arrived. The server cancels the others.
     """
 
     M_OF_N = 3
     """
-    When `count` have arrived; the others are cancelled.
+    `count` branches have arrived. The server cancels the others.
     """
 
     @classmethod
@@ -1090,7 +1089,7 @@ class FanInMode(betterproto2.Enum):
 
 class FanInTimeoutPolicy(betterproto2.Enum):
     """
-    What happens when branches are late.
+    Policies for branches that are late.
     """
 
     UNSPECIFIED = 0
@@ -1127,7 +1126,7 @@ class FanInTimeoutPolicy(betterproto2.Enum):
 
 class FileChange(betterproto2.Enum):
     """
-    What was done to a file.
+    Kinds of changes of a file.
     """
 
     UNSPECIFIED = 0
@@ -1178,7 +1177,7 @@ class FileChange(betterproto2.Enum):
 
 class GateDecision(betterproto2.Enum):
     """
-    What is decided at a gate.
+    Decisions at a gate.
     """
 
     UNSPECIFIED = 0
@@ -1215,7 +1214,7 @@ class GateDecision(betterproto2.Enum):
 
 class GateExpiryPolicy(betterproto2.Enum):
     """
-    What happens when a gate expires.
+    Policies for a gate that expires.
     """
 
     UNSPECIFIED = 0
@@ -1259,12 +1258,12 @@ class GateExpiryPolicy(betterproto2.Enum):
 
 class GateStatus(betterproto2.Enum):
     """
-    Where a gate stands.
+    Status of a gate.
     """
 
     UNSPECIFIED = 0
     """
-    Not said.
+    Unspecified.
     """
 
     PENDING = 1
@@ -1274,12 +1273,12 @@ class GateStatus(betterproto2.Enum):
 
     APPROVED = 2
     """
-    Somebody, or its expiry policy, approved.
+    Approved by a person or by the expiry policy.
     """
 
     REJECTED = 3
     """
-    Somebody, or its expiry policy, rejected.
+    Rejected by a person or by the expiry policy.
     """
 
     EXPIRED = 4
@@ -1317,7 +1316,7 @@ class GateStatus(betterproto2.Enum):
 
 class InvocationMode(betterproto2.Enum):
     """
-    How an agent is brought to work on something.
+    Modes of calling an agent.
     """
 
     UNSPECIFIED = 0
@@ -1465,12 +1464,12 @@ class MergeStrategy(betterproto2.Enum):
 
 class MessageRole(betterproto2.Enum):
     """
-    Who speaks, in general.
+    Role of an author.
     """
 
     UNSPECIFIED = 0
     """
-    Not said.
+    Unspecified.
     """
 
     USER = 1
@@ -1553,12 +1552,12 @@ class ModelFormat(betterproto2.Enum):
 
 class NodeExecutionStatus(betterproto2.Enum):
     """
-    Where a node execution stands.
+    Status of a node execution.
     """
 
     UNSPECIFIED = 0
     """
-    Not said.
+    Unspecified.
     """
 
     RUNNING = 1
@@ -1604,7 +1603,7 @@ class NodeExecutionStatus(betterproto2.Enum):
 
 class OnFailure(betterproto2.Enum):
     """
-    What a failing step does to its task.
+    Policies for a failed step.
     """
 
     UNSPECIFIED = 0
@@ -1653,7 +1652,7 @@ class OperationKind(betterproto2.Enum):
 
     UNSPECIFIED = 0
     """
-    Not said.
+    Unspecified.
     """
 
     CONTEXT_ASSEMBLY = 1
@@ -1727,12 +1726,12 @@ class OperationKind(betterproto2.Enum):
 
 class ParticipantOrigin(betterproto2.Enum):
     """
-    How a participant came to take part.
+    Origins of a participation.
     """
 
     UNSPECIFIED = 0
     """
-    Not said.
+    Unspecified.
     """
 
     CREATED = 1
@@ -1771,7 +1770,7 @@ class ParticipantOrigin(betterproto2.Enum):
 
 class RetentionAction(betterproto2.Enum):
     """
-    What is done with memories that a retention rule is about.
+    Actions of retention rules.
     """
 
     UNSPECIFIED = 0
@@ -1815,12 +1814,12 @@ class RetentionAction(betterproto2.Enum):
 
 class RunStatus(betterproto2.Enum):
     """
-    Where a run stands.
+    Status of a run.
     """
 
     UNSPECIFIED = 0
     """
-    Not said.
+    Unspecified.
     """
 
     RUNNING = 1
@@ -1845,7 +1844,7 @@ class RunStatus(betterproto2.Enum):
 
     CANCELLED = 5
     """
-    Somebody cancelled it.
+    Cancelled by a request.
     """
 
     @classmethod
@@ -1873,12 +1872,12 @@ class RunStatus(betterproto2.Enum):
 
 class StepStatus(betterproto2.Enum):
     """
-    How a step ended.
+    Status of a step.
     """
 
     UNSPECIFIED = 0
     """
-    Not said.
+    Unspecified.
     """
 
     RUNNING = 1
@@ -1924,12 +1923,12 @@ class StepStatus(betterproto2.Enum):
 
 class StopReason(betterproto2.Enum):
     """
-    Why a model stopped.
+    Reasons for the end of a model's answer.
     """
 
     UNSPECIFIED = 0
     """
-    Not said.
+    Unspecified.
     """
 
     END = 1
@@ -1982,12 +1981,12 @@ class StopReason(betterproto2.Enum):
 
 class StreamEndReason(betterproto2.Enum):
     """
-    Why a stream ends.
+    Reasons for the end of a stream.
     """
 
     UNSPECIFIED = 0
     """
-    Not said.
+    Unspecified.
     """
 
     DETACHED = 1
@@ -2033,7 +2032,7 @@ class StreamEndReason(betterproto2.Enum):
 
 class TargetType(betterproto2.Enum):
     """
-    What a tool calls.
+    Kinds of targets of a tool.
     """
 
     UNSPECIFIED = 0
@@ -2077,12 +2076,12 @@ class TargetType(betterproto2.Enum):
 
 class TokenStatus(betterproto2.Enum):
     """
-    Where a token stands.
+    Status of a token.
     """
 
     UNSPECIFIED = 0
     """
-    Not said.
+    Unspecified.
     """
 
     PENDING = 1
@@ -2182,7 +2181,7 @@ class ToolErrorCode(betterproto2.Enum):
 
     UNSPECIFIED = 0
     """
-    Not said.
+    Unspecified.
     """
 
     EXECUTION_FAILED = 1
@@ -2249,12 +2248,12 @@ class ToolErrorCode(betterproto2.Enum):
 
 class TurnStatus(betterproto2.Enum):
     """
-    Where a turn stands.
+    Status of a turn.
     """
 
     UNSPECIFIED = 0
     """
-    Not said.
+    Unspecified.
     """
 
     ACTIVE = 1
@@ -2274,7 +2273,7 @@ class TurnStatus(betterproto2.Enum):
 
     CANCELLED = 4
     """
-    Somebody cancelled it.
+    Cancelled by a request.
     """
 
     @classmethod
@@ -2311,7 +2310,7 @@ class ActionKind(betterproto2.Message):
 
     description: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    What it does, in a sentence or two.
+    Description of the action kind.
     """
 
     input_schema: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -2330,19 +2329,18 @@ class ActionKind(betterproto2.Message):
 
     idempotent: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
     """
-    Whether doing it twice is as good as doing it once. What is not is never repeated when nobody knows whether it was
-    done.
+    Set if the action can safely be executed twice. The server never repeats another action whose outcome is unknown.
     """
 
     requires_commit: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
-    Whether it must not begin before what led to it is on disk. What needs no commit can be done again from the
-    beginning after a crash.
+    Set if the action must not start before the commit of its cause. An action without it can start again after a
+    crash.
     """
 
     remote: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
     """
-    Whether remote workers carry it out.
+    Set if remote workers execute it.
     """
 
     worker_count: "int" = betterproto2.field(8, betterproto2.TYPE_INT32)
@@ -2352,12 +2350,12 @@ class ActionKind(betterproto2.Message):
 
     available: "bool" = betterproto2.field(9, betterproto2.TYPE_BOOL)
     """
-    Whether it can be used on this server; else `unavailable_reason` says why.
+    Set if this server can execute it; else `unavailable_reason` has the cause.
     """
 
     unavailable_reason: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
     """
-    What is missing, such as a program that has to be installed.
+    Cause of the unavailability, such as a program that is not installed.
     """
 
 
@@ -2400,7 +2398,7 @@ class ActionSpec(betterproto2.Message):
 
     idempotent: "bool | None" = betterproto2.field(6, betterproto2.TYPE_BOOL, optional=True)
     """
-    Whether doing it twice is as good as doing it once. Left out: what the kind declares.
+    Set if the action can safely be executed twice. Unset: as its kind declares.
     """
 
 
@@ -2420,7 +2418,7 @@ class AddParticipantRequest(betterproto2.Message):
 
     participant: "Participant | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Who is added; an agent by id or name. Required.
+    Participant to add; an agent by id or name. Required.
     """
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -2453,7 +2451,7 @@ class Agent(betterproto2.Message):
     A persona with a memory of its own, scoped to one or more projects.
 
     Oneofs:
-        - identity: Who it is. Required.
+        - identity: Identity. Required.
     """
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -2488,7 +2486,7 @@ class Agent(betterproto2.Message):
 
     description: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    What this agent is for, in a sentence or two; other agents and people read it. At most 4,096 bytes.
+    Purpose of the agent, for other agents and people. At most 4,096 bytes.
     """
 
     metadata: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -2500,27 +2498,27 @@ class Agent(betterproto2.Message):
 
     budget: "Budget | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What it may spend in its life, over all conversations; of its time, turns that are active at once count each, when
-    they end. A change counts for turns that start from then on.
+    Limits of the agent's total spending, over all conversations. Concurrent turns each count their own time, when they
+    end. A change applies to turns that start later.
     """
 
     usage: "Usage | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What it has spent so far, agents that it called and conversations that were deleted included. Set by the server.
+    Total spending, including agents that it called and deleted conversations. Set by the server.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
         10, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was created. Set by the server.
+    Time of creation. Set by the server.
     """
 
     update_time: "datetime.datetime | None" = betterproto2.field(
         11, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was last updated. Set by the server.
+    Time of the last update. Set by the server.
     """
 
     etag: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
@@ -2567,7 +2565,7 @@ class AgentCallProgress(betterproto2.Message):
         2, betterproto2.TYPE_ENUM, default_factory=lambda: InvocationMode(0)
     )
     """
-    How it was called.
+    Mode of the call.
     """
 
     turn_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -2583,7 +2581,7 @@ class AgentCallProgress(betterproto2.Message):
 
     error: "Fault | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Why it failed; unset if it did not.
+    Cause of the failure; unset if it did not fail.
     """
 
     duration_ms: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
@@ -2658,7 +2656,7 @@ class ApplyDefinitionsResponse(betterproto2.Message):
 
     changes: "list[DefinitionChange]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    What happened to each definition, in the order of the request, then what was pruned, by name.
+    Changes, in the order of the request, then the pruned definitions by name.
     """
 
     library: "Library | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
@@ -2759,19 +2757,19 @@ class ArtifactRevision(betterproto2.Message):
 
     author: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Who wrote it: a user's or agent's id.
+    Author: the id of a user or agent.
     """
 
     message: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Why, in the author's words.
+    Message of the author.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
         4, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was written.
+    Time of the commit.
     """
 
     paths: "list[str]" = betterproto2.field(5, betterproto2.TYPE_STRING, repeated=True)
@@ -2801,7 +2799,7 @@ class Assignment(betterproto2.Message):
 
     attempt: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
     """
-    Which attempt this is, from 1.
+    Number of the attempt, from 1.
     """
 
     kind: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
@@ -2825,7 +2823,7 @@ class Assignment(betterproto2.Message):
         7, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it is given up.
+    Time at which the server cancels it.
     """
 
     traceparent: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
@@ -2850,7 +2848,7 @@ class AssignmentCancelled(betterproto2.Message):
 
     error: "Fault | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Why: the work was cancelled, took too long, or the lease ran out.
+    Cause: a cancellation, the timeout, or the expiry of the lease.
     """
 
 
@@ -2872,7 +2870,7 @@ class AssignmentCompleted(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What came of it.
+    Output.
     """
 
 
@@ -2892,7 +2890,7 @@ class AssignmentFailed(betterproto2.Message):
 
     error: "Fault | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Why; with `retriable`, it is tried again as the action says.
+    Cause of the failure. If it is `retriable`, the server retries by the action's policy.
     """
 
 
@@ -2912,7 +2910,7 @@ class AssignmentProgress(betterproto2.Message):
 
     progress: "Progress | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    How far it is.
+    Progress.
     """
 
 
@@ -2932,12 +2930,12 @@ class AssignmentSettled(betterproto2.Message):
 
     accepted: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Whether the result was taken; one that came after its lease ran out is not.
+    Set if the server accepted the result. It rejects a result after the lease has expired.
     """
 
     error: "Fault | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Why it was not taken.
+    Cause of the rejection; unset if accepted.
     """
 
 
@@ -2992,7 +2990,7 @@ default_message_pool.register_message("wonder.v1", "BatchWriteMemoriesResponse",
 @dataclass(eq=False, repr=False)
 class Branch(betterproto2.Message):
     """
-    Which branch of a fan-out a token is.
+    Branch of a fan-out that a token belongs to.
     """
 
     parent_token_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -3012,12 +3010,12 @@ class Branch(betterproto2.Message):
 
     index: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    Which branch of the fan-out it is, from 0.
+    Index of the branch within its fan-out, from 0.
     """
 
     count: "int" = betterproto2.field(5, betterproto2.TYPE_INT32)
     """
-    How many branches the fan-out made.
+    Number of branches of the fan-out.
     """
 
 
@@ -3052,7 +3050,7 @@ class BranchMerged(betterproto2.Message):
 
     user_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Who merged.
+    User who merged.
     """
 
 
@@ -3062,7 +3060,7 @@ default_message_pool.register_message("wonder.v1", "BranchMerged", BranchMerged)
 @dataclass(eq=False, repr=False)
 class Budget(betterproto2.Message):
     """
-    What may be spent altogether. 0 means: no limit of that kind.
+    Limits of the total spending. 0: no limit of that kind.
     """
 
     max_tokens: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
@@ -3099,14 +3097,14 @@ class CallAgentRequest(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What it is asked: a string, or an object with what it needs to know. Required.
+    Input of the agent: a string, or an object. Required.
     """
 
     mode: "InvocationMode" = betterproto2.field(
         3, betterproto2.TYPE_ENUM, default_factory=lambda: InvocationMode(0)
     )
     """
-    How it is called.
+    Mode of the call.
     """
 
     conversation_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
@@ -3116,8 +3114,8 @@ class CallAgentRequest(betterproto2.Message):
 
     caller: "Caller | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Who calls. Unset: the caller as a user. On a server with tokens another user, an agent or a run needs the right
-    `act_as`, else PERMISSION_DENIED.
+    Caller. Unset: the authenticated principal as a user. On a server with tokens, another user, an agent or a run
+    requires the right `act_as`, else PERMISSION_DENIED.
     """
 
     project_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
@@ -3137,7 +3135,7 @@ class CallAgentRequest(betterproto2.Message):
 
     budget: "Budget | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What it may spend, within what its persona and agent say.
+    Limits of the spending, within the limits of its persona and agent.
     """
 
     request_id: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
@@ -3162,7 +3160,8 @@ class CallAgentResponse(betterproto2.Message):
 
     error: "ToolError | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Why the agent did not do it; unset if it did. AGENT_DECLINED if it would not, EXECUTION_FAILED if its turn failed.
+    Error of the call; unset if it succeeded. AGENT_DECLINED if the agent declined, EXECUTION_FAILED if its turn
+    failed.
     """
 
 
@@ -3172,7 +3171,7 @@ default_message_pool.register_message("wonder.v1", "CallAgentResponse", CallAgen
 @dataclass(eq=False, repr=False)
 class Caller(betterproto2.Message):
     """
-    Who started a turn. Users are callers too.
+    Starter of a turn: a user, an agent or a workflow.
 
     Oneofs:
         - caller: Exactly one is set.
@@ -3216,7 +3215,7 @@ class CancelRunRequest(betterproto2.Message):
 
     reason: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Why, for people; kept in the run's `error`.
+    Reason, for people. The run's `error` keeps it.
     """
 
     etag: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -3353,7 +3352,7 @@ default_message_pool.register_message(
 @dataclass(eq=False, repr=False)
 class Constraints(betterproto2.Message):
     """
-    What a persona's turns may do and spend. 0 means: no limit of that kind.
+    Limits of a persona's turns. 0: no limit of that kind.
     """
 
     max_moves_per_turn: "int | None" = betterproto2.field(1, betterproto2.TYPE_INT32, optional=True)
@@ -3383,7 +3382,7 @@ class Constraints(betterproto2.Message):
 
     max_delegation_depth: "int | None" = betterproto2.field(6, betterproto2.TYPE_INT32, optional=True)
     """
-    How deep agents may delegate to agents from one of its turns. Default 5.
+    Maximum depth of delegation from one of its turns. Default 5.
     """
 
     max_tool_calls_per_answer: "int | None" = betterproto2.field(7, betterproto2.TYPE_INT32, optional=True)
@@ -3408,14 +3407,14 @@ class ContextBlock(betterproto2.Message):
 
     path: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Where it stands in the request, as a JSON pointer, such as `/messages/3/content`.
+    Place in the request, as a JSON pointer, such as `/messages/3/content`.
     """
 
     source: "ContextSource" = betterproto2.field(
         2, betterproto2.TYPE_ENUM, default_factory=lambda: ContextSource(0)
     )
     """
-    What kind of thing it comes from.
+    Kind of the source.
     """
 
     source_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -3445,12 +3444,12 @@ class ContextReduced(betterproto2.Message):
 
     messages_left_out: "int" = betterproto2.field(1, betterproto2.TYPE_INT32)
     """
-    How many messages were left out or summed up.
+    Number of messages that were omitted or summarized.
     """
 
     summarized: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Whether a summary took their place.
+    Set if a summary replaced them.
     """
 
     tokens_before: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
@@ -3470,14 +3469,14 @@ default_message_pool.register_message("wonder.v1", "ContextReduced", ContextRedu
 @dataclass(eq=False, repr=False)
 class ContextWindow(betterproto2.Message):
     """
-    What is done when a conversation outgrows the context window of the model.
+    Handling of a conversation that exceeds the context window of the model.
     """
 
     strategy: "ContextWindowStrategy" = betterproto2.field(
         1, betterproto2.TYPE_ENUM, default_factory=lambda: ContextWindowStrategy(0)
     )
     """
-    How it is made to fit.
+    Strategy.
     """
 
     threshold: "float | None" = betterproto2.field(2, betterproto2.TYPE_DOUBLE, optional=True)
@@ -3487,7 +3486,7 @@ class ContextWindow(betterproto2.Message):
 
     keep_recent_messages: "int | None" = betterproto2.field(3, betterproto2.TYPE_INT32, optional=True)
     """
-    How many of the newest messages always stay word for word. Default 10.
+    Number of the newest messages that stay unchanged. Default 10.
     """
 
 
@@ -3497,8 +3496,7 @@ default_message_pool.register_message("wonder.v1", "ContextWindow", ContextWindo
 @dataclass(eq=False, repr=False)
 class Conversation(betterproto2.Message):
     """
-    A place where people and agents work together: participants, messages and turns. It stays open until somebody
-    completes it, and costs nothing while nobody speaks.
+    A durable thread with participants, turns and messages. It stays open until CompleteConversation.
     """
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -3514,19 +3512,19 @@ class Conversation(betterproto2.Message):
 
     title: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    What it is about, for people. At most 500 bytes.
+    Title, for people. At most 500 bytes.
     """
 
     participants: "list[Participant]" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Who takes part now. Changed by AddParticipant and RemoveParticipant.
+    Current participants. AddParticipant and RemoveParticipant change them.
     """
 
     status: "ConversationStatus" = betterproto2.field(
         5, betterproto2.TYPE_ENUM, default_factory=lambda: ConversationStatus(0)
     )
     """
-    Where it stands. Set by the server.
+    Status. Set by the server.
     """
 
     external_ref: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
@@ -3548,7 +3546,7 @@ class Conversation(betterproto2.Message):
 
     turn_count: "int" = betterproto2.field(9, betterproto2.TYPE_INT64)
     """
-    How many turns it has had. Set by the server.
+    Number of turns so far. Set by the server.
     """
 
     active_turn_ids: "list[str]" = betterproto2.field(10, betterproto2.TYPE_STRING, repeated=True)
@@ -3558,32 +3556,32 @@ class Conversation(betterproto2.Message):
 
     usage: "Usage | None" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What its turns have spent. Set by the server.
+    Spending of all its turns. Set by the server.
     """
 
     budget: "Budget | None" = betterproto2.field(12, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What its turns may spend altogether. A change counts for what is begun from then on.
+    Limits of the total spending of its turns. A change applies to work that starts later.
     """
 
     expire_time: "datetime.datetime | None" = betterproto2.field(
         13, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it is archived: no longer listed, still readable by id. Unset: never. Each turn moves it on by the time it was
-    ahead when set.
+    Time at which the server archives the conversation. Each turn postpones it, so that it stays as far ahead as when
+    it was set. Unset: never, unless the server archives inactive conversations.
     """
 
     archive_time: "datetime.datetime | None" = betterproto2.field(
         14, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was archived; unset if it was not. Whatever needs its record and names it by `conversation_id` brings it
-    back: a message or another change, Subscribe and Converse, GetTurn, PreviewContext, and lists of its turns,
-    messages, moves, events and runs. Until then the id of a turn or run alone finds nothing of it. Once back it is
-    listed again, and expires again after as long as before; being archived and being brought back are each one event
-    `conversation.updated`. GetConversation and ListConversations leave it where it is; lists of all conversations'
-    turns, messages, moves, events or runs leave it out. Set by the server.
+    Time at which the conversation was archived; unset if it is not archived. An archived conversation is not listed. A
+    request that names it by `conversation_id` and needs its record restores it: a message or another change, Subscribe
+    and Converse, GetTurn, PreviewContext, and lists of its turns, messages, moves, events and runs. Until then, the id
+    of a turn or run alone does not find it. GetConversation and ListConversations do not restore it, and lists over
+    all conversations omit its content. After a restore it is listed again and expires after the same interval as
+    before. Archiving and restoring each append one event `conversation.updated`. Set by the server.
     """
 
     branch: "str" = betterproto2.field(15, betterproto2.TYPE_STRING)
@@ -3596,14 +3594,14 @@ class Conversation(betterproto2.Message):
         16, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was created. Set by the server.
+    Time of creation. Set by the server.
     """
 
     update_time: "datetime.datetime | None" = betterproto2.field(
         17, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it last changed, events included. Set by the server.
+    Time of the last change, events included. Set by the server.
     """
 
     etag: "str" = betterproto2.field(18, betterproto2.TYPE_STRING)
@@ -3623,7 +3621,7 @@ class ConversationReset(betterproto2.Message):
 
     keep_system_message: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
     """
-    Whether the system message stays as it was when the conversation began.
+    Set if the system message stays as it was at the start of the conversation.
     """
 
     last_turn_ordinal: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
@@ -3731,7 +3729,7 @@ class ConverseCancelled(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    What the client called it.
+    `request_id` of the request.
     """
 
     turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -3768,12 +3766,12 @@ class ConverseRefused(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    What the client called it; empty if it had no `request_id`.
+    `request_id` of the request; empty if it had none.
     """
 
     error: "Fault | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Why.
+    Cause.
     """
 
 
@@ -3783,7 +3781,7 @@ default_message_pool.register_message("wonder.v1", "ConverseRefused", ConverseRe
 @dataclass(eq=False, repr=False)
 class ConverseRequest(betterproto2.Message):
     """
-    What a client says on a Converse stream.
+    Request on a Converse stream.
 
     Oneofs:
         - intent: Exactly one is set.
@@ -3831,8 +3829,7 @@ default_message_pool.register_message("wonder.v1", "ConverseRequest", ConverseRe
 @dataclass(eq=False, repr=False)
 class ConverseResponse(betterproto2.Message):
     """
-    What the server says on a Converse stream. SubscribeResponse has the same fields by the same numbers, as far as they
-    apply.
+    Response on a Converse stream. The fields of SubscribeResponse have the same names and numbers.
 
     Oneofs:
         - item: Exactly one is set. A client must pass over a message in which it knows none.
@@ -3959,8 +3956,8 @@ class ConverseSend(betterproto2.Message):
 
     user_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Who speaks. Empty: the caller, or the conversation's only user. A user who does not take part joins. On a server
-    with tokens another name than the caller's needs the right `act_as`, else PERMISSION_DENIED.
+    Author of the message. Empty: the caller, or the conversation's only user. A user who does not take part joins. On
+    a server with tokens, a name other than the caller's requires the right `act_as`, else PERMISSION_DENIED.
     """
 
     metadata: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -3982,7 +3979,7 @@ class ConverseSent(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    What the client called it.
+    `request_id` of the request.
     """
 
     turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -4088,7 +4085,7 @@ class CreateConversationResponse(betterproto2.Message):
 
     existed: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Whether it existed before.
+    Set if the conversation existed before.
     """
 
 
@@ -4194,7 +4191,7 @@ class Definition(betterproto2.Message):
     A field with a default other than zero is optional: left out, it has the default.
 
     Oneofs:
-        - spec: What it says. Required.
+        - spec: Content of the definition. Required.
     """
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -4216,7 +4213,7 @@ class Definition(betterproto2.Message):
         4, betterproto2.TYPE_ENUM, default_factory=lambda: DefinitionKind(0)
     )
     """
-    Which kind it is. May be left out when saving, since `spec` says it.
+    Kind. Optional when saving: `spec` determines it.
     """
 
     name: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
@@ -4226,7 +4223,7 @@ class Definition(betterproto2.Message):
 
     description: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    What it is for, in a sentence or two, for people. At most 4,096 bytes.
+    Purpose, for people. At most 4,096 bytes.
     """
 
     revision: "int" = betterproto2.field(7, betterproto2.TYPE_INT32)
@@ -4253,14 +4250,14 @@ class Definition(betterproto2.Message):
         10, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When the first revision was saved. Set by the server.
+    Time at which the first revision was saved. Set by the server.
     """
 
     update_time: "datetime.datetime | None" = betterproto2.field(
         11, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When this revision was saved. Set by the server.
+    Time at which this revision was saved. Set by the server.
     """
 
     etag: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
@@ -4272,12 +4269,12 @@ class Definition(betterproto2.Message):
         20, betterproto2.TYPE_MESSAGE, optional=True, group="spec"
     )
     """
-    Who an agent is.
+    A persona.
     """
 
     tool: "ToolSpec | None" = betterproto2.field(21, betterproto2.TYPE_MESSAGE, optional=True, group="spec")
     """
-    What a model may call.
+    A tool.
     """
 
     workflow: "WorkflowSpec | None" = betterproto2.field(
@@ -4303,7 +4300,7 @@ class Definition(betterproto2.Message):
         25, betterproto2.TYPE_MESSAGE, optional=True, group="spec"
     )
     """
-    Which model, and how it is called.
+    A model profile.
     """
 
 
@@ -4313,14 +4310,14 @@ default_message_pool.register_message("wonder.v1", "Definition", Definition)
 @dataclass(eq=False, repr=False)
 class DefinitionChange(betterproto2.Message):
     """
-    What saving, or pruning, did to one definition.
+    Change of one definition by a save or prune.
     """
 
     action: "DefinitionChangeAction" = betterproto2.field(
         1, betterproto2.TYPE_ENUM, default_factory=lambda: DefinitionChangeAction(0)
     )
     """
-    What was done.
+    Kind of the change.
     """
 
     kind: "DefinitionKind" = betterproto2.field(
@@ -4635,8 +4632,8 @@ class DiffBranchResponse(betterproto2.Message):
 
     head_commit: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    The commit that has all that is shown: its newest, or the one that merging would make of what nobody has committed.
-    Empty if there is no branch yet.
+    Commit with everything that is shown: the newest commit of the branch, or the commit that a merge would make of
+    uncommitted work. Empty if there is no branch yet.
     """
 
     base_branch: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -4651,12 +4648,12 @@ class DiffBranchResponse(betterproto2.Message):
 
     files: "list[FileDiff]" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    What changed, by path, uncommitted work included.
+    Changed files by path, including uncommitted work.
     """
 
     truncated: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
-    Whether patches were left out, since all together were over 1 MiB.
+    Set if the server omitted patches, because all patches exceed 1 MiB together.
     """
 
 
@@ -4678,7 +4675,7 @@ default_message_pool.register_message("wonder.v1", "DrainWorker", DrainWorker)
 @dataclass(eq=False, repr=False)
 class EmittedEvent(betterproto2.Message):
     """
-    What an `event` action said.
+    Event that an `event` action emitted.
     """
 
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -4690,7 +4687,7 @@ class EmittedEvent(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What it carries.
+    Payload.
     """
 
     node_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -4705,13 +4702,13 @@ default_message_pool.register_message("wonder.v1", "EmittedEvent", EmittedEvent)
 @dataclass(eq=False, repr=False)
 class Event(betterproto2.Message):
     """
-    Something that happened in a conversation. It is recorded before anybody sees it, never changes, and has the
+    A numbered fact of a conversation. It is committed before any client sees it, never changes, and has the
     conversation's next sequence number.
 
-    A client must pass over an event whose payload it does not know; `name` is always there.
+    A client must ignore an event with an unknown payload; `name` is always set.
 
     Oneofs:
-        - payload: What happened.
+        - payload: Payload.
     """
 
     sequence: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
@@ -4733,7 +4730,7 @@ class Event(betterproto2.Message):
         4, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it happened.
+    Time of the event.
     """
 
     name: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
@@ -4773,14 +4770,14 @@ class Event(betterproto2.Message):
         14, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `participant.joined`: somebody takes part.
+    `participant.joined`: a user or an agent joined.
     """
 
     participant_left: "Participant | None" = betterproto2.field(
         15, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `participant.left`: somebody no longer takes part.
+    `participant.left`: a user or an agent left.
     """
 
     conversation_turn: "Turn | None" = betterproto2.field(
@@ -4808,7 +4805,7 @@ class Event(betterproto2.Message):
         23, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `turn.cancelled`: somebody cancelled a turn.
+    `turn.cancelled`: a turn was cancelled.
     """
 
     message_appended: "Message | None" = betterproto2.field(
@@ -5001,7 +4998,7 @@ class ExecuteTaskResponse(betterproto2.Message):
 
     result: "TaskResult | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    How it ended.
+    Result.
     """
 
 
@@ -5097,21 +5094,21 @@ default_message_pool.register_message("wonder.v1", "ExportDefinitionsResponse", 
 @dataclass(eq=False, repr=False)
 class FanIn(betterproto2.Message):
     """
-    Where the branches of a fan-out meet again: those of the nearest fan-out that has not been joined. All its branches
-    must meet at one node. A token that comes here from no fan-out goes straight on.
+    Joins the branches of the nearest fan-out that is not joined yet. All its branches must meet at one node. A token
+    without a fan-out continues directly.
 
-    A branch that fails fails whatever is around it, its run in the end; but where branches meet in mode ANY or M_OF_N
-    it only counts as one that does not come, as long as enough others still can.
+    A failed branch fails the enclosing branch or run. In the modes ANY and M_OF_N it only counts as absent, while enough
+    other branches can still arrive.
     """
 
     mode: "FanInMode" = betterproto2.field(1, betterproto2.TYPE_ENUM, default_factory=lambda: FanInMode(0))
     """
-    When the node runs.
+    Condition under which the node executes.
     """
 
     count: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
     """
-    How many branches must have arrived, for FAN_IN_MODE_M_OF_N. At least 1.
+    Number of branches that must arrive, for FAN_IN_MODE_M_OF_N. At least 1.
     """
 
     timeout_ms: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
@@ -5123,12 +5120,12 @@ class FanIn(betterproto2.Message):
         4, betterproto2.TYPE_ENUM, default_factory=lambda: FanInTimeoutPolicy(0)
     )
     """
-    What happens then.
+    Policy at that time.
     """
 
     merges: "list[Merge]" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    What is kept of the branches.
+    Values of the branches to keep.
     """
 
     fan_out_node_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
@@ -5154,7 +5151,7 @@ class Fault(betterproto2.Message):
         1, betterproto2.TYPE_ENUM, default_factory=lambda: ErrorReason(0)
     )
     """
-    Which of the documented reasons it is. Programs decide by this, never by the message.
+    Documented reason. Programs decide by the reason, never by the message.
     """
 
     message: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -5179,12 +5176,12 @@ class Fault(betterproto2.Message):
 
     retriable: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
     """
-    Whether the same thing, tried again unchanged, may succeed.
+    Set if the unchanged request may succeed later.
     """
 
     retry_after_ms: "int | None" = betterproto2.field(6, betterproto2.TYPE_INT64, optional=True)
     """
-    Milliseconds to wait before trying again; unset where nobody knows.
+    Milliseconds to wait before a retry; unset if unknown.
     """
 
     violations: "list[FieldViolation]" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, repeated=True)
@@ -5209,7 +5206,7 @@ class FieldViolation(betterproto2.Message):
 
     description: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    What is wrong with it, in a plain sentence; for an expression with its column.
+    Description of the violation, one sentence; for an expression with its column.
     """
 
 
@@ -5219,7 +5216,7 @@ default_message_pool.register_message("wonder.v1", "FieldViolation", FieldViolat
 @dataclass(eq=False, repr=False)
 class FileDiff(betterproto2.Message):
     """
-    What changed in one file.
+    Change of one file.
     """
 
     path: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -5236,7 +5233,7 @@ class FileDiff(betterproto2.Message):
         3, betterproto2.TYPE_ENUM, default_factory=lambda: FileChange(0)
     )
     """
-    What was done to it.
+    Kind of the change.
     """
 
     additions: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
@@ -5316,14 +5313,14 @@ class ForkRunRequest(betterproto2.Message):
         4, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What takes the place of the run's input; unset: the same.
+    Input that replaces the run's input. Unset: the same input.
     """
 
     state: "__google__protobuf__.Struct | None" = betterproto2.field(
         5, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What takes the place of the run's state at that point; unset: the same.
+    State that replaces the run's state at that point. Unset: the same state.
     """
 
     workflow_revision: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
@@ -5388,19 +5385,19 @@ class Gate(betterproto2.Message):
 
     prompt: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    What the person is asked.
+    Question for the person.
     """
 
     shown: "__google__protobuf__.Struct | None" = betterproto2.field(
         7, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What the person is shown.
+    Content for the person to review.
     """
 
     shown_hash: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
     """
-    SHA-256 of prompt and `shown`, in hexadecimal. Whoever resolves the gate says which one they saw.
+    SHA-256 of prompt and `shown`, in hexadecimal. ResolveGate takes it, to name the content that the person saw.
     """
 
     answer_schema: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -5419,26 +5416,26 @@ class Gate(betterproto2.Message):
         11, betterproto2.TYPE_ENUM, default_factory=lambda: GateStatus(0)
     )
     """
-    Where it stands.
+    Status.
     """
 
     resolution: "GateResolution | None" = betterproto2.field(12, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    How it was resolved; unset until then.
+    Resolution; unset until then.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
         13, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it opened.
+    Time at which the gate opened.
     """
 
     expire_time: "datetime.datetime | None" = betterproto2.field(
         14, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it expires; unset: never.
+    Time at which the gate expires. Unset: never.
     """
 
 
@@ -5448,31 +5445,31 @@ default_message_pool.register_message("wonder.v1", "Gate", Gate)
 @dataclass(eq=False, repr=False)
 class GateResolution(betterproto2.Message):
     """
-    How a gate was resolved.
+    Resolution of a gate.
     """
 
     user_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Who resolved it; empty for its expiry policy.
+    User who resolved the gate; empty for its expiry policy.
     """
 
     resolve_time: "datetime.datetime | None" = betterproto2.field(
         2, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When.
+    Time of the resolution.
     """
 
     answer: "__google__protobuf__.Struct | None" = betterproto2.field(
         3, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What the person edited or answered.
+    Answer of the person.
     """
 
     comment: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    What the person wrote about it.
+    Comment of the person.
     """
 
 
@@ -5515,7 +5512,7 @@ class GetConversationRequest(betterproto2.Message):
     Request of GetConversation.
 
     Oneofs:
-        - key: Which one. Required.
+        - key: Key of the conversation. Required.
     """
 
     conversation_id: "str | None" = betterproto2.field(
@@ -5748,7 +5745,7 @@ default_message_pool.register_message("wonder.v1", "GetTurnResponse", GetTurnRes
 @dataclass(eq=False, repr=False)
 class HookOutcome(betterproto2.Message):
     """
-    How a context-assembly or memory-extraction workflow ended.
+    End of a context-assembly or memory-extraction workflow.
     """
 
     run_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -5773,7 +5770,7 @@ class HookOutcome(betterproto2.Message):
 
     error: "Fault | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Why it failed; unset if it did not.
+    Cause of the failure; unset if it did not fail.
     """
 
 
@@ -5789,7 +5786,7 @@ class HumanGate(betterproto2.Message):
 
     prompt: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    What the person is asked.
+    Question for the person.
     """
 
     answer_schema: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -5813,7 +5810,7 @@ class HumanGate(betterproto2.Message):
         5, betterproto2.TYPE_ENUM, default_factory=lambda: GateExpiryPolicy(0)
     )
     """
-    What happens then.
+    Policy at that time.
     """
 
 
@@ -5839,26 +5836,26 @@ class Library(betterproto2.Message):
 
     description: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    What it holds, for people. At most 4,096 bytes.
+    Description of its content, for people. At most 4,096 bytes.
     """
 
     definition_count: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    How many definitions it holds. Set by the server.
+    Number of its definitions. Set by the server.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
         5, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was created. Set by the server.
+    Time of creation. Set by the server.
     """
 
     update_time: "datetime.datetime | None" = betterproto2.field(
         6, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When one of its definitions was last changed. Set by the server.
+    Time of the last change of one of its definitions. Set by the server.
     """
 
     etag: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
@@ -5883,7 +5880,7 @@ class LimitReached(betterproto2.Message):
 
     enforced: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Whether it is enforced now; else the model was told to wrap up.
+    Set if the limit is enforced now; else the server told the model to finish.
     """
 
 
@@ -6117,7 +6114,7 @@ class ListConversationsRequest(betterproto2.Message):
 
     include_archived: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
     """
-    Whether to list archived ones too.
+    If set, the list includes archived conversations.
     """
 
     page_size: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
@@ -6405,7 +6402,7 @@ class ListMemoriesRequest(betterproto2.Message):
 
     filter: "MemoryFilter | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Which memories.
+    Filter.
     """
 
     page_size: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
@@ -6670,8 +6667,8 @@ class ListRunsRequest(betterproto2.Message):
 
     include_children: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
-    Whether to list runs that others wait for; else only those that clients started. With `conversation_id` or
-    `parent_run_id` they are listed anyway.
+    If set, the list includes runs that another run or a turn waits for. With `conversation_id` or `parent_run_id` it
+    always does.
     """
 
     start_time: "datetime.datetime | None" = betterproto2.field(
@@ -6795,18 +6792,17 @@ class Memory(betterproto2.Message):
 
     type: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    What kind of memory it is, in the library's own words, such as `fact` or `decision`; at most 128 characters.
-    Required.
+    Type of the memory, a word of the library such as `fact` or `decision`; at most 128 characters. Required.
     """
 
     content: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    What is known. Required; at most 1 MiB, and best under 1 KiB. Read as it was written, wherever it is kept.
+    Text of the memory. Required; at most 1 MiB, best under 1 KiB. Reads return the text as it was written.
     """
 
     significance: "float | None" = betterproto2.field(5, betterproto2.TYPE_DOUBLE, optional=True)
     """
-    How important it is in itself, from 0 to 1. Default 0.5.
+    Importance, from 0 to 1. Default 0.5.
     """
 
     metadata: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -6818,7 +6814,7 @@ class Memory(betterproto2.Message):
 
     source: "MemorySource | None" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Where it came from.
+    Source.
     """
 
     supersedes_id: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
@@ -6845,21 +6841,22 @@ class Memory(betterproto2.Message):
         12, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was archived by a retention rule: no longer found by search. Unset if it was not. Set by the server.
+    Time at which a retention rule archived it; search does not find it afterwards. Unset if it is not archived. Set by
+    the server.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
         13, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was written. Set by the server.
+    Time of the write. Set by the server.
     """
 
     update_time: "datetime.datetime | None" = betterproto2.field(
         14, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was last changed. Set by the server.
+    Time of the last change. Set by the server.
     """
 
     etag: "str" = betterproto2.field(15, betterproto2.TYPE_STRING)
@@ -6874,7 +6871,7 @@ default_message_pool.register_message("wonder.v1", "Memory", Memory)
 @dataclass(eq=False, repr=False)
 class MemoryFilter(betterproto2.Message):
     """
-    Which memories a list or search is about. What is empty does not narrow it.
+    Filter of a list or search. Empty fields do not filter.
     """
 
     types: "list[str]" = betterproto2.field(1, betterproto2.TYPE_STRING, repeated=True)
@@ -6915,7 +6912,7 @@ class MemoryFilter(betterproto2.Message):
 
     include_superseded: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
     """
-    Whether to take superseded and archived ones too.
+    If set, superseded and archived memories are included.
     """
 
 
@@ -6925,7 +6922,7 @@ default_message_pool.register_message("wonder.v1", "MemoryFilter", MemoryFilter)
 @dataclass(eq=False, repr=False)
 class MemorySource(betterproto2.Message):
     """
-    Where a memory came from. What is not known is empty.
+    Source of a memory. Unknown fields are empty.
     """
 
     conversation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -6950,7 +6947,7 @@ class MemorySource(betterproto2.Message):
 
     speaker: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Who said it: a name, as people and agents use it.
+    Name of the speaker.
     """
 
     ordinal: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
@@ -6965,7 +6962,7 @@ default_message_pool.register_message("wonder.v1", "MemorySource", MemorySource)
 @dataclass(eq=False, repr=False)
 class Merge(betterproto2.Message):
     """
-    How one value of each arrived branch becomes one value of the run.
+    Joins one value of each arrived branch into one value of the run.
     """
 
     source: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -6975,15 +6972,14 @@ class Merge(betterproto2.Message):
 
     target: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Where it is kept: `state.x` or `output.x`; where fan-outs stand in each other also `branch.x`, of the outer branch.
-    Required.
+    Target of the value: `state.x` or `output.x`; in nested fan-outs also `branch.x`, of the outer branch. Required.
     """
 
     strategy: "MergeStrategy" = betterproto2.field(
         3, betterproto2.TYPE_ENUM, default_factory=lambda: MergeStrategy(0)
     )
     """
-    How the values are joined.
+    Strategy for joining the values.
     """
 
 
@@ -7013,13 +7009,13 @@ class MergeArtifactsRequest(betterproto2.Message):
 
     author: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Who merges: a user's or agent's id. Empty: the caller. On a server with tokens another name than the caller's
-    needs the right `act_as`, else PERMISSION_DENIED.
+    Author of the merge: the id of a user or agent. Empty: the caller. On a server with tokens, a name other than the
+    caller's requires the right `act_as`, else PERMISSION_DENIED.
     """
 
     message: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Why. Empty: a sentence that names the branches.
+    Commit message. Empty: a sentence that names the branches.
     """
 
     validate_only: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
@@ -7035,8 +7031,7 @@ class MergeArtifactsRequest(betterproto2.Message):
 
     resolutions: "list[MergeResolution]" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    What becomes of files in conflict, if all of them are named, each once; others are merged as always. FIELD_INVALID
-    for a file that is not in conflict.
+    Resolutions of the files in conflict: all of them, each once. FIELD_INVALID for a file that is not in conflict.
     """
 
 
@@ -7051,7 +7046,7 @@ class MergeArtifactsResponse(betterproto2.Message):
 
     merged: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
     """
-    Whether it was merged; with `validate_only`, whether it would be.
+    Set if the branch was merged; with `validate_only`, if it would be.
     """
 
     revision: "ArtifactRevision | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
@@ -7061,12 +7056,12 @@ class MergeArtifactsResponse(betterproto2.Message):
 
     conflicts: "list[MergeConflict]" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    What is in the way; empty if merged.
+    Conflicts; empty if merged.
     """
 
     nothing_to_merge: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
     """
-    Whether there was nothing to merge: the target has all of it.
+    Set if there was nothing to merge: the target has all commits.
     """
 
 
@@ -7101,12 +7096,13 @@ class MergeBranchRequest(betterproto2.Message):
 
     expected_head_commit: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    What DiffBranch says is its `head_commit`, if it must still be that: the id, or its first 7 digits or more.
+    Expected `head_commit`, as in the response of DiffBranch: the id, or at least its first 7 digits. Empty: not
+    checked.
     """
 
     user_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Who merges. Empty: the caller. Another name needs the right `act_as`.
+    User who merges. Empty: the caller. Another name requires the right `act_as`.
     """
 
     validate_only: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
@@ -7122,14 +7118,13 @@ class MergeBranchRequest(betterproto2.Message):
 
     resolutions: "list[MergeResolution]" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    What becomes of files in conflict, if all of them are named, each once; others are merged as always. FIELD_INVALID
-    for a file that is not in conflict.
+    Resolutions of the files in conflict: all of them, each once. FIELD_INVALID for a file that is not in conflict.
     """
 
     remove_branch: "bool" = betterproto2.field(10, betterproto2.TYPE_BOOL)
     """
-    Whether the conversation's branch and its files are removed once they are merged. Work that follows begins anew
-    where the repository's default branch is then.
+    If set, the server removes the branch and its files after the merge. Later work starts from the repository's
+    default branch.
     """
 
     run_id: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
@@ -7149,7 +7144,7 @@ class MergeBranchResponse(betterproto2.Message):
 
     merged: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
     """
-    Whether it was merged; with `validate_only`, whether it would be.
+    Set if the branch was merged; with `validate_only`, if it would be.
     """
 
     commit: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -7159,18 +7154,18 @@ class MergeBranchResponse(betterproto2.Message):
 
     conflicts: "list[MergeConflict]" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    What is in the way; empty if merged.
+    Conflicts; empty if merged.
     """
 
     nothing_to_merge: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
     """
-    Whether there was nothing to merge: the target has all of it, or there is no such work.
+    Set if there was nothing to merge: the target has all commits, or there is no such branch.
     """
 
     branch_kept: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
     """
-    Whether the branch and its files were kept although `remove_branch` was set: something was written after
-    what was merged, or a command is running among them. They can be merged and removed again.
+    Set if the branch was kept although `remove_branch` was set: a write followed the merged state, or a command is
+    running in the files. A later merge can remove it.
     """
 
 
@@ -7192,7 +7187,7 @@ class MergeConflict(betterproto2.Message):
         2, betterproto2.TYPE_ENUM, default_factory=lambda: MergeConflictKind(0)
     )
     """
-    What happened to it.
+    Kind of the conflict.
     """
 
     base: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -7212,7 +7207,7 @@ class MergeConflict(betterproto2.Message):
 
     truncated: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
-    Whether the texts were left out: one is over 256 KiB, or all of a merge are over 2 MiB.
+    Set if the server omitted the texts: one exceeds 256 KiB, or all texts of the merge exceed 2 MiB.
     """
 
 
@@ -7222,10 +7217,10 @@ default_message_pool.register_message("wonder.v1", "MergeConflict", MergeConflic
 @dataclass(eq=False, repr=False)
 class MergeResolution(betterproto2.Message):
     """
-    What becomes of a file in which a merge found a conflict.
+    Resolution of a conflict in one file of a merge.
 
     Oneofs:
-        - resolution: What it becomes. Required.
+        - resolution: New state of the file. Required.
     """
 
     path: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -7252,8 +7247,8 @@ default_message_pool.register_message("wonder.v1", "MergeResolution", MergeResol
 @dataclass(eq=False, repr=False)
 class Message(betterproto2.Message):
     """
-    What a user or an agent said. A turn has one message that started it, unless a service did, and any number of the
-    agent's.
+    A message of a user or an agent. A turn has at most one message that started it, and any number of messages of the
+    agent.
     """
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -7280,12 +7275,12 @@ class Message(betterproto2.Message):
         5, betterproto2.TYPE_ENUM, default_factory=lambda: MessageRole(0)
     )
     """
-    Who speaks, in general.
+    Role of an author.
     """
 
     author: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Who speaks, in particular: a user's or agent's id.
+    Author: the id of a user or agent.
     """
 
     content: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
@@ -7301,14 +7296,14 @@ class Message(betterproto2.Message):
 
     partial: "bool" = betterproto2.field(9, betterproto2.TYPE_BOOL)
     """
-    Whether it was cut off by a cancel, a failure or the model's limit.
+    Set if a cancellation, a failure or the model's limit cut the message off.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
         10, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was complete.
+    Time of completion.
     """
 
     whole_bytes: "int" = betterproto2.field(11, betterproto2.TYPE_INT64)
@@ -7338,8 +7333,8 @@ class MessageDelta(betterproto2.Message):
 
     offset: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
     """
-    Where this text begins in the message, counted in Unicode code points from 0. A client that has more than that drops
-    the overlap. Text for a slow client may be joined into fewer, longer pieces.
+    Start of this text in the message, in Unicode code points from 0. A client that has more text drops the overlap.
+    The server may join the texts for a slow client.
     """
 
     text: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
@@ -7369,7 +7364,7 @@ class MessageRestarted(betterproto2.Message):
 
     attempt: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
     """
-    Which attempt begins now, from 2.
+    Number of the attempt that starts now, from 2.
     """
 
 
@@ -7379,7 +7374,7 @@ default_message_pool.register_message("wonder.v1", "MessageRestarted", MessageRe
 @dataclass(eq=False, repr=False)
 class ModelProfileSpec(betterproto2.Message):
     """
-    Which model, in which request format, with which parameters and patience.
+    A model with its request format, parameters and timeouts.
     """
 
     provider: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -7404,7 +7399,7 @@ class ModelProfileSpec(betterproto2.Message):
         4, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What goes into each request unchanged, such as `temperature` and `max_tokens`.
+    Parameters that the server copies into each request, such as `temperature` and `max_tokens`.
     """
 
     timeout_ms: "int | None" = betterproto2.field(5, betterproto2.TYPE_INT32, optional=True)
@@ -7464,7 +7459,7 @@ class Move(betterproto2.Message):
 
     reasoning: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    What the model said, as users saw it.
+    Text of the model's answer, as shown to users.
     """
 
     message_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
@@ -7479,7 +7474,8 @@ class Move(betterproto2.Message):
 
     tool_results: "list[ToolResult]" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    What came back, in the order of arrival. An async tool's result is in the move that it triggered.
+    Results of the tool calls, in the order of arrival. The result of an asynchronous tool is in the move that it
+    triggered.
     """
 
     raw: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -7498,26 +7494,26 @@ class Move(betterproto2.Message):
         11, betterproto2.TYPE_ENUM, default_factory=lambda: StopReason(0)
     )
     """
-    Why the model stopped.
+    Reason why the model stopped.
     """
 
     usage: "Usage | None" = betterproto2.field(12, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What this move has spent.
+    Spending of this move.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
         13, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When the model was asked.
+    Time of the model request.
     """
 
     complete_time: "datetime.datetime | None" = betterproto2.field(
         14, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When its last sync tool result was there; unset until then.
+    Time at which the last result of its synchronous tools arrived; unset until then.
     """
 
 
@@ -7527,7 +7523,7 @@ default_message_pool.register_message("wonder.v1", "Move", Move)
 @dataclass(eq=False, repr=False)
 class NetworkPolicy(betterproto2.Message):
     """
-    What a project's work may reach on the network.
+    Network policy of a project's work.
     """
 
     http_allow: "list[str]" = betterproto2.field(1, betterproto2.TYPE_STRING, repeated=True)
@@ -7544,8 +7540,8 @@ class NetworkPolicy(betterproto2.Message):
 
     shell_network: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    Whether commands in the sandbox have a network: HTTP and CONNECT through the server's proxy, held to the rest of
-    this policy.
+    If set, commands in the sandbox can use HTTP and CONNECT through the server's proxy, within the rest of this
+    policy.
     """
 
 
@@ -7558,7 +7554,7 @@ class Node(betterproto2.Message):
     One point of a workflow: one target, with data mapped in and out.
 
     Oneofs:
-        - target: What it runs. Required.
+        - target: Target of the node. Required.
     """
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -7609,7 +7605,7 @@ class Node(betterproto2.Message):
         map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING),
     )
     """
-    What of `result` is kept: `state.x`, `output.x`, or in a branch `branch.x`, as expressions that also see
+    Values to keep, by target (`state.x`, `output.x`, or `branch.x` in a branch), as expressions that also see
     `result`.
     """
 
@@ -7620,19 +7616,19 @@ class Node(betterproto2.Message):
 
     description: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
     """
-    What it is for, in a few words; shown when the graph is drawn.
+    Purpose, a few words, shown in drawings of the graph.
     """
 
     invocation_mode: "InvocationMode" = betterproto2.field(
         10, betterproto2.TYPE_ENUM, default_factory=lambda: InvocationMode(0)
     )
     """
-    How an agent is called. Only for agents.
+    Mode of calling an agent. Only for agents.
     """
 
     retry: "RetryPolicy | None" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    How infrastructure errors of the target are tried again.
+    Retries after infrastructure errors of the target.
     """
 
     fan_out: "bool" = betterproto2.field(12, betterproto2.TYPE_BOOL)
@@ -7685,7 +7681,7 @@ class NodeExecution(betterproto2.Message):
         6, betterproto2.TYPE_ENUM, default_factory=lambda: NodeExecutionStatus(0)
     )
     """
-    Where it stands.
+    Status.
     """
 
     input: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -7699,12 +7695,12 @@ class NodeExecution(betterproto2.Message):
         8, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What the target gave; once it has completed.
+    Output of the target; unset until completion.
     """
 
     error: "Fault | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Why it failed.
+    Cause of the failure.
     """
 
     attempts: "int" = betterproto2.field(10, betterproto2.TYPE_INT32)
@@ -7726,14 +7722,14 @@ class NodeExecution(betterproto2.Message):
         13, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was dispatched.
+    Time of the dispatch.
     """
 
     complete_time: "datetime.datetime | None" = betterproto2.field(
         14, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it ended; unset until then.
+    Time of the end; unset until then.
     """
 
     branch: "Branch | None" = betterproto2.field(15, betterproto2.TYPE_MESSAGE, optional=True)
@@ -7748,7 +7744,7 @@ default_message_pool.register_message("wonder.v1", "NodeExecution", NodeExecutio
 @dataclass(eq=False, repr=False)
 class NodeProgress(betterproto2.Message):
     """
-    What a node does in its task.
+    Progress of a node.
 
     Oneofs:
         - item: Exactly one is set.
@@ -7800,12 +7796,12 @@ class Operation(betterproto2.Message):
         3, betterproto2.TYPE_ENUM, default_factory=lambda: OperationKind(0)
     )
     """
-    What kind of work it is.
+    Kind of the operation.
     """
 
     is_async: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
     """
-    Whether the agent went on without waiting for it.
+    Set if the agent continues without waiting for the result.
     """
 
     tool_call_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
@@ -7820,7 +7816,7 @@ class Operation(betterproto2.Message):
 
     target: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
-    What it works on: a pinned definition (`acme/tools/search@2`), an agent's id or a model.
+    Target: a pinned definition (`acme/tools/search@2`), the id of an agent, or a model.
     """
 
     run_id: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
@@ -7830,21 +7826,21 @@ class Operation(betterproto2.Message):
 
     attempt: "int" = betterproto2.field(9, betterproto2.TYPE_INT32)
     """
-    Which attempt this is, from 1.
+    Number of the attempt, from 1.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
         10, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was first dispatched.
+    Time of the first dispatch.
     """
 
     deadline: "datetime.datetime | None" = betterproto2.field(
         11, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it is given up.
+    Time at which the server cancels it.
     """
 
 
@@ -7857,7 +7853,7 @@ class Participant(betterproto2.Message):
     A user or an agent who takes part in a conversation.
 
     Oneofs:
-        - participant: Who it is. Required.
+        - participant: Identity. Required.
     """
 
     user: "UserParticipant | None" = betterproto2.field(
@@ -7878,12 +7874,12 @@ class Participant(betterproto2.Message):
         3, betterproto2.TYPE_ENUM, default_factory=lambda: ParticipantOrigin(0)
     )
     """
-    How they came to take part. Set by the server.
+    Origin of the participation. Set by the server.
     """
 
     added_by: "Caller | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Who brought them; unset for those who were there from the beginning. Set by the server.
+    Caller who added the participant; unset for a participant of CreateConversation. Set by the server.
     """
 
     join_time: "datetime.datetime | None" = betterproto2.field(
@@ -7905,7 +7901,7 @@ class PersonaSpec(betterproto2.Message):
 
     system_prompt: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Who the agent is, in the words that the model reads first. Required; at most 64 KiB.
+    System prompt: the first text of each request to the model. Required; at most 64 KiB.
     """
 
     instructions: "list[str]" = betterproto2.field(2, betterproto2.TYPE_STRING, repeated=True)
@@ -7932,7 +7928,7 @@ class PersonaSpec(betterproto2.Message):
 
     recent_turns_limit: "int | None" = betterproto2.field(6, betterproto2.TYPE_INT32, optional=True)
     """
-    How many of the conversation's newest turns context assembly is given. 0 to 200; default 20.
+    Number of the conversation's newest turns in the input of context assembly. 0 to 200; default 20.
     """
 
     tool_ids: "list[str]" = betterproto2.field(7, betterproto2.TYPE_STRING, repeated=True)
@@ -7942,17 +7938,17 @@ class PersonaSpec(betterproto2.Message):
 
     constraints: "Constraints | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What its turns may do and spend.
+    Limits of its turns.
     """
 
     context_window: "ContextWindow | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What is done when a conversation outgrows the model.
+    Handling of conversations that exceed the model's context window.
     """
 
     retention: "list[RetentionRule]" = betterproto2.field(10, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    What becomes of its memories in time. Without rules everything is kept.
+    Retention rules of its memories. Empty: all memories are kept.
     """
 
 
@@ -7972,7 +7968,7 @@ class PreviewContextRequest(betterproto2.Message):
 
     send: "ConverseSend | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What would be said; its `request_id` is ignored. Required.
+    Message to preview; its `request_id` is ignored. Required.
     """
 
 
@@ -8034,17 +8030,17 @@ default_message_pool.register_message("wonder.v1", "PreviewContextResponse", Pre
 @dataclass(eq=False, repr=False)
 class Progress(betterproto2.Message):
     """
-    How far something is that takes its time. Not part of any record.
+    Progress of long work. Not recorded.
     """
 
     message: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    What is being done, for people.
+    Description of the current work, for people.
     """
 
     fraction: "float | None" = betterproto2.field(2, betterproto2.TYPE_DOUBLE, optional=True)
     """
-    Part that is done, from 0 to 1; unset where nobody knows.
+    Completed fraction, from 0 to 1; unset if unknown.
     """
 
     output: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -8074,7 +8070,7 @@ class Project(betterproto2.Message):
 
     description: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    What it is about, for people and for agents. At most 4,096 bytes.
+    Description, for people and agents. At most 4,096 bytes.
     """
 
     repositories: "list[Repository]" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, repeated=True)
@@ -8084,7 +8080,7 @@ class Project(betterproto2.Message):
 
     network: "NetworkPolicy | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What its agents' work may reach on the network. Unset: nothing but public addresses.
+    Network policy of its agents' work. Unset: public addresses only.
     """
 
     metadata: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -8098,14 +8094,14 @@ class Project(betterproto2.Message):
         7, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was created. Set by the server.
+    Time of creation. Set by the server.
     """
 
     update_time: "datetime.datetime | None" = betterproto2.field(
         8, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was last updated. Set by the server.
+    Time of the last update. Set by the server.
     """
 
     etag: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
@@ -8166,7 +8162,7 @@ class PutDefinitionResponse(betterproto2.Message):
 
     change: "DefinitionChange | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What happened.
+    Payload.
     """
 
 
@@ -8257,7 +8253,7 @@ class ReadMessageResponse(betterproto2.Message):
 
     offset: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    Where the piece begins, in bytes.
+    Start of the piece, in bytes.
     """
 
     size_bytes: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
@@ -8272,7 +8268,7 @@ default_message_pool.register_message("wonder.v1", "ReadMessageResponse", ReadMe
 @dataclass(eq=False, repr=False)
 class RegisterWorker(betterproto2.Message):
     """
-    What a worker can do.
+    Registration of a worker.
     """
 
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -8305,7 +8301,7 @@ class RemoveParticipantRequest(betterproto2.Message):
     Request of RemoveParticipant.
 
     Oneofs:
-        - participant: Who is removed. Required.
+        - participant: Participant to remove. Required.
     """
 
     conversation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -8448,7 +8444,7 @@ class ReplayRunResponse(betterproto2.Message):
 
     identical: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
     """
-    Whether every decision was the same.
+    Set if every planned decision equals the recorded one.
     """
 
     step_count: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
@@ -8460,7 +8456,7 @@ class ReplayRunResponse(betterproto2.Message):
         3, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Where it first decided otherwise; unset if nowhere.
+    First difference; unset if there is none.
     """
 
 
@@ -8507,8 +8503,8 @@ class ResetConversationRequest(betterproto2.Message):
 
     keep_system_message: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Whether the system message stays as it was when the conversation began; else it is made from the persona as it is
-    now.
+    If set, the system message stays as it was at the start of the conversation; else it is made from the current
+    persona.
     """
 
     etag: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -8555,7 +8551,7 @@ class ResolveGateRequest(betterproto2.Message):
         2, betterproto2.TYPE_ENUM, default_factory=lambda: GateDecision(0)
     )
     """
-    What is decided. Required.
+    Decision. Required.
     """
 
     shown_hash: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -8567,18 +8563,18 @@ class ResolveGateRequest(betterproto2.Message):
         4, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What the person edited or answered, by the gate's `answer_schema`. Left out, an approval passes on what the gate
-    shows, which has to match that schema too.
+    Answer, valid by the gate's `answer_schema`. If it is unset, an approval passes on the content that the gate shows,
+    which must match the schema too.
     """
 
     comment: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    What the person wants to say about it.
+    Comment of the person.
     """
 
     user_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Who decides. Empty: the caller. Another name needs the right `act_as`.
+    User who decides. Empty: the caller. Another name requires the right `act_as`.
     """
 
     request_id: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
@@ -8608,7 +8604,7 @@ default_message_pool.register_message("wonder.v1", "ResolveGateResponse", Resolv
 @dataclass(eq=False, repr=False)
 class RetentionRule(betterproto2.Message):
     """
-    What becomes of memories of certain types in time.
+    A retention rule for memories of certain types.
     """
 
     types: "list[str]" = betterproto2.field(1, betterproto2.TYPE_STRING, repeated=True)
@@ -8620,7 +8616,7 @@ class RetentionRule(betterproto2.Message):
         2, betterproto2.TYPE_ENUM, default_factory=lambda: RetentionAction(0)
     )
     """
-    What is done.
+    Action.
     """
 
     older_than_ms: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
@@ -8640,7 +8636,7 @@ default_message_pool.register_message("wonder.v1", "RetentionRule", RetentionRul
 @dataclass(eq=False, repr=False)
 class RetryPolicy(betterproto2.Message):
     """
-    How often and how patiently something is tried again.
+    Number of attempts, backoff and timeout.
     """
 
     max_attempts: "int | None" = betterproto2.field(1, betterproto2.TYPE_INT32, optional=True)
@@ -8695,12 +8691,12 @@ class Run(betterproto2.Message):
 
     parent: "RunParent | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Who waits for it; unset for a run that a client started.
+    Parent that waits for the run; unset for a run that a client started.
     """
 
     status: "RunStatus" = betterproto2.field(7, betterproto2.TYPE_ENUM, default_factory=lambda: RunStatus(0))
     """
-    Where it stands.
+    Status.
     """
 
     input: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -8728,12 +8724,12 @@ class Run(betterproto2.Message):
 
     error: "Fault | None" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Why it failed or was cancelled.
+    Cause of a failure or cancellation; unset otherwise.
     """
 
     tokens: "list[Token]" = betterproto2.field(12, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Where it stands in its graph: tokens that have not ended, and the newest 100 that have. Not in lists.
+    Tokens of the run: all that have not ended, and the newest 100 that have. Not in lists.
     """
 
     node_executions: "list[NodeExecution]" = betterproto2.field(13, betterproto2.TYPE_MESSAGE, repeated=True)
@@ -8744,7 +8740,7 @@ class Run(betterproto2.Message):
 
     node_execution_count: "int" = betterproto2.field(14, betterproto2.TYPE_INT32)
     """
-    How many node executions there were.
+    Number of node executions.
     """
 
     pending_gates: "list[Gate]" = betterproto2.field(15, betterproto2.TYPE_MESSAGE, repeated=True)
@@ -8773,28 +8769,28 @@ class Run(betterproto2.Message):
         19, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it is given up; unset: never.
+    Time at which the server cancels the run. Unset: never.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
         20, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was started.
+    Time of the start.
     """
 
     update_time: "datetime.datetime | None" = betterproto2.field(
         21, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it last changed.
+    Time of the last change.
     """
 
     complete_time: "datetime.datetime | None" = betterproto2.field(
         22, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it ended; unset until then.
+    Time of the end; unset until then.
     """
 
     etag: "str" = betterproto2.field(23, betterproto2.TYPE_STRING)
@@ -8815,11 +8811,11 @@ default_message_pool.register_message("wonder.v1", "Run", Run)
 @dataclass(eq=False, repr=False)
 class RunEvent(betterproto2.Message):
     """
-    Something that happened in a run. It is recorded before anybody sees it, never changes, and has the run's next
-    sequence number.
+    A numbered fact of a run. It is committed before any client sees it, never changes, and has the run's next sequence
+    number.
 
     Oneofs:
-        - payload: What happened. A client must pass over a payload it does not know.
+        - payload: Payload. A client must ignore an unknown payload.
     """
 
     sequence: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
@@ -8836,7 +8832,7 @@ class RunEvent(betterproto2.Message):
         3, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it happened.
+    Time of the event.
     """
 
     name: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
@@ -8958,7 +8954,7 @@ default_message_pool.register_message("wonder.v1", "RunEventGroup", RunEventGrou
 @dataclass(eq=False, repr=False)
 class RunParent(betterproto2.Message):
     """
-    Who waits for a run.
+    Parent that waits for a run.
 
     Oneofs:
         - parent: Exactly one is set.
@@ -9036,7 +9032,7 @@ class SearchArtifactsResponse(betterproto2.Message):
 
     truncated: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Whether there were more than `limit`.
+    Set if there were more than `limit`.
     """
 
 
@@ -9056,22 +9052,22 @@ class SearchHit(betterproto2.Message):
 
     score: "float" = betterproto2.field(2, betterproto2.TYPE_DOUBLE)
     """
-    What it was ranked by, from 0 to 1: the weighted mean of the parts.
+    Rank, from 0 to 1: the weighted mean of the parts.
     """
 
     relevance: "float" = betterproto2.field(3, betterproto2.TYPE_DOUBLE)
     """
-    How well it fits the query, from 0 to 1.
+    Match with the query, from 0 to 1.
     """
 
     significance: "float" = betterproto2.field(4, betterproto2.TYPE_DOUBLE)
     """
-    How important it is in itself, from 0 to 1.
+    Importance, from 0 to 1.
     """
 
     recency: "float" = betterproto2.field(5, betterproto2.TYPE_DOUBLE)
     """
-    How recent it is, from 0 to 1.
+    Recency, from 0 to 1.
     """
 
 
@@ -9091,7 +9087,7 @@ class SearchMemoriesRequest(betterproto2.Message):
 
     query: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    What is looked for, in plain words. Required; at most 64 KiB.
+    Query in natural language. Required; at most 64 KiB.
     """
 
     limit: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
@@ -9101,12 +9097,12 @@ class SearchMemoriesRequest(betterproto2.Message):
 
     filter: "MemoryFilter | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Which memories.
+    Filter.
     """
 
     weights: "SearchWeights | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    How much each part counts. Unset: as SearchWeights says.
+    Weights of the parts of a score. Unset: the defaults of SearchWeights.
     """
 
     across_agents: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
@@ -9147,7 +9143,7 @@ default_message_pool.register_message("wonder.v1", "SearchMemoriesResponse", Sea
 @dataclass(eq=False, repr=False)
 class SearchWeights(betterproto2.Message):
     """
-    How much each part of a hit's score counts. Only their proportions matter; none may be negative.
+    Weights of the parts of a hit's score. Only their proportions matter; none may be negative.
     """
 
     relevance: "float | None" = betterproto2.field(1, betterproto2.TYPE_DOUBLE, optional=True)
@@ -9167,8 +9163,8 @@ class SearchWeights(betterproto2.Message):
 
     vector: "float | None" = betterproto2.field(4, betterproto2.TYPE_DOUBLE, optional=True)
     """
-    Which part of the fit vectors decide, from 0 (words alone) to 1 (vectors alone). Default: as much as the embedder is
-    worth, 0.15 for the built-in one; less for short memories, whichever it is.
+    Share of vectors in the relevance, from 0 (words only) to 1 (vectors only). Default: by the quality of the
+    embedder, 0.15 for the built-in one; less for short memories.
     """
 
 
@@ -9188,7 +9184,7 @@ class SendMessageRequest(betterproto2.Message):
 
     send: "ConverseSend | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What is said; its `request_id` makes the call idempotent. Required.
+    Message; its `request_id` makes the call idempotent. Required.
     """
 
 
@@ -9235,12 +9231,12 @@ class Signal(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What it carries.
+    Payload.
     """
 
     user_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Who sent it. Empty: the caller. Another name needs the right `act_as`.
+    Sender. Empty: the caller. Another name requires the right `act_as`.
     """
 
 
@@ -9363,7 +9359,7 @@ class Step(betterproto2.Message):
     One point of a task: one action, with data mapped in and out.
 
     Oneofs:
-        - operation: Which action it runs. Required.
+        - operation: Action of the step. Required.
     """
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -9405,15 +9401,15 @@ class Step(betterproto2.Message):
         map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING),
     )
     """
-    What of `result` is kept: `state.x` or `output.x`, as expressions that also see `result`. Empty: nothing is, and a
-    task of such steps puts out an empty object.
+    Values to keep, by target (`state.x` or `output.x`), as expressions that also see `result`. Empty: none; a task of
+    such steps has an empty object as output.
     """
 
     on_failure: "OnFailure" = betterproto2.field(
         7, betterproto2.TYPE_ENUM, default_factory=lambda: OnFailure(0)
     )
     """
-    What happens when the action fails.
+    Policy for a failed action.
     """
 
 
@@ -9433,7 +9429,7 @@ class StepProgress(betterproto2.Message):
 
     progress: "Progress | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    How far it is.
+    Progress.
     """
 
 
@@ -9443,7 +9439,7 @@ default_message_pool.register_message("wonder.v1", "StepProgress", StepProgress)
 @dataclass(eq=False, repr=False)
 class StepTrace(betterproto2.Message):
     """
-    What one step did in one attempt of its task.
+    Trace of one step in one attempt of its task.
     """
 
     step_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -9455,7 +9451,7 @@ class StepTrace(betterproto2.Message):
         2, betterproto2.TYPE_ENUM, default_factory=lambda: StepStatus(0)
     )
     """
-    How it ended.
+    Result.
     """
 
     task_attempt: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
@@ -9465,19 +9461,19 @@ class StepTrace(betterproto2.Message):
 
     attempts: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    How often its action was tried, at infrastructure errors.
+    Number of attempts of its action, after infrastructure errors.
     """
 
     error: "Fault | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Why it failed; set also where the task went on.
+    Cause of the failure; also set if the task continued.
     """
 
     start_time: "datetime.datetime | None" = betterproto2.field(
         6, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it began.
+    Time of the start.
     """
 
     duration_ms: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
@@ -9502,7 +9498,7 @@ class StreamDraining(betterproto2.Message):
 
     reason: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Why, in a plain sentence.
+    Reason, one sentence.
     """
 
     reconnect_after_ms: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
@@ -9524,7 +9520,7 @@ class StreamEnd(betterproto2.Message):
         1, betterproto2.TYPE_ENUM, default_factory=lambda: StreamEndReason(0)
     )
     """
-    Why it ends.
+    Reason for the end.
     """
 
     resume_after_sequence: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
@@ -9598,7 +9594,7 @@ default_message_pool.register_message("wonder.v1", "StreamTaskRequest", StreamTa
 @dataclass(eq=False, repr=False)
 class StreamTaskResponse(betterproto2.Message):
     """
-    What the server says on a StreamTask stream.
+    Response on a StreamTask stream.
 
     Oneofs:
         - item: Exactly one is set. A client must pass over a message in which it knows none.
@@ -9620,7 +9616,7 @@ class StreamTaskResponse(betterproto2.Message):
         3, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    How the task ended. Nothing follows.
+    Result of the task. The last message.
     """
 
 
@@ -9635,7 +9631,7 @@ class SubscribeRequest(betterproto2.Message):
 
     attach: "ConverseAttach | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What to watch. Required.
+    Conversation and cursor. Required.
     """
 
 
@@ -9645,7 +9641,7 @@ default_message_pool.register_message("wonder.v1", "SubscribeRequest", Subscribe
 @dataclass(eq=False, repr=False)
 class SubscribeResponse(betterproto2.Message):
     """
-    What the server says on a Subscribe stream; by the numbers of ConverseResponse.
+    Response on a Subscribe stream. The fields have the names and numbers of ConverseResponse.
 
     Oneofs:
         - item: Exactly one is set. A client must pass over a message in which it knows none.
@@ -9739,7 +9735,7 @@ class SupersedeMemoryRequest(betterproto2.Message):
 
     memory: "Memory | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What replaces it; an empty `type` is the old one's.
+    Memory that replaces it. An empty `type` keeps the old type.
     """
 
     etag: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
@@ -9779,19 +9775,19 @@ default_message_pool.register_message("wonder.v1", "SupersedeMemoryResponse", Su
 @dataclass(eq=False, repr=False)
 class TaskResult(betterproto2.Message):
     """
-    How a task ended.
+    Result of a task.
     """
 
     output: "__google__protobuf__.Struct | None" = betterproto2.field(
         1, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What it gave; if it worked.
+    Output, if it succeeded.
     """
 
     error: "Fault | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Why it failed; unset if it worked.
+    Cause of the failure; unset if it succeeded.
     """
 
     steps: "list[StepTrace]" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, repeated=True)
@@ -9801,7 +9797,7 @@ class TaskResult(betterproto2.Message):
 
     attempts: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    How often it started from its first step.
+    Number of starts from its first step.
     """
 
     task: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
@@ -9845,8 +9841,8 @@ class TaskSpec(betterproto2.Message):
 
     retry: "RetryPolicy | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    How often the whole task starts again, from the first step with fresh context, when a step with
-    `on_failure: retry` fails; its timeout is that of the whole task, all attempts included.
+    Retries of the whole task, from its first step with fresh context, after a step with `on_failure: retry` fails. The
+    timeout covers all attempts.
     """
 
 
@@ -9873,7 +9869,7 @@ class Token(betterproto2.Message):
         3, betterproto2.TYPE_ENUM, default_factory=lambda: TokenStatus(0)
     )
     """
-    Where it stands.
+    Status.
     """
 
     parent_token_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
@@ -9888,12 +9884,12 @@ class Token(betterproto2.Message):
 
     branch_index: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
     """
-    Which branch of the fan-out it is, from 0.
+    Index of the branch within its fan-out, from 0.
     """
 
     branch_count: "int" = betterproto2.field(7, betterproto2.TYPE_INT32)
     """
-    How many branches the fan-out made; 0 for the first token.
+    Number of branches of the fan-out; 0 for the first token.
     """
 
     branch: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
@@ -9910,14 +9906,14 @@ class Token(betterproto2.Message):
         9, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it was made.
+    Time of creation.
     """
 
     update_time: "datetime.datetime | None" = betterproto2.field(
         10, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it last moved.
+    Time of the last move.
     """
 
 
@@ -9949,12 +9945,13 @@ class ToolCall(betterproto2.Message):
         4, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What the model sent. Unset if that was no JSON object.
+    Input from the model. Unset if it is no JSON object.
     """
 
     malformed_input: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    What the model sent, where it was no JSON object; such a call is answered with INVALID_INPUT and never run.
+    Input from the model if it is no JSON object. The server answers such a call with INVALID_INPUT and does not
+    execute it.
     """
 
     operation_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
@@ -9964,7 +9961,7 @@ class ToolCall(betterproto2.Message):
 
     is_async: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
     """
-    Whether the agent goes on without waiting.
+    Set if the agent continues without waiting for the result.
     """
 
 
@@ -9984,7 +9981,7 @@ class ToolDispatched(betterproto2.Message):
 
     operation: "Operation | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What carries it out.
+    Operation that executes the call.
     """
 
 
@@ -9994,7 +9991,7 @@ default_message_pool.register_message("wonder.v1", "ToolDispatched", ToolDispatc
 @dataclass(eq=False, repr=False)
 class ToolError(betterproto2.Message):
     """
-    Why a tool call failed, as the model is told.
+    Error of a tool call, as reported to the model.
     """
 
     code: "ToolErrorCode" = betterproto2.field(
@@ -10006,12 +10003,12 @@ class ToolError(betterproto2.Message):
 
     message: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    What happened, in a plain sentence.
+    Description of the error, one sentence.
     """
 
     retriable: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    Whether the same call may work later.
+    Set if the unchanged call may succeed later.
     """
 
 
@@ -10021,7 +10018,7 @@ default_message_pool.register_message("wonder.v1", "ToolError", ToolError)
 @dataclass(eq=False, repr=False)
 class ToolOutcome(betterproto2.Message):
     """
-    How a tool call ended.
+    End of a tool call.
     """
 
     tool_call: "ToolCall | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
@@ -10041,8 +10038,8 @@ class ToolOutcome(betterproto2.Message):
 
     error: "Fault | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Why it failed, with all that is known, such as `status` and `body` of an HTTP answer: for people, the model is not
-    told. Unset if it did not fail, and where nothing was dispatched.
+    Cause of the failure with its details, such as `status` and `body` of an HTTP response. For people; the model does
+    not get it. Unset if the call did not fail, or was not dispatched.
     """
 
 
@@ -10067,7 +10064,7 @@ class ToolProgress(betterproto2.Message):
 
     progress: "Progress | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    How far it is.
+    Progress.
     """
 
 
@@ -10077,7 +10074,7 @@ default_message_pool.register_message("wonder.v1", "ToolProgress", ToolProgress)
 @dataclass(eq=False, repr=False)
 class ToolResult(betterproto2.Message):
     """
-    What came of a tool call.
+    Result of a tool call.
     """
 
     tool_call_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -10087,31 +10084,31 @@ class ToolResult(betterproto2.Message):
 
     success: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Whether it worked.
+    Set if the call succeeded.
     """
 
     result: "__google__protobuf__.Value | None" = betterproto2.field(
         3, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What it gave; if it worked.
+    Output, if it succeeded.
     """
 
     error: "ToolError | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What went wrong; if it did not.
+    Error, if the call failed.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
         5, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When the result was there.
+    Time at which the result arrived.
     """
 
     attempts: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
     """
-    How many attempts it took.
+    Number of attempts.
     """
 
 
@@ -10121,17 +10118,17 @@ default_message_pool.register_message("wonder.v1", "ToolResult", ToolResult)
 @dataclass(eq=False, repr=False)
 class ToolSpec(betterproto2.Message):
     """
-    What a model sees, and what it is bound to.
+    A tool: the interface that a model sees, and the target that a call starts.
     """
 
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    What the model calls it: 1 to 64 of `a-z A-Z 0-9 _ -`. Empty: the definition's name.
+    Name for the model: 1 to 64 of `a-z A-Z 0-9 _ -`. Empty: the definition's name.
     """
 
     description: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    How the model understands when to use it. Empty: the definition's description.
+    Description for the model. Empty: the definition's description.
     """
 
     input_schema: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -10146,7 +10143,7 @@ class ToolSpec(betterproto2.Message):
         4, betterproto2.TYPE_ENUM, default_factory=lambda: TargetType(0)
     )
     """
-    What kind of thing it calls. Required.
+    Kind of the target. Required.
     """
 
     target_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
@@ -10164,9 +10161,9 @@ class ToolSpec(betterproto2.Message):
         7, betterproto2.TYPE_ENUM, default_factory=lambda: InvocationMode(0)
     )
     """
-    How an agent is called. Only for agents. The model may choose the other mode for a call by a field
-    `invocation_mode` (`delegate`, `loop_in`), which the platform adds to the schema that the model sees, unless
-    `input_schema` has a field of that name itself.
+    Mode of calling an agent. Only for agents. The model may choose the other mode of a call by a field
+    `invocation_mode` (`delegate`, `loop_in`). The server adds this field to the schema for the model, unless
+    `input_schema` has a field of that name.
     """
 
     input_mapping: "dict[str, str]" = betterproto2.field(
@@ -10180,7 +10177,7 @@ class ToolSpec(betterproto2.Message):
 
     retry: "RetryPolicy | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    How infrastructure errors are tried again. Errors that the tool itself reports go to the model at once.
+    Retries after infrastructure errors. Errors that the tool reports go to the model without a retry.
     """
 
 
@@ -10221,8 +10218,8 @@ class Transition(betterproto2.Message):
 
     loop_limit: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
     """
-    How often it may be taken in one run, in each branch of a fan-out counted anew; at the limit it no longer holds.
-    0: it must not be the only way round a cycle.
+    Maximum number of times that tokens take it in one run, counted separately in each branch of a fan-out. At the
+    limit its condition is false. 0: no limit; it must not be the only way around a cycle.
     """
 
 
@@ -10252,7 +10249,7 @@ class Turn(betterproto2.Message):
 
     caller: "Caller | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Who started it.
+    Caller who started the turn.
     """
 
     agent_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
@@ -10264,7 +10261,7 @@ class Turn(betterproto2.Message):
         6, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What started it: the user's message as a string, or the caller's input.
+    Input of the turn: the user's message as a string, or the caller's input.
     """
 
     reply_to_message_id: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
@@ -10276,17 +10273,17 @@ class Turn(betterproto2.Message):
         8, betterproto2.TYPE_ENUM, default_factory=lambda: TurnStatus(0)
     )
     """
-    Where it stands.
+    Status.
     """
 
     error: "Fault | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Why it failed or was cancelled.
+    Cause of a failure or cancellation; unset otherwise.
     """
 
     issues: "TurnIssues | None" = betterproto2.field(10, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What went wrong without failing it.
+    Problems that did not fail the turn.
     """
 
     context_assembly_run_id: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
@@ -10309,45 +10306,46 @@ class Turn(betterproto2.Message):
 
     usage: "Usage | None" = betterproto2.field(14, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    What it has spent, delegated turns included.
+    Spending, including delegated turns.
     """
 
     move_count: "int" = betterproto2.field(15, betterproto2.TYPE_INT32)
     """
-    How many moves it has made.
+    Number of moves so far.
     """
 
     operations: "list[Operation]" = betterproto2.field(16, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    What it waits for; empty once it has ended.
+    Pending operations; empty after the turn has ended.
     """
 
     output: "__google__protobuf__.Value | None" = betterproto2.field(
         17, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What it gave to its caller, for a delegated turn; the last agent message as a string unless the persona says more.
+    Output for the caller of a delegated turn: the last agent message as a string, unless the persona defines an
+    output.
     """
 
     metadata: "__google__protobuf__.Struct | None" = betterproto2.field(
         18, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    What the client sent along with the message.
+    Metadata that the client sent with the message.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
         19, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it started.
+    Time of the start.
     """
 
     complete_time: "datetime.datetime | None" = betterproto2.field(
         20, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    When it ended; unset while active.
+    Time of the end; unset while the turn is active.
     """
 
     trace_id: "str" = betterproto2.field(21, betterproto2.TYPE_STRING)
@@ -10363,7 +10361,7 @@ default_message_pool.register_message("wonder.v1", "Turn", Turn)
 @dataclass(eq=False, repr=False)
 class TurnIssues(betterproto2.Message):
     """
-    What went wrong in a turn without failing it.
+    Problems of a turn that did not fail it.
     """
 
     memory_extraction_failed: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
@@ -10373,7 +10371,7 @@ class TurnIssues(betterproto2.Message):
 
     tool_failures: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
     """
-    How many tool calls returned errors.
+    Number of tool calls that returned errors.
     """
 
 
@@ -10395,8 +10393,8 @@ class UpdateAgentRequest(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Which of `name`, `project_ids`, `persona_id`, `persona`, `description`, `metadata` and `budget` to change.
-    Empty: those that are set.
+    Fields to change: `name`, `project_ids`, `persona_id`, `persona`, `description`, `metadata` and `budget`. Empty:
+    the fields that are set.
     """
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -10443,7 +10441,7 @@ class UpdateConversationRequest(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Which of `title`, `external_ref`, `metadata`, `budget` and `expire_time` to change. Empty: those that are set.
+    Fields to change: `title`, `external_ref`, `metadata`, `budget` and `expire_time`. Empty: the fields that are set.
     """
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -10490,7 +10488,8 @@ class UpdateMemoryRequest(betterproto2.Message):
         3, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Which of `type`, `content`, `significance`, `metadata` and `contradicts_ids` to change. Empty: those that are set.
+    Fields to change: `type`, `content`, `significance`, `metadata` and `contradicts_ids`. Empty: the fields that are
+    set.
     """
 
     request_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
@@ -10532,7 +10531,7 @@ class UpdateProjectRequest(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Which of `name`, `description`, `repositories`, `network` and `metadata` to change. Empty: those that are set.
+    Fields to change: `name`, `description`, `repositories`, `network` and `metadata`. Empty: the fields that are set.
     """
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -10567,7 +10566,7 @@ default_message_pool.register_message("wonder.v1", "UpdateProjectResponse", Upda
 @dataclass(eq=False, repr=False)
 class Usage(betterproto2.Message):
     """
-    What was spent on models.
+    Spending on models.
     """
 
     input_tokens: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
@@ -10672,7 +10671,7 @@ class WatchRunRequest(betterproto2.Message):
 
     include_progress: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    Whether to show what nodes do in their tasks too.
+    If set, the stream includes the progress of nodes.
     """
 
     group_events: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
@@ -10688,7 +10687,7 @@ default_message_pool.register_message("wonder.v1", "WatchRunRequest", WatchRunRe
 @dataclass(eq=False, repr=False)
 class WatchRunResponse(betterproto2.Message):
     """
-    What the server says on a WatchRun stream.
+    Response on a WatchRun stream.
 
     Oneofs:
         - item: Exactly one is set. A client must pass over a message in which it knows none.
@@ -10703,7 +10702,7 @@ class WatchRunResponse(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    What a node does in its task; not part of the record.
+    Progress of a node; not recorded.
     """
 
     heartbeat: "StreamHeartbeat | None" = betterproto2.field(
@@ -10770,7 +10769,7 @@ class WorkerActionKind(betterproto2.Message):
 
     description: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    What it does.
+    Description of the action kind.
     """
 
     input_schema: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -10789,7 +10788,7 @@ class WorkerActionKind(betterproto2.Message):
 
     idempotent: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
     """
-    Whether it may be given to another worker after this one was lost.
+    Set if the server may assign it to another worker after this one was lost.
     """
 
     max_concurrency: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
@@ -10864,7 +10863,7 @@ class WorkflowProgress(betterproto2.Message):
 
     error: "Fault | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Why it failed; unset if it did not.
+    Cause of the failure; unset if it did not fail.
     """
 
     duration_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
@@ -10935,8 +10934,8 @@ class WorkflowSpec(betterproto2.Message):
 
     merge_branch_on_completion: "bool" = betterproto2.field(9, betterproto2.TYPE_BOOL)
     """
-    Whether the branch that the run worked on is merged into its base when the run completes. Conflicts fail
-    the run with ERROR_REASON_MERGE_CONFLICT; nothing is lost.
+    If set, the server merges the branch of the run into its base when the run completes. Conflicts fail the run with
+    ERROR_REASON_MERGE_CONFLICT; the branch stays.
     """
 
 
@@ -10961,7 +10960,7 @@ default_message_pool.register_message("wonder.v1", "WorkHeartbeat", WorkHeartbea
 @dataclass(eq=False, repr=False)
 class WorkRequest(betterproto2.Message):
     """
-    What a worker says on a Work stream.
+    Request on a Work stream.
 
     Oneofs:
         - item: Exactly one is set.
@@ -10971,7 +10970,7 @@ class WorkRequest(betterproto2.Message):
         1, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    What the worker can do; the first message, and only the first. Answered by `registered`.
+    Registration; the first message, and only the first. The server answers with `registered`.
     """
 
     heartbeat: "WorkHeartbeat | None" = betterproto2.field(
@@ -11016,7 +11015,7 @@ default_message_pool.register_message("wonder.v1", "WorkRequest", WorkRequest)
 @dataclass(eq=False, repr=False)
 class WorkResponse(betterproto2.Message):
     """
-    What the server says on a Work stream.
+    Response on a Work stream.
 
     Oneofs:
         - item: Exactly one is set. A worker must pass over a message in which it knows none.
@@ -11067,7 +11066,7 @@ class WriteArtifactRequest(betterproto2.Message):
     Request of WriteArtifact.
 
     Oneofs:
-        - change: What is done. Required.
+        - change: Change of the artifact. Required.
     """
 
     project_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -11098,13 +11097,13 @@ class WriteArtifactRequest(betterproto2.Message):
 
     author: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Who writes: a user's or agent's id. Empty: the caller. On a server with tokens another name than the caller's
-    needs the right `act_as`, else PERMISSION_DENIED.
+    Author: the id of a user or agent. Empty: the caller. On a server with tokens, a name other than the caller's
+    requires the right `act_as`, else PERMISSION_DENIED.
     """
 
     message: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
-    Why. Empty: the path.
+    Commit message. Empty: the path.
     """
 
     etag: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
