@@ -17,6 +17,7 @@ import pytest_asyncio
 
 from tests.conformance.journal_subjects import ROOM, ROW_TYPES, Shards, commit, opened
 from tests.golden.journals import load
+from tests.paths import ROOT
 from wonder_server.adapters.sqlite.archives import SqliteArchives
 from wonder_server.adapters.sqlite.briefs import MOST_AT_ONCE
 from wonder_server.adapters.sqlite.shards import SqliteShards
@@ -28,7 +29,7 @@ from wonder_server.core.records import Erase, Put
 from wonder_server.ports.journal import Commit, Entry
 from wonder_server.ports.records import EventQuery, Query
 
-GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("run-*.jsonl"))
+GOLDEN = sorted((ROOT / "tests/golden").glob("run-*.jsonl"))
 TABLES = tuple(RUN.row_types)
 
 

@@ -8,11 +8,11 @@ import os
 import signal
 from array import array
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 
 import pytest
 
 from tests.conformance.embedding_provider import EmbeddingProvider
+from tests.paths import ROOT
 from wonder_server.adapters.egress.proxy import Egress
 from wonder_server.adapters.embedders.batched import MAX_TEXTS, BatchedEmbedder
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
@@ -189,6 +189,5 @@ async def test_a_local_model_knows_meaning(environment: dict[str, str], egress: 
 
 
 def test_the_extra_is_never_installed_unasked() -> None:
-    root = Path(__file__).parents[2]
     for name in ("requirements.txt", "requirements-dev.txt"):
-        assert "sentence-transformers" not in (root / name).read_text()
+        assert "sentence-transformers" not in (ROOT / name).read_text()

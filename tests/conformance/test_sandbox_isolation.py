@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
 from tests.sandboxes import bubblewrap
 from wonder_server.adapters.sandbox import cgroups, supervisor, syscalls
 from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
@@ -30,7 +31,6 @@ from wonder_server.core.task.effects import NotBegunError
 from wonder_server.ports.sandbox import Command, Finished, Mount, Place
 
 SMALL = Limits(memory_bytes=128 << 20, processes=40, file_bytes=1 << 20, temporary_bytes=4 << 20)
-ROOT = Path(__file__).parents[2]
 
 
 class Shell:

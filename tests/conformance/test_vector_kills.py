@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
 
 
 def test_a_process_killed_again_and_again_finds_what_the_rows_say(tmp_path: Path) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from pathlib import Path
 
 import aiohttp
 
-ROOT = Path(__file__).parents[3]
+from tests.paths import ROOT
 
 
 async def test_it_prints_its_port_plays_scripts_from_outside_and_tells_what_it_saw() -> None:
