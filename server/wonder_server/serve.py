@@ -32,19 +32,19 @@ _REFUSED = 2
 _EXAMPLES = """\
 examples:
   wonder serve
-      everything in ./wonder-data, on 127.0.0.1:50051, for this machine only
+      Store data in ./wonder-data and listen on 127.0.0.1:50051, for this machine only.
 
   wonder serve --data-dir /var/lib/wonder --listen 0.0.0.0:50051 \\
       --tls-cert server.pem --tls-key server.key --auth-tokens-file tokens.txt
-      for other machines: encrypted, and only for those who hold a token
+      Listen for other machines, with TLS and tokens.
 
   wonder serve --listen 127.0.0.1:0
-      on a free port; the line 'ready' and the file ADDRESS in the data folder name it
+      Listen on a free port. The log event 'ready' and the file ADDRESS in the data folder name it.
 
-Every flag can also be an environment variable (in brackets) or a key of the --config file, a flag
-before a variable before the file. Provider keys are never flags: OPENAI_API_KEY, ANTHROPIC_API_KEY,
-GEMINI_API_KEY. SIGTERM or Ctrl-C stops the server gracefully; a second one at once.
-exit codes: 0 stopped when told to, 1 failed or ended by force, 2 refused to start.
+Each flag is also an environment variable (in brackets) and a key of the --config file. A flag goes before
+a variable, a variable before the file. Keys of providers have no flag: set OPENAI_API_KEY, ANTHROPIC_API_KEY
+or GEMINI_API_KEY. SIGTERM or Ctrl-C stops the server gracefully; a second one stops it at once.
+exit codes: 0 stopped by a signal, 1 failed or forced to stop, 2 invalid settings or data folder.
 """
 
 
@@ -66,7 +66,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run a server until it is told to stop. Returns the exit code."""
+    """Run a server until a signal stops it. Return the exit code."""
     flags = {row.name: getattr(arguments, row.name, None) for row in TABLE if row.flag}
     try:
         settings = load(flags)
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def refuse_exposure(settings: Settings) -> None:
-    """Refuse to be reachable beyond this machine without TLS and tokens, unless told so in so many words.
+    """Refuse to listen beyond this machine without TLS and tokens, unless `insecure` is set.
 
     Raises `SettingsError`.
     """
@@ -106,7 +106,7 @@ def refuse_exposure(settings: Settings) -> None:
         raise SettingsError(
             f"{settings.listen} can be reached from other machines, and {' and '.join(lacking)} "
             f"{'is' if len(lacking) == 1 else 'are'} not set up. Set up what is missing, listen on "
-            "127.0.0.1, or say --insecure if everyone who can connect may do anything."
+            "127.0.0.1, or set --insecure if every client that can connect may have every right."
         )
 
 

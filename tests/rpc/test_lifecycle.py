@@ -234,7 +234,7 @@ def test_listening_beyond_this_machine_is_refused_without_tls_and_tokens(
     ("arguments", "said"),
     [
         (["--listen", "0.0.0.0:0"], "can be reached from other machines"),
-        (["--shard-count", "none"], "shard_count: a whole number is wanted"),
+        (["--shard-count", "none"], "shard_count: expected a whole number"),
         (["--config", "/nowhere.toml"], "cannot be read"),
     ],
 )

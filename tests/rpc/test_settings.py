@@ -85,25 +85,29 @@ def test_a_relative_data_folder_wants_a_folder_to_be_in(
 @pytest.mark.parametrize(
     ("flags", "environ", "said"),
     [
-        ({"listen": "nowhere"}, {}, "listen: host:port is wanted.*'nowhere'.*the flag --listen"),
-        ({"listen": "host:70000"}, {}, "listen: host:port is wanted"),
+        ({"listen": "nowhere"}, {}, "listen: expected host:port.*'nowhere'.*the flag --listen"),
+        ({"listen": "host:70000"}, {}, "listen: expected host:port"),
         (
             {},
             {"WONDER_SHARD_COUNT": "many"},
-            "shard_count: a whole number is wanted.*variable WONDER_SHARD_COUNT",
+            "shard_count: expected a whole number.*variable WONDER_SHARD_COUNT",
         ),
-        ({}, {"WONDER_SHARD_COUNT": "33"}, "shard_count: a number from 1 to 32 is wanted"),
-        ({}, {"WONDER_INSECURE": "maybe"}, "insecure: true or false is wanted"),
-        ({}, {"WONDER_LOG_FORMAT": "xml"}, "log_format: one of auto, json, console is wanted"),
+        ({}, {"WONDER_SHARD_COUNT": "33"}, "shard_count: expected a number from 1 to 32"),
+        ({}, {"WONDER_INSECURE": "maybe"}, "insecure: expected true or false"),
+        ({}, {"WONDER_LOG_FORMAT": "xml"}, "log_format: expected one of auto, json, console"),
         ({"tls_cert": "a.pem"}, {}, "tls_cert and tls_key belong together"),
-        ({}, {"WONDER_S3_ENDPOINT": "s3.local:9000"}, "s3_endpoint: a URL of scheme.*WONDER_S3_ENDPOINT"),
-        ({}, {"WONDER_S3_ENDPOINT": "http://a:b@s3.local"}, "s3_endpoint: a URL of scheme"),
-        ({}, {"WONDER_S3_ENDPOINT": "http://s3.local"}, "s3_endpoint wants s3_access_key and s3_secret_key"),
-        ({}, {"WONDER_S3_BUCKET": "../x"}, "s3_bucket: 3 to 63 of"),
+        (
+            {},
+            {"WONDER_S3_ENDPOINT": "s3.local:9000"},
+            "s3_endpoint: expected a URL of scheme.*WONDER_S3_ENDPOINT",
+        ),
+        ({}, {"WONDER_S3_ENDPOINT": "http://a:b@s3.local"}, "s3_endpoint: expected a URL of scheme"),
+        ({}, {"WONDER_S3_ENDPOINT": "http://s3.local"}, "s3_endpoint needs s3_access_key and s3_secret_key"),
+        ({}, {"WONDER_S3_BUCKET": "../x"}, "s3_bucket: expected 3 to 63 of"),
         (
             {},
             {"WONDER_SANDBOX_READ_ONLY_PATHS": "/opt/tools:tools"},
-            "sandbox_read_only_paths: absolute paths are wanted",
+            "sandbox_read_only_paths: expected absolute paths",
         ),
         ({"config": "/nowhere/at/all.toml"}, {}, "cannot be read"),
     ],
@@ -120,8 +124,8 @@ def test_a_bad_value_is_refused_with_its_key_and_source(
     [
         ('listn = "x"', "sets listn, which is no setting there. Did you mean listen?"),
         ('config = "other.toml"', "sets config, which is no setting there."),
-        ("shard_count = true", "shard_count: a whole number is wanted"),
-        ("listen = 5", "listen: a text is wanted, not 5 .from the config file"),
+        ("shard_count = true", "shard_count: expected a whole number"),
+        ("listen = 5", "listen: expected a text, not 5 .from the config file"),
         ("[server]\nx = 1", "sets server"),
         ("not toml", "is not TOML"),
     ],
@@ -212,5 +216,5 @@ def test_mcp_servers_come_as_json_or_as_tables_of_the_file(tmp_path: Path) -> No
     ],
 )
 def test_what_describes_no_mcp_server_is_refused(given: str) -> None:
-    with pytest.raises(SettingsError, match=r"^mcp_servers: .* (is wanted|wants|name is)"):
+    with pytest.raises(SettingsError, match=r"^mcp_servers: (expected |.* needs |.* name is )"):
         load({}, {"WONDER_MCP_SERVERS": given})

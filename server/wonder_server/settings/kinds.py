@@ -1,6 +1,6 @@
 """Kinds of settings: functions that read a value from text or TOML and check it.
 
-Each raises `ValueError` with the expected form as a clause; `settings` adds the key and its source.
+Each raises `ValueError` with the expected form as a clause; `loading` adds the key and its source.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a value is read from text (or from TOML), and what to call it in documents."""
+    """A function that reads a value from text or TOML, and the name of the kind in documents."""
 
     name: str
     read: Callable[[object], Any]
@@ -24,7 +24,7 @@ class Kind:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError("a text is wanted")
+        raise ValueError("expected a text")
     return value.strip()
 
 
@@ -36,7 +36,7 @@ def _flag(value: object) -> bool:
         return True
     if word in ("0", "false", "no", "off", ""):
         return False
-    raise ValueError("true or false is wanted")
+    raise ValueError("expected true or false")
 
 
 def _path(value: object) -> Path | None:
@@ -47,7 +47,7 @@ def _path(value: object) -> Path | None:
 def _folder(value: object) -> Path:
     path = _path(value)
     if path is None:
-        raise ValueError("a folder is wanted")
+        raise ValueError("expected a folder")
     return path
 
 
@@ -55,7 +55,7 @@ def _folders(value: object) -> tuple[Path, ...]:
     given = value if isinstance(value, list) else [each for each in _text(value).split(":") if each]
     paths = tuple(Path(_text(each)) for each in given)
     if not all(path.is_absolute() for path in paths):
-        raise ValueError("absolute paths are wanted")
+        raise ValueError("expected absolute paths")
     return paths
 
 
@@ -67,14 +67,14 @@ def _address(value: object) -> str:
 def _endpoint(value: object) -> str:
     text = _text(value)
     if text and not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:_-]+/?", text):
-        raise ValueError("a URL of scheme, host and port is wanted, such as http://127.0.0.1:9000")
+        raise ValueError("expected a URL of scheme, host and port, such as http://127.0.0.1:9000")
     return text.rstrip("/")
 
 
 def _bucket(value: object) -> str:
     text = _text(value)
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", text):
-        raise ValueError("3 to 63 of a-z, 0-9, '.' and '-' are wanted")
+        raise ValueError("expected 3 to 63 of a-z, 0-9, '.' and '-'")
     return text
 
 
@@ -83,9 +83,9 @@ def number(low: int, high: int) -> Kind:
         try:
             number = value if type(value) is int else int(_text(value))
         except ValueError:
-            raise ValueError("a whole number is wanted") from None
+            raise ValueError("expected a whole number") from None
         if not low <= number <= high:
-            raise ValueError(f"a number from {low} to {high} is wanted")
+            raise ValueError(f"expected a number from {low} to {high}")
         return number
 
     return Kind("number", read)
@@ -95,7 +95,7 @@ def choice(*words: str) -> Kind:
     def read(value: object) -> str:
         word = _text(value).lower()
         if word not in words:
-            raise ValueError(f"one of {', '.join(words)} is wanted")
+            raise ValueError(f"expected one of {', '.join(words)}")
         return word
 
     return Kind(" / ".join(words), read)
@@ -103,7 +103,7 @@ def choice(*words: str) -> Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer:
-    """A server of tools that definitions may use by its name: a process to start, or a place to reach."""
+    """A server of tools that definitions use by its name: a process to start, or a URL to connect to."""
 
     name: str
     command: str = ""
@@ -121,9 +121,9 @@ def _mcp_servers(value: object) -> tuple[McpServer, ...]:
     try:
         given = json.loads(value or "{}") if isinstance(value, str) else value
     except ValueError:
-        raise ValueError('a JSON object is wanted, such as {"files": {"command": "mcp-files"}}') from None
+        raise ValueError('expected a JSON object, such as {"files": {"command": "mcp-files"}}') from None
     if not isinstance(given, dict):
-        raise ValueError("an object is wanted, from names to servers")
+        raise ValueError("expected an object, from names to servers")
     return tuple(_mcp_server(name, fields) for name, fields in given.items())
 
 
@@ -132,14 +132,14 @@ def _mcp_server(name: str, given: object) -> McpServer:
         raise ValueError("a server's name is a letter followed by a-z, 0-9, '_', '.' and '-'")
     way = next((key for key in _MCP_FIELDS if isinstance(given, dict) and given.get(key)), "")
     if not way or not isinstance(given, dict) or not set(given) <= _MCP_FIELDS[way]:
-        raise ValueError(f"the server {name} wants a command with args and env, or a url with headers")
+        raise ValueError(f"the server {name} needs a command with args and env, or a url with headers")
     args, maps = given.get("args", []), {key: given.get(key, {}) for key in ("env", "headers")}
     texts = isinstance(given[way], str) and isinstance(args, list) and all(isinstance(a, str) for a in args)
     for each in maps.values():
         texts = texts and isinstance(each, dict) and all(isinstance(text, str) for text in each.values())
     if not texts:
         raise ValueError(
-            f"the server {name} wants texts: args is a list, env and headers are objects of them"
+            f"the server {name} needs texts: args is a list, env and headers are objects of them"
         )
     return McpServer(
         name=name, command=given.get("command", ""), args=tuple(args), url=given.get("url", ""), **maps
@@ -166,7 +166,7 @@ class Provider:
 
 
 BUILT_IN_PROVIDERS = ("openai", "anthropic", "gemini", "offline")
-"""Those that every server knows, with a key or without."""
+"""Providers that every server has, with a key or without."""
 
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
 _PROVIDER_FORMAT = re.compile(
@@ -182,7 +182,7 @@ def _providers(value: object) -> tuple[Provider, ...]:
     except ValueError:
         given = None
     if not isinstance(given, list):
-        raise ValueError('a list is wanted, such as [{"name": "groq", "format": "litellm", "key": "…"}]')
+        raise ValueError('expected a list, such as [{"name": "groq", "format": "litellm", "key": "…"}]')
     found = tuple(map(_provider, given))
     names = [each.name for each in found]
     for name in names:
@@ -194,7 +194,7 @@ def _providers(value: object) -> tuple[Provider, ...]:
 def _provider(given: object) -> Provider:
     name = given.get("name") if isinstance(given, dict) else None
     if not isinstance(given, dict) or not isinstance(name, str) or not _PROVIDER_NAME.match(name):
-        raise ValueError("each provider wants a name of a-z, 0-9, '_' and '-'")
+        raise ValueError("each provider needs a name of a-z, 0-9, '_' and '-'")
     if name in ("auto", "offline"):
         raise ValueError(f"no provider can be called {name}: that is the server's own")
     if strange := sorted(map(str, set(given) - _PROVIDER_FIELDS)):
@@ -203,19 +203,19 @@ def _provider(given: object) -> Provider:
     texts = {key: given.get(key, "") for key in ("format", "base_url", "key")}
     maps = {key: given.get(key, {}) for key in ("headers", "options")}
     if not all(isinstance(text, str) for text in texts.values()):
-        raise ValueError(f"the provider {name} wants texts for format, base_url and key")
+        raise ValueError(f"the provider {name} needs texts for format, base_url and key")
     for key, held in maps.items():
         if not isinstance(held, dict) or not all(
             isinstance(item, str | int | float) and not isinstance(item, bool) for item in held.values()
         ):
-            raise ValueError(f"the provider {name} wants an object of texts for {key}")
+            raise ValueError(f"the provider {name} needs an object of texts for {key}")
     if not _PROVIDER_FORMAT.match(texts["format"]):
         raise ValueError(
-            f"the provider {name} wants a format: openai_chat, openai_responses, anthropic_messages, gemini, "
+            f"the provider {name} needs a format: openai_chat, openai_responses, anthropic_messages, gemini, "
             "litellm, or litellm/NAME"
         )
     if texts["base_url"] and not _is_base_url(texts["base_url"]):
-        raise ValueError(f"the provider {name} wants a base_url such as http://127.0.0.1:11434/v1")
+        raise ValueError(f"the provider {name} needs a base_url such as http://127.0.0.1:11434/v1")
     if maps["options"] and not texts["format"].startswith("litellm"):
         raise ValueError(f"the provider {name} has options, which only litellm takes")
     for header, text in maps["headers"].items():
@@ -242,7 +242,7 @@ def _embedder(value: object) -> str:
     name = _text(value)
     kind, _, folder = name.partition(":")
     if name and not (folder if kind == "local" else all(name.partition("/"))):
-        raise ValueError("provider/model is wanted, or local:/a/folder")
+        raise ValueError("expected provider/model, or local:/a/folder")
     return name
 
 
@@ -260,9 +260,9 @@ BUCKET = Kind("name", _bucket)
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """``127.0.0.1:50051`` or ``[::1]:50051`` as host and port. Raises `ValueError` with a sentence."""
+    """Return host and port of ``127.0.0.1:50051`` or ``[::1]:50051``. Raises `ValueError`."""
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError("host:port is wanted, such as 127.0.0.1:50051")
+        raise ValueError("expected host:port, such as 127.0.0.1:50051")
     return host, int(port)

@@ -97,7 +97,7 @@ def _checked(settings: Settings) -> Settings:
     if settings.embedder and not settings.embedder.startswith("local:"):
         _check_provider("embedder", settings.embedder, settings)
     if settings.s3_endpoint and not (settings.s3_access_key and settings.s3_secret_key):
-        raise SettingsError("s3_endpoint wants s3_access_key and s3_secret_key too.")
+        raise SettingsError("s3_endpoint needs s3_access_key and s3_secret_key.")
     return settings
 
 
