@@ -6,6 +6,7 @@ import gc
 import os
 from typing import Any
 
+import structlog
 from hypothesis import HealthCheck, settings
 
 # Before any module of ours is imported, so that no test can depend on the environment it runs in or
@@ -25,6 +26,16 @@ _EVERYWHERE: dict[str, Any] = {
 settings.register_profile("fast", max_examples=25, derandomize=True, **_EVERYWHERE)
 settings.register_profile("deep", max_examples=1_000, derandomize=False, print_blob=True, **_EVERYWHERE)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+# A cached logger keeps the configuration of its first use, so one test would decide what later tests log.
+_configure = structlog.configure
+
+
+def _configure_uncached(**options: Any) -> None:
+    _configure(**{**options, "cache_logger_on_first_use": False})
+
+
+structlog.configure = _configure_uncached
 
 # Modules, tests and fixtures live as long as the run. The collector would look at them over and over.
 gc.disable()

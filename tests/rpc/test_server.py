@@ -13,7 +13,6 @@ from typing import Any
 
 import grpc
 import pytest
-import structlog
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -181,12 +180,9 @@ async def test_a_stream_that_is_refused_has_delivered_what_came_before(client: C
     assert (code, info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "SLOW_READER")
 
 
-async def test_an_unexpected_exception_shows_an_incident_and_the_log_has_the_same(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unexpected_exception_shows_an_incident_and_the_log_has_the_same(client: Client) -> None:
     out = StringIO()
     logs.configure("json", "error", secrets=["sk-secret"], stream=out)
-    monkeypatch.setattr(calls, "_log", logs.logger("rpc"))
     code, message, info, _ = await refused(client.say(Echo(text="crash").SerializeToString()))
     line = json.loads(out.getvalue().splitlines()[0])
     assert (code, info.reason) == (grpc.StatusCode.INTERNAL, "INTERNAL")
@@ -444,14 +440,6 @@ async def test_a_tokens_file_that_cannot_be_meant_is_refused_without_showing_a_t
     assert TOKEN not in str(problem.value)
 
 
-@pytest.fixture
-def fresh_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log of the server that no test before has configured."""
-    structlog.reset_defaults()
-    monkeypatch.setattr("wonder_server.rpc.server._log", logs.logger("rpc"))
-
-
-@pytest.mark.usefixtures("fresh_log")
 async def test_a_right_that_is_granted_to_no_token_is_warned_of(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text(f"{TOKEN} ada\n")
@@ -470,7 +458,6 @@ async def test_a_right_that_is_granted_to_no_token_is_warned_of(tmp_path: Path) 
     ]
 
 
-@pytest.mark.usefixtures("fresh_log")
 async def test_a_right_on_a_server_without_tokens_is_warned_of() -> None:
     with capture_logs() as lines:
         async with serving(admin="ada"):
