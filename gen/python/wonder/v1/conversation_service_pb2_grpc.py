@@ -166,7 +166,7 @@ class ConversationServiceServicer:
     """
 
     def CreateConversation(self, request, context):
-        """Creates a conversation. ALREADY_EXISTS for an `external_ref` that is taken, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
+        """Creates a conversation. ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
         FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -218,7 +218,7 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ResetConversation(self, request, context):
-        """Begins anew: agents no longer see what was before. The record stays. CONVERSATION_NOT_FOUND, ETAG_MISMATCH,
+        """Resets a conversation: agents no longer see earlier turns. The record stays. CONVERSATION_NOT_FOUND, ETAG_MISMATCH,
         RESOURCE_IN_USE while turns are active.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -226,7 +226,7 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AddParticipant(self, request, context):
-        """Adds a user or an agent. One who takes part already stays as they are. CONVERSATION_NOT_FOUND, AGENT_NOT_FOUND,
+        """Adds a user or an agent. An existing participant stays unchanged. CONVERSATION_NOT_FOUND, AGENT_NOT_FOUND,
         CONVERSATION_NOT_ACTIVE, LIMIT_EXCEEDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -284,8 +284,8 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelTurn(self, request, context):
-        """Cancels a turn: its model call, tools and delegated turns stop, and the record says so. Answers when the turn is
-        cancelled. TURN_NOT_FOUND, as GetTurn says; TURN_NOT_ACTIVE.
+        """Cancels a turn with its model call, tools and delegated turns. Returns after the turn is cancelled. TURN_NOT_FOUND,
+        as for GetTurn; TURN_NOT_ACTIVE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -300,7 +300,7 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTurns(self, request, context):
-        """Lists turns of one conversation, which is brought back if it is archived, or of all but archived ones.
+        """Lists the turns of one conversation, restoring it if it is archived, or of all conversations that are not archived.
         CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -308,25 +308,25 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListMessages(self, request, context):
-        """Lists messages of one conversation, which is brought back if it is archived, or of all but archived ones: none of a
-        turn there. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists the messages of one conversation, restoring it if it is archived, or of all conversations that are not
+        archived. Of a turn in an archived conversation it lists none. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListMoves(self, request, context):
-        """Lists moves of a turn, a conversation or all, with the models' raw answers. If a conversation is archived, its
-        `conversation_id` brings it back; without that it is left out, and of a turn there it is TURN_NOT_FOUND.
-        CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists the moves of a turn, of a conversation or of all conversations, with the models' raw answers. A
+        `conversation_id` restores an archived conversation. Without it, archived conversations are omitted, and a turn in
+        one is TURN_NOT_FOUND. CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListEvents(self, request, context):
-        """Lists events of one conversation, oldest first, which is brought back if it is archived, or of all but archived
-        ones, newest first. CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
+        """Lists the events of one conversation, oldest first, restoring it if it is archived; or of all conversations that
+        are not archived, newest first. CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -341,10 +341,10 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PreviewContext(self, request, context):
-        """Shows the request that would be sent to the model if this message were sent now, and where each part of it comes
-        from. Runs the context-assembly workflow; records nothing. No model is asked for a summary: where one would be
-        written first (`strategy: summarize`), the request is shown without it, older messages left out.
-        CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND, CONTEXT_ASSEMBLY_FAILED.
+        """Returns the request to the model that this message would lead to now, and the source of each part. The server
+        executes the context-assembly workflow and records nothing. It asks no model for a summary: with `strategy:
+        summarize` the request omits older messages instead. CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND,
+        CONTEXT_ASSEMBLY_FAILED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

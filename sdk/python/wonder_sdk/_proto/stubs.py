@@ -24,7 +24,7 @@ class ConversationServiceStub:
             Encoder(v1.CreateConversationRequest),
             v1.CreateConversationResponse.FromString,
         )
-        """Creates a conversation. ALREADY_EXISTS for an `external_ref` that is taken, PROJECT_NOT_FOUND,
+        """Creates a conversation. ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND,
         AGENT_NOT_FOUND, FIELD_INVALID.
         """
         self.get_conversation: grpc.aio.UnaryUnaryMultiCallable[
@@ -92,8 +92,8 @@ class ConversationServiceStub:
             Encoder(v1.ResetConversationRequest),
             v1.ResetConversationResponse.FromString,
         )
-        """Begins anew: agents no longer see what was before. The record stays. CONVERSATION_NOT_FOUND,
-        ETAG_MISMATCH, RESOURCE_IN_USE while turns are active.
+        """Resets a conversation: agents no longer see earlier turns. The record stays.
+        CONVERSATION_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while turns are active.
         """
         self.add_participant: grpc.aio.UnaryUnaryMultiCallable[
             v1.AddParticipantRequest, v1.AddParticipantResponse
@@ -102,7 +102,7 @@ class ConversationServiceStub:
             Encoder(v1.AddParticipantRequest),
             v1.AddParticipantResponse.FromString,
         )
-        """Adds a user or an agent. One who takes part already stays as they are. CONVERSATION_NOT_FOUND,
+        """Adds a user or an agent. An existing participant stays unchanged. CONVERSATION_NOT_FOUND,
         AGENT_NOT_FOUND, CONVERSATION_NOT_ACTIVE, LIMIT_EXCEEDED.
         """
         self.remove_participant: grpc.aio.UnaryUnaryMultiCallable[
@@ -176,8 +176,8 @@ class ConversationServiceStub:
                 v1.CancelTurnResponse.FromString,
             )
         )
-        """Cancels a turn: its model call, tools and delegated turns stop, and the record says so. Answers
-        when the turn is cancelled. TURN_NOT_FOUND, as GetTurn says; TURN_NOT_ACTIVE.
+        """Cancels a turn with its model call, tools and delegated turns. Returns after the turn is
+        cancelled. TURN_NOT_FOUND, as for GetTurn; TURN_NOT_ACTIVE.
         """
         self.get_turn: grpc.aio.UnaryUnaryMultiCallable[v1.GetTurnRequest, v1.GetTurnResponse] = (
             channel.unary_unary(
@@ -196,8 +196,8 @@ class ConversationServiceStub:
                 v1.ListTurnsResponse.FromString,
             )
         )
-        """Lists turns of one conversation, which is brought back if it is archived, or of all but archived
-        ones. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists the turns of one conversation, restoring it if it is archived, or of all conversations
+        that are not archived. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         self.list_messages: grpc.aio.UnaryUnaryMultiCallable[
             v1.ListMessagesRequest, v1.ListMessagesResponse
@@ -206,8 +206,9 @@ class ConversationServiceStub:
             Encoder(v1.ListMessagesRequest),
             v1.ListMessagesResponse.FromString,
         )
-        """Lists messages of one conversation, which is brought back if it is archived, or of all but
-        archived ones: none of a turn there. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists the messages of one conversation, restoring it if it is archived, or of all conversations
+        that are not archived. Of a turn in an archived conversation it lists none.
+        CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         self.list_moves: grpc.aio.UnaryUnaryMultiCallable[v1.ListMovesRequest, v1.ListMovesResponse] = (
             channel.unary_unary(
@@ -216,9 +217,10 @@ class ConversationServiceStub:
                 v1.ListMovesResponse.FromString,
             )
         )
-        """Lists moves of a turn, a conversation or all, with the models' raw answers. If a conversation is
-        archived, its `conversation_id` brings it back; without that it is left out, and of a turn there
-        it is TURN_NOT_FOUND. CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists the moves of a turn, of a conversation or of all conversations, with the models' raw
+        answers. A `conversation_id` restores an archived conversation. Without it, archived
+        conversations are omitted, and a turn in one is TURN_NOT_FOUND. CONVERSATION_NOT_FOUND,
+        TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         self.list_events: grpc.aio.UnaryUnaryMultiCallable[v1.ListEventsRequest, v1.ListEventsResponse] = (
             channel.unary_unary(
@@ -227,8 +229,8 @@ class ConversationServiceStub:
                 v1.ListEventsResponse.FromString,
             )
         )
-        """Lists events of one conversation, oldest first, which is brought back if it is archived, or of
-        all but archived ones, newest first. CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE,
+        """Lists the events of one conversation, oldest first, restoring it if it is archived; or of all
+        conversations that are not archived, newest first. CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE,
         PAGE_TOKEN_INVALID.
         """
         self.read_message: grpc.aio.UnaryStreamMultiCallable[
@@ -248,11 +250,10 @@ class ConversationServiceStub:
             Encoder(v1.PreviewContextRequest),
             v1.PreviewContextResponse.FromString,
         )
-        """Shows the request that would be sent to the model if this message were sent now, and where each
-        part of it comes from. Runs the context-assembly workflow; records nothing. No model is asked
-        for a summary: where one would be written first (`strategy: summarize`), the request is shown
-        without it, older messages left out. CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND,
-        CONTEXT_ASSEMBLY_FAILED.
+        """Returns the request to the model that this message would lead to now, and the source of each
+        part. The server executes the context-assembly workflow and records nothing. It asks no model
+        for a summary: with `strategy: summarize` the request omits older messages instead.
+        CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND, CONTEXT_ASSEMBLY_FAILED.
         """
         self.diff_branch: grpc.aio.UnaryUnaryMultiCallable[v1.DiffBranchRequest, v1.DiffBranchResponse] = (
             channel.unary_unary(

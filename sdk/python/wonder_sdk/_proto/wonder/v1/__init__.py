@@ -503,7 +503,7 @@ class DefinitionChangeAction(betterproto2.Enum):
 
     DELETED = 4
     """
-    It is gone.
+    The file was deleted.
     """
 
     @classmethod
@@ -1146,7 +1146,7 @@ class FileChange(betterproto2.Enum):
 
     DELETED = 3
     """
-    It is gone.
+    The file was deleted.
     """
 
     RENAMED = 4
@@ -1692,7 +1692,7 @@ class OperationKind(betterproto2.Enum):
 
     SUMMARY = 8
     """
-    The workflow that sums up what no longer fits into the model.
+    The workflow that summarizes messages beyond the model's context window.
     """
 
     @classmethod
@@ -1839,7 +1839,7 @@ class RunStatus(betterproto2.Enum):
 
     FAILED = 4
     """
-    It could not be completed; `error` says why.
+    Failed; `error` has the cause.
     """
 
     CANCELLED = 5
@@ -2086,7 +2086,7 @@ class TokenStatus(betterproto2.Enum):
 
     PENDING = 1
     """
-    It is to run its node and has not begun: a limit of concurrency or a backoff holds it.
+    The token waits to execute its node: a concurrency limit or a backoff holds it.
     """
 
     WAITING_FOR_TASK = 2
@@ -2136,7 +2136,7 @@ class TokenStatus(betterproto2.Enum):
 
     FORKED = 11
     """
-    It has fanned out: it goes on where its branches meet, or ends when the last of them has ended.
+    The token has forked into branches. It continues at their fan-in, or ends with the last of them.
     """
 
     @classmethod
@@ -2191,7 +2191,7 @@ class ToolErrorCode(betterproto2.Enum):
 
     TIMEOUT = 2
     """
-    It took too long.
+    The call exceeded its timeout.
     """
 
     NOT_FOUND = 3
@@ -2268,7 +2268,7 @@ class TurnStatus(betterproto2.Enum):
 
     FAILED = 3
     """
-    It could not be completed; `error` says why.
+    Failed; `error` has the cause.
     """
 
     CANCELLED = 4
@@ -2438,7 +2438,7 @@ class AddParticipantResponse(betterproto2.Message):
 
     conversation: "Conversation | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The conversation as it is now.
+    Current state of the conversation.
     """
 
 
@@ -2553,7 +2553,7 @@ default_message_pool.register_message("wonder.v1", "AgentCaller", AgentCaller)
 @dataclass(eq=False, repr=False)
 class AgentCallProgress(betterproto2.Message):
     """
-    A call of another agent for a turn, at its start or at its end.
+    Start or end of a turn's call of another agent.
     """
 
     agent_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -2576,7 +2576,7 @@ class AgentCallProgress(betterproto2.Message):
 
     operation_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Operation that it carries out.
+    Id of the operation, `op_…`.
     """
 
     error: "Fault | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
@@ -2586,7 +2586,7 @@ class AgentCallProgress(betterproto2.Message):
 
     duration_ms: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
     """
-    Milliseconds it took; 0 at the start.
+    Duration in milliseconds; 0 at the start.
     """
 
 
@@ -3130,7 +3130,7 @@ class CallAgentRequest(betterproto2.Message):
 
     timeout_ms: "int" = betterproto2.field(8, betterproto2.TYPE_INT64)
     """
-    Milliseconds that the turn may take. 0: as its persona says.
+    Timeout of the turn in milliseconds. 0: the limit of its persona.
     """
 
     budget: "Budget | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
@@ -3290,7 +3290,7 @@ default_message_pool.register_message("wonder.v1", "CancelTurnResponse", CancelT
 @dataclass(eq=False, repr=False)
 class CaughtUp(betterproto2.Message):
     """
-    Everything from before has been sent.
+    The server has sent all earlier events.
     """
 
     sequence: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
@@ -3340,7 +3340,7 @@ class CompleteConversationResponse(betterproto2.Message):
 
     conversation: "Conversation | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The conversation as it is now.
+    Current state of the conversation.
     """
 
 
@@ -3606,7 +3606,7 @@ class Conversation(betterproto2.Message):
 
     etag: "str" = betterproto2.field(18, betterproto2.TYPE_STRING)
     """
-    Changes with every update, but not with every event, nor when it is archived or brought back. Set by the server.
+    Etag. It changes with every update, but not with events, archiving and restoring. Set by the server.
     """
 
 
@@ -3616,7 +3616,7 @@ default_message_pool.register_message("wonder.v1", "Conversation", Conversation)
 @dataclass(eq=False, repr=False)
 class ConversationReset(betterproto2.Message):
     """
-    A conversation begins anew.
+    A reset of a conversation.
     """
 
     keep_system_message: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
@@ -3636,12 +3636,12 @@ default_message_pool.register_message("wonder.v1", "ConversationReset", Conversa
 @dataclass(eq=False, repr=False)
 class ConverseAck(betterproto2.Message):
     """
-    Say which events have been dealt with.
+    Acknowledgement of events.
     """
 
     sequence: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
     """
-    Sequence of the last of them.
+    Sequence of the last acknowledged event.
     """
 
 
@@ -3684,17 +3684,17 @@ default_message_pool.register_message("wonder.v1", "ConverseAttach", ConverseAtt
 @dataclass(eq=False, repr=False)
 class ConverseAttached(betterproto2.Message):
     """
-    The client is attached.
+    Answer to `attach`.
     """
 
     conversation: "Conversation | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The conversation as it is now.
+    Current state of the conversation.
     """
 
     last_sequence: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    Sequence of its last event now; the client gets all events after its cursor.
+    Sequence of the conversation's last event. The server sends all events after the client's cursor.
     """
 
 
@@ -3704,7 +3704,7 @@ default_message_pool.register_message("wonder.v1", "ConverseAttached", ConverseA
 @dataclass(eq=False, repr=False)
 class ConverseCancel(betterproto2.Message):
     """
-    Cancel a turn.
+    Request to cancel a turn.
     """
 
     turn_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -3739,7 +3739,7 @@ class ConverseCancelled(betterproto2.Message):
 
     sequence: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
     """
-    Sequence of the event that says so.
+    Sequence of the event that records it.
     """
 
 
@@ -3749,7 +3749,7 @@ default_message_pool.register_message("wonder.v1", "ConverseCancelled", Converse
 @dataclass(eq=False, repr=False)
 class ConverseDetach(betterproto2.Message):
     """
-    Leave the stream.
+    Request to end the stream.
     """
 
     pass
@@ -3761,7 +3761,7 @@ default_message_pool.register_message("wonder.v1", "ConverseDetach", ConverseDet
 @dataclass(eq=False, repr=False)
 class ConverseRefused(betterproto2.Message):
     """
-    A message from the client was not taken. The stream goes on.
+    The server rejected a request of the client. The stream continues.
     """
 
     request_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -3832,12 +3832,12 @@ class ConverseResponse(betterproto2.Message):
     Response on a Converse stream. The fields of SubscribeResponse have the same names and numbers.
 
     Oneofs:
-        - item: Exactly one is set. A client must pass over a message in which it knows none.
+        - item: Exactly one is set. A client must ignore a response whose field it does not know.
     """
 
     event: "Event | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True, group="item")
     """
-    A durable event.
+    One event.
     """
 
     delta: "MessageDelta | None" = betterproto2.field(
@@ -3851,75 +3851,75 @@ class ConverseResponse(betterproto2.Message):
         3, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    A message begins again from nothing.
+    The text of a message starts again from the beginning.
     """
 
     attached: "ConverseAttached | None" = betterproto2.field(
         4, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    The answer to `attach`, and the first message.
+    Answer to `attach`, and the first response.
     """
 
     caught_up: "CaughtUp | None" = betterproto2.field(
         5, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    Everything from before `attach` has been sent; what follows is live.
+    The server has sent all events before `attach`; later responses are live.
     """
 
     heartbeat: "StreamHeartbeat | None" = betterproto2.field(
         6, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    Nothing has happened for 15 seconds.
+    The stream was silent for 15 seconds.
     """
 
     draining: "StreamDraining | None" = betterproto2.field(
         7, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    The server is about to stop.
+    The server is draining.
     """
 
     end: "StreamEnd | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True, group="item")
     """
-    The last word. Nothing follows.
+    End of the stream. The last response.
     """
 
     sent: "ConverseSent | None" = betterproto2.field(
         9, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    The answer to a `send` that was taken.
+    Answer to an accepted `send`.
     """
 
     cancelled: "ConverseCancelled | None" = betterproto2.field(
         10, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    The answer to a `cancel` that was taken.
+    Answer to an accepted `cancel`.
     """
 
     refused: "ConverseRefused | None" = betterproto2.field(
         11, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    The answer to a message that was not taken.
+    Answer to a rejected request.
     """
 
     tool_progress: "ToolProgress | None" = betterproto2.field(
         12, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    Progress of a running tool; not part of the record.
+    Progress of a running tool; not recorded.
     """
 
     events: "EventGroup | None" = betterproto2.field(
         13, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    Durable events that follow each other; only for those who attached with `group_events`.
+    Consecutive events; only with `group_events`.
     """
 
 
@@ -3974,7 +3974,7 @@ default_message_pool.register_message("wonder.v1", "ConverseSend", ConverseSend)
 @dataclass(eq=False, repr=False)
 class ConverseSent(betterproto2.Message):
     """
-    A message was taken and a turn started; both are on disk.
+    The server accepted a message and started a turn; both are committed.
     """
 
     request_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -3994,7 +3994,7 @@ class ConverseSent(betterproto2.Message):
 
     sequence: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
     """
-    Sequence of the event that says so.
+    Sequence of the event that records it.
     """
 
 
@@ -4663,7 +4663,7 @@ default_message_pool.register_message("wonder.v1", "DiffBranchResponse", DiffBra
 @dataclass(eq=False, repr=False)
 class DrainWorker(betterproto2.Message):
     """
-    The worker goes.
+    Request to drain the worker: no new assignments.
     """
 
     pass
@@ -4680,7 +4680,7 @@ class EmittedEvent(betterproto2.Message):
 
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Name that the author gave it.
+    Name of the event, from the action.
     """
 
     payload: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -4692,7 +4692,7 @@ class EmittedEvent(betterproto2.Message):
 
     node_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Node whose task said it.
+    Node whose task emitted the event.
     """
 
 
@@ -4763,7 +4763,7 @@ class Event(betterproto2.Message):
         13, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `conversation.reset`: it begins anew; agents no longer see what was before.
+    `conversation.reset`: the conversation was reset; agents no longer see earlier turns.
     """
 
     participant_joined: "Participant | None" = betterproto2.field(
@@ -4798,7 +4798,7 @@ class Event(betterproto2.Message):
         22, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `turn.failed`: a turn could not be completed; its `error` says why.
+    `turn.failed`: a turn failed; its `error` has the cause.
     """
 
     turn_cancelled: "Turn | None" = betterproto2.field(
@@ -4826,14 +4826,15 @@ class Event(betterproto2.Message):
         26, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `limit.reached`: a turn reached a limit. At first the model is told to wrap up; then the turn ends.
+    `limit.reached`: a turn reached a limit. At the first such event the server tells the model to finish; at the
+    next, with `enforced`, the turn ends.
     """
 
     context_reduced: "ContextReduced | None" = betterproto2.field(
         27, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `context.reduced`: something was left out or summed up, so that the request fits the model.
+    `context.reduced`: messages were omitted or summarized, so that the request fits the model.
     """
 
     context_assembly_completed: "HookOutcome | None" = betterproto2.field(
@@ -4934,12 +4935,12 @@ default_message_pool.register_message("wonder.v1", "Event", Event)
 @dataclass(eq=False, repr=False)
 class EventGroup(betterproto2.Message):
     """
-    Durable events that follow each other: at most 100, and 256 KiB.
+    Consecutive events: at most 100, and at most 256 KiB.
     """
 
     events: "list[Event]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Two or more, in order. The sequence of each is a cursor, as if it had come by itself.
+    Two or more events, in order. The sequence of each is a valid cursor.
     """
 
 
@@ -5248,7 +5249,7 @@ class FileDiff(betterproto2.Message):
 
     patch: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Unified diff; empty for what is no text, and where left out.
+    Unified diff; empty for a binary file, and if omitted.
     """
 
 
@@ -5760,12 +5761,12 @@ class HookOutcome(betterproto2.Message):
 
     attempts: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
     """
-    Attempts it took.
+    Number of attempts.
     """
 
     duration_ms: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
     """
-    Milliseconds it took, all attempts together.
+    Duration in milliseconds, over all attempts.
     """
 
     error: "Fault | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
@@ -6099,12 +6100,12 @@ class ListConversationsRequest(betterproto2.Message):
 
     agent_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Only those in which this agent takes part, by id or name.
+    Filter by a participating agent, by id or name.
     """
 
     user_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Only those in which this user takes part.
+    Filter by a participating user.
     """
 
     statuses: "list[ConversationStatus]" = betterproto2.field(4, betterproto2.TYPE_ENUM, repeated=True)
@@ -7318,7 +7319,7 @@ default_message_pool.register_message("wonder.v1", "Message", Message)
 @dataclass(eq=False, repr=False)
 class MessageDelta(betterproto2.Message):
     """
-    More text of a message that is being streamed. Not part of the record: the message is, once it is complete.
+    More text of a message that is being streamed. Not recorded: the complete message is an event.
     """
 
     message_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -7349,7 +7350,7 @@ default_message_pool.register_message("wonder.v1", "MessageDelta", MessageDelta)
 @dataclass(eq=False, repr=False)
 class MessageRestarted(betterproto2.Message):
     """
-    A model call that had begun to speak is tried again: the text so far no longer counts.
+    The server retries a model call that had streamed text. The client discards the text so far.
     """
 
     message_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -7434,7 +7435,7 @@ default_message_pool.register_message("wonder.v1", "ModelProfileSpec", ModelProf
 @dataclass(eq=False, repr=False)
 class Move(betterproto2.Message):
     """
-    One iteration of the agent loop: what the model said, which tools it called, and what came back.
+    One iteration of the agent loop: model answer, tool calls, tool results.
     """
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -7464,7 +7465,7 @@ class Move(betterproto2.Message):
 
     message_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Id under which `reasoning` was streamed and stands as a message; empty if the model said nothing.
+    Id of the message with the text in `reasoning`; empty if the answer has no text.
     """
 
     tool_calls: "list[ToolCall]" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, repeated=True)
@@ -7806,7 +7807,7 @@ class Operation(betterproto2.Message):
 
     tool_call_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Tool call that it carries out; empty if none.
+    Id of the tool call that it executes; empty if none.
     """
 
     tool_name: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
@@ -7821,7 +7822,7 @@ class Operation(betterproto2.Message):
 
     run_id: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
     """
-    Run that carries it out; empty if none.
+    Id of the run that executes it; empty if none.
     """
 
     attempt: "int" = betterproto2.field(9, betterproto2.TYPE_INT32)
@@ -8232,8 +8233,8 @@ class ReadMessageRequest(betterproto2.Message):
 
     offset: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
     """
-    Bytes of the text to leave out at the beginning: those that the client has already. A piece begins with a whole
-    character, so that an offset within one begins with the next.
+    Number of bytes to skip at the beginning. Pieces start at whole characters: an offset within a character starts at
+    the next one.
     """
 
 
@@ -8340,7 +8341,7 @@ class RemoveParticipantResponse(betterproto2.Message):
 
     conversation: "Conversation | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The conversation as it is now.
+    Current state of the conversation.
     """
 
 
@@ -8380,7 +8381,7 @@ class ReopenConversationResponse(betterproto2.Message):
 
     conversation: "Conversation | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The conversation as it is now.
+    Current state of the conversation.
     """
 
 
@@ -8529,7 +8530,7 @@ class ResetConversationResponse(betterproto2.Message):
 
     conversation: "Conversation | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The conversation as it is now.
+    Current state of the conversation.
     """
 
 
@@ -8703,8 +8704,8 @@ class Run(betterproto2.Message):
         8, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Its input. Left out where the run has an output and both together take more than 3 MiB: grpc's clients refuse
-    answers of more than 4 MiB unless told otherwise.
+    Input. Omitted if the run has an output and both exceed 3 MiB together: gRPC clients refuse responses over 4 MiB by
+    default.
     """
 
     output: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -8718,8 +8719,8 @@ class Run(betterproto2.Message):
         10, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Its state as its nodes have written it. Not in lists, and left out where the run would take more than 3 MiB
-    with it: what its nodes have given is then in the run's events.
+    State, as written by its nodes. Not in lists, and omitted if the run would exceed 3 MiB with it; the run's events
+    have the results of its nodes.
     """
 
     error: "Fault | None" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, optional=True)
@@ -8872,8 +8873,8 @@ class RunEvent(betterproto2.Message):
         12, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `token.moved`: a token waits for something other than a task, stands at a fan-in, has fanned out, or
-    ended. That it began a task is said by `node.started`, that it met its siblings by the node after.
+    `token.moved`: a token waits for something other than a task, arrived at a fan-in, forked, or ended.
+    `node.started` reports the start of a task.
     """
 
     node_started: "NodeExecution | None" = betterproto2.field(
@@ -8929,7 +8930,7 @@ class RunEvent(betterproto2.Message):
         20, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `event.emitted`: an `event` action said something.
+    `event.emitted`: an `event` action emitted an event.
     """
 
 
@@ -8944,7 +8945,7 @@ class RunEventGroup(betterproto2.Message):
 
     events: "list[RunEvent]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Two or more, in order. The sequence of each is a cursor, as if it had come by itself.
+    Two or more events, in order. The sequence of each is a valid cursor.
     """
 
 
@@ -8972,7 +8973,7 @@ class RunParent(betterproto2.Message):
 
     operation_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Operation that the run carries out, `op_…`.
+    Id of the operation that the run executes, `op_…`.
     """
 
     node_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
@@ -9209,7 +9210,7 @@ class SendMessageResponse(betterproto2.Message):
 
     sequence: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
     """
-    Sequence of the event that says so; subscribing after the one before shows the whole turn.
+    Sequence of the event that records it. Subscribing after the sequence before shows the whole turn.
     """
 
 
@@ -9276,7 +9277,7 @@ class SignalRunResponse(betterproto2.Message):
 
     sequence: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
     """
-    Sequence of the event that says so.
+    Sequence of the event that records it.
     """
 
 
@@ -9493,7 +9494,7 @@ default_message_pool.register_message("wonder.v1", "StepTrace", StepTrace)
 @dataclass(eq=False, repr=False)
 class StreamDraining(betterproto2.Message):
     """
-    The server is about to stop; nothing new is taken. Turns in progress go on at its next start.
+    The server is draining: it accepts no new work. Active turns and runs continue at its next start.
     """
 
     reason: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -9503,7 +9504,7 @@ class StreamDraining(betterproto2.Message):
 
     reconnect_after_ms: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    Milliseconds after which to connect again.
+    Milliseconds to wait before connecting again.
     """
 
 
@@ -9513,7 +9514,7 @@ default_message_pool.register_message("wonder.v1", "StreamDraining", StreamDrain
 @dataclass(eq=False, repr=False)
 class StreamEnd(betterproto2.Message):
     """
-    The last word on a stream that ends well.
+    Sent once, as the last response of a stream that ends normally.
     """
 
     reason: "StreamEndReason" = betterproto2.field(
@@ -9525,7 +9526,7 @@ class StreamEnd(betterproto2.Message):
 
     resume_after_sequence: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    Sequence of the last event sent: the cursor with which to attach again.
+    Sequence of the last event sent. Attach after it to resume.
     """
 
 
@@ -9535,19 +9536,19 @@ default_message_pool.register_message("wonder.v1", "StreamEnd", StreamEnd)
 @dataclass(eq=False, repr=False)
 class StreamHeartbeat(betterproto2.Message):
     """
-    Nothing has happened for a while, and the stream is alive.
+    Sent when a stream was silent for 15 seconds.
     """
 
     last_sequence: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
     """
-    Sequence of the conversation's last event.
+    Sequence of the last event of the conversation or run.
     """
 
     time: "datetime.datetime | None" = betterproto2.field(
         2, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    Time of the server.
+    Current time of the server.
     """
 
 
@@ -9597,7 +9598,7 @@ class StreamTaskResponse(betterproto2.Message):
     Response on a StreamTask stream.
 
     Oneofs:
-        - item: Exactly one is set. A client must pass over a message in which it knows none.
+        - item: Exactly one is set. A client must ignore a response whose field it does not know.
     """
 
     step: "StepTrace | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True, group="item")
@@ -9644,12 +9645,12 @@ class SubscribeResponse(betterproto2.Message):
     Response on a Subscribe stream. The fields have the names and numbers of ConverseResponse.
 
     Oneofs:
-        - item: Exactly one is set. A client must pass over a message in which it knows none.
+        - item: Exactly one is set. A client must ignore a response whose field it does not know.
     """
 
     event: "Event | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True, group="item")
     """
-    A durable event.
+    One event.
     """
 
     delta: "MessageDelta | None" = betterproto2.field(
@@ -9663,7 +9664,7 @@ class SubscribeResponse(betterproto2.Message):
         3, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    A message begins again from nothing.
+    The text of a message starts again from the beginning.
     """
 
     attached: "ConverseAttached | None" = betterproto2.field(
@@ -9684,33 +9685,33 @@ class SubscribeResponse(betterproto2.Message):
         6, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    Nothing has happened for 15 seconds.
+    The stream was silent for 15 seconds.
     """
 
     draining: "StreamDraining | None" = betterproto2.field(
         7, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    The server is about to stop.
+    The server is draining.
     """
 
     end: "StreamEnd | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True, group="item")
     """
-    The last word. Nothing follows.
+    End of the stream. The last response.
     """
 
     tool_progress: "ToolProgress | None" = betterproto2.field(
         12, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    Progress of a running tool; not part of the record.
+    Progress of a running tool; not recorded.
     """
 
     events: "EventGroup | None" = betterproto2.field(
         13, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    Durable events that follow each other; only for those who attached with `group_events`.
+    Consecutive events; only with `group_events`.
     """
 
 
@@ -9807,7 +9808,7 @@ class TaskResult(betterproto2.Message):
 
     duration_ms: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
     """
-    Milliseconds it took, all attempts together.
+    Duration in milliseconds, over all attempts.
     """
 
 
@@ -9928,7 +9929,7 @@ class ToolCall(betterproto2.Message):
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id that the model gave it.
+    Id from the model.
     """
 
     tool_name: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -9956,7 +9957,7 @@ class ToolCall(betterproto2.Message):
 
     operation_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Operation that carries it out, `op_…`; empty if it was refused.
+    Id of the operation that executes it, `op_…`; empty if it was refused.
     """
 
     is_async: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
@@ -10461,7 +10462,7 @@ class UpdateConversationResponse(betterproto2.Message):
 
     conversation: "Conversation | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The conversation as it is now.
+    Current state of the conversation.
     """
 
 
@@ -10690,12 +10691,12 @@ class WatchRunResponse(betterproto2.Message):
     Response on a WatchRun stream.
 
     Oneofs:
-        - item: Exactly one is set. A client must pass over a message in which it knows none.
+        - item: Exactly one is set. A client must ignore a response whose field it does not know.
     """
 
     event: "RunEvent | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True, group="item")
     """
-    A durable event.
+    One event.
     """
 
     progress: "NodeProgress | None" = betterproto2.field(
@@ -10709,19 +10710,19 @@ class WatchRunResponse(betterproto2.Message):
         3, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    Nothing has happened for 15 seconds.
+    The stream was silent for 15 seconds.
     """
 
     draining: "StreamDraining | None" = betterproto2.field(
         4, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    The server is about to stop.
+    The server is draining.
     """
 
     end: "StreamEnd | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True, group="item")
     """
-    The last word. Nothing follows.
+    End of the stream. The last response.
     """
 
     events: "RunEventGroup | None" = betterproto2.field(
@@ -10738,7 +10739,7 @@ default_message_pool.register_message("wonder.v1", "WatchRunResponse", WatchRunR
 @dataclass(eq=False, repr=False)
 class WorkDraining(betterproto2.Message):
     """
-    The server is about to stop.
+    The server is draining.
     """
 
     grace_ms: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
@@ -10748,7 +10749,7 @@ class WorkDraining(betterproto2.Message):
 
     reconnect_after_ms: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    Milliseconds after which to connect again.
+    Milliseconds to wait before connecting again.
     """
 
 
@@ -10843,7 +10844,7 @@ default_message_pool.register_message("wonder.v1", "WorkflowCaller", WorkflowCal
 @dataclass(eq=False, repr=False)
 class WorkflowProgress(betterproto2.Message):
     """
-    A workflow run for a turn's tool call, at its start or at its end.
+    Start or end of a workflow run for a turn's tool call.
     """
 
     run_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -10858,7 +10859,7 @@ class WorkflowProgress(betterproto2.Message):
 
     operation_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Operation that it carries out.
+    Id of the operation, `op_…`.
     """
 
     error: "Fault | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
@@ -10945,7 +10946,7 @@ default_message_pool.register_message("wonder.v1", "WorkflowSpec", WorkflowSpec)
 @dataclass(eq=False, repr=False)
 class WorkHeartbeat(betterproto2.Message):
     """
-    Says that the worker is alive, and what it is working on.
+    Renews the worker's leases.
     """
 
     lease_ids: "list[str]" = betterproto2.field(1, betterproto2.TYPE_STRING, repeated=True)
@@ -11005,7 +11006,7 @@ class WorkRequest(betterproto2.Message):
         6, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    The worker takes nothing new, finishes what it has, and goes. The server ends the stream after that.
+    The worker drains: it accepts no assignments and finishes those it has. Then the server ends the stream.
     """
 
 
