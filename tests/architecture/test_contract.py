@@ -175,6 +175,26 @@ def test_a_definition_has_one_spec_for_each_kind() -> None:
     assert {field.name for field in oneof.fields} == kinds - {"unspecified"} == set(specs.Kind)
 
 
+@pytest.mark.parametrize("path", sorted(PROTO.glob("*.proto")), ids=lambda path: path.stem)
+def test_no_comment_opens_with_a_question_word(path: Path) -> None:
+    comments = re.findall(r"^ *// (.*)\n(?: *//.*\n)*", path.read_text(encoding="utf-8"), re.M)
+    opening = re.compile(r"(What|Who|How|Whether|Where|When|Which|Why)\b")
+    assert comments
+    assert [comment for comment in comments if opening.match(comment)] == []
+
+
+@pytest.mark.parametrize("path", sorted(PROTO.glob("*.proto")), ids=lambda path: path.stem)
+def test_every_file_names_its_package_in_other_languages(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for option in (
+        'csharp_namespace = "Wonder.V1"',
+        'go_package = "wonder/v1;wonderv1"',
+        "java_multiple_files = true",
+        'java_package = "wonder.v1"',
+    ):
+        assert f"option {option};\n" in text
+
+
 async def test_the_sdk_has_a_stub_for_every_rpc() -> None:
     async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
         for name, service in SERVICES.items():
