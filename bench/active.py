@@ -43,10 +43,10 @@ async def _per_turn(environ: dict[str, str], profile: dict[str, object]) -> floa
     with wonder(environ=environ) as server:
         async with Client(server.address) as client, AsyncExitStack() as open_chats:
             agent = await client.agent("speaker", profile=profile)
-            rooms = await asyncio.gather(*(client.conversation(agent) for _ in range(WARM + TURNS)))
+            conversations = await asyncio.gather(*(client.conversation(agent) for _ in range(WARM + TURNS)))
             chats = [
-                await open_chats.enter_async_context(client.chat(room, index))
-                for index, room in enumerate(rooms)
+                await open_chats.enter_async_context(client.chat(conversation, index))
+                for index, conversation in enumerate(conversations)
             ]
             await asyncio.gather(*(chat.first_token("say 300 words") for chat in chats[:WARM]))
             await asyncio.sleep(SETTLE_S)

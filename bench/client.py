@@ -174,7 +174,7 @@ class Chat:
         self._ends = 0
         """Turns whose end was heard and not told yet."""
 
-    async def say(self, text: str) -> None:
+    async def send(self, text: str) -> None:
         """Send a message; what it leads to is read with `read`."""
         send = conversation_pb.ConverseSend(content=text, request_id=f"bench-{next(self._requests)}")
         await self._call.write(conversation_pb.ConverseRequest(send=send))
@@ -193,12 +193,12 @@ class Chat:
     async def first_token(self, text: str) -> float:
         """Send a message. Returns the seconds until its answer's first piece."""
         began = time.perf_counter()
-        await self.say(text)
+        await self.send(text)
         while True:
             said = await self.read()
             if said.WhichOneof("item") == "delta":
                 return time.perf_counter() - began
-            _must_be_going_well(said)
+            _check_running(said)
 
     async def turn(self, text: str) -> float:
         """A whole turn. Returns the seconds until its answer's first piece."""
@@ -222,7 +222,7 @@ def _payloads(said: Any) -> list[str]:
 
 def _ends(said: Any) -> int:
     """How many turns have ended by what was said."""
-    _must_be_going_well(said)
+    _check_running(said)
     return sum(payload in TURN_ENDS for payload in _payloads(said))
 
 
@@ -231,7 +231,7 @@ def _must_have_completed(run: Any) -> None:
         raise RuntimeError(f"The server did not do what was measured: {run}")
 
 
-def _must_be_going_well(said: Any) -> None:
+def _check_running(said: Any) -> None:
     """A benchmark of failures would be a fast one."""
     if said.WhichOneof("item") == "refused" or "turn_failed" in _payloads(said):
         raise RuntimeError(f"The server did not do what was measured: {said}")

@@ -23,7 +23,7 @@ from measure import Effort, Number, percentile
 from runs import DEFINITIONS
 from servers import wonder
 
-SAY = "say 20 words"
+TEXT = "say 20 words"
 SHARE = 0.95
 TIMES = 3.0
 MORE_MS = 200.0
@@ -75,7 +75,7 @@ async def _turns(chat: Chat, count: int) -> list[tuple[float, float]]:
     found = []
     for _ in range(count):
         began = time.perf_counter()
-        first = await chat.turn(SAY)
+        first = await chat.turn(TEXT)
         found.append((first, time.perf_counter() - began))
     return found
 

@@ -20,10 +20,10 @@ from measure import Effort, Number, percentile
 from servers import Server, wonder
 
 from wonder.v1 import conversation_service_pb2 as pb
-from wonder_server.adapters.sqlite.shards import SqliteShards
+from wonder_server.adapters.sqlite.shard.shards import SqliteShards
+from wonder_server.core.actor.changes import Emit
+from wonder_server.core.conversation.model.values import Message, Role
 from wonder_server.core.conversation.planner import CONVERSATION
-from wonder_server.core.conversation.values import Message, Role
-from wonder_server.core.records import Emit
 from wonder_server.ports.journal import Commit
 
 READERS = 60
@@ -41,25 +41,31 @@ async def measure(effort: Effort) -> list[Number]:
             folder = Path(parent) / "data"
             with wonder(folder=folder) as server:
                 async with Client(server.address) as client:
-                    room = await client.conversation(await client.agent("speaker"))
-            await _fill(folder, room, count, size)
+                    conversation_id = await client.conversation(await client.agent("speaker"))
+            await _fill(folder, conversation_id, count, size)
             with wonder(folder=folder) as server:
-                numbers += await _read(server, room, shape, effort.seconds)
+                numbers += await _read(server, conversation_id, shape, effort.seconds)
     return numbers
 
 
-async def _fill(folder: Path, room: str, count: int, size: int) -> None:
+async def _fill(folder: Path, conversation_id: str, count: int, size: int) -> None:
     shards = await SqliteShards.open(folder / "shards", 1, CONVERSATION.row_types)
     try:
-        journal = shards.of(room)
-        loaded = await journal.load(room, CONVERSATION)
+        journal = shards.of(conversation_id)
+        loaded = await journal.load(conversation_id, CONVERSATION)
         assert loaded is not None
         head, each = loaded.event_head, max(1, _BATCH_BYTES // size)
         for start in range(0, count, each):
-            commit = Commit(room, CONVERSATION, entry_head=loaded.entry_head, event_head=head, root=room)
+            commit = Commit(
+                conversation_id,
+                CONVERSATION,
+                entry_head=loaded.entry_head,
+                event_head=head,
+                root=conversation_id,
+            )
             for number in range(start, min(start + each, count)):
                 message = Message(
-                    id=f"msg_{number}", conversation_id=room, turn_id="turn_0", ordinal=number,
+                    id=f"msg_{number}", conversation_id=conversation_id, turn_id="turn_0", ordinal=number,
                     role=Role.USER, author="mia", content="word " * (size // 5), created_ms=1,
                 )  # fmt: skip
                 commit.add([Emit("message.appended", message)], 1)
@@ -69,17 +75,17 @@ async def _fill(folder: Path, room: str, count: int, size: int) -> None:
         await shards.close()
 
 
-async def _read(server: Server, room: str, shape: str, seconds: float) -> list[Number]:
+async def _read(server: Server, conversation_id: str, shape: str, seconds: float) -> list[Number]:
     options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
     async with aio.insecure_channel(server.address, options) as channel:
-        await _asking(channel, room, 0.5)
-        quiet = await _asking(channel, room, seconds)
+        await _asking(channel, conversation_id, 0.5)
+        quiet = await _asking(channel, conversation_id, seconds)
         before, peak = server.rss, [server.rss]
         watching = asyncio.create_task(_watch(server, peak))
         pages = [0]
         channels = [aio.insecure_channel(server.address, options) for _ in range(READERS)]
-        readers = [asyncio.create_task(_page(each, room, pages)) for each in channels]
-        busy = await _asking(channel, room, seconds)
+        readers = [asyncio.create_task(_page(each, conversation_id, pages)) for each in channels]
+        busy = await _asking(channel, conversation_id, seconds)
         for task in (*readers, watching):
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -97,12 +103,12 @@ async def _read(server: Server, room: str, shape: str, seconds: float) -> list[N
     ]  # fmt: skip
 
 
-async def _page(channel: aio.Channel, room: str, pages: list[int]) -> None:
+async def _page(channel: aio.Channel, conversation_id: str, pages: list[int]) -> None:
     """Read page after page, from the beginning again at the end."""
     ask = channel.unary_unary(f"{_SERVICE}/ListEvents")
     token = ""
     while True:
-        request = pb.ListEventsRequest(conversation_id=room, page_size=500, page_token=token)
+        request = pb.ListEventsRequest(conversation_id=conversation_id, page_size=500, page_token=token)
         answer: Any = await ask(request.SerializeToString())
         pages[0] += 1
         token = _token(answer)
@@ -115,10 +121,10 @@ def _token(answer: bytes) -> str:
     return tail.decode("ascii", "replace")
 
 
-async def _asking(channel: aio.Channel, room: str, seconds: float) -> list[float]:
+async def _asking(channel: aio.Channel, conversation_id: str, seconds: float) -> list[float]:
     """How long each call of somebody else takes, in seconds."""
     ask = channel.unary_unary(f"{_SERVICE}/GetConversation")
-    request = pb.GetConversationRequest(conversation_id=room).SerializeToString()
+    request = pb.GetConversationRequest(conversation_id=conversation_id).SerializeToString()
     took: list[float] = []
     until = time.perf_counter() + seconds
     while (began := time.perf_counter()) < until:

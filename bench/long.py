@@ -21,7 +21,7 @@ from wonder.v1 import conversation_service_pb2 as pb
 
 LONG, SHORT = 10_000, 10
 QUICK_LONG = 1_000
-SAY = "say 10 words"
+TEXT = "say 10 words"
 AT_ONCE = 16
 PAGE = 20
 MOST = 1.25
@@ -29,7 +29,7 @@ MOST = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class ReadTimes:
     """What was seen of one conversation, in ms."""
 
     opened: list[float] = field(default_factory=list)
@@ -51,13 +51,13 @@ async def measure(effort: Effort) -> list[Number]:
                 await _fill(client, long, turns - SHORT)
                 await _fill(client, long, SHORT, at_once=1)
                 await _fill(client, short, SHORT, at_once=1)
-        looks = {long: Looks(), short: Looks()}
+        looks = {long: ReadTimes(), short: ReadTimes()}
         for number in range(4 if effort.quick else 10):
             with wonder(folder=folder) as server:
                 # What the first of all has to wait for is not what is asked here.
-                await _look(server, other, Looks())
+                await _measure_reads(server, other, ReadTimes())
                 for conversation in (long, short) if number % 2 else (short, long):
-                    await _look(server, conversation, looks[conversation])
+                    await _measure_reads(server, conversation, looks[conversation])
         with wonder(folder=folder) as server:
             for number in range(effort.rounds):
                 for conversation in (long, short) if number % 2 else (short, long):
@@ -72,18 +72,18 @@ async def _fill(client: Client, conversation: str, turns: int, *, at_once: int =
         while ended < turns:
             while begun < min(turns, ended + at_once):
                 begun += 1
-                await chat.say(SAY)
+                await chat.send(TEXT)
             await chat.end_of_turn()
             ended += 1
 
 
-async def _look(server: Server, conversation: str, looks: Looks) -> None:
+async def _measure_reads(server: Server, conversation: str, looks: ReadTimes) -> None:
     """Open it, have it answer once, read its newest page."""
     async with Client(server.address) as client:
         began = time.perf_counter()
         async with client.chat(conversation, tail_only=True) as chat:
             looks.opened.append(_ms_since(began))
-            looks.first_answer.append(await chat.turn(SAY) * 1000)
+            looks.first_answer.append(await chat.turn(TEXT) * 1000)
         asked = pb.ListMessagesRequest(conversation_id=conversation, page_size=PAGE)
         for _ in range(5):
             began = time.perf_counter()
@@ -91,12 +91,12 @@ async def _look(server: Server, conversation: str, looks: Looks) -> None:
             looks.page.append(_ms_since(began))
 
 
-async def _answers(server: Server, conversation: str, looks: Looks, *, count: int = 5) -> None:
+async def _answers(server: Server, conversation: str, looks: ReadTimes, *, count: int = 5) -> None:
     async with Client(server.address) as client, client.chat(conversation, tail_only=True) as chat:
-        await chat.turn(SAY)
+        await chat.turn(TEXT)
         cpu = server.cpu
         for _ in range(count):
-            looks.answer.append(await chat.turn(SAY) * 1000)
+            looks.answer.append(await chat.turn(TEXT) * 1000)
         looks.cpu.append((server.cpu - cpu) / count * 1000)
 
 
@@ -104,7 +104,7 @@ def _ms_since(began: float) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def _numbers(at: str, long: Looks, short: Looks) -> list[Number]:
+def _numbers(at: str, long: ReadTimes, short: ReadTimes) -> list[Number]:
     def number(name: str, ours: Sequence[float], floor: Sequence[float]) -> Number:
         return Number(name=f"{name}, {at}", value=statistics.median(ours), unit="ms",
                       floor=statistics.median(floor), floor_is=f"{SHORT} turns", aim=MOST)  # fmt: skip

@@ -22,7 +22,7 @@ import numpy
 from client import Bare, Client
 from google.protobuf import json_format
 from measure import Effort, Number, load
-from memory_house import House, full_text, full_text_search, questions, sentences
+from memory_house import MemorySetup, full_text, full_text_search, questions, sentences
 from servers import bare, wonder
 
 from wonder.v1 import memory_service_pb2 as memory_pb
@@ -97,17 +97,17 @@ async def _within(count: int, words: int, most_ms: float, effort: Effort) -> lis
     contents = sentences(count, words)
     asked = questions(contents, effort.rounds * 10)
     with tempfile.TemporaryDirectory(prefix="wonder-bench-") as folder:
-        house = await House.open(Path(folder))
+        house = await MemorySetup.open(Path(folder))
         await house.write("agt_1", contents)
         await house.service.search("agt_1", asked[0], limit=LIMIT)
-        await house.vectors.wait_until_quiet()
+        await house.vectors.wait_until_idle()
         # Each word's postings are read once; what is measured is how it is from then on.
         await _median_ms(asked, lambda each: house.service.search("agt_1", each, limit=LIMIT))
         ours = await _median_ms(asked, lambda each: house.service.search("agt_1", each, limit=LIMIT))
         embedding = await _median_ms(asked, lambda each: house.embedder.embed([each]))
         await house.close()
         began = time.perf_counter()
-        house = await House.open(Path(folder))
+        house = await MemorySetup.open(Path(folder))
         await house.service.search("agt_1", asked[0], limit=LIMIT)
         restart = time.perf_counter() - began
         await house.close()

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from measure import rss_bytes
-from memory_house import House, questions, sentences
+from memory_house import MemorySetup, questions, sentences
 
 EACH = 1_000
 
@@ -18,7 +18,7 @@ EACH = 1_000
 async def main(count: int) -> None:
     contents = sentences(EACH, 2_000)
     with tempfile.TemporaryDirectory(prefix="wonder-bench-") as folder:
-        house = await House.open(Path(folder))
+        house = await MemorySetup.open(Path(folder))
         vectors = await house.embedder.embed(contents)
         for number in range(count):
             await house.put(f"agt_{number:04}", contents, vectors)

@@ -36,12 +36,12 @@ import numpy
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.in_memory.blobs import MemoryBlobs
-from wonder_server.adapters.sqlite.memories import SqliteMemories
-from wonder_server.adapters.sqlite.memory_upkeep import SqliteMemoryUpkeep
-from wonder_server.core.memory import Draft, Source, Weights
+from wonder_server.adapters.sqlite.memory.maintenance import SqliteMemoryMaintenance
+from wonder_server.adapters.sqlite.memory.store import SqliteMemories
+from wonder_server.core.memory.records import Draft, Source, Weights
 from wonder_server.ports.embedder import Embedder
-from wonder_server.services.memory import MAX_BATCH, MAX_HITS, MemoryService
-from wonder_server.services.overflow import Overflow
+from wonder_server.services.memory.large_contents import LargeContents
+from wonder_server.services.memory.service import MAX_BATCH, MAX_HITS, MemoryService
 
 OURS: Final = Path(__file__).parent / "data" / "conversations.jsonl"
 METHODS: Final = ("wonder", "plain FTS5", "plain FAISS", "rank fusion")
@@ -121,10 +121,10 @@ async def ours(agent: Agent, embedder: Embedder, weights: Weights, times: list[f
     with tempfile.TemporaryDirectory() as folder:
         store = await SqliteMemories.open(Path(folder) / "memory.db")
         vectors = FaissVectors(store, embedder.name, embedder.dimensions)
-        overflow = Overflow(MemoryBlobs(), SqliteMemoryUpkeep(store))
+        overflow = LargeContents(MemoryBlobs(), SqliteMemoryMaintenance(store))
         service = MemoryService(
             memories=store,
-            overflow=overflow,
+            large_contents=overflow,
             source=store,
             vectors=vectors,
             embedder=embedder,
@@ -159,7 +159,7 @@ def _draft(message: dict[str, Any], place: int) -> Draft:
     )
 
 
-def _spoken(message: dict[str, Any]) -> str:
+def _message_text(message: dict[str, Any]) -> str:
     return (
         f"{message['speaker']}: {message['content']}" if message.get("speaker") else str(message["content"])
     )
@@ -169,7 +169,7 @@ def full_text(agent: Agent) -> list[list[str]]:
     """FTS5 as it comes: ``speaker: content``, Porter's stems, any word of the question, its own bm25."""
     with sqlite3.connect(":memory:") as connection:
         connection.execute("CREATE VIRTUAL TABLE said USING fts5 (content, tokenize='porter unicode61')")
-        rows = [(place, _spoken(message)) for place, message in enumerate(agent.messages)]
+        rows = [(place, _message_text(message)) for place, message in enumerate(agent.messages)]
         connection.executemany("INSERT INTO said (rowid, content) VALUES (?, ?)", rows)
         answers = []
         for question in agent.questions:
@@ -184,7 +184,7 @@ def full_text(agent: Agent) -> list[list[str]]:
 async def nearest(agent: Agent, embedder: Embedder) -> list[list[str]]:
     """A flat FAISS index over one vector a message, ``speaker: content``."""
     index = faiss.IndexFlatIP(embedder.dimensions)
-    index.add(_matrix(await embedder.embed([_spoken(message) for message in agent.messages]), embedder))
+    index.add(_matrix(await embedder.embed([_message_text(message) for message in agent.messages]), embedder))
     if not agent.questions:
         return []
     asked = _matrix(await embedder.embed([question.text for question in agent.questions]), embedder)

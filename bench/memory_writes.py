@@ -30,7 +30,7 @@ def short(_place: int) -> memory_pb2.Memory:
     return memory_pb2.Memory(type="fact", content=" ".join(_CHANCE.choices(_WORDS, k=12)))
 
 
-def spoken(place: int) -> memory_pb2.Memory:
+def message_text(place: int) -> memory_pb2.Memory:
     memory = short(place)
     memory.source.conversation_id, memory.source.ordinal, memory.source.speaker = "conv_1", place, "Anna"
     return memory
@@ -55,7 +55,7 @@ async def measure(effort: Effort) -> list[Number]:
                     Number(name=f"single {name}, p99", value=singles.p99_ms, unit="ms"),
                     Number(name=f"single {name}, server CPU", value=singles.cpu_ms, unit="ms"),
                 ]  # fmt: skip
-            for name, make in (("short", short), ("of a conversation", spoken)):
+            for name, make in (("short", short), ("of a conversation", message_text)):
                 batches = await _batches(server, client, name, make, effort.rounds)
                 numbers += [
                     Number(name=f"batches of {BATCH}, {name}", value=batches.per_second * BATCH, unit="/s",

@@ -21,7 +21,7 @@ from typing import Any
 import aiohttp
 from measure import Effort, Number
 
-from wonder_server.adapters.models.endpoints import Endpoint
+from wonder_server.adapters.models.common.endpoints import Endpoint
 from wonder_server.adapters.models.native.model import NativeModel
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.ports.model import TextDelta

@@ -46,7 +46,7 @@ def main() -> None:
     given = parser.parse_args()
 
     from wonder_server import compose, logs
-    from wonder_server.lifecycle import live
+    from wonder_server.lifecycle import run_server
     from wonder_server.settings import load
 
     flags = {"data_dir": given.data, "listen": "127.0.0.1:0", "shard_count": given.shard_count}
@@ -58,7 +58,7 @@ def main() -> None:
 
     async def serve() -> None:
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), answer)
-        await live(settings, compose.build, began=_BEGAN)
+        await run_server(settings, compose.build, started_at=_BEGAN)
 
     asyncio.run(serve())
 

@@ -22,7 +22,7 @@ HEAD = (
 END = b"0\r\n\r\n"
 
 
-class Spoken(asyncio.Protocol):
+class ProviderProtocol(asyncio.Protocol):
     """One connection; one request after the other."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ def _words(count: int) -> list[str]:
 
 
 async def main(folder: Path) -> None:
-    server = await asyncio.get_running_loop().create_server(Spoken, "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(ProviderProtocol, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     fresh = folder / "ADDRESS.new"
     fresh.write_text(f"http://127.0.0.1:{port}\n")

@@ -142,10 +142,10 @@ async def _relayed(url: str, each: int) -> Load:
 async def _bare_turn(calls: list[Any], asked: bytes, index: int) -> float:
     began = time.perf_counter()
     await calls[index].write(asked)
-    heard = await calls[index].read()
+    received = await calls[index].read()
     first = time.perf_counter() - began
-    while StringValue.FromString(heard).value:
-        heard = await calls[index].read()
+    while StringValue.FromString(received).value:
+        received = await calls[index].read()
     return first
 
 
@@ -203,9 +203,9 @@ async def _watched(server: Server, streams: list[Callable[[], Awaitable[bytes]]]
     last = [began] * len(streams)
     await asyncio.sleep(seconds)
     cpu, ended = _cpu(server) - cpu, clock()
-    heard = gaps + [ended - time for time in last]
+    received = gaps + [ended - time for time in last]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     expected = len(streams) * (ended - began) * 1000 / INTERVAL_MS
-    return Gaps(percentile(heard, 0.5) * 1000, percentile(heard, 0.99) * 1000, cpu / expected * 1e6)
+    return Gaps(percentile(received, 0.5) * 1000, percentile(received, 0.99) * 1000, cpu / expected * 1e6)

@@ -12,20 +12,20 @@ from pathlib import Path
 from measure import Effort, Number
 
 from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
-from wonder_server.ports.sandbox import Command, Place
+from wonder_server.ports.sandbox import Command, SandboxSpec
 
 MOST_WARM_MS = 15.0
-COMMAND = Command(argv=("/bin/sh", "-c", "true"), timeout_ms=10_000, merged=True)
+COMMAND = Command(argv=("/bin/sh", "-c", "true"), timeout_ms=10_000, merge_stderr=True)
 WARM, COLD = 100, 10
 
 
 async def measure(_effort: Effort) -> list[Number]:
-    sandbox = BubblewrapSandbox(most=2)
+    sandbox = BubblewrapSandbox(max_instances=2)
     if await sandbox.probe() is not None:
         print("  shell: no sandbox can be had here")
         return []
     with tempfile.TemporaryDirectory() as name:
-        place = Place(folder=Path(name))
+        place = SandboxSpec(folder=Path(name))
 
         async def warm() -> None:
             await sandbox.run("bench", place, COMMAND)

@@ -50,10 +50,12 @@ async def _gaps(seconds: float) -> tuple[list[float], list[float]]:
         async with Client(server.address) as client, AsyncExitStack() as open_chats:
             agent = await client.agent("speaker", token_delay_ms=DELAY_MS, persona=PERSONA)
             brief = await client.agent("brief", persona=PERSONA)
-            rooms = [await client.conversation(brief if index == 0 else agent) for index in range(CLIENTS)]
+            conversations = [
+                await client.conversation(brief if index == 0 else agent) for index in range(CLIENTS)
+            ]
             chats = [
-                await open_chats.enter_async_context(client.chat(room, index))
-                for index, room in enumerate(rooms)
+                await open_chats.enter_async_context(client.chat(conversation, index))
+                for index, conversation in enumerate(conversations)
             ]
             await asyncio.gather(*(chat.first_token("say 20000 words") for chat in chats[1:]))
             others = [asyncio.create_task(_listen(chat, gaps)) for chat in chats[1:]]
@@ -85,7 +87,7 @@ async def _listen(chat: Chat, gaps: list[float]) -> None:
 
 async def _be_loud(chat: Chat) -> None:
     while True:
-        await chat.say(f"say 1 words {'x' * LOUD_BYTES}")
+        await chat.send(f"say 1 words {'x' * LOUD_BYTES}")
         await asyncio.sleep(LOUD_PAUSE_S)
 
 
@@ -93,11 +95,12 @@ async def _grown(*, reads: bool) -> float:
     """Bytes by which the server grows while much is said that `STOPPED` clients read, or do not."""
     with wonder() as server:
         async with Client(server.address) as client, AsyncExitStack() as open_chats:
-            room = await client.conversation(await client.agent("brief", persona=PERSONA))
-            speaker = await open_chats.enter_async_context(client.chat(room))
+            conversation = await client.conversation(await client.agent("brief", persona=PERSONA))
+            speaker = await open_chats.enter_async_context(client.chat(conversation))
             await speaker.turn("say 1 words")
             others = [
-                await open_chats.enter_async_context(client.chat(room, index)) for index in range(STOPPED)
+                await open_chats.enter_async_context(client.chat(conversation, index))
+                for index in range(STOPPED)
             ]
             tasks = [asyncio.create_task(_listen(chat, [])) for chat in others if reads]
             before = server.rss

@@ -25,7 +25,7 @@ PAIRS = 3
 
 
 @dataclass(slots=True)
-class Heard:
+class Received:
     """What came in over all streams."""
 
     tokens: int = 0
@@ -92,24 +92,24 @@ async def _bare(streams: int, seconds: float, size: int) -> Pace:
             return await _watch(server, [call.read for call in calls], seconds)
 
 
-async def _listen(read: Callable[[], Awaitable[bytes]], heard: Heard) -> None:
+async def _listen(read: Callable[[], Awaitable[bytes]], received: Received) -> None:
     while True:
         said = await read()
-        heard.messages += 1
-        heard.tokens += said.count(TOKEN) or 1
-        heard.size = len(said)
+        received.messages += 1
+        received.tokens += said.count(TOKEN) or 1
+        received.size = len(said)
 
 
 async def _watch(server: Server, streams: list[Callable[[], Awaitable[bytes]]], seconds: float) -> Pace:
-    heard = Heard()
-    tasks = [asyncio.create_task(_listen(read, heard)) for read in streams]
+    received = Received()
+    tasks = [asyncio.create_task(_listen(read, received)) for read in streams]
     await asyncio.sleep(0.5)
     clock = asyncio.get_running_loop().time
-    tokens, messages, cpu, began = heard.tokens, heard.messages, server.cpu, clock()
+    tokens, messages, cpu, began = received.tokens, received.messages, server.cpu, clock()
     await asyncio.sleep(seconds)
-    tokens, messages = heard.tokens - tokens, heard.messages - messages
+    tokens, messages = received.tokens - tokens, received.messages - messages
     cpu, passed = server.cpu - cpu, clock() - began
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    return Pace(tokens / passed, cpu / tokens * 1e6, heard.size, tokens / messages)
+    return Pace(tokens / passed, cpu / tokens * 1e6, received.size, tokens / messages)

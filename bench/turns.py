@@ -20,7 +20,7 @@ from measure import Effort, Load, Number, load
 from servers import bare, wonder
 
 TOKENS = 50
-SAY = f"say {TOKENS} words"
+TEXT = f"say {TOKENS} words"
 SIZE = 90
 """Bytes of a streamed token's message, about."""
 PAUSE_MS = 400
@@ -56,9 +56,9 @@ async def turns(at_once: int, each: int, shards: int | None = None) -> tuple[Loa
                 for index in range(at_once)
             ]
             for chat in chats[:8]:
-                await chat.turn(SAY)
+                await chat.turn(TEXT)
             before = server.commits()
-            done = await load(server.pid, at_once, each, lambda index: chats[index].turn(SAY))
+            done = await load(server.pid, at_once, each, lambda index: chats[index].turn(TEXT))
             return done, (server.commits() - before) / done.count
 
 

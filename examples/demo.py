@@ -22,9 +22,9 @@ from pathlib import Path
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before gRPC is imported, which else talks in between
 
 from wonder_sdk import WonderError, sync, v1
-from wonder_sdk.cli.chat import Talk
-from wonder_sdk.cli.rendering import TurnPrinter
-from wonder_sdk.cli.terminal import Terminal
+from wonder_sdk.cli.conversation.chat import ChatSession
+from wonder_sdk.cli.conversation.turn_printer import TurnPrinter
+from wonder_sdk.cli.shared.terminal import Terminal
 
 FACT = "Please remember that my cat is called Mia."
 QUESTION = "What is my cat called?"
@@ -58,7 +58,7 @@ def main() -> int:
             show(client, terminal, running.model)
             if terminal.is_interactive and sys.stdin.isatty():
                 heading(terminal, "Your turn. The server and what it remembers go when you leave.")
-                Talk(client, terminal, agent="assistant", user="you").go_on("", is_kept=False)
+                ChatSession(client, terminal, agent="assistant", user="you").run("", show_resume_hint=False)
         return 0
     except KeyboardInterrupt:
         terminal.line()
@@ -111,8 +111,8 @@ def _wait_until_ready(process: subprocess.Popen[bytes], folder: Path) -> str:
         except (OSError, WonderError):
             pass
         time.sleep(0.05)
-    said = (folder / "server.log").read_text(errors="replace").strip().splitlines()[-10:]
-    raise DemoError("the server did not start. It said:\n" + "\n".join(said))
+    output = (folder / "server.log").read_text(errors="replace").strip().splitlines()[-10:]
+    raise DemoError("the server did not start. It said:\n" + "\n".join(output))
 
 
 def _model(folder: Path) -> str:

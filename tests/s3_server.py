@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from wonder_server.adapters.s3.blobs import Store
+from tests.paths import ROOT
+from wonder_server.adapters.s3.blobs import S3Config
 
-ROOT = Path(__file__).parents[1]
 ACCESS, SECRET = "access-of-tests", "secret-of-tests"
 START_S = 20
 
@@ -65,10 +65,10 @@ class S3Server:
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP if still else signal.SIGCONT)
 
-    def store(self, bucket: str, **changes: str) -> Store:
+    def store(self, bucket: str, **changes: str) -> S3Config:
         """How to reach a bucket of it."""
         given = {"access_key": ACCESS, "secret_key": SECRET, **changes}
-        return Store(endpoint=f"http://127.0.0.1:{self._port}", bucket=bucket, **given)
+        return S3Config(endpoint=f"http://127.0.0.1:{self._port}", bucket=bucket, **given)
 
 
 def s3_server(folder: Path) -> S3Server:

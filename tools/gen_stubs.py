@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import grpc.aio
 
-from ..encoding import Encoder
+from ..transport.encoding import Encoder
 from .wonder import v1
 '''
 _SERVICE = 6  # FileDescriptorProto.service, in source paths

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wonder_server.data_folder import DataFolder, DataFolderError
 
-_WRONG_USE = 2
+_EXIT_USAGE = 2
 
 _EXAMPLES = """\
 Reads every record and changes nothing. What is checked:
@@ -60,18 +60,18 @@ def run(arguments: argparse.Namespace) -> int:
     data: Path = arguments.data
     if not (data / "shards" / "COUNT").is_file():
         print(f"wonder check: {data} is not a data folder: it has no shards/COUNT.", file=sys.stderr)
-        return _WRONG_USE
+        return _EXIT_USAGE
     try:
-        folder = DataFolder.hold(data)
+        folder = DataFolder.lock(data)
     except DataFolderError as problem:
         print(f"wonder check: {problem}", file=sys.stderr)
-        return _WRONG_USE
+        return _EXIT_USAGE
     try:
         from wonder_server.compose.checking import check_folder
 
         report = check_folder(
             data.resolve(),
-            (lambda _: None) if arguments.quiet else _say,
+            (lambda _: None) if arguments.quiet else _print_progress,
             objects_elsewhere=arguments.objects_elsewhere,
         )
     finally:
@@ -88,5 +88,5 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if count else 0
 
 
-def _say(step: str) -> None:
+def _print_progress(step: str) -> None:
     print(step, file=sys.stderr, flush=True)

@@ -34,7 +34,7 @@ class DataFolder:
         self._lock = lock
 
     @classmethod
-    def take(cls, path: Path, listen: str) -> DataFolder:
+    def acquire(cls, path: Path, listen: str) -> DataFolder:
         """Make the folder if it is missing, lock it, and close it to other users.
 
         Raises `DataFolderError` when another process holds it or it cannot be written.
@@ -44,17 +44,17 @@ class DataFolder:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as problem:
             raise DataFolderError(f"The data folder {path} cannot be written: {problem.strerror}.") from None
-        folder = cls.hold(path, "Stop that server, or give this one another folder with --data-dir.")
+        folder = cls.lock(path, "Stop that server, or give this one another folder with --data-dir.")
         try:
-            folder._close_to_others()
-            folder.listens_on(listen)
+            folder._make_private()
+            folder.record_address(listen)
         except DataFolderError:
             os.close(folder._lock)
             raise
         return folder
 
     @classmethod
-    def hold(cls, path: Path, advice: str = "Stop that server first.") -> DataFolder:
+    def lock(cls, path: Path, advice: str = "Stop that server first.") -> DataFolder:
         """Lock a folder that is there, for a moment in which no server may have it.
 
         ``advice``: what to do if a server has it.
@@ -69,19 +69,19 @@ class DataFolder:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = _holder(lock)
+            holder = _lock_holder(lock)
             os.close(lock)
             raise DataFolderError(f"The data folder {path} is in use by {holder}. {advice}") from None
         return cls(path, lock)
 
-    def _close_to_others(self) -> None:
+    def _make_private(self) -> None:
         """Set the mode 0700. Where the folder belongs to another user, its files are made private instead."""
-        found = self.path.stat()
-        mode = stat.S_IMODE(found.st_mode)
+        status = self.path.stat()
+        mode = stat.S_IMODE(status.st_mode)
         if not mode & 0o077:
             return
-        if found.st_uid == os.geteuid():
-            with self._written("."):
+        if status.st_uid == os.geteuid():
+            with self._translate_errors("."):
                 self.path.chmod(0o700)
             _log.info("data_dir_secured", data=str(self.path), mode=f"{mode:04o}", now="0700")
             return
@@ -93,28 +93,28 @@ class DataFolder:
             mend="give the folder to the server's user, or its mode 0700",
         )  # fmt: skip
 
-    def listens_on(self, address: str) -> None:
+    def record_address(self, address: str) -> None:
         """Record in the lock where this process listens. Raises `DataFolderError`."""
         text = json.dumps({"pid": os.getpid(), "listen": address}) + "\n"
-        with self._written("LOCK"):
+        with self._translate_errors("LOCK"):
             # In this order it needs no room that the file does not have already.
             os.pwrite(self._lock, text.encode(), 0)
             os.ftruncate(self._lock, len(text))
 
-    def publish(self, address: str) -> None:
+    def publish_address(self, address: str) -> None:
         """Write ``ADDRESS``: the server is ready and answers there. On a full disk there is none.
 
         Raises `DataFolderError`.
         """
-        self.listens_on(address)
+        self.record_address(address)
         fresh = self.path / "ADDRESS.new"
         (self.path / "ADDRESS").unlink(missing_ok=True)
-        with self._written("ADDRESS"):
+        with self._translate_errors("ADDRESS"):
             fresh.write_text(address + "\n", encoding="ascii")
             fresh.replace(self.path / "ADDRESS")
 
     @contextmanager
-    def _written(self, name: str) -> Iterator[None]:
+    def _translate_errors(self, name: str) -> Iterator[None]:
         """Say in a plain sentence when a file of the folder cannot be written. That the disk is full is no
         reason not to start: the server then reads and deletes."""
         try:
@@ -130,7 +130,7 @@ class DataFolder:
         os.close(self._lock)
 
 
-def _holder(lock: int) -> str:
+def _lock_holder(lock: int) -> str:
     try:
         found = json.loads(os.pread(lock, 4096, 0))
         return f"process {int(found['pid'])} (listening on {found['listen']})"

@@ -25,13 +25,13 @@ def main() -> int:
     with (
         grpc.secure_channel(target, credentials) if credentials else grpc.insecure_channel(target)
     ) as channel:
-        ask = channel.unary_unary(
+        check = channel.unary_unary(
             "/grpc.health.v1.Health/Check",
             request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
             response_deserializer=health_pb2.HealthCheckResponse.FromString,
         )
         try:
-            answer = ask(health_pb2.HealthCheckRequest(), timeout=2)
+            answer = check(health_pb2.HealthCheckRequest(), timeout=2)
         except grpc.RpcError as problem:
             print(f"{target} does not answer: {problem.code().name}", file=sys.stderr)
             return 1

@@ -21,7 +21,7 @@ from wonder_server import __version__
 from wonder_server.core.errors import WonderError
 from wonder_server.data_folder import DataFolder, DataFolderError
 from wonder_server.logs import logger
-from wonder_server.rpc.server import RpcServer
+from wonder_server.rpc.server.server import RpcServer
 from wonder_server.settings import Settings, unknown_variables
 
 _log = logger("server")
@@ -34,7 +34,7 @@ class App(Protocol):
     def servicers(self) -> Mapping[str, object]:
         """Servicers by full service name, ``wonder.v1.MemoryService``."""
 
-    def full(self) -> WonderError | None:
+    def disk_full_error(self) -> WonderError | None:
         """STORAGE_UNAVAILABLE for what needs room, while the disk has none."""
 
     async def start(self) -> None:
@@ -50,25 +50,27 @@ class App(Protocol):
 Build = Callable[[Settings], App]
 
 
-async def live(settings: Settings, build: Build, *, began: float, stop: asyncio.Event | None = None) -> None:
+async def run_server(
+    settings: Settings, build: Build, *, started_at: float, stop: asyncio.Event | None = None
+) -> None:
     """Run one server until it is told to stop by a signal, or by ``stop`` where that is given.
 
     ``began`` is the `time.monotonic` of the process's start. Raises `DataFolderError`, `ListenError`
     or `SettingsError` when it cannot start.
     """
     # From the first moment on, so that a signal during recovery ends in a stop and not in a kill.
-    told = stop or _signalled(settings.shutdown_grace_seconds * 0.95)
-    folder = DataFolder.take(settings.data_dir, settings.listen)
+    stop_requested = stop or _stop_on_signal(settings.shutdown_grace_seconds * 0.95)
+    folder = DataFolder.acquire(settings.data_dir, settings.listen)
     try:
-        _warn(settings)
+        _log_warnings(settings)
         app = build(settings)
         try:
-            server = RpcServer(settings, app.servicers, full=app.full)
+            server = RpcServer(settings, app.servicers, storage_full=app.disk_full_error)
             try:
                 address = server.bind()
                 await _start(app, folder)
                 await server.start()
-                folder.publish(address)
+                folder.publish_address(address)
             except BaseException:
                 # What was bound must be stopped while there is an event loop to stop it on.
                 await server.stop(0)
@@ -76,9 +78,9 @@ async def live(settings: Settings, build: Build, *, began: float, stop: asyncio.
             _log.info(
                 "ready", address=address, data=str(folder.path), version=__version__,
                 model=settings.model_choice, sqlite=sqlite3.sqlite_version,
-                seconds=round(time.monotonic() - began, 2),
+                seconds=round(time.monotonic() - started_at, 2),
             )  # fmt: skip
-            await told.wait()
+            await stop_requested.wait()
             await _drain(settings.shutdown_grace_seconds, server, app)
         finally:
             await app.close()
@@ -97,14 +99,14 @@ async def _start(app: App, folder: DataFolder) -> None:
 
 
 async def _drain(seconds: int, server: RpcServer, app: App) -> None:
-    _log.info("draining", calls=server.inside, seconds=seconds)
-    _end_by_force_after(seconds * 0.95)
+    _log.info("draining", calls=server.active_calls, seconds=seconds)
+    _force_exit_after(seconds * 0.95)
     await server.drain()
-    await _at_most(seconds * 0.6, "drain", app.drain(seconds * 0.5))
+    await _run_bounded(seconds * 0.6, "drain", app.drain(seconds * 0.5))
     await server.stop(seconds * 0.2)
 
 
-async def _at_most(seconds: float, step: str, work: Awaitable[None]) -> None:
+async def _run_bounded(seconds: float, step: str, work: Awaitable[None]) -> None:
     """Await ``work``, but neither for longer than this nor for its errors: a stop goes on."""
     try:
         async with asyncio.timeout(seconds):
@@ -115,39 +117,39 @@ async def _at_most(seconds: float, step: str, work: Awaitable[None]) -> None:
         _log.exception("shutdown_step_failed", step=step)
 
 
-def _signalled(force_after: float) -> asyncio.Event:
+def _stop_on_signal(force_after: float) -> asyncio.Event:
     """An event that the first SIGTERM or SIGINT sets; the second ends the process.
 
     What cannot wait for an event loop that is held up happens in Python's own signal handler: the
     second signal, and waking the thread that ends the process by force. That thread is there
     beforehand, since a signal handler may start none: it may have interrupted the start of another.
     """
-    told = asyncio.Event()
-    woken, wake = os.pipe()
+    stop_requested = asyncio.Event()
+    read_end, write_end = os.pipe()
     first = True
 
     def watch() -> None:
-        os.read(woken, 1)
-        _end_by_force_after(force_after)
+        os.read(read_end, 1)
+        _force_exit_after(force_after)
 
-    def heed(_number: int, _frame: object) -> None:
+    def on_signal(_number: int, _frame: object) -> None:
         nonlocal first
         if not first:
             os._exit(1)
         first = False
-        os.write(wake, b"!")
+        os.write(write_end, b"!")
 
     threading.Thread(target=watch, name="force", daemon=True).start()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stop_requested.set)
         # In the place of the loop's handler, which does nothing: it hears of signals by a wakeup fd.
-        signal.signal(number, heed)
+        signal.signal(number, on_signal)
         signal.siginterrupt(number, False)
-    return told
+    return stop_requested
 
 
-def _end_by_force_after(seconds: float) -> None:
+def _force_exit_after(seconds: float) -> None:
     """A thread of its own, since what is to be ended may be holding up the event loop."""
 
     def end() -> None:
@@ -159,7 +161,7 @@ def _end_by_force_after(seconds: float) -> None:
     timer.start()
 
 
-def _warn(settings: Settings) -> None:
+def _log_warnings(settings: Settings) -> None:
     for name, near in unknown_variables().items():
         _log.warning("unknown_setting", variable=name, **({"did_you_mean": near} if near else {}))
     for root in settings.repository_roots:

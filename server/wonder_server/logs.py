@@ -19,9 +19,9 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor, Wrapped
 
 LIBRARY_TEXT: Final = 500
 """Characters of what a library logs. It may quote what others sent."""
-SHORT_SECRET: Final = 8
+MIN_SUBSTRING_SECRET: Final = 8
 """A secret of fewer characters is only looked for where it stands by itself."""
-_OWN_WORDS: Final = frozenset({"event", "level", "timestamp", "component", "rpc", "reason", "address"})
+_SAFE_FIELDS: Final = frozenset({"event", "level", "timestamp", "component", "rpc", "reason", "address"})
 """Fields of a line whose values are the server's own."""
 
 
@@ -42,10 +42,10 @@ def configure(
         structlog.processors.TimeStamper(fmt="%H:%M:%S" if pretty else "iso", utc=not pretty),
     ]
     secrets = tuple(secrets)
-    blot_values = _blot_values(secrets)
+    redact_values = _redact_values(secrets)
     rendered: list[Processor] = (
         [
-            blot_values,
+            redact_values,
             structlog.dev.ConsoleRenderer(
                 colors=out.isatty(),
                 # The other formatters show local variables, secrets among them, and may take minutes for it.
@@ -53,18 +53,18 @@ def configure(
             ),
         ]
         if pretty
-        else [structlog.processors.format_exc_info, blot_values, structlog.processors.JSONRenderer()]
+        else [structlog.processors.format_exc_info, redact_values, structlog.processors.JSONRenderer()]
     )
     structlog.configure(
-        processors=[*shared, *rendered, _blot(secrets)],
+        processors=[*shared, *rendered, _redact(secrets)],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(file=out),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=logging.WARNING, handlers=[_Libraries()], force=True)
+    logging.basicConfig(level=logging.WARNING, handlers=[_LibraryHandler()], force=True)
 
 
-class _Libraries(logging.Handler):
+class _LibraryHandler(logging.Handler):
     """Writes warnings and errors of libraries (those that use the module ``logging``) as lines like ours."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -83,24 +83,26 @@ class _Libraries(logging.Handler):
             self.handleError(record)
 
 
-def _blot(secrets: Iterable[str]) -> Processor:
+def _redact(secrets: Iterable[str]) -> Processor:
     """Replace secrets in a rendered line. Short ones are left to `_blot_values`: they would occur in it by
     chance."""
-    hidden = tuple(secret for secret in secrets if len(secret) >= SHORT_SECRET)
+    hidden = tuple(secret for secret in secrets if len(secret) >= MIN_SUBSTRING_SECRET)
 
-    def blot(_logger: WrappedLogger, _method: str, line: EventDict | str) -> str:
+    def redact(_logger: WrappedLogger, _method: str, line: EventDict | str) -> str:
         text = str(line)
         for secret in hidden:
             text = text.replace(secret, "[secret]")
         return text
 
-    return blot
+    return redact
 
 
-def _blot_values(secrets: Iterable[str]) -> Processor:
+def _redact_values(secrets: Iterable[str]) -> Processor:
     """Replace short secrets in the values of a line where they stand by themselves; keys, the event and the
     server's own words stay."""
-    short = sorted({secret for secret in secrets if 0 < len(secret) < SHORT_SECRET}, key=len, reverse=True)
+    short = sorted(
+        {secret for secret in secrets if 0 < len(secret) < MIN_SUBSTRING_SECRET}, key=len, reverse=True
+    )
     pattern = re.compile("|".join(rf"(?<!\w){re.escape(secret)}(?!\w)" for secret in short))
 
     def shown(value: object) -> object:
@@ -114,12 +116,12 @@ def _blot_values(secrets: Iterable[str]) -> Processor:
             case _:
                 return value
 
-    def blot(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
+    def redact(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
         if not short:
             return line
-        return {key: value if key in _OWN_WORDS else shown(value) for key, value in line.items()}
+        return {key: value if key in _SAFE_FIELDS else shown(value) for key, value in line.items()}
 
-    return blot
+    return redact
 
 
 def logger(component: str) -> FilteringBoundLogger:

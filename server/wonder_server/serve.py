@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 from wonder_server import logs
 from wonder_server.core.errors import WonderError
 from wonder_server.data_folder import DataFolderError
-from wonder_server.settings import TABLE, Group, Setting, Settings, SettingsError, load, preset
+from wonder_server.settings import TABLE, Group, Setting, Settings, SettingsError, load, set_default_variable
 
 if TYPE_CHECKING:
     from wonder_server.lifecycle import App
 
-_BEGAN = time.monotonic()
-_REFUSED = 2
+_STARTED_AT = time.monotonic()
+_EXIT_REFUSED = 2
 
 _EXAMPLES = """\
 examples:
@@ -70,18 +70,18 @@ def run(arguments: argparse.Namespace) -> int:
     flags = {row.name: getattr(arguments, row.name, None) for row in TABLE if row.flag}
     try:
         settings = load(flags)
-        refuse_exposure(settings)
+        check_exposure(settings)
     except SettingsError as problem:
         return _refuse(problem)
     logs.configure(settings.log_format, settings.log_level, secrets=settings.secrets())
 
     # gRPC's own log has a format of its own and says little that ours does not.
-    preset("GRPC_VERBOSITY", "NONE")
-    from wonder_server.lifecycle import live
-    from wonder_server.rpc.server import ListenError
+    set_default_variable("GRPC_VERBOSITY", "NONE")
+    from wonder_server.lifecycle import run_server
+    from wonder_server.rpc.server.server import ListenError
 
     try:
-        asyncio.run(live(settings, _build, began=_BEGAN))
+        asyncio.run(run_server(settings, _build, started_at=_STARTED_AT))
     except (SettingsError, DataFolderError, ListenError) as problem:
         return _refuse(problem)
     except WonderError as problem:
@@ -90,22 +90,22 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def refuse_exposure(settings: Settings) -> None:
+def check_exposure(settings: Settings) -> None:
     """Refuse to listen beyond this machine without TLS and tokens, unless `insecure` is set.
 
     Raises `SettingsError`.
     """
     if settings.is_loopback or settings.insecure:
         return
-    lacking = []
+    missing = []
     if not settings.has_tls:
-        lacking.append("encryption (--tls-cert and --tls-key)")
+        missing.append("encryption (--tls-cert and --tls-key)")
     if settings.auth_tokens_file is None:
-        lacking.append("authentication (--auth-tokens-file)")
-    if lacking:
+        missing.append("authentication (--auth-tokens-file)")
+    if missing:
         raise SettingsError(
-            f"{settings.listen} can be reached from other machines, and {' and '.join(lacking)} "
-            f"{'is' if len(lacking) == 1 else 'are'} not set up. Set up what is missing, listen on "
+            f"{settings.listen} can be reached from other machines, and {' and '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not set up. Set up what is missing, listen on "
             "127.0.0.1, or set --insecure if every client that can connect may have every right."
         )
 
@@ -129,4 +129,4 @@ def _build(settings: Settings) -> App:
 
 def _refuse(problem: Exception | str) -> int:
     print(f"wonder serve: {problem}", file=sys.stderr)
-    return _REFUSED
+    return _EXIT_REFUSED

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.actors.run_kit import RunStage, staged
-from tests.conformance.journal_subjects import JOURNALS
+from tests.actors.run_kit import RunStage, open_stage
+from tests.conformance.ports.journal_subjects import JOURNALS
 
 
 @pytest_asyncio.fixture(params=JOURNALS)
 async def stage(request: pytest.FixtureRequest) -> AsyncIterator[RunStage]:
     folder = request.getfixturevalue("tmp_path") if request.param == "sqlite" else None
-    async with staged(request.param, folder) as stage:
+    async with open_stage(request.param, folder) as stage:
         yield stage

@@ -6,28 +6,28 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from tests.core.conversation_kit import NOW, room, send
-from wonder_server.actors.actor import Outcome
-from wonder_server.actors.loop import Loop
+from tests.core.conversation.conversation_kit import NOW, new_conversation, send
+from wonder_server.actors.runtime.actor import Outcome
+from wonder_server.actors.runtime.loop import Loop
 from wonder_server.adapters.in_memory.journal import MemoryJournal
-from wonder_server.core.commands import CallModel, Command, RunTask, RunWorkflow
+from wonder_server.core.actor.commands import CallModel, Command, RunTask, RunWorkflow
+from wonder_server.core.actor.planner import Planner
+from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.planner import CONVERSATION
-from wonder_server.core.conversation.state import ConversationState
 from wonder_server.core.coordinator.inputs import Start
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.idempotency import Request
-from wonder_server.core.planner import Planner
 from wonder_server.ports.journal import Commit, Event, Journal, Loaded
 
 SHARD = "0"
 
 
-def room_id(number: int) -> str:
+def nth_conversation_id(number: int) -> str:
     return f"conv_01HF7YAT00000000000000{number:03}{SHARD}"
 
 
-ROOM = room_id(1)
+CONVERSATION_ID = nth_conversation_id(1)
 
 
 class FakeClock:
@@ -45,14 +45,14 @@ class TestJournal(MemoryJournal):
 
     def __init__(self) -> None:
         super().__init__()
-        self.together: list[list[Commit]] = []
+        self.transactions: list[list[Commit]] = []
         """The commits so far, each with all that was written in it."""
         self.loads = 0
-        self.broken = False
-        self.broken_for = ""
+        self.fails = False
+        self.fails_for = ""
         """An actor that alone cannot be written."""
-        self.loads_broken = False
-        self.poison: Any = None
+        self.loads_fail = False
+        self.unwritable_output: Any = None
         """What holds an input with this output cannot be written, now or ever."""
         self._held: list[tuple[Sequence[Commit], asyncio.Future[Any]]] | None = None
 
@@ -61,10 +61,10 @@ class TestJournal(MemoryJournal):
 
     def release(self, count: int | None = None) -> None:
         """Let ``count`` commits that wait go on, the first ones; by default all, and do not hold any more."""
-        held = self._held or []
-        for commits, future in held[:count]:
-            self._settle(commits, future)
-        self._held = None if count is None else held[count:]
+        waiting = self._held or []
+        for commits, future in waiting[:count]:
+            self._complete(commits, future)
+        self._held = None if count is None else waiting[count:]
 
     @property
     def held(self) -> int:
@@ -76,19 +76,21 @@ class TestJournal(MemoryJournal):
         if self._held is not None:
             self._held.append((list(commits), future))
         else:
-            self._settle(commits, future)
+            self._complete(commits, future)
         return future
 
     def write(self, commits: Sequence[Commit]) -> None:
-        if self.broken or any(commit.actor_id == self.broken_for for commit in commits):
+        if self.fails or any(commit.actor_id == self.fails_for for commit in commits):
             raise error(Reason.STORAGE_UNAVAILABLE, "The disk is full.", transient=True)
         inputs = [entry.input for commit in commits for entry in commit.entries]
-        if self.poison and any(getattr(event, "output", None) == self.poison for event in inputs):
+        if self.unwritable_output and any(
+            getattr(event, "output", None) == self.unwritable_output for event in inputs
+        ):
             raise ValueError("This cannot be written.")
         super().write(commits)
-        self.together.append(list(commits))
+        self.transactions.append(list(commits))
 
-    def _settle(self, commits: Sequence[Commit], future: asyncio.Future[Any]) -> None:
+    def _complete(self, commits: Sequence[Commit], future: asyncio.Future[Any]) -> None:
         try:
             self.write(commits)
             future.set_result(None)
@@ -97,12 +99,12 @@ class TestJournal(MemoryJournal):
 
     async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
         self.loads += 1
-        if self.loads_broken:
+        if self.loads_fail:
             raise error(Reason.STORAGE_UNAVAILABLE, "The disk is away.", transient=True)
         return await super().load(actor_id, planner)
 
 
-async def rest() -> None:
+async def run_ready_tasks() -> None:
     """Let everything that can go on go on; nothing here waits for real time."""
     for _ in range(60):
         await asyncio.sleep(0)
@@ -144,16 +146,18 @@ class Stage:
         assert all(event.actor_id == actor_id for event in events)
         self.events.extend(events)
 
-    def asking(self, event: Any, request: Request | None = None, actor: str = ROOM) -> asyncio.Task[Outcome]:
+    def ask_in_background(
+        self, event: Any, request: Request | None = None, actor: str = CONVERSATION_ID
+    ) -> asyncio.Task[Outcome]:
         return asyncio.get_running_loop().create_task(self.loop.ask(actor, event, request))
 
-    async def open(self, actor: str = ROOM) -> None:
-        await self.loop.ask(actor, room(actor))
+    async def open(self, actor: str = CONVERSATION_ID) -> None:
+        await self.loop.ask(actor, new_conversation(actor))
 
-    async def send(self, seed: str = "seed", actor: str = ROOM, **fields: Any) -> Outcome:
+    async def send(self, seed: str = "seed", actor: str = CONVERSATION_ID, **fields: Any) -> Outcome:
         return await self.loop.ask(actor, send(seed, **fields))
 
-    def state(self, actor: str = ROOM) -> ConversationState:
+    def state(self, actor: str = CONVERSATION_ID) -> ConversationState:
         state = self.loop.peek(actor)
         assert isinstance(state, ConversationState)
         return state
@@ -181,12 +185,12 @@ class Stage:
             ),
         )
 
-    def sequences(self, actor: str = ROOM) -> list[int]:
+    def sequences(self, actor: str = CONVERSATION_ID) -> list[int]:
         return [event.sequence for event in self.events if event.actor_id == actor]
 
     def recorded(self, actor: str) -> list[str]:
         """The names of the events on record of an actor, shown or not."""
-        return [event.emit.name for event in self.journal.written[actor].events]
+        return [event.emit.name for event in self.journal.actors[actor].events]
 
-    def names(self, actor: str = ROOM) -> list[str]:
+    def names(self, actor: str = CONVERSATION_ID) -> list[str]:
         return [event.emit.name for event in self.events if event.actor_id == actor]

@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.actors.kit import FakeClock, rest
-from tests.conformance.journal_subjects import Shards, opened
-from tests.core.conversation_kit import task, workflow
-from tests.core.flows import workflow as flow
-from wonder_server.actors.loop import Loop
-from wonder_server.actors.run_lookup import RunView
-from wonder_server.actors.runs import Runs, Starting
-from wonder_server.actors.streams import Streams
-from wonder_server.core.commands import Command, RunTask, RunWorkflow, Scope, Stop
+from tests.actors.kit import FakeClock, run_ready_tasks
+from tests.conformance.ports.journal_subjects import Shards, opened
+from tests.core.conversation.conversation_kit import task, workflow
+from tests.core.coordinator.flows import workflow as flow
+from wonder_server.actors.runs.lookup import RunView
+from wonder_server.actors.runs.runs import Runs, StartRunRequest
+from wonder_server.actors.runtime.loop import Loop
+from wonder_server.actors.streaming.hub import StreamHub
+from wonder_server.core.actor.commands import Command, RunTask, RunWorkflow, Scope, Stop
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.inputs import Start
 from wonder_server.core.coordinator.planner import RUN
@@ -29,11 +29,12 @@ INPUT = {"type": "object", "properties": {"n": {"type": "integer"}}}
 GATE = {"human_gate": {"prompt": "Ship it?", "user_ids": ["ann", "bob"]}}
 
 
-def pinned(name: str, ways: str, revision: int = 1, **fields: Any) -> PinnedWorkflow:
-    """A pinned workflow, spelt as in `tests.core.flows`; nodes name the task ``t`` or the workflow ``w``."""
+def pinned(name: str, transitions: str, revision: int = 1, **fields: Any) -> PinnedWorkflow:
+    """A pinned workflow, spelt as in `tests.core.coordinator.flows`; nodes name the task ``t`` or the
+    workflow ``w``."""
     nodes = fields.pop("nodes", None)
     edges = fields.pop("edges", None)
-    spec = flow(ways, nodes, edges, initial_node_id=ways.split(">")[0].split()[0], **fields)
+    spec = flow(transitions, nodes, edges, initial_node_id=transitions.split(">")[0].split()[0], **fields)
     pin = Pin(definition_id=f"def_{name}", library="team", name=name, revision=revision)
     return PinnedWorkflow(pin=pin, spec=spec, tasks={"t": task()}, workflows={"w": workflow()})
 
@@ -75,12 +76,12 @@ class RunStage:
     def __init__(self, shards: Shards) -> None:
         self.shards = shards
         self.clock = FakeClock()
-        self.streams = Streams(limit_items=200, limit_bytes=1 << 20)
+        self.streams = StreamHub(limit_items=200, limit_bytes=1 << 20)
         self.workflows = KnownWorkflows()
         self.tasks: list[tuple[str, RunTask]] = []
-        self._handed_out = asyncio.Event()
-        self.stopped: list[str] = []
-        self.auto: Any = None
+        self._dispatched = asyncio.Event()
+        self.cancelled: list[str] = []
+        self.instant_output: Any = None
         """What tasks give at once, if they do: a function of the command."""
         self.loop = Loop(
             (CONVERSATION, RUN),
@@ -93,7 +94,7 @@ class RunStage:
         )
         self.runs = Runs(
             loop=self.loop,
-            shards=shards,
+            journals=shards,
             records=shards,
             streams=self.streams,
             workflows=self.workflows,
@@ -102,11 +103,11 @@ class RunStage:
 
     def _dispatch(self, actor_id: str, command: Command) -> None:
         match command:
-            case RunTask() if self.auto is not None:
-                self.loop.succeeded(actor_id, command.operation_id, self.auto(command))
+            case RunTask() if self.instant_output is not None:
+                self.loop.report_success(actor_id, command.operation_id, self.instant_output(command))
             case RunTask():
                 self.tasks.append((actor_id, command))
-                self._handed_out.set()
+                self._dispatched.set()
             case RunWorkflow():
                 self.loop.tell(
                     command.run_id,
@@ -120,15 +121,15 @@ class RunStage:
                     ),
                 )
             case Stop():
-                self.stopped.append(command.operation_id)
+                self.cancelled.append(command.operation_id)
 
     async def start(self, workflow: str = "team/one", request_id: str = "", **fields: Any) -> RunView:
         fields.setdefault("input", {})
         fields.setdefault("metadata", {})
         fields.setdefault("scope", Scope(project_id="proj_default"))
         wait_ms = fields.pop("wait_ms", 0)
-        starting = Starting(workflow=workflow, **fields)
-        return await self.runs.start(starting, request_id, wait_ms=wait_ms)
+        start_request = StartRunRequest(workflow=workflow, **fields)
+        return await self.runs.start(start_request, request_id, wait_ms=wait_ms)
 
     async def task(self, node_id: str, run_id: str = "") -> tuple[str, RunTask]:
         """The oldest task of this node that waits; taken."""
@@ -137,26 +138,26 @@ class RunStage:
                 for index, (actor, command) in enumerate(self.tasks):
                     if command.node_id == node_id and run_id in ("", actor):
                         return self.tasks.pop(index)
-                self._handed_out.clear()
-                await self._handed_out.wait()
+                self._dispatched.clear()
+                await self._dispatched.wait()
 
     async def finish(self, node_id: str, output: Any = None, run_id: str = "") -> None:
         """End the oldest task of this node, and let what comes of it happen."""
         actor, command = await self.task(node_id, run_id)
-        self.loop.succeeded(actor, command.operation_id, output or {})
-        await self.settled()
+        self.loop.report_success(actor, command.operation_id, output or {})
+        await self.wait_until_idle()
 
     async def fail(self, node_id: str) -> None:
         actor, command = await self.task(node_id)
-        self.loop.failed(actor, command.operation_id, Fault(reason=Reason.TASK_FAILED, message="No."))
-        await self.settled()
+        self.loop.report_failure(actor, command.operation_id, Fault(reason=Reason.TASK_FAILED, message="No."))
+        await self.wait_until_idle()
 
-    async def settled(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Everything that can happen now has happened and is on disk."""
-        await rest()
+        await run_ready_tasks()
         while self.loop._busy:
-            await self.loop.settled()
-            await rest()
+            await self.loop.wait_until_idle()
+            await run_ready_tasks()
 
     async def put(self, *commits: Commit) -> None:
         """Write what another part of the server would have written."""
@@ -165,7 +166,7 @@ class RunStage:
 
 
 @asynccontextmanager
-async def staged(kind: str = "memory", folder: Path | None = None) -> AsyncIterator[RunStage]:
+async def open_stage(kind: str = "memory", folder: Path | None = None) -> AsyncIterator[RunStage]:
     """A stage over shards in memory or in files."""
     async with opened(kind, folder) as shards:
         stage = RunStage(shards)

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wonder_server.core.commands import Answer, Command, Parent, RunTask, RunWorkflow, Scope
+from wonder_server.core.actor.changes import Change, Delete, Emit, Put
+from wonder_server.core.actor.commands import Answer, Command, Parent, RunTask, RunWorkflow, Scope
+from wonder_server.core.actor.planner import Planner, Reload
 from wonder_server.core.errors import Fault, Reason
-from wonder_server.core.planner import Planner, Reload
-from wonder_server.core.records import Change, Delete, Emit, Put
 
 Step = tuple[Any, ...]
 
@@ -39,7 +39,7 @@ class Op:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begin:
+class StartRun:
     run_id: str
     steps: tuple[Step, ...]
     parent: Parent | None = None
@@ -47,19 +47,19 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class OperationSucceeded:
     operation_id: str
     output: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Broke:
+class OperationFailed:
     operation_id: str
     fault: Fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Woken:
+class TimerFired:
     operation_id: str
 
 
@@ -77,7 +77,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Began:
+class RunStarted:
     run: ToyRun
 
 
@@ -122,17 +122,17 @@ class ToyState:
 def plan(state: ToyState, event: Any, now_ms: int) -> tuple[Any, ...]:
     run = state.run
     match event:
-        case Begin():
+        case StartRun():
             if run is not None:
                 return (Repeated(run=run),) if run.ended and run.parent else ()
             begun = ToyRun(id=event.run_id, steps=event.steps, parent=event.parent, volatile=event.volatile)
-            return (Began(run=begun), _next(begun, 0, {}))
-        case Done() | Broke():
+            return (RunStarted(run=begun), _next(begun, 0, {}))
+        case OperationSucceeded() | OperationFailed():
             op = state.ops.get(event.operation_id)
             if op is None or run is None:
                 return ()
             name = run.steps[op.index][1]
-            output = event.output if isinstance(event, Done) else event.fault.reason.value
+            output = event.output if isinstance(event, OperationSucceeded) else event.fault.reason.value
             return (
                 Finished(op=op, name=name, output=output),
                 _next(run, op.index + 1, {**run.output, name: output}),
@@ -159,7 +159,7 @@ def _next(run: ToyRun, index: int, output: dict[str, Any]) -> Any:
 
 def apply(state: ToyState, decision: Any) -> None:
     match decision:
-        case Began() | Ended():
+        case RunStarted() | Ended():
             state.run = decision.run
         case Dispatched():
             state.ops[decision.op.id] = decision.op
@@ -172,7 +172,7 @@ def apply(state: ToyState, decision: Any) -> None:
 
 def record(state: ToyState, decision: Any) -> Iterator[Change]:
     match decision:
-        case Began() | Ended():
+        case RunStarted() | Ended():
             yield Put("runs", decision.run.id, decision.run, live=True)
             yield Emit("workflow_completed" if decision.run.ended else "workflow_started", decision.run)
         case Dispatched():
@@ -245,17 +245,18 @@ TOY = Planner(
     apply=apply,
     record=record,
     commands=commands,
-    refusal=lambda decided: next((each.fault for each in decided if isinstance(each, Refused)), None),
+    rejection=lambda decided: next((each.fault for each in decided if isinstance(each, Refused)), None),
     must_commit=must_commit,
     pending=lambda state: list(state.ops),
-    weight=lambda state: 0,
+    size_bytes=lambda state: 0,
     answer=lambda decided: {},
-    succeeded=lambda operation_id, output, run_id: Done(operation_id=operation_id, output=output),
-    failed=lambda operation_id, fault, run_id: Broke(operation_id=operation_id, fault=fault),
-    woken=lambda operation_id: Woken(operation_id=operation_id),
+    succeeded=lambda operation_id, output, run_id: OperationSucceeded(operation_id=operation_id,
+    output=output),
+    failed=lambda operation_id, fault, run_id: OperationFailed(operation_id=operation_id, fault=fault),
+    timer_fired=lambda operation_id: TimerFired(operation_id=operation_id),
     restarted=lambda operation_id: Restarted(operation_id=operation_id),
-    early=lambda command: isinstance(command, RunTask) and command.repeatable,
-    parked=lambda state: all(
+    allows_early_dispatch=lambda command: isinstance(command, RunTask) and command.repeatable,
+    can_unload=lambda state: all(
         state.run is not None and state.run.steps[op.index][0] == "wait" for op in state.ops.values()
     ),
     parent=lambda state: state.run.parent.actor_id if state.run and state.run.parent else "",
@@ -264,6 +265,6 @@ TOY = Planner(
         "workflow_started": ToyRun, "workflow_completed": ToyRun, "node_started": Op, "node_completed": Op,
         "noted": Noted,
     },
-    inputs=(Begin, Done, Broke, Woken, Restarted, Note),
-    decisions=(Began, Dispatched, Finished, Ended, Noted, Refused, Repeated),
+    inputs=(StartRun, OperationSucceeded, OperationFailed, TimerFired, Restarted, Note),
+    decisions=(RunStarted, Dispatched, Finished, Ended, Noted, Refused, Repeated),
 )  # fmt: skip

@@ -12,6 +12,7 @@ import grpc
 import pytest
 from google.protobuf.descriptor import Descriptor, MethodDescriptor, ServiceDescriptor
 
+from tests.paths import ROOT
 from wonder.v1 import (
     conversation_service_pb2,
     coordinator_service_pb2,
@@ -21,13 +22,13 @@ from wonder.v1 import (
     library_service_pb2,
     memory_service_pb2,
 )
-from wonder_sdk import documents
 from wonder_sdk._proto import stubs
+from wonder_sdk.definitions import documents
 from wonder_server.core.definitions import specs
 from wonder_server.core.errors import Reason
-from wonder_server.rpc.status import STATUS
+from wonder_server.rpc.server.status import STATUS
 
-PROTO = Path(__file__).parents[2] / "proto/wonder/v1"
+PROTO = ROOT / "proto/wonder/v1"
 
 RPCS = {
     "ConversationService": """CreateConversation GetConversation ListConversations UpdateConversation
@@ -130,7 +131,7 @@ def test_what_converse_and_subscribe_say_is_the_same_on_the_wire() -> None:
     ids=lambda response: response.name,
 )
 def test_a_response_with_one_event_is_a_group_of_one(response: Any) -> None:
-    """The server puts groups together from encoded responses (`rpc/event_groups.py`)."""
+    """The server puts groups together from encoded responses (`rpc/shared/event_groups.py`)."""
     group = response.fields_by_name["events"].message_type
     one, several = response.fields_by_name["event"], group.fields_by_name["events"]
     assert (one.number, one.message_type) == (several.number, several.message_type)

@@ -32,14 +32,14 @@ CLIENTS = {
 
 EXEMPT = {
     # Where the server itself listens, and its own health check of that address.
-    ("rpc/server.py", "getaddrinfo"),
+    ("rpc/server/server.py", "getaddrinfo"),
     ("health.py", "secure_channel"),
     ("health.py", "insecure_channel"),
     # Inside of a sandbox, to the socket of the proxy.
     ("adapters/sandbox/forwarder.py", "connect"),
     # In the helper process, which `egress.confine` keeps to the proxy.
-    ("adapters/models/litellm_worker.py", "ClientSession"),
-    ("adapters/models/litellm_worker.py", "TCPConnector"),
+    ("adapters/models/litellm/worker.py", "ClientSession"),
+    ("adapters/models/litellm/worker.py", "TCPConnector"),
 }
 
 SOURCES = {
@@ -78,15 +78,15 @@ def test_no_other_module_imports_an_http_client() -> None:
 
 def test_git_reaches_other_machines_with_a_lease_only() -> None:
     """Without one it speaks no protocol but ``file``; see `Git.reach`."""
-    from wonder_server.adapters.git.run import Git
+    from wonder_server.adapters.git.storage.command import Git
 
     folder, seen = Path("/nowhere"), []
     git = Git({"PATH": "/usr/bin"})
     git._run = lambda arguments, environment, **_: seen.append(environment)  # type: ignore[method-assign]
-    git.reach(folder, "ls-remote", "https://example.com/a", seconds=1)
+    git.run_remote(folder, "ls-remote", "https://example.com/a", seconds=1)
     assert seen[0]["GIT_ALLOW_PROTOCOL"] == "file"
 
 
 def test_every_helper_process_is_confined() -> None:
-    for worker in ("adapters/models/litellm_worker.py", "adapters/embedders/worker.py"):
+    for worker in ("adapters/models/litellm/worker.py", "adapters/embedders/worker.py"):
         assert "confine" in [name for name, _ in calls(SERVER / worker)]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from google.protobuf.descriptor import Descriptor
 
+from tests.paths import ROOT
 from wonder.v1 import event_pb2, run_pb2
+from wonder_server.core.actor.planner import Planner
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.planner import Planner
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "events.md"
 PROTO = ROOT / "proto" / "wonder" / "v1"
 CORE = ROOT / "server" / "wonder_server" / "core"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 COUNTS = dict(zip("ABCDEFGHIJKLMNOP", (7, 14, 11, 7, 8, 6, 9, 5, 5, 4, 3, 4, 14, 7, 5, 5), strict=True))
 ROW = re.compile(r"^\| ([A-P]\d+) \| [^|]+ \| (done|partly|not yet) \|(.*)\|(.*)\|$", re.MULTILINE)
 

@@ -26,7 +26,7 @@ from wonder.v1 import (
 from wonder.v1 import definition_pb2 as definition
 from wonder.v1 import library_service_pb2 as library
 from wonder.v1 import memory_service_pb2 as memory
-from wonder_server.rpc.documents import fill
+from wonder_server.rpc.library.documents import fill_from_document
 
 PATIENCE_S = 90
 """Time after which a test is taken to hang. Far above what anything takes on a machine under load."""
@@ -204,7 +204,7 @@ class Client:
         definitions = []
         for document in yaml.safe_load_all(documents):
             definitions.append(definition.Definition())
-            fill(definitions[-1], document)
+            fill_from_document(definitions[-1], document)
         request = library.ApplyDefinitionsRequest(library=library_name, definitions=definitions)
         await self.library.ApplyDefinitions(request)
 

@@ -41,22 +41,22 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from wonder_server.actors.forks import Forks
-from wonder_server.actors.gates import Gates
-from wonder_server.actors.handlers import Handlers
-from wonder_server.actors.loop import Loop
-from wonder_server.actors.runs import Runs
-from wonder_server.actors.streams import Streams
+from wonder_server.actors.dispatch.handlers import Handlers
+from wonder_server.actors.runs.forks import Forks
+from wonder_server.actors.runs.gates import Gates
+from wonder_server.actors.runs.runs import Runs
+from wonder_server.actors.runtime.loop import Loop
+from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.files.blobs import FileBlobs
-from wonder_server.adapters.models.offline import OfflineModel
+from wonder_server.adapters.models.offline.model import OfflineModel
 from wonder_server.adapters.sqlite.database import Database
-from wonder_server.adapters.sqlite.shard import SqliteShard
+from wonder_server.adapters.sqlite.shard.shard import SqliteShard
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.ports.model import Finished
-from wonder_server.services.executor import Executor
-from wonder_server.services.memory_operations import MemoryOperations
+from wonder_server.services.memory.operations import MemoryOperations
+from wonder_server.services.tasks.executor import Executor
 
 CALLS = {"start": Runs, "signal": Runs, "cancel": Runs, "fork": Forks, "resolve": Gates}
 SLOW_DISK_S = 0.03
@@ -79,10 +79,10 @@ class Failpoint:
 
     def lay(self) -> None:
         """Put all points in their places."""
-        self._before(Streams, "publish", "publish")
+        self._before(StreamHub, "publish", "publish")
         self._before(Handlers, "dispatch", "dispatch")
         self._before(Loop, "_answer_parent", "answer")
-        self._before(Loop, "_wake", "ring")
+        self._before(Loop, "_on_timer", "ring")
         self._around(GuardedWeb, "send", lambda *_: ("send",))
         self._around(MemoryOperations, "apply", lambda *_: ("memory",))
         self._around(Executor, "execute", lambda _self, task, *_: ("task", f"task={task.pin.name}"))
@@ -140,7 +140,7 @@ class Failpoint:
         Database._commit = passing_commit  # type: ignore[method-assign]
 
     def _at_words(self) -> None:
-        say, stream, at_once = Streams.say, OfflineModel.stream, Executor.at_once
+        say, stream, at_once = StreamHub.append_text, OfflineModel.stream, Executor.execute_inline
 
         def passing_say(*given: Any) -> None:
             say(*given)
@@ -160,9 +160,9 @@ class Failpoint:
                 self.passed("after-task", f"after-task={task.pin.name}")
             return outcome
 
-        Streams.say = passing_say  # type: ignore[method-assign]
+        StreamHub.append_text = passing_say  # type: ignore[method-assign]
         OfflineModel.stream = passing_stream  # type: ignore[method-assign]
-        Executor.at_once = passing_at_once  # type: ignore[method-assign]
+        Executor.execute_inline = passing_at_once  # type: ignore[method-assign]
 
 
 class _Passing:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wonder_server.actors.replay import replay
-from wonder_server.adapters.sqlite.shard import SqliteShard
+from wonder_server.actors.runs.replay import replay
+from wonder_server.adapters.sqlite.shard.shard import SqliteShard
+from wonder_server.core.actor.planner import Planner
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.planner import Planner
 from wonder_server.ports.journal import Entry
 
 PLANNERS: dict[str, Planner] = {planner.prefix: planner for planner in (CONVERSATION, RUN)}

@@ -32,7 +32,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+
 PATH = os.pathsep.join(str(ROOT / part) for part in (".", "server", "gen/python", "sdk/python"))
 _MOST = 1 << 20
 _PR_SET_PDEATHSIG = 1
@@ -80,7 +81,7 @@ def main() -> None:
 
     from tests.e2e import failpoints
     from wonder_server import compose, lifecycle
-    from wonder_server.rpc import server
+    from wonder_server.rpc.server import server
 
     _imported = (aiohttp, compose, failpoints, lifecycle, server)
     gc.collect()

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from wonder_server.adapters.sqlite.shards import SqliteShards
-from wonder_server.core.conversation import values as said
+from wonder_server.adapters.sqlite.shard.shards import SqliteShards
+from wonder_server.core.actor.changes import Emit, Put
+from wonder_server.core.actor.planner import Planner
+from wonder_server.core.conversation.model import values as said
+from wonder_server.core.conversation.output.record import _message, _move, _turn
 from wonder_server.core.conversation.planner import CONVERSATION
-from wonder_server.core.conversation.record import _message, _move, _turn
 from wonder_server.core.coordinator import record as run_record
 from wonder_server.core.coordinator import values as run
 from wonder_server.core.coordinator.planner import RUN
@@ -17,8 +19,6 @@ from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 from wonder_server.core.model import ToolCall
-from wonder_server.core.planner import Planner
-from wonder_server.core.records import Emit, Put
 from wonder_server.ports.journal import Commit
 
 LONG = "漢字 and ASCII, ü. " * 185_000
@@ -114,7 +114,7 @@ def _conversation(room: said.Conversation) -> Iterable[Put | Emit]:
         said.WorkflowRun: said.WorkflowRun(run_id="run_x", workflow="w", operation_id="op", fault=FAULT),
         said.AgentCall: said.AgentCall(agent_id="agt_x", mode="delegate", operation_id="op", fault=FAULT),
         said.Limit: said.Limit(fault=FAULT, enforced=True),
-        said.Reduction: said.Reduction(
+        said.ContextReduction: said.ContextReduction(
             messages_left_out=1, summarized=False, tokens_before=1, tokens_after=1
         ),
         said.HookOutcome: outcome,
@@ -160,7 +160,7 @@ def _run(row: run.Run) -> Iterable[Put | Emit]:
     payload = {"text": LONG, **NESTED}
     wide = replace(row, input={"text": LONG}, output=payload, metadata={"text": LONG}, fault=FAULT)
     executions = [
-        run.Execution(
+        run.NodeExecution(
             id=ids.new("nodex"),
             run_id=row.id,
             ordinal=1_000 + number,
@@ -193,7 +193,7 @@ def _run(row: run.Run) -> Iterable[Put | Emit]:
         run.Token: run.Token(id="t", run_id=row.id, node_id="n"),
         run.Gate: gate,
         run.Signal: run.Signal(run_id=row.id, name="s", payload=payload),
-        run.Emitted: run.Emitted(name="e", payload=payload, node_id="n"),
+        run.EmittedEvent: run.EmittedEvent(name="e", payload=payload, node_id="n"),
     }
     yield run_record._run(wide)
     for execution in executions:

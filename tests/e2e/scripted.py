@@ -77,10 +77,10 @@ class Scripted:
     @property
     def requests(self) -> list[dict[str, object]]:
         """The bodies of the requests that the newest agent's model was sent."""
-        return [seen.body for seen in self.provider.seen if seen.model == self.model]
+        return [seen.body for seen in self.provider.requests if seen.model == self.model]
 
     async def until_closed_early(self) -> None:
         """Until the server has hung up on the newest agent's model."""
         await self.provider.wait_until(
-            lambda: any(seen.closed_early for seen in self.provider.seen if seen.model == self.model)
+            lambda: any(seen.closed_early for seen in self.provider.requests if seen.model == self.model)
         )

@@ -15,7 +15,7 @@ from google.protobuf.json_format import MessageToDict
 from tests.e2e.client import Client, struct
 from tests.e2e.process import serving
 from tests.fakes import mcp_server
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import errors_pb2, library_pb2, task_pb2
 from wonder.v1 import executor_service_pb2 as pb
 from wonder.v1 import library_service_pb2 as library
@@ -129,7 +129,7 @@ async def test_a_policy_that_cannot_be_kept_to_is_refused_with_its_place(client:
     network = library_pb2.NetworkPolicy(http_allow=["ci.internal", "http://ci.internal"])
     project = library_pb2.Project(name="wrong", network=network)
     call = client.library.CreateProject(library.CreateProjectRequest(project=project))
-    assert await refused(call) == ("FIELD_INVALID", ["project.network.http_allow[1]"])
+    assert await rejected(call) == ("FIELD_INVALID", ["project.network.http_allow[1]"])
 
 
 async def test_every_kind_is_published_with_its_schema(client: Client) -> None:

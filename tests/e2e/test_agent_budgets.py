@@ -16,7 +16,7 @@ from tests.e2e.client import Client
 from tests.e2e.process import serving
 from tests.e2e.scripted import Scripted
 from tests.fakes.provider import Call, Provider, Script
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import common_pb2 as common
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
@@ -83,11 +83,11 @@ async def test_tokens_are_told_then_enforced_then_no_turn_begins(scripted: Scrip
     if tokens(turn.usage) < 900:
         await limited(client, agent, max_tokens=tokens(turn.usage))
     other = await client.open(agent)
-    reason, _ = await refused(client.say(other, "And now?"))
+    reason, _ = await rejected(client.say(other, "And now?"))
     assert reason == "BUDGET_EXHAUSTED"
     request = pb.CallAgentRequest(agent_id=agent)
     request.input.string_value = "And now?"
-    assert (await refused(client.conversations.CallAgent(request)))[0] == "BUDGET_EXHAUSTED"
+    assert (await rejected(client.conversations.CallAgent(request)))[0] == "BUDGET_EXHAUSTED"
     await limited(client, agent)
     scripted.provider.script(scripted.model, Script(text="On we go."))
     turn, _ = await client.turn(other, "And now?")
@@ -102,7 +102,7 @@ async def test_a_request_that_was_taken_is_answered_again_when_the_money_is_gone
     said = await client.say(room, "Is it?", request_id="once")
     await client.settled(room, said.turn.id)
     assert (await client.say(room, "Is it?", request_id="once")).turn.id == said.turn.id
-    assert (await refused(client.say(room, "And that?")))[0] == "BUDGET_EXHAUSTED"
+    assert (await rejected(client.say(room, "And that?")))[0] == "BUDGET_EXHAUSTED"
 
 
 async def test_many_turns_at_once_do_not_all_spend_the_same_rest(scripted: Scripted) -> None:
@@ -153,7 +153,7 @@ async def test_the_time_of_an_agent_ends_its_turns(scripted: Scripted) -> None:
     turn, _ = await client.turn(room, "Take your time.")
     assert turn.status == FAILED and turn.error.reason == EXHAUSTED
     assert turn.error.metadata["budget"] == "time"
-    assert (await refused(client.say(room, "And now?")))[0] == "BUDGET_EXHAUSTED"
+    assert (await rejected(client.say(room, "And now?")))[0] == "BUDGET_EXHAUSTED"
 
 
 async def test_a_kill_gives_an_agent_nothing_back(provider: Provider, data: Path) -> None:
@@ -174,4 +174,4 @@ async def test_a_kill_gives_an_agent_nothing_back(provider: Provider, data: Path
         assert turn.status == COMPLETED and tokens(turn.usage) > tokens(spent)
         assert tokens((await agent_of(client, agent)).usage) == tokens(turn.usage)
         await limited(client, agent, max_tokens=tokens(turn.usage))
-        assert (await refused(client.say(room, "More?")))[0] == "BUDGET_EXHAUSTED"
+        assert (await rejected(client.say(room, "More?")))[0] == "BUDGET_EXHAUSTED"

@@ -12,7 +12,7 @@ from tests.e2e.background import asking, call, constrained, prepared, using
 from tests.e2e.client import Client, View
 from tests.e2e.scripted import Scripted
 from tests.fakes.provider import Provider, Script
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import common_pb2, event_pb2
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
@@ -223,7 +223,7 @@ async def removed_hears_nothing(pair: Pair, guest: str) -> None:
     assert guest not in [person.agent.agent_id for person in left.participants]
     send = pb.ConverseSend(content="And now?", agent_id=guest)
     asked = client.conversations.SendMessage(pb.SendMessageRequest(conversation_id=pair.room, send=send))
-    assert (await refused(asked))[0] == "AGENT_NOT_FOUND"
+    assert (await rejected(asked))[0] == "AGENT_NOT_FOUND"
     # By its name, or as a reply, somebody else hears it.
     turn, _ = await client.turn(pair.room, f"@{pair.guest_name} are you still there?")
     said = [message.id for message in await client.messages(pair.room) if message.author == guest]
@@ -309,4 +309,4 @@ async def test_a_tool_that_times_out_twice_and_then_works(client: Client, provid
     (completed,) = (e.tool_completed for e in view.events if e.name == "tool.completed")
     assert completed.tool_result.attempts == 3 and completed.duration_ms >= 1200
     assert "At last." in json.dumps(host.requests[1])
-    assert sum(seen.closed_early for seen in provider.seen if seen.model == "stubborn") == 2
+    assert sum(seen.closed_early for seen in provider.requests if seen.model == "stubborn") == 2

@@ -19,7 +19,7 @@ from tests.e2e.archived import AHEAD, Populated, is_away, objects, populate, sho
 from tests.e2e.client import Client, View
 from tests.e2e.process import Server, serving
 from tests.e2e.test_rooms import add, complete, deletion, get, reopen, reset, user
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import coordinator_service_pb2 as runs
@@ -155,7 +155,7 @@ async def test_without_its_conversation_nothing_is_found_and_one_is_told_what_to
             (stub.ListMoves(pb.ListMovesRequest(turn_id=doomed.turn)), "TURN_NOT_FOUND"),
             (coordinator.GetRun(runs.GetRunRequest(run_id=run_id)), "RUN_NOT_FOUND"),
         ):
-            assert (await refused(asking))[0] == reason
+            assert (await rejected(asking))[0] == reason
             said = await asking.details()
             assert "may be archived" in said and "conversation_id" in said
         # What is asked of all conversations passes over it.
@@ -210,7 +210,7 @@ async def test_it_is_found_by_its_external_ref(populated: Populated, tmp_path: P
         request = pb.GetConversationRequest(external_ref="doomed")
         assert (await client.conversations.GetConversation(request)).conversation.id == doomed.room
         # The name is taken, archived or not; who wants the one that has it gets it.
-        assert (await refused(client.open(external_ref="doomed")))[0] == "ALREADY_EXISTS"
+        assert (await rejected(client.open(external_ref="doomed")))[0] == "ALREADY_EXISTS"
         room = conversation.Conversation(external_ref="doomed")
         again = pb.CreateConversationRequest(conversation=room, return_existing=True)
         assert (await client.conversations.CreateConversation(again)).conversation.id == doomed.room
@@ -223,7 +223,7 @@ async def test_it_is_deleted_with_its_objects(populated: Populated, tmp_path: Pa
         await client.conversations.DeleteConversation(deletion(doomed.room))
         await until(lambda: is_gone(client, populated))
         assert objects(server.data) == []
-        assert (await refused(get(client, doomed.room)))[0] == "CONVERSATION_NOT_FOUND"
+        assert (await rejected(get(client, doomed.room)))[0] == "CONVERSATION_NOT_FOUND"
         assert await client.open(external_ref="doomed")
 
 
@@ -264,6 +264,6 @@ async def test_what_is_lost_or_damaged_is_said_comes_back_and_can_be_deleted(
 
 async def test_a_time_that_has_passed_is_refused_and_never_is_possible(client: Client) -> None:
     past = Timestamp(seconds=int(time.time()) - 5)
-    assert await refused(client.open(expire_time=past)) == ("FIELD_INVALID", ["conversation.expire_time"])
+    assert await rejected(client.open(expire_time=past)) == ("FIELD_INVALID", ["conversation.expire_time"])
     room = await client.open()
     assert not (await get(client, room)).HasField("expire_time")

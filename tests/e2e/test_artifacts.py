@@ -12,8 +12,8 @@ from grpc import aio
 
 from tests.e2e.client import Client, struct
 from tests.e2e.process import Server, serving
-from tests.rpc.serving import refused
-from tests.services.repos_kit import need_git
+from tests.rpc.rpc_kit import rejected
+from tests.services.content.repositories_kit import need_git
 from wonder.v1 import executor_service_pb2 as executor
 from wonder.v1 import library_service_pb2 as pb
 from wonder_sdk import cli
@@ -110,7 +110,7 @@ async def test_what_is_damaged_is_said_and_not_taken_for_missing(
         listed = (await client.library.ListArtifacts(pb.ListArtifactsRequest(project_id="default"))).artifacts
         assert [(each.path, each.damaged) for each in listed] == [("kept", False), ("lost", True)]
         assert await read(client, "kept") == "content of another\n"
-        assert (await refused(read(client, "lost")))[0] == "STORAGE_UNAVAILABLE"
+        assert (await rejected(read(client, "lost")))[0] == "STORAGE_UNAVAILABLE"
         at = ("--server", server.address)
         assert await asyncio.to_thread(cli.main, ("artifact", "list", *at)) == 0
         rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
@@ -120,4 +120,4 @@ async def test_what_is_damaged_is_said_and_not_taken_for_missing(
         (bare / "refs" / "heads" / "main").unlink()
         asked = pb.ListArtifactsRequest(project_id="default")
         for call in (client.library.ListArtifacts(asked), read(client, "kept"), write(client, "new", "")):
-            assert (await refused(call))[0] == "STORAGE_UNAVAILABLE"
+            assert (await rejected(call))[0] == "STORAGE_UNAVAILABLE"

@@ -23,19 +23,19 @@ from grpc import aio
 from tests.e2e.client import Client, struct
 from tests.e2e.process import Server
 from tests.e2e.test_server import LATER
-from tests.rpc.serving import deep_struct, refused
+from tests.rpc.rpc_kit import deep_struct, rejected
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import errors_pb2
 from wonder.v1 import library_service_pb2 as library
 from wonder.v1 import memory_service_pb2 as memory
-from wonder_server.rpc.server import contract
+from wonder_server.rpc.server.server import contract_services
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 Path = tuple[FieldDescriptor, ...]
 METHODS = [
     method
-    for service in contract()
+    for service in contract_services()
     for method in service.methods
     if method.name not in LATER.get(service.name, "").split() and not method.client_streaming
 ]
@@ -387,23 +387,26 @@ async def test_ids_of_others_lead_nowhere(client: Client, world: World) -> None:
     far = f"conv_{NOBODY[:-2]}ZZ"  # a shard that this folder has not
     for wrong in (world.turn_id, world.run_id, f"conv_{NOBODY}", far, world.room.lower(), world.room + "A"):
         request = pb.GetConversationRequest(conversation_id=wrong)
-        assert await refused(stub.GetConversation(request)) == ("CONVERSATION_NOT_FOUND", ["conversation_id"])
+        assert await rejected(stub.GetConversation(request)) == (
+            "CONVERSATION_NOT_FOUND",
+            ["conversation_id"],
+        )
     turn = pb.GetTurnRequest(turn_id=world.turn_id, conversation_id=other)
-    assert (await refused(stub.GetTurn(turn)))[0] == "TURN_NOT_FOUND"
+    assert (await rejected(stub.GetTurn(turn)))[0] == "TURN_NOT_FOUND"
     message = (await client.messages(world.room))[0]
     reply = pb.SendMessageRequest(
         conversation_id=other, send=pb.ConverseSend(content="x", reply_to_message_id=message.id)
     )
-    assert (await refused(stub.SendMessage(reply)))[0] == "MESSAGE_NOT_FOUND"
+    assert (await rejected(stub.SendMessage(reply)))[0] == "MESSAGE_NOT_FOUND"
     stranger = pb.SendMessageRequest(
         conversation_id=other, send=pb.ConverseSend(content="x", agent_id=f"agt_{NOBODY}")
     )
-    assert (await refused(stub.SendMessage(stranger)))[0] == "AGENT_NOT_FOUND"
+    assert (await rejected(stub.SendMessage(stranger)))[0] == "AGENT_NOT_FOUND"
     listed = await stub.ListMoves(pb.ListMovesRequest(conversation_id=other, turn_id=world.turn_id))
     assert not listed.moves
     page = await stub.ListEvents(pb.ListEventsRequest(conversation_id=world.room, page_size=1))
     stolen = pb.ListEventsRequest(conversation_id=other, page_token=page.next_page_token)
-    assert (await refused(stub.ListEvents(stolen)))[0] == "PAGE_TOKEN_INVALID"
+    assert (await rejected(stub.ListEvents(stolen)))[0] == "PAGE_TOKEN_INVALID"
     assert len(await client.events(other)) == 1
 
 
@@ -453,7 +456,7 @@ def said(**fields: Any) -> bytes:
 
 
 async def test_a_stream_that_does_not_begin_with_attach_is_refused(client: Client) -> None:
-    method = next(m for s in contract() for m in s.methods if m.name == "Converse")
+    method = next(m for s in contract_services() for m in s.methods if m.name == "Converse")
     for first, reason in (
         (said(content="x", request_id="1"), "NOT_ATTACHED"),
         (b"", "NOT_ATTACHED"),

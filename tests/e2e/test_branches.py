@@ -14,8 +14,9 @@ from tests.e2e.process import serving
 from tests.e2e.scripted import Scripted
 from tests.e2e.test_agent_nodes import ended, output, room_of
 from tests.fakes.provider import Call, Provider, Script
-from tests.rpc.serving import refused
-from tests.services.repos_kit import UsersRepository, need_git
+from tests.paths import ROOT
+from tests.rpc.rpc_kit import rejected
+from tests.services.content.repositories_kit import UsersRepository, need_git
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import coordinator_service_pb2 as runs
 from wonder.v1 import errors_pb2, library_pb2, run_pb2
@@ -171,27 +172,27 @@ async def test_what_cannot_be_is_refused(client: Client, tmp_path: Path) -> None
     ours = await team(client, tmp_path)
     room = await ours.room()
     stub = client.conversations
-    assert (await refused(stub.DiffBranch(pb.DiffBranchRequest()))) == ("FIELD_INVALID", ["conversation_id"])
+    assert (await rejected(stub.DiffBranch(pb.DiffBranchRequest()))) == ("FIELD_INVALID", ["conversation_id"])
     missing = pb.MergeBranchRequest(conversation_id="conv_0")
-    assert (await refused(stub.MergeBranch(missing)))[0] == "CONVERSATION_NOT_FOUND"
-    assert (await refused(ours.diff(room, repository="none"))) == ("FIELD_INVALID", ["repository"])
-    assert (await refused(ours.diff(room, base_branch="a..b"))) == ("FIELD_INVALID", ["base_branch"])
-    assert (await refused(ours.diff(room, paths=["../x"]))) == ("FIELD_INVALID", ["paths[0]"])
+    assert (await rejected(stub.MergeBranch(missing)))[0] == "CONVERSATION_NOT_FOUND"
+    assert (await rejected(ours.diff(room, repository="none"))) == ("FIELD_INVALID", ["repository"])
+    assert (await rejected(ours.diff(room, base_branch="a..b"))) == ("FIELD_INVALID", ["base_branch"])
+    assert (await rejected(ours.diff(room, paths=["../x"]))) == ("FIELD_INVALID", ["paths[0]"])
     await ours.write(room, "src", "x\n")
-    assert (await refused(ours.merge(room, target_branch="none"))) == ("FIELD_INVALID", ["target_branch"])
-    assert (await refused(ours.merge(room, user_id="u" * 600))) == ("FIELD_INVALID", ["user_id"])
-    assert (await refused(ours.merge(room, expected_head_commit="abcdef"))) == (
+    assert (await rejected(ours.merge(room, target_branch="none"))) == ("FIELD_INVALID", ["target_branch"])
+    assert (await rejected(ours.merge(room, user_id="u" * 600))) == ("FIELD_INVALID", ["user_id"])
+    assert (await rejected(ours.merge(room, expected_head_commit="abcdef"))) == (
         "FIELD_INVALID", ["expected_head_commit"],
     )  # fmt: skip
-    assert (await refused(ours.merge(room, expected_head_commit="0" * 12)))[0] == "ETAG_MISMATCH"
+    assert (await rejected(ours.merge(room, expected_head_commit="0" * 12)))[0] == "ETAG_MISMATCH"
     both = pb.DiffBranchRequest(conversation_id=room, run_id="run_0")
-    assert (await refused(stub.DiffBranch(both))) == ("FIELD_INVALID", ["run_id"])
-    assert (await refused(stub.DiffBranch(pb.DiffBranchRequest(run_id="run_0"))))[0] == "RUN_NOT_FOUND"
+    assert (await rejected(stub.DiffBranch(both))) == ("FIELD_INVALID", ["run_id"])
+    assert (await rejected(stub.DiffBranch(pb.DiffBranchRequest(run_id="run_0"))))[0] == "RUN_NOT_FOUND"
     half = pb.MergeBranchRequest(conversation_id=room)
     half.resolutions.add(path="src")
-    assert (await refused(stub.MergeBranch(half))) == ("FIELD_INVALID", ["resolutions[0].content"])
+    assert (await rejected(stub.MergeBranch(half))) == ("FIELD_INVALID", ["resolutions[0].content"])
     elsewhere = await client.open()
-    assert (await refused(ours.diff(elsewhere)))[0] == "FIELD_INVALID"
+    assert (await rejected(ours.diff(elsewhere)))[0] == "FIELD_INVALID"
     assert (await ours.task("ship", room)).error.reason == errors_pb2.ERROR_REASON_PERMISSION_DENIED
     assert (await ours.task("read", path="src")).error.reason == errors_pb2.ERROR_REASON_FIELD_INVALID
     gone = tmp_path / "gone"
@@ -199,7 +200,7 @@ async def test_what_cannot_be_is_refused(client: Client, tmp_path: Path) -> None
         project = library_pb2.Project(name=f"bad{next(_numbers)}")
         project.repositories.add(name="code", url=url)
         creating = client.library.CreateProject(library.CreateProjectRequest(project=project))
-        assert (await refused(creating)) == ("FIELD_INVALID", ["project.repositories[0].url"])
+        assert (await rejected(creating)) == ("FIELD_INVALID", ["project.repositories[0].url"])
 
 
 async def test_a_merge_runs_no_hook_of_the_repository(client: Client, tmp_path: Path) -> None:
@@ -214,9 +215,9 @@ async def test_a_merge_runs_no_hook_of_the_repository(client: Client, tmp_path: 
     assert (await ours.merge(room)).merged and not mark.exists()
     assert (ours.origin.folder / "src").read_text() == "1\n"
     project = library_pb2.Project(name=f"outside{next(_numbers)}")
-    project.repositories.add(name="code", url=str(Path(__file__).parents[2]))
+    project.repositories.add(name="code", url=str(ROOT))
     creating = client.library.CreateProject(library.CreateProjectRequest(project=project))
-    assert (await refused(creating)) == ("FIELD_INVALID", ["project.repositories[0].url"])
+    assert (await rejected(creating)) == ("FIELD_INVALID", ["project.repositories[0].url"])
 
 
 async def test_a_conversation_is_where_its_agent_is_at_home(

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.client import Client, struct
 from tests.e2e.scripted import Scripted
 from tests.fakes.provider import Provider, Script
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import common_pb2
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
@@ -76,15 +76,15 @@ async def test_a_caller_that_hangs_up_stops_the_model(client: Client, provider: 
 async def test_what_cannot_be_asked_is_refused(client: Client) -> None:
     room, call = await client.open(), client.conversations.CallAgent
     nothing = pb.CallAgentRequest(agent_id="assistant")
-    assert await refused(call(nothing)) == ("FIELD_INVALID", ["input"])
-    assert await refused(call(asked(""))) == ("FIELD_INVALID", ["agent_id"])
-    assert (await refused(call(asked("nobody"))))[0] == "AGENT_NOT_FOUND"
-    assert await refused(call(asked("assistant", " "))) == ("INPUT_INVALID", ["input"])
+    assert await rejected(call(nothing)) == ("FIELD_INVALID", ["input"])
+    assert await rejected(call(asked(""))) == ("FIELD_INVALID", ["agent_id"])
+    assert (await rejected(call(asked("nobody"))))[0] == "AGENT_NOT_FOUND"
+    assert await rejected(call(asked("assistant", " "))) == ("INPUT_INVALID", ["input"])
     for wrong in (asked("assistant", conversation_id=room), asked("assistant", mode=LOOP_IN)):
-        assert await refused(call(wrong)) == ("FIELD_INVALID", ["conversation_id"])
+        assert await rejected(call(wrong)) == ("FIELD_INVALID", ["conversation_id"])
     missing = asked("assistant", mode=LOOP_IN, conversation_id="conv_01M80B4FQSR67S4TVYMV1BGX37")
-    assert (await refused(call(missing)))[0] == "CONVERSATION_NOT_FOUND"
-    assert await refused(call(asked("assistant", branch="a..b"))) == ("FIELD_INVALID", ["branch"])
-    assert await refused(call(asked("assistant", timeout_ms=-1))) == ("FIELD_INVALID", ["timeout_ms"])
+    assert (await rejected(call(missing)))[0] == "CONVERSATION_NOT_FOUND"
+    assert await rejected(call(asked("assistant", branch="a..b"))) == ("FIELD_INVALID", ["branch"])
+    assert await rejected(call(asked("assistant", timeout_ms=-1))) == ("FIELD_INVALID", ["timeout_ms"])
     forged = common_pb2.Caller(workflow=common_pb2.WorkflowCaller(run_id="x"))
-    assert (await refused(call(asked("assistant", caller=forged))))[1] == ["caller.workflow.run_id"]
+    assert (await rejected(call(asked("assistant", caller=forged))))[1] == ["caller.workflow.run_id"]

@@ -21,7 +21,7 @@ from grpc import aio
 from tests.e2e.callers import TOKENS, calling, tokens_file
 from tests.e2e.client import PATIENCE_S, Client, struct
 from tests.e2e.process import Server, serving
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import coordinator_service_pb2 as runs
 from wonder.v1 import errors_pb2, memory_pb2, run_pb2
@@ -29,7 +29,7 @@ from wonder.v1 import executor_service_pb2 as tasks
 from wonder.v1 import library_service_pb2 as library
 from wonder.v1 import memory_service_pb2 as memories
 from wonder_sdk import cli
-from wonder_server.rpc.server import contract
+from wonder_server.rpc.server.server import contract_services
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -441,7 +441,7 @@ async def test_a_user_id_is_the_callers_own_unless_it_may_act_for_others(house: 
 
     for user in ("", "bob"):
         assert (await saying(house.bob, user)).turn.caller.user.user_id == "bob"
-    assert await refused(saying(house.bob, "ann")) == ("PERMISSION_DENIED", ["user_id"])
+    assert await rejected(saying(house.bob, "ann")) == ("PERMISSION_DENIED", ["user_id"])
     assert (await saying(house.proxy, "ann")).turn.caller.user.user_id == "ann"
 
     stream = house.bob.conversations.Converse()
@@ -463,21 +463,21 @@ async def test_nobody_calls_answers_signals_or_merges_in_anothers_name(house: Ho
     bob = house.bob
     call = pb.CallAgentRequest(agent_id="assistant", input={"string_value": "x"})
     call.caller.user.user_id = "ann"
-    assert await refused(bob.conversations.CallAgent(call)) == (
+    assert await rejected(bob.conversations.CallAgent(call)) == (
         "PERMISSION_DENIED",
         ["caller.user.user_id"],
     )
     signal = runs.SignalRunRequest(run_id=house.run, signal={"name": "hint", "user_id": "ann"})
-    assert await refused(bob.coordinator.SignalRun(signal)) == ("PERMISSION_DENIED", ["signal.user_id"])
+    assert await rejected(bob.coordinator.SignalRun(signal)) == ("PERMISSION_DENIED", ["signal.user_id"])
     merge = pb.MergeBranchRequest(conversation_id=house.room, user_id="ann")
-    assert await refused(bob.conversations.MergeBranch(merge)) == ("PERMISSION_DENIED", ["user_id"])
+    assert await rejected(bob.conversations.MergeBranch(merge)) == ("PERMISSION_DENIED", ["user_id"])
     answer = runs.ResolveGateRequest(
         gate_id=house.gate.id,
         decision=runs.GATE_DECISION_APPROVE,
         shown_hash=house.gate.shown_hash,
         user_id="ann",
     )
-    assert await refused(bob.coordinator.ResolveGate(answer)) == ("PERMISSION_DENIED", ["user_id"])
+    assert await rejected(bob.coordinator.ResolveGate(answer)) == ("PERMISSION_DENIED", ["user_id"])
     resolved = (await house.proxy.coordinator.ResolveGate(answer)).gate
     assert resolved.resolution.user_id == "ann"
 
@@ -495,9 +495,9 @@ async def test_only_an_admin_changes_what_a_project_reaches(house: House) -> Non
         ({"network": {"shell_network": True}}, "project.network"),
         ({"repositories": [{"name": "x", "url": "https://example.com/x.git"}]}, "project.repositories"),
     ):
-        assert await refused(change(house.bob, **fields)) == ("PERMISSION_DENIED", [place])
+        assert await rejected(change(house.bob, **fields)) == ("PERMISSION_DENIED", [place])
         create = library.CreateProjectRequest(project={"name": "wide", **fields}, validate_only=True)
-        assert await refused(house.bob.library.CreateProject(create)) == ("PERMISSION_DENIED", [place])
+        assert await rejected(house.bob.library.CreateProject(create)) == ("PERMISSION_DENIED", [place])
     assert (await change(house.bob, description="of bob")).project.description == "of bob"
     changed = (await change(house.ann, network={"shell_network": True})).project
     assert changed.network.shell_network
@@ -549,13 +549,13 @@ async def test_only_an_admin_deletes(house: House) -> None:
             "LibraryService": house.bob.library,
             "MemoryService": house.bob.memory,
         }[service]
-        described = next(d for d in contract() if d.name == service)
+        described = next(d for d in contract_services() if d.name == service)
         for method in described.methods:
             if method.name.startswith("Delete"):
                 request = message_factory.GetMessageClass(method.input_type)()
-                assert await refused(getattr(stub, method.name)(request)) == ("PERMISSION_DENIED", [])
+                assert await rejected(getattr(stub, method.name)(request)) == ("PERMISSION_DENIED", [])
     prune = library.ApplyDefinitionsRequest(library="team", prune=True)
-    assert await refused(house.bob.library.ApplyDefinitions(prune)) == ("PERMISSION_DENIED", ["prune"])
+    assert await rejected(house.bob.library.ApplyDefinitions(prune)) == ("PERMISSION_DENIED", ["prune"])
 
 
 # --- the tokens file --------------------------------------------------------------------------------
@@ -576,7 +576,7 @@ async def test_a_changed_tokens_file_holds_at_once_and_ends_the_streams_of_who_i
         kept, lost = ann.conversations.Subscribe(subscribe), bob.conversations.Converse()
         await lost.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=room)))
         await kept.read(), await lost.read()
-        assert (await refused(chief.open()))[0] == "UNAUTHENTICATED"
+        assert (await rejected(chief.open()))[0] == "UNAUTHENTICATED"
 
         (tmp_path / "tokens").write_text("cut sho")
         line = await server.logged("tokens_file_rejected")
@@ -590,7 +590,7 @@ async def test_a_changed_tokens_file_holds_at_once_and_ends_the_streams_of_who_i
                     pass
         assert await lost.code() is grpc.StatusCode.UNAUTHENTICATED
         assert "was removed" in await lost.details()
-        assert (await refused(bob.open()))[0] == "UNAUTHENTICATED"
+        assert (await rejected(bob.open()))[0] == "UNAUTHENTICATED"
         assert await chief.open()
         said = await ann.say(room, "say 1 word")
         async with asyncio.timeout(PATIENCE_S):

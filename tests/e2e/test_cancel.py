@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.client import Client, Listener, View
 from tests.e2e.scripted import PROVIDERS, Scripted
 from tests.fakes.provider import Provider, Script
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import errors_pb2
@@ -39,7 +39,7 @@ async def test_cancel_closes_the_request_to_the_provider(
         async with asyncio.timeout(60):
             await scripted.until_closed_early()
         # By itself the answer would have gone on.
-        assert not provider.seen[-1].finished
+        assert not provider.requests[-1].finished
         heard = next(iter(listener.view.texts.values()))
         view = await listener.until(lambda v: v.settled(said.turn.id))
     *_, message = view.messages.values()
@@ -54,7 +54,7 @@ async def test_cancel_closes_the_request_to_the_provider(
         each.turn.ClearField("usage")
     assert repeated == answer
     again = client.conversations.CancelTurn(cancel(room, said.turn.id))
-    assert await refused(again) == ("TURN_NOT_ACTIVE", [])
+    assert await rejected(again) == ("TURN_NOT_ACTIVE", [])
     # The conversation goes on.
     provider.script(scripted.model, Script(text="Quiet again."))
     turn, _ = await client.turn(room, "And now?")
@@ -145,16 +145,16 @@ async def test_what_cannot_be_cancelled_is_refused(client: Client) -> None:
     room, other = await client.open(), await client.open()
     turn, _ = await client.turn(room, "say 2 words")
     cancelling = client.conversations.CancelTurn
-    assert await refused(cancelling(cancel(room, turn.id))) == ("TURN_NOT_ACTIVE", [])
-    assert await refused(cancelling(cancel("", turn.id))) == ("TURN_NOT_ACTIVE", [])
+    assert await rejected(cancelling(cancel(room, turn.id))) == ("TURN_NOT_ACTIVE", [])
+    assert await rejected(cancelling(cancel("", turn.id))) == ("TURN_NOT_ACTIVE", [])
     for room_id, turn_id in (
         (other, turn.id), (room, "turn_01M80B4FQSR67S4TVYMV1BGX37"), (room, "nonsense"),
     ):  # fmt: skip
-        assert (await refused(cancelling(cancel(room_id, turn_id))))[0] == "TURN_NOT_FOUND"
+        assert (await rejected(cancelling(cancel(room_id, turn_id))))[0] == "TURN_NOT_FOUND"
     for room_id in (room, ""):
-        assert await refused(cancelling(cancel(room_id, ""))) == ("FIELD_INVALID", ["turn_id"])
+        assert await rejected(cancelling(cancel(room_id, ""))) == ("FIELD_INVALID", ["turn_id"])
     missing = cancelling(cancel("conv_01M80B4FQSR67S4TVYMV1BGX37", turn.id))
-    assert (await refused(missing))[0] == "CONVERSATION_NOT_FOUND"
+    assert (await rejected(missing))[0] == "CONVERSATION_NOT_FOUND"
     assert (await client.conversations.GetTurn(pb.GetTurnRequest(turn_id=turn.id))).turn == turn
 
 

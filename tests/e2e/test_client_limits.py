@@ -17,12 +17,12 @@ from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import coordinator_service_pb2 as runs
 from wonder.v1 import library_service_pb2 as library
 from wonder.v1 import memory_service_pb2 as memories
+from wonder_server.core.conversation.model.values import Conversation
 from wonder_server.core.conversation.planner import CONVERSATION
-from wonder_server.core.conversation.values import Conversation
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.coordinator.record import RUN_ENDED
-from wonder_server.rpc.fitting import ITEM_BYTES
-from wonder_server.rpc.pages import PAGE_BYTES
+from wonder_server.rpc.shared.message_trimming import MAX_ITEM_BYTES
+from wonder_server.rpc.shared.pages import PAGE_BYTES
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -69,7 +69,7 @@ async def pages(method: Any, request: Any) -> list[Any]:
         page = await method(request)
         (listed,) = (each for each in page.DESCRIPTOR.fields if each.is_repeated)
         items = getattr(page, listed.name)
-        assert page.ByteSize() <= max(PAGE_BYTES, ITEM_BYTES) + 1024
+        assert page.ByteSize() <= max(PAGE_BYTES, MAX_ITEM_BYTES) + 1024
         assert len(items) <= 1 or page.ByteSize() <= PAGE_BYTES + 1024
         found += items
         request.page_token = page.next_page_token

@@ -23,22 +23,22 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from tests.conformance.journal_subjects import ROW_TYPES
+from tests.conformance.ports.journal_subjects import ROW_TYPES
 from tests.e2e.process import Server, serving
 from tests.e2e.run_view import RunView, start
 from wonder.v1 import conversation_service_pb2, memory_pb2
 from wonder.v1 import coordinator_service_pb2 as coordinator
 from wonder.v1 import library_service_pb2 as library
 from wonder.v1 import memory_service_pb2 as pb
-from wonder_server.adapters.sqlite.catalog import SqliteCatalog
-from wonder_server.adapters.sqlite.memories import SqliteMemories
-from wonder_server.adapters.sqlite.shards import SqliteShards
+from wonder_server.adapters.sqlite.catalog.store import SqliteCatalog
+from wonder_server.adapters.sqlite.memory.store import SqliteMemories
+from wonder_server.adapters.sqlite.shard.shards import SqliteShards
 from wonder_server.check import register
 from wonder_server.compose.checking import check_folder
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.errors import Reason, WonderError
-from wonder_server.core.memory import EVERYTHING
+from wonder_server.core.memory.records import EVERYTHING
 from wonder_server.ports.catalog import DefinitionQuery
 from wonder_server.ports.journal import Event, Loaded
 from wonder_server.ports.records import EventQuery, Query
@@ -117,7 +117,7 @@ ACTORS: set[str] = set()
 
 async def _answered(shards: SqliteShards, request_id: str) -> list[Any]:
     return [
-        await shards.of(f"conv_{index}").answered("conversations", request_id)
+        await shards.of(f"conv_{index}").completed_request("conversations", request_id)
         for index in range(shards.count)
     ]
 

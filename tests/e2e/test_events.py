@@ -11,7 +11,7 @@ from tests.e2e.background import asking, call
 from tests.e2e.client import Client
 from tests.e2e.scripted import Scripted
 from tests.fakes.provider import Provider, Script
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import errors_pb2, event_pb2
@@ -134,4 +134,4 @@ async def test_every_documented_event_is_streamed_and_found(client: Client, prov
     )
     assert late + early == events and late and early
     assert await found(client, "default", turn_id=turns[0].id) == []
-    assert (await refused(found(client, "nowhere")))[0] == "PROJECT_NOT_FOUND"
+    assert (await rejected(found(client, "nowhere")))[0] == "PROJECT_NOT_FOUND"

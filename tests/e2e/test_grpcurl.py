@@ -7,17 +7,16 @@ import json
 import os
 import shutil
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
 from tests.e2e.process import Server
-from wonder_server.rpc.server import contract
+from tests.paths import ROOT
+from wonder_server.rpc.server.server import contract_services
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-ROOT = Path(__file__).parents[2]
 Curl: TypeAlias = Callable[..., Awaitable[tuple[int, str, str]]]
 
 
@@ -43,8 +42,8 @@ def curl(server: Server) -> Curl:
 async def test_it_lists_services_and_their_methods(curl: Curl) -> None:
     code, listed, problem = await curl("list")
     assert code == 0, problem
-    assert {service.full_name for service in contract()} < {*listed.split()}
-    for service in contract():
+    assert {service.full_name for service in contract_services()} < {*listed.split()}
+    for service in contract_services():
         code, listed, problem = await curl("list", service.full_name)
         assert code == 0, problem
         assert {*listed.split()} == {f"{service.full_name}.{method.name}" for method in service.methods}

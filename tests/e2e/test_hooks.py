@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.client import Client, struct
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as rooms
 from wonder.v1 import coordinator_service_pb2 as runs
@@ -184,5 +184,5 @@ async def test_a_definition_in_use_is_changed_for_new_turns_only(client: Client)
 
 
 async def test_an_agent_of_a_persona_that_is_not_there_is_refused(client: Client) -> None:
-    reason, _ = await refused(client.agent("nobody", "e2e/hooks/nobody"))
+    reason, _ = await rejected(client.agent("nobody", "e2e/hooks/nobody"))
     assert reason == "DEFINITION_NOT_FOUND"

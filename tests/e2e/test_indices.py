@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.client import Client
 from tests.e2e.scripted import Scripted
 from tests.fakes.provider import Call, Provider, Script
-from tests.services.repos_kit import UsersRepository, need_git
+from tests.services.content.repositories_kit import UsersRepository, need_git
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import library_pb2
 from wonder.v1 import library_service_pb2 as library

@@ -18,7 +18,7 @@ from tests.e2e.client import Client, View
 from tests.e2e.deaths import at_every, through_deaths
 from tests.e2e.process import serving
 from tests.e2e.test_rooms import add, complete, deletion, get, reopen, reset, user
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
 
@@ -152,7 +152,7 @@ async def test_a_deletion_that_dies_is_none_or_whole(
                 await until(lambda: is_away(client, populated.doomed.room))
                 seen.append(True)
             await client.conversations.DeleteConversation(deletion(populated.doomed.room, request_id="bye"))
-            assert (await refused(get(client, populated.doomed.room)))[0] == "CONVERSATION_NOT_FOUND"
+            assert (await rejected(get(client, populated.doomed.room)))[0] == "CONVERSATION_NOT_FOUND"
             await until(lambda: gone(client))
 
         deaths = await through_deaths(data, story, View(), doom, "", environment=environment)

@@ -17,7 +17,7 @@ from tests.e2e.client import Client
 from tests.e2e.process import serving
 from tests.e2e.scripted import PROVIDERS, Scripted
 from tests.fakes.provider import Call, Provider, Script
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import common_pb2 as common
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
@@ -132,7 +132,7 @@ async def test_a_conversation_that_has_spent_everything_takes_no_message(scripte
     assert (await room_of(client, room)).budget == budget
     turn, _ = await client.turn(room, "Is it?")
     assert turn.status == COMPLETED
-    reason, details = await refused(client.say(room, "And that?"))
+    reason, details = await rejected(client.say(room, "And that?"))
     assert reason == "BUDGET_EXHAUSTED", details
 
 
@@ -149,7 +149,7 @@ async def test_the_budget_of_a_conversation_can_be_changed(scripted: Scripted) -
     spent = turn.usage.input_tokens + turn.usage.output_tokens
     budget = common.Budget(max_tokens=spent)
     assert (await revised(client, room, budget)).budget == budget
-    assert (await refused(client.say(room, "And that?")))[0] == "BUDGET_EXHAUSTED"
+    assert (await rejected(client.say(room, "And that?")))[0] == "BUDGET_EXHAUSTED"
     # A little more is one call, and the model is told so.
     await revised(client, room, common.Budget(max_tokens=spent + 10))
     turn, view = await client.turn(room, "And that?")
@@ -161,11 +161,11 @@ async def test_the_budget_of_a_conversation_can_be_changed(scripted: Scripted) -
     names = [event.name for event in await client.events(room)]
     assert names.count("conversation.updated") == 3
     refusal = revised(client, room, common.Budget(max_duration_ms=-1))
-    assert (await refused(refusal)) == ("FIELD_INVALID", ["conversation.budget.max_duration_ms"])
+    assert (await rejected(refusal)) == ("FIELD_INVALID", ["conversation.budget.max_duration_ms"])
 
 
 async def test_a_budget_below_nothing_is_refused(client: Client) -> None:
-    reason, _ = await refused(client.open(budget=common.Budget(max_cost_micros=-1)))
+    reason, _ = await rejected(client.open(budget=common.Budget(max_cost_micros=-1)))
     assert reason == "FIELD_INVALID"
 
 
@@ -176,7 +176,7 @@ async def test_a_service_limits_what_its_call_spends(scripted: Scripted) -> None
     answer = await scripted.client.conversations.CallAgent(request)
     assert answer.turn.error.reason == EXHAUSTED and answer.HasField("error")
     request.budget.max_tokens = -1
-    assert (await refused(scripted.client.conversations.CallAgent(request)))[0] == "FIELD_INVALID"
+    assert (await rejected(scripted.client.conversations.CallAgent(request)))[0] == "FIELD_INVALID"
 
 
 async def test_a_delegate_spends_what_its_caller_has_left(client: Client, provider: Provider) -> None:
@@ -218,7 +218,7 @@ async def test_a_kill_gives_a_turn_no_more_time(provider: Provider, data: Path) 
             agent = await scripted.agent(Script(stall="headers"), limits={"max_turn_ms": 1_500})
             room = await client.open(agent)
             said = await client.say(room, "Take your time.")
-            await provider.wait_until(lambda: any(s.model == scripted.model for s in provider.seen))
+            await provider.wait_until(lambda: any(s.model == scripted.model for s in provider.requests))
         await first.kill()
     async with serving(data, environment=environment) as second, second.client() as client:
         view = await client.settled(room, said.turn.id)
@@ -376,9 +376,9 @@ async def test_a_preview_of_memories_names_them(client: Client, scripted: Script
 
 async def test_a_preview_for_nobody_nowhere_or_about_nothing_is_refused(client: Client) -> None:
     room = await client.open()
-    assert (await refused(preview(client, room, " ")))[0] == "FIELD_INVALID"
-    assert (await refused(preview(client, room, "x", agent_id="nobody")))[0] == "AGENT_NOT_FOUND"
-    assert (await refused(preview(client, "conv_nowhere", "x")))[0] == "CONVERSATION_NOT_FOUND"
+    assert (await rejected(preview(client, room, " ")))[0] == "FIELD_INVALID"
+    assert (await rejected(preview(client, room, "x", agent_id="nobody")))[0] == "AGENT_NOT_FOUND"
+    assert (await rejected(preview(client, "conv_nowhere", "x")))[0] == "CONVERSATION_NOT_FOUND"
 
 
 WRITING = """
@@ -400,7 +400,7 @@ async def test_a_preview_changes_nothing_even_if_the_assembly_would(client: Clie
     await client.apply("e2e/limits", WRITING)
     await client.agent("keeping", "e2e/limits/keeping")
     room = await client.open("keeping")
-    reason, _ = await refused(preview(client, room, "Keep this."))
+    reason, _ = await rejected(preview(client, room, "Keep this."))
     assert reason == "CONTEXT_ASSEMBLY_FAILED"
     assert await client.memories("keeping") == []
 

@@ -72,6 +72,8 @@ async def turns(client: Client, mine: Provider) -> None:
         turn, view = await client.turn(await client.open(provider), "Hello?")
         assert turn.status == conversation.TURN_STATUS_COMPLETED, turn.error
         assert view.text() == f"Said by {provider}."
-    house, far = (next(seen for seen in mine.seen if seen.model == f"of-{name}") for name in ("house", "far"))
+    house, far = (
+        next(seen for seen in mine.requests if seen.model == f"of-{name}") for name in ("house", "far")
+    )
     assert house.headers["x-team"] == "blue" and house.headers["x-api-key"] == KEY
     assert far.headers["authorization"] == f"Bearer {KEY}"

@@ -21,7 +21,7 @@ from tests.e2e.process import serving
 from tests.e2e.scripted import Scripted
 from tests.fakes.provider import Provider, Script
 from tests.fakes.provider_formats import Call
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import (
     conversation_pb2,
     definition_pb2,
@@ -332,7 +332,7 @@ async def test_a_list_takes_no_token_of_another(world: World) -> None:
         for other, token in tokens.items():
             if other != own and {own, other} not in SAME:
                 with_token = call(world, name, page_size=1, page_token=token, **asked[0](world))
-                assert (await refused(with_token))[0] == "PAGE_TOKEN_INVALID", (own, other)
+                assert (await rejected(with_token))[0] == "PAGE_TOKEN_INVALID", (own, other)
 
 
 async def test_what_comes_in_between_moves_nothing(world: World) -> None:

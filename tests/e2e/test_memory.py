@@ -18,7 +18,7 @@ from tests.e2e.process import serving
 from wonder.v1 import definition_pb2, library_pb2, memory_pb2
 from wonder.v1 import library_service_pb2 as library
 from wonder.v1 import memory_service_pb2 as pb
-from wonder_server.rpc.documents import fill
+from wonder_server.rpc.library.documents import fill_from_document
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -164,7 +164,7 @@ async def test_rules_of_a_persona_delete_and_sum_up_in_time(data: Path) -> None:
         server.client() as client,
     ):
         document = definition_pb2.Definition()
-        fill(document, yaml.safe_load(RULES))
+        fill_from_document(document, yaml.safe_load(RULES))
         await client.library.ApplyDefinitions(
             library.ApplyDefinitionsRequest(library="e2e/rules", definitions=[document])
         )

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from tests.e2e.client import Client
 from tests.e2e.process import Server, serving
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from tests.s3_server import ACCESS, SECRET, S3Server, s3_server
 from wonder.v1 import memory_service_pb2 as pb
 
@@ -72,7 +72,7 @@ async def test_while_the_store_is_down_what_needs_it_fails_and_nothing_else(
     s3.kill()
     try:
         for call in (write(client, content), read(client, kept)):
-            assert await refused(call) == ("STORAGE_UNAVAILABLE", [])
+            assert await rejected(call) == ("STORAGE_UNAVAILABLE", [])
         assert await read(client, await write(client, "short, meanwhile")) == "short, meanwhile"
     finally:
         s3.start()
@@ -91,4 +91,4 @@ async def test_a_server_starts_while_its_store_is_down(
     data = tmp_path_factory.mktemp("down") / "data"
     async with serving(data, environment=environment) as running, running.client() as client:
         assert await read(client, await write(client, "short")) == "short"
-        assert await refused(write(client, "n" * 10_000)) == ("STORAGE_UNAVAILABLE", [])
+        assert await rejected(write(client, "n" * 10_000)) == ("STORAGE_UNAVAILABLE", [])

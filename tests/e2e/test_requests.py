@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.client import Client, Listener, View, all_of, struct
 from tests.e2e.process import serving
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import coordinator_service_pb2 as runs
@@ -39,7 +39,7 @@ async def sent(listener: Listener, text: str, request_id: str) -> pb.ConverseSen
 
 
 async def reused(call: Awaitable[Any]) -> None:
-    assert await refused(call) == ("REQUEST_ID_REUSED", ["request_id"])
+    assert await rejected(call) == ("REQUEST_ID_REUSED", ["request_id"])
 
 
 async def test_a_message_sent_again_by_call_and_stream_starts_one_turn(client: Client) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.client import Client, struct
 from tests.e2e.test_callers import House, asking, drained, house
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import coordinator_service_pb2 as runs
 from wonder.v1 import executor_service_pb2 as tasks
@@ -26,7 +26,7 @@ async def test_nobody_calls_an_agent_as_an_agent_or_a_run(house: House) -> None:
         ("workflow", {"workflow": {"run_id": house.run}}),
     ):
         call = pb.CallAgentRequest(agent_id="assistant", input={"string_value": "say 1 word"}, caller=caller)
-        assert await refused(house.bob.conversations.CallAgent(call)) == (
+        assert await rejected(house.bob.conversations.CallAgent(call)) == (
             "PERMISSION_DENIED",
             [f"caller.{kind}"],
         )
@@ -46,15 +46,15 @@ async def test_an_artifacts_history_names_who_wrote_it(house: House) -> None:
 
     assert (await write(house.bob, "bob")).artifact.revision.author == "bob"
     assert (await write(house.bob, "")).artifact.revision.author == "bob"
-    assert await refused(write(house.bob, "ann")) == ("PERMISSION_DENIED", ["author"])
-    assert await refused(merge(house.bob, "ann")) == ("PERMISSION_DENIED", ["author"])
+    assert await rejected(write(house.bob, "ann")) == ("PERMISSION_DENIED", ["author"])
+    assert await rejected(merge(house.bob, "ann")) == ("PERMISSION_DENIED", ["author"])
     assert (await write(house.proxy, "ann")).artifact.revision.author == "ann"
 
 
 async def test_a_merge_deletes_by_a_resolution_only_for_an_admin(house: House) -> None:
     request = library.MergeArtifactsRequest(project_id="default", source_branch="own")
     request.resolutions.add(path="signed.md", deletion=True)
-    assert await refused(house.bob.library.MergeArtifacts(request)) == ("PERMISSION_DENIED", ["resolutions"])
+    assert await rejected(house.bob.library.MergeArtifacts(request)) == ("PERMISSION_DENIED", ["resolutions"])
 
 
 async def test_what_a_task_deletes_only_an_admin_has_deleted(house: House) -> None:
@@ -62,14 +62,14 @@ async def test_what_a_task_deletes_only_an_admin_has_deleted(house: House) -> No
     write = library.WriteArtifactRequest(project_id="default", path="kept.md", content=b"kept")
     await house.ann.library.WriteArtifact(write)
     remove = library.WriteArtifactRequest(project_id="default", path="kept.md", deletion=True)
-    assert await refused(house.bob.library.WriteArtifact(remove)) == ("PERMISSION_DENIED", ["deletion"])
+    assert await rejected(house.bob.library.WriteArtifact(remove)) == ("PERMISSION_DENIED", ["deletion"])
 
     forget = {"task_id": "team/forget", "input": struct(id=house.memory)}
     tidy = {"task_id": "team/tidy"}
     for fields in (forget, tidy):
         execute, stream = tasks.ExecuteTaskRequest(**fields), tasks.StreamTaskRequest(**fields)
-        assert await refused(house.bob.executor.ExecuteTask(execute)) == ("PERMISSION_DENIED", ["task_id"])
-        assert await refused(drained(house.bob.executor.StreamTask(stream))) == (
+        assert await rejected(house.bob.executor.ExecuteTask(execute)) == ("PERMISSION_DENIED", ["task_id"])
+        assert await rejected(drained(house.bob.executor.StreamTask(stream))) == (
             "PERMISSION_DENIED",
             ["task_id"],
         )
@@ -95,11 +95,11 @@ async def test_work_is_anothers_only_by_right(house: House) -> None:
     ):
         place = ("PERMISSION_DENIED", [f"context.{name}"])
         task = {"task_id": "team/note", "input": struct(said="x"), "context": {name: value}}
-        assert await refused(house.bob.executor.ExecuteTask(tasks.ExecuteTaskRequest(**task))) == place
+        assert await rejected(house.bob.executor.ExecuteTask(tasks.ExecuteTaskRequest(**task))) == place
         stream = house.bob.executor.StreamTask(tasks.StreamTaskRequest(**task))
-        assert await refused(drained(stream)) == place
+        assert await rejected(drained(stream)) == place
         start = runs.StartRunRequest(workflow_id="team/asks", context={name: value})
-        assert await refused(house.bob.coordinator.StartRun(start)) == place
+        assert await rejected(house.bob.coordinator.StartRun(start)) == place
         assert (await house.proxy.coordinator.StartRun(start)).run.id
         done = await house.proxy.executor.ExecuteTask(tasks.ExecuteTaskRequest(**task))
         assert not done.result.HasField("error")

@@ -15,7 +15,7 @@ from tests.e2e.client import Client, Listener, View, struct
 from tests.e2e.process import serving
 from tests.e2e.scripted import Scripted
 from tests.fakes.provider import Provider, Script
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import conversation_service_pb2_grpc as pb_grpc
@@ -85,7 +85,7 @@ async def test_users_and_agents_join_are_addressed_and_leave(client: Client, pro
         assert [p.WhichOneof("participant") for p in left.participants] == ["agent", "user"]
         assert await remove(client, room, agent_id=bob) == left
         # Neither named, nor by its id, nor by a reply is it spoken to any more.
-        assert (await refused(say_to(client, room, "Hello", agent_id=bob_id)))[0] == "AGENT_NOT_FOUND"
+        assert (await rejected(say_to(client, room, "Hello", agent_id=bob_id)))[0] == "AGENT_NOT_FOUND"
         again = await say_to(client, room, f"@{bob}?", reply_to_message_id=reply.id)
         assert again.turn.agent_id == left.participants[0].agent.agent_id
         view = await listener.until(lambda v: v.settled(again.turn.id))
@@ -94,7 +94,7 @@ async def test_users_and_agents_join_are_addressed_and_leave(client: Client, pro
     assert event.participant_left.agent.name == bob
     # Nobody is left to answer.
     await remove(client, room, agent_id=ada)
-    assert (await refused(say_to(client, room, "Anybody?")))[0] == "NO_AGENT"
+    assert (await rejected(say_to(client, room, "Anybody?")))[0] == "NO_AGENT"
     assert len(second.requests) == 2
 
 
@@ -120,16 +120,16 @@ async def test_removing_an_agent_cancels_its_turns_and_no_others(client: Client,
 async def test_who_cannot_be_added_or_removed_is_refused_in_words(client: Client) -> None:
     room, missing = await client.open(), "conv_01M80B4FQSR67S4TVYMV1BGX37"
     empty = conversation.Participant()
-    assert await refused(add(client, room, empty)) == ("FIELD_INVALID", ["participant"])
-    assert await refused(add(client, room, user(""))) == ("FIELD_INVALID", ["participant.user.user_id"])
-    assert (await refused(add(client, room, agent("nobody"))))[0] == "AGENT_NOT_FOUND"
-    assert (await refused(add(client, missing, user("x"))))[0] == "CONVERSATION_NOT_FOUND"
-    assert (await refused(remove(client, missing, user_id="x")))[0] == "CONVERSATION_NOT_FOUND"
-    assert (await refused(remove(client, room)))[0] == "FIELD_INVALID"
+    assert await rejected(add(client, room, empty)) == ("FIELD_INVALID", ["participant"])
+    assert await rejected(add(client, room, user(""))) == ("FIELD_INVALID", ["participant.user.user_id"])
+    assert (await rejected(add(client, room, agent("nobody"))))[0] == "AGENT_NOT_FOUND"
+    assert (await rejected(add(client, missing, user("x"))))[0] == "CONVERSATION_NOT_FOUND"
+    assert (await rejected(remove(client, missing, user_id="x")))[0] == "CONVERSATION_NOT_FOUND"
+    assert (await rejected(remove(client, room)))[0] == "FIELD_INVALID"
     assert (await remove(client, room, user_id="stranger")).participants
     for number in range(99):
         await add(client, room, user(f"u{number}"))
-    assert (await refused(add(client, room, user("one more"))))[0] == "LIMIT_EXCEEDED"
+    assert (await rejected(add(client, room, user("one more"))))[0] == "LIMIT_EXCEEDED"
 
 
 # --- the room ---------------------------------------------------------------------------------------
@@ -150,15 +150,15 @@ async def test_what_is_named_is_changed_and_nothing_else(client: Client) -> None
     changed = await update(client, id=room, title="New", etag=before.etag, request_id="r1")
     assert (changed.title, dict(changed.metadata)) == ("New", {"a": 1})
     assert await update(client, id=room, title="New", etag=before.etag, request_id="r1") == changed
-    assert (await refused(update(client, id=room, title="Late", etag=before.etag)))[0] == "ETAG_MISMATCH"
-    assert (await refused(update(client, id=room, title="Late", etag="nonsense")))[0] == "ETAG_MISMATCH"
+    assert (await rejected(update(client, id=room, title="Late", etag=before.etag)))[0] == "ETAG_MISMATCH"
+    assert (await rejected(update(client, id=room, title="Late", etag="nonsense")))[0] == "ETAG_MISMATCH"
     emptied = await update(client, "title", "metadata", id=room, title="", metadata=struct(b=2))
     assert (emptied.title, dict(emptied.metadata)) == ("", {"b": 2})
-    assert await refused(update(client, "status", id=room)) == ("FIELD_MASK_UNSUPPORTED", ["update_mask"])
-    assert (await refused(update(client, id="", title="x")))[0] == "FIELD_INVALID"
-    assert (await refused(update(client, id=room, title="x" * 501)))[0] == "FIELD_INVALID"
+    assert await rejected(update(client, "status", id=room)) == ("FIELD_MASK_UNSUPPORTED", ["update_mask"])
+    assert (await rejected(update(client, id="", title="x")))[0] == "FIELD_INVALID"
+    assert (await rejected(update(client, id=room, title="x" * 501)))[0] == "FIELD_INVALID"
     past = Timestamp(seconds=1)
-    assert await refused(update(client, id=room, expire_time=past)) == (
+    assert await rejected(update(client, id=room, expire_time=past)) == (
         "FIELD_INVALID", ["conversation.expire_time"],
     )  # fmt: skip
     names = [e.name for e in await client.events(room)]
@@ -167,7 +167,7 @@ async def test_what_is_named_is_changed_and_nothing_else(client: Client) -> None
 
 async def test_an_external_ref_belongs_to_one_conversation(client: Client) -> None:
     one, two = await client.open(external_ref="ticket-77"), await client.open()
-    assert (await refused(update(client, id=two, external_ref="ticket-77")))[0] == "ALREADY_EXISTS"
+    assert (await rejected(update(client, id=two, external_ref="ticket-77")))[0] == "ALREADY_EXISTS"
     await update(client, "external_ref", id=one, external_ref="")
     assert (await update(client, id=two, external_ref="ticket-77")).external_ref == "ticket-77"
     by_reference = pb.GetConversationRequest(external_ref="ticket-77")
@@ -193,7 +193,7 @@ async def test_a_completed_conversation_takes_nothing_until_it_is_reopened(clien
     for call in (
         client.say(room, "Hello?"), add(client, room, user("late")), complete(client, room),
     ):  # fmt: skip
-        assert (await refused(call))[0] == "CONVERSATION_NOT_ACTIVE"
+        assert (await rejected(call))[0] == "CONVERSATION_NOT_ACTIVE"
     async with client.listening(room) as listener:
         view = await listener.until(lambda v: "conversation_ended" in v.names)
     assert view.events[-1].conversation_ended.status == COMPLETED
@@ -214,7 +214,7 @@ async def test_completing_waits_for_nobody_and_cancels_only_if_told(
     async with client.listening(room) as listener:
         said = await client.say(room, "Speak.")
         await listener.until(lambda v: any(text.count(" ") > 3 for text in v.texts.values()))
-        assert (await refused(complete(client, room)))[0] == "RESOURCE_IN_USE"
+        assert (await rejected(complete(client, room)))[0] == "RESOURCE_IN_USE"
         done = await complete(client, room, cancel_turns=True)
         assert done.status == COMPLETED and not done.active_turn_ids
         await scripted.until_closed_early()
@@ -275,7 +275,7 @@ async def test_after_a_reset_agents_see_only_what_came_since(client: Client, pro
     before = await get(client, room)
     kept = await reset(client, room, keep_system_message=True, etag=before.etag, request_id="r1")
     assert await reset(client, room, keep_system_message=True, etag=before.etag, request_id="r1") == kept
-    assert (await refused(reset(client, room, etag=before.etag)))[0] == "ETAG_MISMATCH"
+    assert (await rejected(reset(client, room, etag=before.etag)))[0] == "ETAG_MISMATCH"
     await client.turn(room, "Who am I?")
     await client.turn(room, "Really?")
     system, *rest = texts(scripted.requests[-1])
@@ -295,7 +295,7 @@ async def test_a_conversation_is_not_reset_under_a_working_agent(client: Client,
     scripted = Scripted(client, provider, "openai")
     room = await client.open(await scripted.agent(ENDLESS))
     said = await client.say(room, "Speak.")
-    assert (await refused(reset(client, room)))[0] == "RESOURCE_IN_USE"
+    assert (await rejected(reset(client, room)))[0] == "RESOURCE_IN_USE"
     await client.conversations.CancelTurn(pb.CancelTurnRequest(turn_id=said.turn.id))
     assert (await reset(client, room)).id == room
 
@@ -317,12 +317,12 @@ async def test_a_deleted_conversation_is_gone_from_everywhere(client: Client, pr
     said = await client.say(room, "Speak.")
     await listener.until(lambda v: any(text.count(" ") > 3 for text in v.texts.values()))
     stale = deletion(room, etag="99")
-    assert (await refused(client.conversations.DeleteConversation(stale)))[0] == "ETAG_MISMATCH"
+    assert (await rejected(client.conversations.DeleteConversation(stale)))[0] == "ETAG_MISMATCH"
     await client.conversations.DeleteConversation(deletion(room, request_id="bye"))
     # Said again, by the same request; another one finds nothing.
     await client.conversations.DeleteConversation(deletion(room, request_id="bye"))
     again = client.conversations.DeleteConversation(deletion(room))
-    assert (await refused(again))[0] == "CONVERSATION_NOT_FOUND"
+    assert (await rejected(again))[0] == "CONVERSATION_NOT_FOUND"
     view = await listener.rest()
     assert view.words[-1].end.reason == pb.STREAM_END_REASON_DELETED
     assert "turn.cancelled" in view.of_turn(said.turn.id)
@@ -332,11 +332,11 @@ async def test_a_deleted_conversation_is_gone_from_everywhere(client: Client, pr
         add(client, room, user("x")), reopen(client, room), reset(client, room),
         client.conversations.GetConversation(pb.GetConversationRequest(external_ref="to-go")),
     ):  # fmt: skip
-        assert (await refused(missing))[0] == "CONVERSATION_NOT_FOUND"
+        assert (await rejected(missing))[0] == "CONVERSATION_NOT_FOUND"
     gone = client.conversations.GetTurn(pb.GetTurnRequest(turn_id=first.id))
-    assert (await refused(gone))[0] == "TURN_NOT_FOUND"
+    assert (await rejected(gone))[0] == "TURN_NOT_FOUND"
     run = client.coordinator.GetRun(runs.GetRunRequest(run_id=first.context_assembly_run_id))
-    assert (await refused(run))[0] == "RUN_NOT_FOUND"
+    assert (await rejected(run))[0] == "RUN_NOT_FOUND"
     everything = pb.ListEventsRequest(page_size=200)
     assert room not in {e.conversation_id for e in (await client.conversations.ListEvents(everything)).events}
     listed = pb.ListConversationsRequest(page_size=200, include_archived=True)
@@ -351,7 +351,7 @@ async def test_of_many_who_delete_one_does_and_the_others_find_nothing(client: C
     work = [client.conversations.DeleteConversation(deletion(room)) for _ in range(8)]
     ended = await asyncio.gather(*work, return_exceptions=True)
     assert sum(not isinstance(each, BaseException) for each in ended) == 1
-    assert (await refused(get(client, room)))[0] == "CONVERSATION_NOT_FOUND"
+    assert (await rejected(get(client, room)))[0] == "CONVERSATION_NOT_FOUND"
 
 
 # --- how long things may be -------------------------------------------------------------------------
@@ -376,12 +376,12 @@ async def test_what_is_longer_than_the_contract_says_is_refused(
 ) -> None:
     room = conversation.Conversation(**given)
     made = client.conversations.CreateConversation(pb.CreateConversationRequest(conversation=room))
-    assert await refused(made) == (reason, [f"conversation.{field}"])
+    assert await rejected(made) == (reason, [f"conversation.{field}"])
     if "participants" in given:
         return
     room.id = await client.open()
     changed = client.conversations.UpdateConversation(pb.UpdateConversationRequest(conversation=room))
-    assert await refused(changed) == (reason, [f"conversation.{field}"])
+    assert await rejected(changed) == (reason, [f"conversation.{field}"])
 
 
 async def test_a_message_with_too_much_beside_it_is_refused(client: Client) -> None:
@@ -391,7 +391,7 @@ async def test_a_message_with_too_much_beside_it_is_refused(client: Client) -> N
         ("metadata", pb.ConverseSend(content="x", metadata=struct(x="x" * 66_000)), "PAYLOAD_TOO_LARGE"),
     ):
         request = pb.SendMessageRequest(conversation_id=room, send=send)
-        assert await refused(client.conversations.SendMessage(request)) == (reason, [field])
+        assert await rejected(client.conversations.SendMessage(request)) == (reason, [field])
 
 
 async def test_nobody_joins_a_full_room_by_speaking(client: Client) -> None:
@@ -401,7 +401,7 @@ async def test_nobody_joins_a_full_room_by_speaking(client: Client) -> None:
     made = await client.conversations.CreateConversation(pb.CreateConversationRequest(conversation=room))
     send = pb.ConverseSend(content="say 1 word", user_id="one more")
     request = pb.SendMessageRequest(conversation_id=made.conversation.id, send=send)
-    assert (await refused(client.conversations.SendMessage(request)))[0] == "LIMIT_EXCEEDED"
+    assert (await rejected(client.conversations.SendMessage(request)))[0] == "LIMIT_EXCEEDED"
     request.send.user_id = "user 3"
     turn = (await client.conversations.SendMessage(request)).turn
     await client.settled(made.conversation.id, turn.id)

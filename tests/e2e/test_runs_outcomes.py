@@ -17,7 +17,7 @@ from tests.e2e.effects import Effects, counting
 from tests.e2e.outcome_graphs import DEFINITIONS, EXPIRING, LATE
 from tests.e2e.process import Server, serving
 from tests.e2e.run_view import RunView, get, outcome, runs
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import coordinator_service_pb2 as pb
 from wonder.v1 import errors_pb2, library_pb2, run_pb2
 from wonder.v1 import library_service_pb2 as library
@@ -99,7 +99,7 @@ async def approval(client: Client, gate: run_pb2.Gate) -> str:
     request = pb.ResolveGateRequest(
         gate_id=gate.id, decision=pb.GATE_DECISION_APPROVE, shown_hash=gate.shown_hash
     )
-    return (await refused(client.coordinator.ResolveGate(request)))[0]
+    return (await rejected(client.coordinator.ResolveGate(request)))[0]
 
 
 def reason(run: run_pb2.Run) -> str:
@@ -171,7 +171,7 @@ async def test_a_gate_that_nobody_answers_does_as_its_policy_says(client: Client
     late = pb.ResolveGateRequest(
         gate_id=gate.id, decision=pb.GATE_DECISION_APPROVE, shown_hash=gate.shown_hash
     )
-    assert (await refused(client.coordinator.ResolveGate(late)))[0] == "GATE_RESOLVED"
+    assert (await rejected(client.coordinator.ResolveGate(late)))[0] == "GATE_RESOLVED"
 
 
 @pytest.mark.parametrize("policy", ["fail", "proceed"])
@@ -223,9 +223,9 @@ async def test_a_cancel_ends_everything_that_works_for_the_run(
     again = await client.coordinator.CancelRun(request)
     assert again.run.etag == answer.run.etag == run.etag
     anew = client.coordinator.CancelRun(pb.CancelRunRequest(run_id=run.id))
-    assert (await refused(anew))[0] == "RUN_NOT_ACTIVE"
+    assert (await rejected(anew))[0] == "RUN_NOT_ACTIVE"
     signal = pb.SignalRunRequest(run_id=run.id, signal=run_pb2.Signal(name="go"))
-    assert (await refused(client.coordinator.SignalRun(signal)))[0] == "RUN_NOT_ACTIVE"
+    assert (await rejected(client.coordinator.SignalRun(signal)))[0] == "RUN_NOT_ACTIVE"
     gate = view.gate("ask")
     if gate is not None:
         assert await approval(client, gate) == "GATE_RESOLVED"
@@ -236,7 +236,7 @@ async def test_a_run_that_is_over_is_not_cancelled(client: Client) -> None:
     run = await start(client, "each", {"by": 2}, wait_ms=10_000)
     assert output(run) == {"all": [2, 4, 6], "word": "none"}
     call = client.coordinator.CancelRun(pb.CancelRunRequest(run_id=run.id))
-    assert (await refused(call))[0] == "RUN_NOT_ACTIVE"
+    assert (await rejected(call))[0] == "RUN_NOT_ACTIVE"
 
 
 # --- signals and gates --------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ async def test_gates_in_parallel_take_only_their_own_answers(client: Client) -> 
         return (await client.coordinator.ResolveGate(request)).gate
 
     for node_id, shown in (("left", "right"), ("right", "left")):
-        assert await refused(resolve(node_id, shown, "eve")) == ("GATE_RESOLVED", ["shown_hash"])
+        assert await rejected(resolve(node_id, shown, "eve")) == ("GATE_RESOLVED", ["shown_hash"])
     answers = await asyncio.gather(
         *(resolve("left", "left", user) for user in ("ann", "bob", "cid")),
         *(resolve("right", "right", user) for user in ("ann", "bob", "cid")),
@@ -379,7 +379,7 @@ async def test_a_watcher_resumes_at_any_cursor_and_sees_progress_if_it_asks(clie
         await late.watch(client) if cursor < busy.cursor else None
         assert late.events == busy.events[cursor:]
     beyond = RunView(run.id, cursor=busy.cursor + 1)
-    assert (await refused(beyond.watch(client)))[0] == "CURSOR_OUT_OF_RANGE"
+    assert (await rejected(beyond.watch(client)))[0] == "CURSOR_OUT_OF_RANGE"
 
 
 # --- forks --------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from tests.e2e import client as raw
 from tests.e2e.process import Server, serving
 from tests.e2e.scripted import Scripted
 from tests.fakes.provider import Provider, Script
-from wonder_sdk import Client, Reconnect, RequestError, TurnFailedError, UnavailableError, v1
+from wonder_sdk import Client, ReconnectPolicy, RequestError, TurnFailedError, UnavailableError, v1
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -91,7 +91,7 @@ def handled_in_all(turns: int) -> int:
 
 async def test_a_frozen_server_is_noticed_and_is_there_again_when_it_thaws(data: Path) -> None:
     # While the server lives, a slow machine must not make it look frozen.
-    patient, hasty = Reconnect(silent_ms=600_000, give_up_ms=600_000), Reconnect(silent_ms=1_000)
+    patient, hasty = ReconnectPolicy(silent_ms=600_000, timeout_ms=600_000), ReconnectPolicy(silent_ms=1_000)
     async with serving(data) as server, Client(server.address, reconnect=patient) as wonder:
         conversation_id = await wonder.create_conversation()
         os.kill(server._pid, signal.SIGSTOP)

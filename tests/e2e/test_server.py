@@ -14,10 +14,10 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.e2e.client import Client, Listener, View
 from tests.e2e.process import Server, serving
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_sdk import cli
-from wonder_server.rpc.server import contract
+from wonder_server.rpc.server.server import contract_services
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -45,7 +45,7 @@ async def test_reflection_lists_the_services_with_all_their_methods(client: Clie
         "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
         "grpc.reflection.v1alpha.ServerReflection",
     }  # fmt: skip
-    for service in contract():
+    for service in contract_services():
         answer = await reflected(client, file_containing_symbol=service.full_name)
         files = [
             descriptor_pb2.FileDescriptorProto.FromString(data)
@@ -56,7 +56,7 @@ async def test_reflection_lists_the_services_with_all_their_methods(client: Clie
 
 
 async def test_what_is_not_built_yet_says_so_and_all_else_is_there(client: Client) -> None:
-    for service in contract():
+    for service in contract_services():
         for method in service.methods:
             kind = (method.client_streaming, method.server_streaming)
             request = message_factory.GetMessageClass(method.input_type)()
@@ -97,7 +97,7 @@ async def answered(client: Client, path: str, request: Any, kind: tuple[bool, bo
         async def again() -> None:
             raise error
 
-        reason, _ = await refused(again())
+        reason, _ = await rejected(again())
         return reason, codes[0]
     return "", grpc.StatusCode.OK
 

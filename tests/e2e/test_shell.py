@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from google.protobuf.json_format import MessageToDict
 
-from tests.conformance.test_sandbox_isolation import sandboxed
+from tests.conformance.sandbox.test_isolation import sandboxed
 from tests.e2e.client import Client, View, struct
 from tests.e2e.launch import ROOT
 from tests.e2e.process import Server, serving

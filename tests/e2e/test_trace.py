@@ -13,7 +13,7 @@ from tests.e2e.client import Client, View
 from tests.e2e.process import serving
 from tests.e2e.scripted import Scripted
 from tests.fakes.provider import Provider, Script
-from tests.rpc.serving import refused
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import coordinator_service_pb2 as runs
@@ -148,7 +148,7 @@ async def test_what_the_log_says_of_a_call_names_its_trace(data: Path) -> None:
         await client.open()
         request = pb.SendMessageRequest(conversation_id="conv_nowhere", send=pb.ConverseSend(content="?"))
         traced = client.conversations.SendMessage(request, metadata=aio.Metadata(*BROUGHT))
-        assert (await refused(traced))[0] == "CONVERSATION_NOT_FOUND"
+        assert (await rejected(traced))[0] == "CONVERSATION_NOT_FOUND"
         assert (await server.logged("rpc_rejected"))["trace"] == TRACE
-        assert (await refused(client.conversations.SendMessage(request)))[0] == "CONVERSATION_NOT_FOUND"
+        assert (await rejected(client.conversations.SendMessage(request)))[0] == "CONVERSATION_NOT_FOUND"
         assert "trace" not in await server.logged("rpc_rejected", 2)

@@ -50,7 +50,7 @@ async def test_an_answer_of_white_space_does_not_wedge_the_conversation(
     third, _ = await client.turn(room, "And now?")
     assert [each.status for each in (first, second, third)] == [COMPLETED] * 3
     assert "Still here." in view.text()
-    assert provider.refusals == []
+    assert provider.rejections == []
 
 
 @pytest.mark.parametrize("speaks", PROVIDERS)

@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any
 
-from wonder_sdk import ActionError, Reconnect, Worker, WorkerContext
+from wonder_sdk import ActionError, ReconnectPolicy, Worker, WorkerContext
 
 
 def tell(event: str, **facts: Any) -> None:
@@ -37,7 +37,9 @@ class Held:
 
 
 async def main(name: str, address: str) -> None:
-    worker = Worker(name, address=address, reconnect=Reconnect(first_ms=20, most_ms=100, give_up_ms=60_000))
+    worker = Worker(
+        name, address=address, reconnect=ReconnectPolicy(initial_ms=20, max_ms=100, timeout_ms=60_000)
+    )
     held = Held()
 
     async def act(given: dict[str, Any], context: WorkerContext) -> dict[str, Any]:

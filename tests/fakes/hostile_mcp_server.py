@@ -36,7 +36,7 @@ def write(line: str | bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def tell(message: dict[str, Any]) -> None:
+def send(message: dict[str, Any]) -> None:
     """Send a message."""
     write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
 
@@ -48,7 +48,7 @@ def text(said: str) -> dict[str, Any]:
 
 def answer(request: dict[str, Any], said: str = "fine") -> None:
     """Answer as a good tool does."""
-    tell({"id": request["id"], "result": text(said)})
+    send({"id": request["id"], "result": text(said)})
 
 
 def raw(result: str) -> Callable[[dict[str, Any]], None]:
@@ -107,7 +107,7 @@ def asks(method: str) -> Callable[[dict[str, Any]], None]:
     """A tool that asks us something, and says in its answer what it was told."""
 
     def call(request: dict[str, Any]) -> None:
-        tell({"id": "theirs", "method": method, "params": {}})
+        send({"id": "theirs", "method": method, "params": {}})
         while (reply := json.loads(sys.stdin.readline())).get("id") != "theirs":
             pass
         answer(request, json.dumps(reply.get("error", reply.get("result"))))
@@ -118,7 +118,7 @@ def asks(method: str) -> Callable[[dict[str, Any]], None]:
 def many_requests(request: dict[str, Any]) -> None:
     """Asks for more than it reads, then answers."""
     for number in range(900):
-        tell({"id": number, "method": "sampling/createMessage", "params": {"x": "y" * 1000}})
+        send({"id": number, "method": "sampling/createMessage", "params": {"x": "y" * 1000}})
     answer(request)
 
 
@@ -156,7 +156,7 @@ def leaves(partial: str) -> Callable[[dict[str, Any]], None]:
     return call
 
 
-def deaf(request: dict[str, Any]) -> None:
+def unresponsive(request: dict[str, Any]) -> None:
     """Never reads again, and never answers."""
     while True:
         time.sleep(60)
@@ -165,7 +165,7 @@ def deaf(request: dict[str, Any]) -> None:
 def wrong_ids(request: dict[str, Any]) -> None:
     """Answers others first, and twice."""
     for wrong in (request["id"] + 1000, -1, "x", None, str(request["id"]) + "0", 10**30, 1.5):
-        tell({"id": wrong, "result": text("wrong")})
+        send({"id": wrong, "result": text("wrong")})
     answer(request)
     answer(request, "again")
 
@@ -235,7 +235,7 @@ CALLS: dict[str, Callable[[dict[str, Any]], None]] = {
     "fuzz": fuzz,
     "exit": leaves(""),
     "partial": leaves('{"jsonrpc":"2.0","id":'),
-    "deaf": deaf,
+    "deaf": unresponsive,
     "wrong_ids": wrong_ids,
     "junk_first": junk_first,
     "no_utf8": lambda request: write(
@@ -276,7 +276,7 @@ def start(how: str, request: dict[str, Any]) -> None:
     """Answer ``initialize``."""
     result: Any = begun(request)
     if how == "refuses":
-        return tell({"id": request["id"], "error": {"code": 1, "message": TRACEBACK}})
+        return send({"id": request["id"], "error": {"code": 1, "message": TRACEBACK}})
     if how == "huge_start":
         return huge(40 * MIB)(request)
     if how == "wrong_version":
@@ -288,7 +288,7 @@ def start(how: str, request: dict[str, Any]) -> None:
     if how == "flood_start":
         for _ in range(100):
             write('{"jsonrpc":"2.0","method":"notifications/message"}\n' * 1000)
-    return tell({"id": request["id"], "result": result})
+    return send({"id": request["id"], "result": result})
 
 
 STARTS = {"well", "ends", "dies", "silent", "refuses", "huge_start", "wrong_version", "wrong_types"}
@@ -313,7 +313,7 @@ def main() -> None:
         elif message["method"] == "tools/call":
             CALLS[message["params"]["name"]](message)
         else:
-            tell({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
+            send({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
 
 
 if __name__ == "__main__":

@@ -30,10 +30,10 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.fakes import provider_formats, strict
+from tests.fakes import provider_formats, provider_validation
 from tests.fakes.provider_formats import Call, Format, Script
 
-__all__ = ["Call", "Provider", "Script", "Seen", "running_provider"]
+__all__ = ["Call", "Provider", "RecordedRequest", "Script", "running_provider"]
 
 STALL_SECONDS = 600
 """A stall ends when the client leaves; this bounds it should the client never do so."""
@@ -43,7 +43,7 @@ BY_WORD = "by-word"
 
 
 @dataclass(slots=True, kw_only=True)
-class Seen:
+class RecordedRequest:
     """One request as it arrived, and how it ended. ``script`` is the name of what is played, ``at`` when it
     came, in seconds of the monotonic clock. ``port``: the client's, one for each connection. ``finished``:
     everything was sent; ``ended``: the body's end too."""
@@ -126,13 +126,14 @@ class Provider:
     """The scripted server's state; `app` is its web application."""
 
     def __init__(self) -> None:
-        self.seen: list[Seen] = []
+        self.requests: list[RecordedRequest] = []
         self.strict = True
-        """Whether requests that a real provider would refuse are refused (`tests.fakes.strict`)."""
-        self.refusals: list[str] = []
+        """Whether requests that a real provider would refuse are refused
+        (`tests.fakes.provider_validation`)."""
+        self.rejections: list[str] = []
         """Why requests were refused."""
         self.url = ""
-        self._seen_by_script: dict[str, list[Seen]] = {}
+        self._seen_by_script: dict[str, list[RecordedRequest]] = {}
         self._scripts = {name: list(scripts) for name, scripts in SCRIPTS.items()}
         self._played: dict[str, int] = {}
         self._changed = asyncio.Condition()
@@ -153,18 +154,18 @@ class Provider:
         self._scripts[model] = list(scripts)
         self._played.pop(model, None)
 
-    def of(self, script: str) -> list[Seen]:
+    def of(self, script: str) -> list[RecordedRequest]:
         """The requests that this script, or this model's, was played to."""
         return self._seen_by_script.get(script, [])
 
     @property
-    def open(self) -> list[Seen]:
+    def open(self) -> list[RecordedRequest]:
         """Requests that are still being answered."""
-        return [seen for seen in self.seen if not (seen.finished or seen.closed_early or seen.ended)]
+        return [seen for seen in self.requests if not (seen.finished or seen.closed_early or seen.ended)]
 
     def reset(self) -> None:
         """Forget what was seen, and begin every list of scripts again."""
-        self.seen.clear()
+        self.requests.clear()
         self._seen_by_script.clear()
         self._played.clear()
 
@@ -174,7 +175,7 @@ class Provider:
             await self._changed.wait_for(condition)
 
     async def control_seen(self, _: web.Request) -> web.Response:
-        return web.json_response([asdict(seen) for seen in self.seen])
+        return web.json_response([asdict(seen) for seen in self.requests])
 
     async def control_reset(self, _: web.Request) -> web.Response:
         self.reset()
@@ -208,7 +209,7 @@ class Provider:
         # LiteLLM makes one message of several by the user in a row.
         name = _last_user_texts(body)[-1].partition(" ")[0] if model == BY_WORD else model
         assert request.transport is not None
-        seen = Seen(
+        seen = RecordedRequest(
             path=request.path,
             model=model,
             body=body,
@@ -218,15 +219,15 @@ class Provider:
             query=request.query_string,
             port=request.transport.get_extra_info("peername")[1],
         )
-        self.seen.append(seen)
+        self.requests.append(seen)
         self._seen_by_script.setdefault(name, []).append(seen)
         await self._notify()
         script = self._next(name)
         if script is None:
             return spoken.refuse(Script(status=404, error=f"no script is called {name}"))
-        refused = strict.refusal(spoken.name, body) if self.strict else ""
+        refused = provider_validation.rejection(spoken.name, body) if self.strict else ""
         if refused:
-            self.refusals.append(refused)
+            self.rejections.append(refused)
             seen.finished = True
             return spoken.refuse(Script(status=400, error=refused))
         if script.echo:
@@ -251,7 +252,7 @@ class Provider:
             await asyncio.shield(self._notify())
 
     async def _stream(
-        self, request: web.Request, script: Script, spoken: Format, seen: Seen
+        self, request: web.Request, script: Script, spoken: Format, seen: RecordedRequest
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         if script.break_off == "begin":
@@ -342,7 +343,7 @@ async def running_provider(port: int = 0) -> AsyncIterator[Provider]:
     provider.url = f"http://{host}:{bound}"
     try:
         yield provider
-        assert not provider.refusals, provider.refusals
+        assert not provider.rejections, provider.rejections
     finally:
         await runner.cleanup()
 

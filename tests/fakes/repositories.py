@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from wonder_server.services.artifacts import Artifacts
+from wonder_server.services.content.artifacts import Artifacts
 
 
 class NoRepositories:

@@ -19,10 +19,10 @@ from typing import Any
 
 import msgspec
 
-from wonder_server.adapters.sqlite.stored_names import classes_by_tag, tag_of
+from wonder_server.adapters.sqlite.codec.stored_names import classes_by_tag, tag_of
+from wonder_server.core.actor.planner import Planner
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.planner import Planner
 from wonder_server.ports.journal import Entry
 
 _PLANNERS: dict[str, Planner] = {planner.kind: planner for planner in (CONVERSATION, RUN)}

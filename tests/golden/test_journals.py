@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.golden.journals import dump, load
-from wonder_server.actors.replay import replay
+from wonder_server.actors.runs.replay import replay
 
 FILES = sorted(Path(__file__).parent.glob("*.jsonl"))
 

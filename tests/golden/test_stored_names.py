@@ -15,8 +15,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import pytest
 
-from wonder_server.adapters.sqlite.shard_schema import COLUMNS
-from wonder_server.adapters.sqlite.stored_names import (
+from wonder_server.adapters.sqlite.codec.stored_names import (
     TAGS,
     classes_by_tag,
     event_name,
@@ -24,12 +23,13 @@ from wonder_server.adapters.sqlite.stored_names import (
     stored_path,
     tag_of,
 )
+from wonder_server.adapters.sqlite.shard.schema import COLUMNS
+from wonder_server.core.actor.planner import Planner
 from wonder_server.core.budget import CHARGES
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTask, PinnedWorkflow
 from wonder_server.core.frozen import Value, field, stored_text
-from wonder_server.core.planner import Planner
 
 PINNED = (PinnedAgent, PinnedTask, PinnedWorkflow)
 """Definitions, which are listed once."""

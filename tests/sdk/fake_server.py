@@ -49,7 +49,7 @@ def restarted(attempt: int, message_id: str = "msg_a") -> service.ConverseRespon
     )
 
 
-def said(
+def message_event(
     sequence: int, content: str, message_id: str = "msg_a", turn_id: str = TURN
 ) -> service.ConverseResponse:
     message = conversation.Message(
@@ -74,7 +74,7 @@ def a_turn() -> list[service.ConverseResponse]:
         event(3, "context_assembly.completed"),
         delta(0, "Let me "),
         delta(7, "look … "),
-        said(4, "Let me look … "),
+        message_event(4, "Let me look … "),
         event(5, "move.recorded", move_recorded=conversation.Move(id="move_1", turn_id=TURN)),
         event(6, "tool.dispatched", tool_dispatched=events.ToolDispatched(tool_call=call)),
         event(
@@ -89,7 +89,7 @@ def a_turn() -> list[service.ConverseResponse]:
         delta(0, "Your cät 🐈", "msg_b"),
         delta(10, " is ", "msg_b"),
         delta(14, "Mia.", "msg_b"),
-        said(8, "Your cät 🐈 is Mia.", "msg_b"),
+        message_event(8, "Your cät 🐈 is Mia.", "msg_b"),
         completed(9),
         event(
             10, "memory_extraction.completed", memory_extraction_completed=events.HookOutcome(run_id="run_1")
@@ -97,7 +97,7 @@ def a_turn() -> list[service.ConverseResponse]:
     ]
 
 
-WORDS = {"msg_a": "Let me look … ", "msg_b": "Your cät 🐈 is Mia."}
+TEXTS = {"msg_a": "Let me look … ", "msg_b": "Your cät 🐈 is Mia."}
 
 
 class StopStream(Exception):
@@ -115,7 +115,7 @@ class FakeConversation(rpc.ConversationServiceServicer):
     while_away: int = 0
     together: int = 1
     refuse: dict[str, errors.Fault] = field(default_factory=dict)
-    say_sent_late: int = 0
+    sent_delay: int = 0
     break_with: Callable[[grpc.aio.ServicerContext[Any, Any]], Any] | None = None
 
     connections: int = 0
@@ -143,7 +143,7 @@ class FakeConversation(rpc.ConversationServiceServicer):
         return service.CreateConversationResponse(conversation=conversation.Conversation(id=CONVERSATION))
 
     async def PreviewContext(self, request: Any, context: Any) -> service.PreviewContextResponse:
-        said = service.ContextBlock(
+        output = service.ContextBlock(
             path="/messages/1/content",
             source=service.CONTEXT_SOURCE_MESSAGE,
             excerpt=request.send.content,
@@ -158,7 +158,7 @@ class FakeConversation(rpc.ConversationServiceServicer):
         return service.PreviewContextResponse(
             provider="offline",
             model="m",
-            blocks=[prompt, said],
+            blocks=[prompt, output],
             input_tokens=1234,
             context_window_tokens=8000,
         )
@@ -247,7 +247,7 @@ class FakeConversation(rpc.ConversationServiceServicer):
             yield step
         yield Response(caught_up=service.CaughtUp(sequence=self.head))
         while True:
-            late = self.say_sent_late and position <= self.say_sent_late
+            late = self.sent_delay and position <= self.sent_delay
             while answers is not None and not answers.empty() and not late:
                 yield answers.get_nowait()
             if position < len(self.past):

@@ -66,7 +66,7 @@ def test_every_node_and_every_way_is_drawn_once(seed: int) -> None:
     chart = mermaid.draw(drawn)
     assert sum(bool(re.match(r'  n_\w+\["', line)) for line in chart.splitlines()) == len(drawn.nodes)
     arrows = len(re.findall(r"(?:-->|==>|-\.->)", chart)) - 1
-    assert arrows == sum(len(ways) for ways in drawn.ways.values())
+    assert arrows == sum(len(ways) for ways in drawn.transitions.values())
 
     lines = text.draw(drawn).splitlines()[2:]
     homes = [re.match(r"[│├└╞╘─═ ]*\[(\w+)\]  +task", line) for line in lines]
@@ -118,7 +118,7 @@ def test_files_are_drawn_without_a_server(
     assert capsys.readouterr().out == (record.HERE / "diamond.mmd").read_text(encoding="utf-8")
 
     (tmp_path / "a.yaml").write_text("name: a\naction: {kind: context}\n")
-    for argv, said in (
+    for argv, output in (
         (
             [str(record.EXAMPLES), "--only", "nothing"],
             f"wonder: {record.EXAMPLES} has no workflow nothing; it has:",
@@ -127,7 +127,7 @@ def test_files_are_drawn_without_a_server(
         ([str(tmp_path / "no.yaml")], f"wonder: {tmp_path}/no.yaml: No such file or directory"),
     ):
         assert cli.main(["workflow", "draw", *argv]) == 1
-        assert capsys.readouterr().err.startswith(said)
+        assert capsys.readouterr().err.startswith(output)
     (tmp_path / "a.yaml").write_text("name: [")
     assert cli.main(["workflow", "draw", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith(f"{tmp_path}/a.yaml:1: ")

@@ -15,16 +15,16 @@ from wonder_sdk import (
     v1,
 )
 from wonder_sdk.errors import BY_STATUS, class_of, from_fault, from_rpc
-from wonder_sdk.resume import is_passing
+from wonder_sdk.transport.reconnect import is_transient
 from wonder_server.core.errors import Fault, Reason, WonderError
-from wonder_server.rpc.status import STATUS, refusal
+from wonder_server.rpc.server.status import STATUS, to_rpc_status
 
 
 def answered(problem: WonderError) -> grpc.aio.AioRpcError:
     """What a client's grpc.aio makes of a call that was refused so."""
-    said = refusal(problem)
+    output = to_rpc_status(problem)
     return grpc.aio.AioRpcError(
-        said.code, grpc.aio.Metadata(), grpc.aio.Metadata(*said.trailers), said.message
+        output.code, grpc.aio.Metadata(), grpc.aio.Metadata(*output.trailers), output.message
     )
 
 
@@ -88,7 +88,7 @@ def test_details_that_make_no_sense_are_passed_over(trailer: bytes) -> None:
     problem = from_rpc(raw)
     assert isinstance(problem, UnavailableError)
     assert problem.reason is v1.ErrorReason.UNSPECIFIED
-    assert is_passing(problem)
+    assert is_transient(problem)
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_details_that_make_no_sense_are_passed_over(trailer: bytes) -> None:
     ],
 )
 def test_streams_are_taken_up_again_only_where_that_can_help(reason: Reason, passing: bool) -> None:
-    assert is_passing(from_rpc(answered(WonderError(Fault(reason=reason, message="No."))))) is passing
+    assert is_transient(from_rpc(answered(WonderError(Fault(reason=reason, message="No."))))) is passing

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
+from tests.paths import ROOT
 from wonder_sdk import Client, cli, sync, v1
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
 
@@ -219,9 +219,9 @@ async def test_the_guide_to_workflows_runs_as_it_stands(
     running, approving = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     async with Client(address) as client:
         await _run_block(running.replace("Client()", f"Client({address!r})"), client)
-        told = capsys.readouterr().out.splitlines()
-        assert told[0] == "1 workflow_started"
-        assert told[-1] == "{'payment': {'amount': 12}, 'says': 'Shipped.'}"
+        output = capsys.readouterr().out.splitlines()
+        assert output[0] == "1 workflow_started"
+        assert output[-1] == "{'payment': {'amount': 12}, 'says': 'Shipped.'}"
         run = await client.start_run("acme/flows/release", {"version": "1.2"})
         async for event in run.watch():
             if isinstance(event, v1.RunEvent) and event.gate_opened is not None:

@@ -10,9 +10,9 @@ from concurrent.futures import Future
 import pytest
 
 from tests.sdk.fake_server import CONVERSATION, TURN, FakeConversation, completed, serving
-from wonder_sdk import Reconnect, TextDelta, UnimplementedError, sync, v1
+from wonder_sdk import ReconnectPolicy, TextDelta, UnimplementedError, sync, v1
 
-AT_ONCE = Reconnect(first_ms=0, most_ms=0, give_up_ms=600_000)
+NO_BACKOFF = ReconnectPolicy(initial_ms=0, max_ms=0, timeout_ms=600_000)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def address(fake: FakeConversation) -> Iterator[str]:
 
 def test_a_conversation_without_asyncio(fake: FakeConversation, address: str) -> None:
     fake.hang_up_after, fake.together = [9], 3
-    with sync.Client(address, reconnect=AT_ONCE) as client:
+    with sync.Client(address, reconnect=NO_BACKOFF) as client:
         assert client.create_conversation(agent="assistant") == CONVERSATION
         with client.converse(CONVERSATION) as chat:
             reply = chat.send("What is my cat called?")
@@ -59,7 +59,7 @@ def test_a_conversation_without_asyncio(fake: FakeConversation, address: str) ->
 
 
 def test_everything_on_a_conversation(address: str) -> None:
-    with sync.Client(address, reconnect=AT_ONCE) as client, client.converse(CONVERSATION) as chat:
+    with sync.Client(address, reconnect=NO_BACKOFF) as client, client.converse(CONVERSATION) as chat:
         events = chat.events()
         assert chat.send("Hello").text().endswith("Mia.")
         sequences = []
@@ -73,7 +73,7 @@ def test_everything_on_a_conversation(address: str) -> None:
 
 def test_calls_raise_the_same_errors_and_streams_are_iterators(fake: FakeConversation, address: str) -> None:
     fake.started = ["elsewhere"]
-    with sync.Client(address, reconnect=AT_ONCE) as client:
+    with sync.Client(address, reconnect=NO_BACKOFF) as client:
         with pytest.raises(UnimplementedError):
             client.library.get_agent(v1.GetAgentRequest(agent_id="assistant"))
         first = next(iter(client.subscribe(CONVERSATION)))
@@ -89,17 +89,17 @@ def test_calls_raise_the_same_errors_and_streams_are_iterators(fake: FakeConvers
 
 
 def test_an_interrupted_wait_loses_nothing(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with sync.Client(address, reconnect=AT_ONCE) as client, client.converse(CONVERSATION) as chat:
+    with sync.Client(address, reconnect=NO_BACKOFF) as client, client.converse(CONVERSATION) as chat:
         reply = chat.send("Hello")
-        wait, calls = sync.Bridge.wait, []
+        wait, calls = sync.LoopThread.wait, []
 
-        def interrupted(bridge: sync.Bridge, future: Future[object]) -> None:
+        def interrupted(bridge: sync.LoopThread, future: Future[object]) -> None:
             calls.append(future)
             if len(calls) % 2:
                 raise KeyboardInterrupt
             wait(bridge, future)
 
-        monkeypatch.setattr(sync.Bridge, "wait", interrupted)
+        monkeypatch.setattr(sync.LoopThread, "wait", interrupted)
         items, interrupts = [], 0
         while reply.turn is None:
             try:
@@ -125,13 +125,13 @@ def test_a_step_that_is_given_up_is_cancelled_and_a_later_loop_works(
     fake: FakeConversation, address: str
 ) -> None:
     fake.script = fake.script[:1]
-    with sync.Client(address, reconnect=AT_ONCE) as client, client.converse(CONVERSATION) as chat:
+    with sync.Client(address, reconnect=NO_BACKOFF) as client, client.converse(CONVERSATION) as chat:
         reply = chat.send("Hello")
         assert isinstance(next(reply), v1.Event)
         step = reply._begin()
         assert not reply.ready(within=0)
         reply.close()
-        client._bridge.wait(step.future)
+        client._loop_thread.wait(step.future)
         assert step.future.cancelled()
 
         fake.script.append(completed(3))

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wonder_sdk._proto.wonder import v1 as v1
     from wonder_sdk.client import Client as Client
-    from wonder_sdk.converse import Chat as Chat
+    from wonder_sdk.conversation.chat import Chat as Chat
+    from wonder_sdk.conversation.event_cursor import Item as Item
+    from wonder_sdk.conversation.event_cursor import MessageRestarted as MessageRestarted
+    from wonder_sdk.conversation.event_cursor import TextDelta as TextDelta
+    from wonder_sdk.conversation.reply import Events as Events
+    from wonder_sdk.conversation.reply import Reply as Reply
     from wonder_sdk.errors import AbortedError as AbortedError
     from wonder_sdk.errors import AlreadyExistsError as AlreadyExistsError
     from wonder_sdk.errors import CallCancelledError as CallCancelledError
@@ -32,23 +37,18 @@ if TYPE_CHECKING:
     from wonder_sdk.errors import UnimplementedError as UnimplementedError
     from wonder_sdk.errors import Violation as Violation
     from wonder_sdk.errors import WonderError as WonderError
-    from wonder_sdk.record import Item as Item
-    from wonder_sdk.record import MessageRestarted as MessageRestarted
-    from wonder_sdk.record import TextDelta as TextDelta
-    from wonder_sdk.reply import Events as Events
-    from wonder_sdk.reply import Reply as Reply
-    from wonder_sdk.resume import Reconnect as Reconnect
-    from wonder_sdk.runs import Run as Run
-    from wonder_sdk.worker import ActionError as ActionError
-    from wonder_sdk.worker import Worker as Worker
-    from wonder_sdk.worker import WorkerContext as WorkerContext
+    from wonder_sdk.methods.runs import Run as Run
+    from wonder_sdk.transport.reconnect import ReconnectPolicy as ReconnectPolicy
+    from wonder_sdk.worker.worker import ActionError as ActionError
+    from wonder_sdk.worker.worker import Worker as Worker
+    from wonder_sdk.worker.worker import WorkerContext as WorkerContext
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "wonder_sdk._proto.wonder": ("v1",),
     "wonder_sdk.client": ("Client",),
-    "wonder_sdk.converse": ("Chat",),
+    "wonder_sdk.conversation.chat": ("Chat",),
     "wonder_sdk.errors": (
         "AbortedError", "AlreadyExistsError", "CallCancelledError", "DeadlineExceededError",
         "FailedPreconditionError", "InternalError", "InvalidArgumentError", "NotFoundError",
@@ -56,11 +56,11 @@ _HOMES = {
         "TurnCancelledError", "TurnFailedError", "UnauthenticatedError", "UnavailableError",
         "UnimplementedError", "Violation", "WonderError",
     ),
-    "wonder_sdk.record": ("Item", "MessageRestarted", "TextDelta"),
-    "wonder_sdk.reply": ("Events", "Reply"),
-    "wonder_sdk.resume": ("Reconnect",),
-    "wonder_sdk.runs": ("Run",),
-    "wonder_sdk.worker": ("ActionError", "Worker", "WorkerContext"),
+    "wonder_sdk.conversation.event_cursor": ("Item", "MessageRestarted", "TextDelta"),
+    "wonder_sdk.conversation.reply": ("Events", "Reply"),
+    "wonder_sdk.transport.reconnect": ("ReconnectPolicy",),
+    "wonder_sdk.methods.runs": ("Run",),
+    "wonder_sdk.worker.worker": ("ActionError", "Worker", "WorkerContext"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -10,18 +10,18 @@ from typing import Any, Self
 from wonder_sdk import environment
 from wonder_sdk._proto import stubs
 from wonder_sdk._proto.wonder import v1
-from wonder_sdk.channel import Access, TypedChannel
-from wonder_sdk.converse import Chat
-from wonder_sdk.files import Files
-from wonder_sdk.memories import Memories
-from wonder_sdk.record import Item, Seen
-from wonder_sdk.resume import Reconnect
+from wonder_sdk.conversation.chat import Chat
+from wonder_sdk.conversation.event_cursor import EventCursor, Item
+from wonder_sdk.conversation.subscriptions import subscribe
+from wonder_sdk.methods.artifacts import ArtifactMethods
+from wonder_sdk.methods.memories import MemoryMethods
+from wonder_sdk.methods.workflows import WorkflowMethods
+from wonder_sdk.transport.channel import Credentials, TypedChannel
+from wonder_sdk.transport.reconnect import ReconnectPolicy
 from wonder_sdk.values import to_struct
-from wonder_sdk.watch import subscribe
-from wonder_sdk.workflows import Workflows
 
 
-class Client(Workflows, Memories, Files):
+class Client(WorkflowMethods, MemoryMethods, ArtifactMethods):
     """A connection to a Wonder server, for asyncio; `wonder_sdk.sync.Client` is the same without.
 
     ::
@@ -54,15 +54,17 @@ class Client(Workflows, Memories, Files):
         token: str | None = None,
         tls_root: Path | str | bytes | None = None,
         tls: bool = False,
-        reconnect: Reconnect | None = None,
+        reconnect: ReconnectPolicy | None = None,
     ) -> None:
-        access = Access(token=token, tls_root=tls_root, tls=tls)
+        credentials = Credentials(token=token, tls_root=tls_root, tls=tls)
         self.target = target = target or environment.target()
-        self._reconnect = reconnect or Reconnect()
+        self._reconnect = reconnect or ReconnectPolicy()
         # With a token, who speaks is the token's name, which only the server knows.
-        self._user = "" if access.metadata else "user"
+        self._user = "" if credentials.metadata else "user"
         # The stubs ask a channel for nothing but its four kinds of call.
-        typed: Any = TypedChannel(access.open(target), access, target, self._reconnect.silent_ms)
+        typed: Any = TypedChannel(
+            credentials.open_channel(target), credentials, target, self._reconnect.silent_ms
+        )
         self._typed: TypedChannel = typed
         self.conversations = stubs.ConversationServiceStub(typed)
         self.library = stubs.LibraryServiceStub(typed)
@@ -146,8 +148,8 @@ class Client(Workflows, Memories, Files):
         return Chat(
             conversation_id,
             self.conversations.converse,
-            lambda after: subscribe(self.conversations, conversation_id, Seen(after), self._reconnect),
-            Seen(after_sequence, tail_only=tail_only),
+            lambda after: subscribe(self.conversations, conversation_id, EventCursor(after), self._reconnect),
+            EventCursor(after_sequence, tail_only=tail_only),
             self._reconnect,
         )
 
@@ -158,7 +160,7 @@ class Client(Workflows, Memories, Files):
 
         Goes on until the loop is left. A `v1.CaughtUp` comes where what was before ends.
         """
-        seen = Seen(after_sequence, tail_only=tail_only)
+        seen = EventCursor(after_sequence, tail_only=tail_only)
         return subscribe(self.conversations, conversation_id, seen, self._reconnect)
 
     async def health(self, service: str = "", *, timeout: float | None = None) -> str:

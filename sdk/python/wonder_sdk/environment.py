@@ -26,6 +26,6 @@ def token() -> str | None:
     return os.environ.get("WONDER_TOKEN") or None
 
 
-def authority() -> str | None:
+def ca_certificate() -> str | None:
     """PEM file that turns on encryption; None for none."""
     return os.environ.get("WONDER_CA") or None

@@ -46,9 +46,9 @@ while to say its first word."""
 _DETAILS = "grpc-status-details-bin"
 _DOMAIN = "wonder.v1"
 # How gRPC begins to say that there is no connection; what follows is for those who build gRPC.
-_TOO_LATE = ("imeout", "timed out", "FD Shutdown", "FD shutdown", "DEADLINE_EXCEEDED")
-_HUNG_UP = ("Socket closed", "onnection reset", "handshake failed", "SSL")
-_NOBODY_THERE = ("failed to connect to all addresses", "DNS resolution failed")
+_TIMED_OUT_TEXTS = ("imeout", "timed out", "FD Shutdown", "FD shutdown", "DEADLINE_EXCEEDED")
+_CLOSED_TEXTS = ("Socket closed", "onnection reset", "handshake failed", "SSL")
+_NOT_CONNECTED_TEXT = ("failed to connect to all addresses", "DNS resolution failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +160,9 @@ class UnavailableError(WonderError):
     broke off at once, as happens when one side encrypts and the other does not."""
 
     status = grpc.StatusCode.UNAVAILABLE
-    nobody_there = False
+    not_connected = False
     timed_out = False
-    hung_up = False
+    connection_closed = False
 
 
 class TurnFailedError(WonderError):
@@ -279,20 +279,20 @@ def from_rpc(problem: grpc.aio.AioRpcError, target: str = "") -> WonderError:
             case _:
                 pass
     message = problem.details() or f"The call failed: {problem.code().name}."
-    if kind is UnavailableError and message.startswith(_NOBODY_THERE):
-        timed_out = any(word in message for word in _TOO_LATE)
-        hung_up = not timed_out and any(word in message for word in _HUNG_UP)
+    if kind is UnavailableError and message.startswith(_NOT_CONNECTED_TEXT):
+        timed_out = any(word in message for word in _TIMED_OUT_TEXTS)
+        connection_closed = not timed_out and any(word in message for word in _CLOSED_TEXTS)
         what = f"no server answers at {target}; start one with: wonder serve"
         if timed_out:
             what = (
                 f"{target} did not answer within {CONNECT_SECONDS:g} s; it may be very busy, or be no server"
             )
-        elif hung_up:
+        elif connection_closed:
             what = f"{target} hangs up at once; one side may encrypt while the other does not"
-        nobody = UnavailableError(what, **facts)
-        nobody.nobody_there, nobody.timed_out = True, timed_out
-        nobody.hung_up = hung_up
-        return nobody
+        unavailable = UnavailableError(what, **facts)
+        unavailable.not_connected, unavailable.timed_out = True, timed_out
+        unavailable.connection_closed = connection_closed
+        return unavailable
     return kind(message, **facts)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wonder_sdk._proto.google import protobuf
-from wonder_sdk.encoding import checked
+from wonder_sdk.transport.encoding import checked
 
 
 def to_struct(value: Mapping[str, Any] | None, field: str = "") -> protobuf.Struct | None:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from wonder_server.compose.clock import SystemClock
-from wonder_server.compose.server import Wonder, build
+from wonder_server.compose.server import Application, build
 
-__all__ = ["SystemClock", "Wonder", "build"]
+__all__ = ["Application", "SystemClock", "build"]

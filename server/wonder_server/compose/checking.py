@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from wonder_server.adapters.git.run import GIT_ENVIRONMENT, Git, GitError
-from wonder_server.adapters.sqlite.catalog_check import check_catalog
-from wonder_server.adapters.sqlite.checking import Found
-from wonder_server.adapters.sqlite.memory_check import check_memory
-from wonder_server.adapters.sqlite.shard_check import check_shard
+from wonder_server.adapters.git.storage.command import GIT_ENVIRONMENT, Git, GitError
+from wonder_server.adapters.sqlite.catalog.check import check_catalog
+from wonder_server.adapters.sqlite.memory.check import check_memory
+from wonder_server.adapters.sqlite.shard.check import check_shard
+from wonder_server.adapters.sqlite.store_check import CheckResult
 from wonder_server.core.errors import WonderError
 from wonder_server.ports.blobs import is_key, key_of
-from wonder_server.settings import inherited
+from wonder_server.settings import inherited_environment
 
-Say = Callable[[str], None]
+ProgressCallback = Callable[[str], None]
 
 _FSCK_S: Final = 3600.0
 """Seconds for one repository."""
 
-_MOST_BYTES: Final = 4 << 20
+_MAX_BYTES: Final = 4 << 20
 
 
 @dataclass(slots=True)
@@ -35,85 +35,87 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
 
-def check_folder(data: Path, say: Say, *, objects_elsewhere: bool = False) -> Report:
+def check_folder(data: Path, on_progress: ProgressCallback, *, objects_elsewhere: bool = False) -> Report:
     """Check a data folder that no server has. ``say`` is told of each step. ``objects_elsewhere``: they lie
     in a bucket and are not looked for in the folder."""
     report = Report()
-    referred: dict[str, str] = {}
+    references: dict[str, str] = {}
     agents: dict[str, str] = {}
     known: set[str] = set()
     for name, check in _stores(data):
-        say(f"{name} …")
+        on_progress(f"{name} …")
         found = check()
         report.records += found.records
         report.unchecked += found.unchecked
         report.problems += found.problems
-        referred |= found.objects
+        references |= found.objects
         agents |= found.agents
         known |= found.known_agents
     for agent in sorted(agents.keys() - known):
         report.problems.append(f"catalog.db: the agent {agent} of {agents[agent]} is missing")
-    say("blobs …")
-    _check_objects(data / "blobs", referred, report, objects_elsewhere=objects_elsewhere)
-    git = Git(inherited(GIT_ENVIRONMENT))
+    on_progress("blobs …")
+    _check_objects(data / "blobs", references, report, objects_elsewhere=objects_elsewhere)
+    git = Git(inherited_environment(GIT_ENVIRONMENT))
     repositories = [
         path for name in ("artifacts", "repositories") for path in sorted((data / name).glob("[!.]*.git"))
     ]
-    if repositories and (lacking := git.probe()):
-        report.problems.append(f"{len(repositories)} git repositories were not checked: {lacking}.")
+    if repositories and (problem := git.probe()):
+        report.problems.append(f"{len(repositories)} git repositories were not checked: {problem}.")
         return report
     for path in repositories:
-        say(f"{path.relative_to(data)} …")
+        on_progress(f"{path.relative_to(data)} …")
         report.repositories += 1
         report.problems += [f"{path.relative_to(data)}: {line}" for line in _fsck(git, path)]
     return report
 
 
-def _stores(data: Path) -> Iterator[tuple[str, Callable[[], Found]]]:
+def _stores(data: Path) -> Iterator[tuple[str, Callable[[], CheckResult]]]:
     shards = sorted((data / "shards").glob("[0-9][0-9].db"))
-    wanted = (data / "shards" / "COUNT").read_text(encoding="ascii", errors="replace").strip()
-    if wanted.isdigit() and len(shards) != int(wanted):
-        lost = Found(problems=[f"shards: {len(shards)} of {wanted} files are there"])
-        yield "shards", lambda: lost
+    expected = (data / "shards" / "COUNT").read_text(encoding="ascii", errors="replace").strip()
+    if expected.isdigit() and len(shards) != int(expected):
+        missing_shards = CheckResult(problems=[f"shards: {len(shards)} of {expected} files are there"])
+        yield "shards", lambda: missing_shards
     for path in shards:
         yield f"shards/{path.name}", lambda path=path: check_shard(path)  # type: ignore[misc]
     for name, check in (("catalog.db", check_catalog), ("memory.db", check_memory)):
         if (data / name).exists():
             yield name, lambda name=name, check=check: check(data / name)  # type: ignore[misc]
         else:
-            missing = Found(problems=[f"{name}: the file is missing"])
+            missing = CheckResult(problems=[f"{name}: the file is missing"])
             yield name, lambda missing=missing: missing  # type: ignore[misc]
 
 
 def _check_objects(
-    folder: Path, referred: dict[str, str], report: Report, *, objects_elsewhere: bool
+    folder: Path, references: dict[str, str], report: Report, *, objects_elsewhere: bool
 ) -> None:
-    there: set[str] = set()
+    present: set[str] = set()
     for path in sorted(folder.glob("[0-9a-f][0-9a-f]/*")):
         report.objects += 1
-        there.add(path.name)
+        present.add(path.name)
         try:
-            whole = is_key(path.name) and key_of(path.read_bytes()) == path.name
+            intact = is_key(path.name) and key_of(path.read_bytes()) == path.name
         except OSError as problem:
             report.problems.append(f"blobs/{path.parent.name}/{path.name}: {problem.strerror}")
             continue
-        if not whole:
-            owner = referred.get(path.name, "no record that was found")
+        if not intact:
+            owner = references.get(path.name, "no record that was found")
             report.problems.append(
                 f"blobs/{path.parent.name}/{path.name}: it is damaged; it belongs to {owner}"
             )
     if not objects_elsewhere:
-        for key in sorted(referred.keys() - there):
-            report.problems.append(f"blobs/{key[:2]}/{key}: it is missing; it belongs to {referred[key]}")
+        for key in sorted(references.keys() - present):
+            report.problems.append(f"blobs/{key[:2]}/{key}: it is missing; it belongs to {references[key]}")
 
 
 def _fsck(git: Git, path: Path) -> list[str]:
     """What git finds wrong in a repository, a line each."""
     arguments = ("fsck", "--full", "--no-dangling", "--no-progress")
     try:
-        git.run(path, *arguments, most=_MOST_BYTES, may_cut=True, seconds=_FSCK_S)
+        git.run(path, *arguments, max_bytes=_MAX_BYTES, may_truncate=True, seconds=_FSCK_S)
     except GitError as problem:
-        found = [line.strip() for line in f"{problem.text}\n{problem.said}".splitlines() if line.strip()]
+        found = [
+            line.strip() for line in f"{problem.complaint}\n{problem.output}".splitlines() if line.strip()
+        ]
         return found or [f"git fsck ended with {problem.code}"]
     except WonderError as problem:
         return [str(problem)]

@@ -23,17 +23,17 @@ from wonder_server.logs import logger
 
 _log = logger("server")
 
-FOLLOW: Final = 100
+MAX_CORRECTION_DIVISOR: Final = 100
 """Server time follows the wall clock by at most one part in this many of the time that passes."""
 
-LOOK_NS: Final = 1_000_000_000
+READ_INTERVAL_NS: Final = 1_000_000_000
 """The wall clock is read at most once in so many nanoseconds of the steady clock."""
 
 EARLIEST_NS: Final = 1_000_000_000_000
 """No wall clock is believed that is before this (a quarter of an hour into 1970): a time of 0 or less means
 "never" in the record."""
 
-STEP_NS: Final = 2_000_000_000
+MIN_STEP_NS: Final = 2_000_000_000
 """A difference that changes by more than this between two looks is a step of the wall clock, and is
 logged."""
 
@@ -47,19 +47,19 @@ _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Reading:
     """The server time and the steady time of one look at the wall clock, and how far the wall clock was
     ahead."""
 
     server_ns: int
     steady_ns: int
-    ahead_ns: int
+    offset_ns: int
 
     def at(self, steady_ns: int) -> int:
         """The server time at a later steady time."""
         passed = max(0, steady_ns - self.steady_ns)
-        correction = min(passed // FOLLOW, abs(self.ahead_ns))
-        return self.server_ns + passed + (correction if self.ahead_ns > 0 else -correction)
+        correction = min(passed // MAX_CORRECTION_DIVISOR, abs(self.offset_ns))
+        return self.server_ns + passed + (correction if self.offset_ns > 0 else -correction)
 
 
 class SystemClock:
@@ -68,22 +68,24 @@ class SystemClock:
     def __init__(self, wall: Callable[[], int] | None = None, steady: Callable[[], int] = steady_ns) -> None:
         self._read_wall = wall or time.time_ns
         self._steady = steady
-        self._look = _Look(self._wall(), steady(), 0)
+        self._reading = _Reading(self._wall(), steady(), 0)
 
     def _wall(self) -> int:
         return max(self._read_wall(), EARLIEST_NS)
 
     def now_ms(self) -> int:
-        steady, look = self._steady(), self._look
-        if steady - look.steady_ns >= LOOK_NS:
-            look = self._look = self._looked(look, steady)
-        return look.at(steady) // 1_000_000
+        steady, reading = self._steady(), self._reading
+        if steady - reading.steady_ns >= READ_INTERVAL_NS:
+            reading = self._reading = self._read(reading, steady)
+        return reading.at(steady) // 1_000_000
 
-    def _looked(self, last: _Look, steady: int) -> _Look:
+    def _read(self, last: _Reading, steady: int) -> _Reading:
         server = last.at(steady)
-        ahead = self._wall() - server
-        if abs(ahead - last.ahead_ns) > STEP_NS + (steady - last.steady_ns) // FOLLOW:
+        offset = self._wall() - server
+        if abs(offset - last.offset_ns) > MIN_STEP_NS + (steady - last.steady_ns) // MAX_CORRECTION_DIVISOR:
             _log.warning(
-                "clock_stepped", ahead_s=round(ahead / 1e9, 1), follows_within_s=abs(ahead) * FOLLOW // 10**9
+                "clock_stepped",
+                ahead_s=round(offset / 1e9, 1),
+                follows_within_s=abs(offset) * MAX_CORRECTION_DIVISOR // 10**9,
             )
-        return _Look(server, steady, ahead)
+        return _Reading(server, steady, offset)

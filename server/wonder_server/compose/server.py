@@ -11,44 +11,44 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from wonder_server.actors.attic import Attic
-from wonder_server.actors.bills import Bills
-from wonder_server.actors.consolidations import ConsolidationRuns
-from wonder_server.actors.conversations import Conversations
-from wonder_server.actors.handlers import Handlers
-from wonder_server.actors.loop import Loop
-from wonder_server.actors.previews import Previews
-from wonder_server.actors.purses import Purses
-from wonder_server.actors.rehearsal import Rehearsals
-from wonder_server.actors.rooms import Rooms
-from wonder_server.actors.runs import Runs
-from wonder_server.actors.service_calls import ServiceCalls
-from wonder_server.actors.streams import Streams
-from wonder_server.actors.sweeper import Sweeper
+from wonder_server.actors.archive.archiver import Archiver
+from wonder_server.actors.conversation.call_agent import AgentCallService
+from wonder_server.actors.conversation.context_preview import ContextPreviews
+from wonder_server.actors.conversation.conversations import Conversations
+from wonder_server.actors.conversation.expiry_sweeper import ExpirySweeper
+from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
+from wonder_server.actors.dispatch.dry_run import DryRuns
+from wonder_server.actors.dispatch.handlers import Handlers
+from wonder_server.actors.runs.consolidation import ConsolidationRuns
+from wonder_server.actors.runs.runs import Runs
+from wonder_server.actors.runtime.loop import Loop
+from wonder_server.actors.streaming.hub import StreamHub
+from wonder_server.actors.usage.agent_budgets import AgentBudgets
+from wonder_server.actors.usage.usage_reporter import UsageReporter
 from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.files.blobs import FileBlobs
-from wonder_server.adapters.files.room import DiskRoom, free_bytes
+from wonder_server.adapters.files.disk_space import DiskSpaceGuard, free_bytes
 from wonder_server.adapters.git.repositories import GitRepositories
-from wonder_server.adapters.git.run import GIT_ENVIRONMENT, Git, Pool
+from wonder_server.adapters.git.storage.command import GIT_ENVIRONMENT, Git, ThreadPool
 from wonder_server.adapters.git.workspaces import GitWorkspaces
 from wonder_server.adapters.in_memory.journal import MemoryJournal
-from wonder_server.adapters.mcp.servers import McpServers, Server
+from wonder_server.adapters.mcp.servers import McpServers, ServerConfig
 from wonder_server.adapters.models.bounded import BoundedModel, Bounds
-from wonder_server.adapters.models.defaults import default_profile, settled
-from wonder_server.adapters.models.endpoints import missing_key
+from wonder_server.adapters.models.common.endpoints import missing_key
+from wonder_server.adapters.models.defaults import default_profile, resolve_profile
 from wonder_server.adapters.models.prices import LiteLLMPrices
 from wonder_server.adapters.s3.blobs import S3Blobs
-from wonder_server.adapters.sqlite.accounts import SqliteAccounts
-from wonder_server.adapters.sqlite.archives import SqliteArchives
-from wonder_server.adapters.sqlite.catalog import SqliteCatalog
-from wonder_server.adapters.sqlite.memories import SqliteMemories
-from wonder_server.adapters.sqlite.memory_embeddings import SqliteReembedding
-from wonder_server.adapters.sqlite.memory_upkeep import SqliteMemoryUpkeep
-from wonder_server.adapters.sqlite.shards import SqliteShards
+from wonder_server.adapters.sqlite.catalog.store import SqliteCatalog
+from wonder_server.adapters.sqlite.memory.embeddings import SqliteReembedding
+from wonder_server.adapters.sqlite.memory.maintenance import SqliteMemoryMaintenance
+from wonder_server.adapters.sqlite.memory.store import SqliteMemories
+from wonder_server.adapters.sqlite.shard.archives import SqliteArchives
+from wonder_server.adapters.sqlite.shard.shards import SqliteShards
+from wonder_server.adapters.sqlite.shard.usage import SqliteAccounts
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.compose.clock import SystemClock
 from wonder_server.compose.parts import (
-    logged,
+    log_failure,
     make_egress,
     make_embedder,
     make_endpoints,
@@ -67,31 +67,31 @@ from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
 from wonder_server.ports.blobs import Blobs
 from wonder_server.ports.embedder import Embedder
-from wonder_server.rpc.conversation import ConversationServicer
-from wonder_server.rpc.coordinator import CoordinatorServicer
-from wonder_server.rpc.executor import ExecutorServicer
-from wonder_server.rpc.fair_places import OutsideBlobs
-from wonder_server.rpc.library import LibraryServicer
-from wonder_server.rpc.memory import MemoryServicer
-from wonder_server.rpc.rights import Rights
+from wonder_server.rpc.conversation.servicer import ConversationServicer
+from wonder_server.rpc.coordinator.servicer import CoordinatorServicer
+from wonder_server.rpc.executor.servicer import ExecutorServicer
+from wonder_server.rpc.library.servicer import LibraryServicer
+from wonder_server.rpc.memory.servicer import MemoryServicer
+from wonder_server.rpc.server.authorization import ScopeGrants
+from wonder_server.rpc.server.call_slots import ExternalBlobs
 from wonder_server.services.actions import ACTIONS, Services
-from wonder_server.services.artifacts import Artifacts
-from wonder_server.services.executor import Executor
-from wonder_server.services.leftovers import forget_work_of_nobody
-from wonder_server.services.library import Library
-from wonder_server.services.memory import MemoryService
-from wonder_server.services.memory_operations import MemoryOperations
-from wonder_server.services.memory_upkeep import Upkeep
-from wonder_server.services.overflow import Overflow
-from wonder_server.services.reembedding import Reembedder
-from wonder_server.services.repos import Repos
-from wonder_server.services.retention import Retention
-from wonder_server.services.workers import Workers
-from wonder_server.settings import Settings, inherited
+from wonder_server.services.catalog.library import Library
+from wonder_server.services.content.artifacts import Artifacts
+from wonder_server.services.content.repositories import RepositoryService
+from wonder_server.services.content.worktree_recovery import remove_orphaned_worktrees
+from wonder_server.services.memory.garbage_collection import MemoryGarbageCollector
+from wonder_server.services.memory.large_contents import LargeContents
+from wonder_server.services.memory.operations import MemoryOperations
+from wonder_server.services.memory.reembedding import Reembedder
+from wonder_server.services.memory.retention import Retention
+from wonder_server.services.memory.service import MemoryService
+from wonder_server.services.tasks.executor import Executor
+from wonder_server.services.workers import WorkerPool
+from wonder_server.settings import Settings, inherited_environment
 
 _log = logger("server")
 
-STANDARD: Final = Path(__file__).parents[1] / "std"
+STANDARD_LIBRARY: Final = Path(__file__).parents[1] / "std"
 
 VECTOR_CACHE_BYTES: Final = 512 << 20
 """What the loaded vector indexes may take together."""
@@ -102,7 +102,7 @@ costs more switches than it saves waiting, as writes come in few statements: at 
 of the processor. At Python's usual 5 ms tokens of other streams wait longer for nothing."""
 
 
-COLLECT_AFTER: Final = (20_000, 5, 200)
+GC_THRESHOLDS: Final = (20_000, 5, 200)
 """When the garbage collector looks for cycles. Planners make many values and hardly ever a cycle: at Python's
 usual 700 it takes a tenth of the event loop's time. The second number bounds the pause: with 20, a collection
 beside 5,000 runs took up to 370 ms on a busy machine, in which no token went out."""
@@ -111,28 +111,30 @@ beside 5,000 runs took up to 370 ms on a busy machine, in which no token went ou
 GIT_THREADS: Final = 8
 """Commands of git that run at once."""
 
-NEAR_THREADS: Final = 4
+LOCAL_GIT_THREADS: Final = 4
 """Repositories in folders of the host that are copied or merged into at once."""
 
-FAR_THREADS: Final = 16
+REMOTE_GIT_THREADS: Final = 16
 """Repositories on other machines that are copied or pushed to at once. Most of these threads wait for the
 network."""
 
 
-class Wonder:
+class Application:
     """One server's inside. ``start`` opens the stores and takes up what was left."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._clock = SystemClock()
-        self._streams = Streams(settings.max_stream_backlog_events, settings.max_stream_backlog_bytes)
+        self._streams = StreamHub(settings.max_stream_backlog_events, settings.max_stream_backlog_bytes)
         provider_environment = settings.provider_environment()
         self._providers = make_endpoints(settings)
         self._profile = default_profile(provider_environment, self._providers)
         if problem := missing_key(self._profile.provider, self._providers):
             _log.warning("default_model_unavailable", model=settings.model_choice, reason=problem)
         self._prices = LiteLLMPrices()
-        self._workers = Workers(self._clock, lease_ms=settings.worker_lease_seconds * 1_000, reserved=ACTIONS)
+        self._workers = WorkerPool(
+            self._clock, lease_ms=settings.worker_lease_seconds * 1_000, reserved=ACTIONS
+        )
         self._egress = make_egress()
         self._model = make_model(settings, self._providers, self._egress)
         self._web = GuardedWeb(self._egress.dialer)
@@ -145,50 +147,50 @@ class Wonder:
                 answer=settings.max_answer_bytes,
             ),
         )
-        self._mcp = McpServers([Server(**asdict(each)) for each in settings.mcp_servers], self._web)
-        self._git = Git(inherited(GIT_ENVIRONMENT))
-        self._git_pool = Pool(GIT_THREADS, "git")
-        self._near_pool = Pool(NEAR_THREADS, "git-near")
-        self._far_pool = Pool(FAR_THREADS, "git-far")
-        self._purses = Purses()
+        self._mcp = McpServers([ServerConfig(**asdict(each)) for each in settings.mcp_servers], self._web)
+        self._git = Git(inherited_environment(GIT_ENVIRONMENT))
+        self._git_pool = ThreadPool(GIT_THREADS, "git")
+        self._local_git_pool = ThreadPool(LOCAL_GIT_THREADS, "git-near")
+        self._remote_git_pool = ThreadPool(REMOTE_GIT_THREADS, "git-far")
+        self._budgets = AgentBudgets()
         self._sandbox = make_sandbox(settings, self._egress)
         self._blobs: FileBlobs | S3Blobs | None = None
-        self._room = DiskRoom(settings.data_dir, settings.disk_reserve_bytes)
-        self._keeping: list[asyncio.Task[None]] = []
+        self._disk_space = DiskSpaceGuard(settings.data_dir, settings.disk_reserve_bytes)
+        self._background: list[asyncio.Task[None]] = []
         self._servicers: dict[str, object] = {}
         self._executions: ExecutorServicer | None = None
         self._stores: list[SqliteShards | SqliteCatalog | SqliteMemories] = []
         self._vectors: FaissVectors | None = None
         self._embedder: Embedder | None = None
         self._reembedder: Reembedder | None = None
-        self._upkeep: Upkeep | None = None
+        self._garbage_collector: MemoryGarbageCollector | None = None
         self._retention: Retention | None = None
         self._handlers: Handlers | None = None
         self._loop: Loop | None = None
-        self._rooms: Rooms | None = None
-        self._sweeper: Sweeper | None = None
+        self._lifecycle: ConversationLifecycle | None = None
+        self._sweeper: ExpirySweeper | None = None
 
     @property
     def servicers(self) -> Mapping[str, object]:
         """Servicers by full service name; filled by `start`."""
         return self._servicers
 
-    def full(self) -> WonderError | None:
+    def disk_full_error(self) -> WonderError | None:
         """STORAGE_UNAVAILABLE for what needs room, while the disk has none."""
-        return self._room.refusal()
+        return self._disk_space.write_rejection()
 
     async def start(self) -> None:
         """Open the stores, make sure of the standard library, hand out what the outboxes hold."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._sandbox.probe()
-        gc.set_threshold(*COLLECT_AFTER)
+        gc.set_threshold(*GC_THRESHOLDS)
         shards, catalog, memories, blobs = await self._open_stores()
-        memory, upkeep = self._memory_service(memories, blobs, catalog)
-        library = self._library(catalog, upkeep)
+        memory, garbage_collector = self._memory_service(memories, blobs, catalog)
+        library = self._library(catalog, garbage_collector)
         await self._ensure_standard(library)
         artifacts = await self._artifacts(library)
         repos = await self._repos(library)
-        bills = Bills()
+        usage_reporter = UsageReporter()
         executor = Executor(
             Services(
                 model=self._model,
@@ -200,14 +202,14 @@ class Wonder:
                 policies=library,
                 workers=self._workers,
                 prices=self._prices,
-                bills=bills,
+                usage_reporter=usage_reporter,
                 artifacts=artifacts,
-                repos=repos,
+                repositories=repos,
                 worktrees=repos,
                 sandbox=self._sandbox,
             )
         )
-        self._purses = Purses(SqliteAccounts(shards))
+        self._budgets = AgentBudgets(SqliteAccounts(shards))
         handlers = Handlers(
             tasks=executor,
             model=self._bounded_model,
@@ -217,7 +219,7 @@ class Wonder:
             agents=library,
             records=shards,
             clock=self._clock,
-            purses=self._purses,
+            budgets=self._budgets,
         )
         loop = Loop(
             (CONVERSATION, RUN),
@@ -228,23 +230,23 @@ class Wonder:
             idle_limit=self._settings.max_idle_actors,
             idle_bytes=self._settings.max_idle_actor_bytes,
         )
-        attic = Attic(loop=loop, records=shards, archives=SqliteArchives(shards), blobs=blobs)
-        handlers.attach(loop, attic)
-        bills.attach(loop)
+        archiver = Archiver(loop=loop, records=shards, archives=SqliteArchives(shards), blobs=blobs)
+        handlers.attach(loop, archiver)
+        usage_reporter.attach(loop)
         self._handlers, self._loop = handlers, loop
-        self._serve(library, artifacts, repos, memory, executor, loop, shards, attic)
-        self._keep("leftovers", forget_work_of_nobody(repos, shards))
+        self._build_servicers(library, artifacts, repos, memory, executor, loop, shards, archiver)
+        self._start_background("leftovers", remove_orphaned_worktrees(repos, shards))
         await self._resume(loop, handlers, shards)
-        upkeep.start()
-        self._keep("preload", asyncio.to_thread(preload))
-        await self._start_sweeping()
+        garbage_collector.start()
+        self._start_background("preload", asyncio.to_thread(preload))
+        await self._start_sweepers()
 
     async def drain(self, grace_seconds: float) -> None:
         """Tell readers and workers, stop the work; what was under way stays in the outbox."""
         self._streams.drain()
-        await self._let_workers_finish(grace_seconds / 2)
+        await self._drain_workers(grace_seconds / 2)
         async with asyncio.timeout(grace_seconds / 2):
-            await self._stop_sweeping()
+            await self._stop_sweepers()
             if self._handlers is not None:
                 await self._handlers.stop()
             if self._loop is not None:
@@ -252,7 +254,7 @@ class Wonder:
 
     async def close(self) -> None:
         """Close the stores."""
-        await self._stop_sweeping()
+        await self._stop_sweepers()
         if self._handlers is not None:
             await self._handlers.stop()
         if self._loop is not None:
@@ -264,14 +266,14 @@ class Wonder:
         await self._mcp.close()
         await self._web.close()
         await self._model.close()
-        for task in self._keeping:
+        for task in self._background:
             task.cancel()
         self._git.stop()
-        await self._far_pool.close()
-        await self._near_pool.close()
+        await self._remote_git_pool.close()
+        await self._local_git_pool.close()
         await self._git_pool.close()
-        if self._upkeep is not None:
-            await self._upkeep.stop()
+        if self._garbage_collector is not None:
+            await self._garbage_collector.stop()
         if self._reembedder is not None:
             await self._reembedder.close()
         if self._embedder is not None:
@@ -286,29 +288,29 @@ class Wonder:
 
     # --- pieces ---------------------------------------------------------------------------------
 
-    async def _let_workers_finish(self, seconds: float) -> None:
+    async def _drain_workers(self, seconds: float) -> None:
         """What workers have in hand may come to its end: not all of it may be done again."""
         self._workers.drain(int(seconds * 1_000))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._workers.wait_until_idle()
 
-    async def _start_sweeping(self) -> None:
+    async def _start_sweepers(self) -> None:
         if self._sweeper is not None:
-            await self._sweeper.finish()
+            await self._sweeper.recover()
             self._sweeper.start()
         if self._retention is not None:
             self._retention.start()
 
-    async def _stop_sweeping(self) -> None:
+    async def _stop_sweepers(self) -> None:
         if self._sweeper is not None:
             await self._sweeper.stop()
         if self._retention is not None:
             await self._retention.stop()
-        if self._rooms is not None:
-            await self._rooms.close()
+        if self._lifecycle is not None:
+            await self._lifecycle.close()
 
-    async def _missing(self) -> dict[str, str]:
+    async def _unavailable_actions(self) -> dict[str, str]:
         """Kinds of action that cannot be carried out on this machine, and why."""
         problem = await asyncio.shield(self._sandbox.probe())
         return {"shell": problem.fault.message} if problem is not None else {}
@@ -316,7 +318,7 @@ class Wonder:
     async def _open_stores(self) -> tuple[SqliteShards, SqliteCatalog, SqliteMemories, Blobs]:
         """Open what the folder holds, and watch its disk."""
         data = self._settings.data_dir
-        self._room.look()
+        self._disk_space.update()
         row_types = {**RUN.row_types, **CONVERSATION.row_types}
         shards = await SqliteShards.open(data / "shards", self._settings.shard_count, row_types)
         self._stores.append(shards)
@@ -331,62 +333,64 @@ class Wonder:
         self._blobs = blobs = await open_blobs(self._settings, self._egress.dialer)
         databases = [*shards.databases, catalog.database, memories.database]
         for database in databases:
-            database.refusal = self._room.refusal
+            database.write_rejection = self._disk_space.write_rejection
             if self._settings.disk_reserve_bytes:
-                await database.bound_log(self._settings.disk_reserve_bytes // 2)
-                await database.overwrite_within(0 if self._room.refusal() else free_bytes(data))
-        self._keep("disk", watch_disk(self._room, data, databases))
-        outside = OutsideBlobs(blobs) if isinstance(blobs, S3Blobs) else blobs
+                await database.limit_log(self._settings.disk_reserve_bytes // 2)
+                await database.overwrite_within(0 if self._disk_space.write_rejection() else free_bytes(data))
+        self._start_background("disk", watch_disk(self._disk_space, data, databases))
+        outside = ExternalBlobs(blobs) if isinstance(blobs, S3Blobs) else blobs
         return shards, catalog, memories, outside
 
     async def _ensure_standard(self, library: Library) -> None:
         try:
-            await library.ensure_standard(STANDARD)
+            await library.ensure_standard(STANDARD_LIBRARY)
         except WonderError as problem:
-            if self._room.refusal() is None:
+            if self._disk_space.write_rejection() is None:
                 raise
             _log.warning("standard_library_not_updated", problem=str(problem))
 
-    def _keep(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+    def _start_background(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Do it in the background, until the server ends."""
-        self._keeping.append(asyncio.create_task(logged(what, work)))
+        self._background.append(asyncio.create_task(log_failure(name, work)))
 
-    def _settle(self, profile: ModelProfile) -> ModelProfile:
-        return settled(profile, self._profile, self._providers)
+    def _resolve_profile(self, profile: ModelProfile) -> ModelProfile:
+        return resolve_profile(profile, self._profile, self._providers)
 
-    def _library(self, catalog: SqliteCatalog, upkeep: Upkeep) -> Library:
+    def _library(self, catalog: SqliteCatalog, garbage_collector: MemoryGarbageCollector) -> Library:
         return Library(
             catalog,
             self._clock,
             actions={name: kind.input_schema for name, kind in ACTIONS.items()},
             providers=self._settings.provider_names,
-            settle=self._settle,
-            inform=self._prices.informed,
-            before_agent_delete=[upkeep.before_delete],
-            after_agent_delete=[upkeep.after_delete],
+            resolve_profile=self._resolve_profile,
+            add_context_window=self._prices.with_context_window,
+            before_agent_delete=[garbage_collector.before_delete],
+            after_agent_delete=[garbage_collector.after_delete],
         )
 
     async def _artifacts(self, library: Library) -> Artifacts:
-        problem = await self._git_pool.do(self._git.probe)
+        problem = await self._git_pool.run(self._git.probe)
         if problem:
             _log.warning("git_unavailable", why=problem)
         repositories = GitRepositories(self._git, self._git_pool, self._settings.data_dir / "artifacts")
-        await repositories.tidy()
-        self._keep("packing", pack_daily(repositories))
+        await repositories.remove_leftovers()
+        self._start_background("packing", pack_daily(repositories))
         return Artifacts(repositories, library.project_id)
 
-    async def _repos(self, library: Library) -> Repos:
+    async def _repos(self, library: Library) -> RepositoryService:
         data = self._settings.data_dir
         repositories = GitRepositories(self._git, self._git_pool, data / "repositories")
-        await repositories.tidy()
-        self._keep("packing", pack_daily(repositories))
+        await repositories.remove_leftovers()
+        self._start_background("packing", pack_daily(repositories))
         workspaces = GitWorkspaces(
             repositories, self._git_pool, data / "worktrees", self._settings.worktree_bytes
         )
-        await workspaces.tidy()
-        repos = Repos(
+        await workspaces.remove_leftovers()
+        repos = RepositoryService(
             repositories=repositories,
-            origins=make_origins(self._settings, repositories, self._near_pool, self._far_pool, self._egress),
+            origins=make_origins(
+                self._settings, repositories, self._local_git_pool, self._remote_git_pool, self._egress
+            ),
             workspaces=workspaces,
             projects=library.projects,
             release=self._sandbox.release,
@@ -396,10 +400,10 @@ class Wonder:
 
     def _memory_service(
         self, memories: SqliteMemories, blobs: Blobs, catalog: SqliteCatalog
-    ) -> tuple[MemoryService, Upkeep]:
+    ) -> tuple[MemoryService, MemoryGarbageCollector]:
         self._embedder = embedder = make_embedder(self._settings, self._egress)
-        notes = SqliteMemoryUpkeep(memories)
-        overflow = Overflow(blobs, notes)
+        notes = SqliteMemoryMaintenance(memories)
+        overflow = LargeContents(blobs, notes)
         self._vectors = FaissVectors(
             memories,
             embedder.name,
@@ -408,94 +412,103 @@ class Wonder:
             folder=self._settings.data_dir / "vectors",
         )
         self._reembedder = Reembedder(
-            store=SqliteReembedding(memories), overflow=overflow, vectors=self._vectors, embedder=embedder
+            store=SqliteReembedding(memories),
+            large_contents=overflow,
+            vectors=self._vectors,
+            embedder=embedder,
         )
         memories.on_lost_vectors = self._reembedder.wake
         self._reembedder.start()
-        self._upkeep = Upkeep(
-            upkeep=notes, traces=notes, overflow=overflow, vectors=self._vectors, agents=catalog
+        self._garbage_collector = MemoryGarbageCollector(
+            maintenance=notes,
+            index_residue=notes,
+            large_contents=overflow,
+            vectors=self._vectors,
+            agents=catalog,
         )
         service = MemoryService(
             memories=memories,
-            overflow=overflow,
+            large_contents=overflow,
             source=memories,
             vectors=self._vectors,
             embedder=embedder,
             clock=self._clock,
-            without_vectors=self._reembedder.wake,
+            on_missing_vectors=self._reembedder.wake,
         )
-        return service, self._upkeep
+        return service, self._garbage_collector
 
-    def _serve(
+    def _build_servicers(
         self,
         library: Library,
         artifacts: Artifacts,
-        repos: Repos,
+        repos: RepositoryService,
         memory: MemoryService,
         executor: Executor,
         loop: Loop,
         shards: SqliteShards,
-        attic: Attic,
+        archiver: Archiver,
     ) -> None:
         conversations = Conversations(
             loop=loop,
-            shards=shards,
+            journals=shards,
             records=shards,
             streams=self._streams,
             agents=library,
             clock=self._clock,
-            attic=attic,
+            archive=archiver,
             expire_after_ms=self._settings.conversation_ttl_seconds * 1_000,
-            purses=self._purses,
+            budgets=self._budgets,
         )
-        self._rooms = rooms = Rooms(
+        self._lifecycle = lifecycle = ConversationLifecycle(
             loop=loop,
-            shards=shards,
+            journals=shards,
             records=shards,
             streams=self._streams,
             agents=library,
             conversations=conversations,
         )
-        rehearsals = Rehearsals(executor, self._clock, MemoryJournal)
-        previews = Previews(conversations, rehearsals, self._clock)
+        dry_runs = DryRuns(executor, self._clock, MemoryJournal)
+        previews = ContextPreviews(conversations, dry_runs, self._clock)
         every_s = self._settings.sweep_interval_seconds
-        self._sweeper = Sweeper(attic=attic, rooms=rooms, records=shards, clock=self._clock, every_s=every_s)
-        calls = ServiceCalls(
+        self._sweeper = ExpirySweeper(
+            archiver=archiver, lifecycle=lifecycle, records=shards, clock=self._clock, interval_s=every_s
+        )
+        agent_calls = AgentCallService(
             loop=loop,
-            shards=shards,
+            journals=shards,
             conversations=conversations,
             streams=self._streams,
             agents=library,
             clock=self._clock,
-            purses=self._purses,
+            budgets=self._budgets,
         )
         runs = Runs(
             loop=loop,
-            shards=shards,
+            journals=shards,
             records=shards,
             streams=self._streams,
             workflows=library,
             clock=self._clock,
             branches=repos,
         )
-        self._retention = self._retain(memory, library, runs)
-        rights = Rights.of(self._settings)
+        self._retention = self._build_retention(memory, library, runs)
+        rights = ScopeGrants.from_settings(self._settings)
         self._executions = ExecutorServicer(
             executor,
             tasks=library,
-            names=library,
+            resolver=library,
             conversations=conversations,
             clock=self._clock,
             workers=self._workers,
-            missing=self._missing,
-            rights=rights,
+            unavailable=self._unavailable_actions,
+            grants=rights,
         )
         self._servicers.update(
             {
-                "wonder.v1.ConversationService": self._conversing(
-                    conversations, rooms, calls, library, previews, repos, runs, rights
+                "wonder.v1.ConversationService": self._conversation_servicer(
+                    conversations, lifecycle, agent_calls, library, previews, repos, runs, rights
                 ),
-                "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library, attic, rights),
+                "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library, archiver, rights),
                 "wonder.v1.ExecutorService": self._executions,
                 "wonder.v1.LibraryService": LibraryServicer(
                     library, artifacts, SqliteAccounts(shards), repos, rights
@@ -504,21 +517,21 @@ class Wonder:
             }
         )
 
-    def _conversing(
+    def _conversation_servicer(
         self,
         conversations: Conversations,
-        rooms: Rooms,
-        calls: ServiceCalls,
+        lifecycle: ConversationLifecycle,
+        agent_calls: AgentCallService,
         library: Library,
-        previews: Previews,
-        repos: Repos,
+        previews: ContextPreviews,
+        repos: RepositoryService,
         runs: Runs,
-        rights: Rights,
+        rights: ScopeGrants,
     ) -> ConversationServicer:
         return ConversationServicer(
             conversations,
-            rooms,
-            calls,
+            lifecycle,
+            agent_calls,
             library,
             previews,
             repos,
@@ -527,23 +540,23 @@ class Wonder:
             float(self._settings.attach_seconds),
         )
 
-    def _retain(self, memory: MemoryService, library: Library, runs: Runs) -> Retention:
+    def _build_retention(self, memory: MemoryService, library: Library, runs: Runs) -> Retention:
         return Retention(
             memories=memory,
             agents=library,
-            consolidations=ConsolidationRuns(runs),
+            consolidation_runner=ConsolidationRuns(runs),
             clock=self._clock,
-            every_s=self._settings.sweep_interval_seconds,
+            interval_s=self._settings.sweep_interval_seconds,
         )
 
     async def _resume(self, loop: Loop, handlers: Handlers, shards: SqliteShards) -> None:
         unfinished = await shards.unfinished()
         loop.resume(unfinished)
-        orphans = await handlers.sweep()
+        orphans = await handlers.cancel_orphans()
         if unfinished:
             _log.info("actors_resumed", actors=len(unfinished), orphans=orphans)
 
 
-def build(settings: Settings) -> Wonder:
+def build(settings: Settings) -> Application:
     """A server's inside, not yet started."""
-    return Wonder(settings)
+    return Application(settings)

@@ -44,11 +44,12 @@ class Account(Value, frozen=True, kw_only=True):
 
 
 CHARGES = "charges"
-"""The table whose rows (`wonder_server.core.records.Put`), each an `Account`, are added to the account of
+"""The table whose rows (`wonder_server.core.actor.changes.Put`), each an `Account`, are added to the account
+of
 their ``parent``, the agent, rather than kept. Each row needs an id that no other has."""
 
 
-def joined(accounts: Iterable[Account]) -> Account:
+def add_accounts(accounts: Iterable[Account]) -> Account:
     """All of them together."""
     sums = dict.fromkeys(Account.__struct_fields__, 0)
     for account in accounts:
@@ -57,7 +58,7 @@ def joined(accounts: Iterable[Account]) -> Account:
     return Account(**sums)
 
 
-def narrowed(*budgets: Budget) -> Budget:
+def tightest(*budgets: Budget) -> Budget:
     """What keeps within all of them."""
     return Budget(
         max_tokens=_least(budget.max_tokens for budget in budgets),

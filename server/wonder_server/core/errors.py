@@ -5,7 +5,7 @@ Two shapes, one content::
     Fault         a frozen value: what planners return, what the journal and events record
     WonderError   the exception that carries a Fault through services and rpc
 
-``rpc/status.py`` holds the one table from `Reason` to gRPC status; `Reason` mirrors the enum
+``rpc/server/status.py`` holds the one table from `Reason` to gRPC status; `Reason` mirrors the enum
 ``ErrorReason`` of the contract name for name (a test asserts it).
 """
 

@@ -27,14 +27,14 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class CompletedRequest:
     """A completed request: the fingerprint of its content, and its answer."""
 
     fingerprint: str
     answer: dict[str, str]
 
 
-def request(scope: str, request_id: str, **asked: Any) -> Request | None:
+def request_identity(scope: str, request_id: str, **content: Any) -> Request | None:
     """Return the identity of a request, or None if the client gave it no id.
 
     ``request_id`` is the key that rpc makes of the client's id and the caller's name. ``asked`` is the
@@ -42,17 +42,17 @@ def request(scope: str, request_id: str, **asked: Any) -> Request | None:
     """
     if not request_id:
         return None
-    text = json.dumps(asked, sort_keys=True, ensure_ascii=False, default=str)
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return Request(scope, request_id, digest)
 
 
-def first_answer(before: Answered | None, asked: Request) -> dict[str, str] | None:
+def check_replay(earlier: CompletedRequest | None, request: Request) -> dict[str, str] | None:
     """Return the stored answer of an earlier request with this id, or None. Raises REQUEST_ID_REUSED."""
-    if before is not None and before.fingerprint != asked.fingerprint:
+    if earlier is not None and earlier.fingerprint != request.fingerprint:
         raise error(
             Reason.REQUEST_ID_REUSED,
             "This request_id was used before for a different request; use a fresh one.",
             field="request_id",
         )
-    return None if before is None else before.answer
+    return None if earlier is None else earlier.answer

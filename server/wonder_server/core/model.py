@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wonder_server.core.tokens import BYTES_PER_TOKEN, json_tokens, text_tokens
+from wonder_server.core.token_estimates import BYTES_PER_TOKEN, json_tokens, text_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Usage:
     estimated: bool = False
 
 
-UNANSWERED = Usage(cost_micros=0)
+NO_USAGE = Usage(cost_micros=0)
 """What a call has used of whose answer nothing has come: no cost that anybody knows of."""
 
 
@@ -65,31 +65,31 @@ class ModelResult:
 class Meter:
     """Counts what a call under way has used, for the case that it does not come to its end."""
 
-    __slots__ = ("_letters", "_said", "_told", "begun")
+    __slots__ = ("_characters", "_texts", "_usage", "started")
 
     def __init__(self) -> None:
-        self.begun = False
-        self._said: list[str] = []
-        self._letters = 0
-        self._told = Usage()
+        self.started = False
+        self._texts: list[str] = []
+        self._characters = 0
+        self._usage = Usage()
 
-    def said(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """A piece of the answer's text has arrived."""
-        self.begun = True
-        self._said.append(text)
+        self.started = True
+        self._texts.append(text)
 
-    def counted(self, told: Usage, letters: int) -> None:
+    def set_usage(self, usage: Usage, characters: int) -> None:
         """The provider has counted ``told`` so far, and has sent ``letters`` in all that are no text."""
-        self.begun = True
-        self._told, self._letters = told, letters
+        self.started = True
+        self._usage, self._characters = usage, characters
 
-    def used(self, request: dict[str, Any]) -> Usage | None:
+    def estimate_usage(self, request: dict[str, Any]) -> Usage | None:
         """What the call with ``request`` has used: as its provider counted, and an estimate for the rest.
         None if nothing of an answer has come: nobody knows then whether anything was used."""
-        if not self.begun:
+        if not self.started:
             return None
-        told = self._told
-        written = text_tokens("".join(self._said)) + -(-self._letters // BYTES_PER_TOKEN)
+        told = self._usage
+        written = text_tokens("".join(self._texts)) + -(-self._characters // BYTES_PER_TOKEN)
         return replace(
             told,
             input_tokens=json_tokens(request) if told.input_tokens is None else told.input_tokens,

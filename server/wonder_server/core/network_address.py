@@ -59,7 +59,7 @@ def host_problem(host: str) -> str:
     if "%" in host:
         return "its address names a network interface"
     plain = host.lower().removesuffix(".")
-    if literal(plain) is not None:
+    if parse_address(plain) is not None:
         return ""
     if _NUMBER.match(plain.rpartition(".")[2]):
         return "its host is a number that is no address, such as 192.0.2.1"
@@ -76,7 +76,7 @@ def authority_problem(authority: str, host: str) -> str:
     return host_problem(host)
 
 
-def literal(host: str) -> Address | None:
+def parse_address(host: str) -> Address | None:
     """The address that a host spells, None if it is a name."""
     try:
         return ip_address(host)
@@ -84,12 +84,12 @@ def literal(host: str) -> Address | None:
         return None
 
 
-def place(host: str, port: int) -> str:
+def host_port(host: str, port: int) -> str:
     """Return an entry of ``http_allow`` for one host and port."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def place_of(url: str) -> str:
+def host_port_of(url: str) -> str:
     """Return the `place` of an http(s) URL. Raises `ValueError` for one without a usable host or port."""
     parts = urlsplit(url)
     host = (parts.hostname or "").removesuffix(".")
@@ -98,7 +98,7 @@ def place_of(url: str) -> str:
         raise ValueError(problem)
     if not port:
         raise ValueError("it has no port")
-    return place(host, port)
+    return host_port(host, port)
 
 
 def is_metadata(host: str, address: Address | None = None) -> bool:
@@ -107,7 +107,7 @@ def is_metadata(host: str, address: Address | None = None) -> bool:
     They give credentials to whoever asks, so no policy allows them."""
     if host.lower().removesuffix(".") in _METADATA_NAMES:
         return True
-    leads_to = target_of(address) if address is not None else literal(host.lower().removesuffix("."))
+    leads_to = target_of(address) if address is not None else parse_address(host.lower().removesuffix("."))
     return leads_to is not None and any(is_within(target_of(leads_to), each) for each in _METADATA)
 
 

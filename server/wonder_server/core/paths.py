@@ -21,7 +21,7 @@ MAX_BRANCH_BYTES: Final = 200
 _IGNORED: Final = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 """What some file systems pass over in names, so that ``.g\u200cit`` is ``.git`` to them."""
 
-_UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Categories of characters that cannot be seen. Among them are those that turn the direction of text, such as
 U+202E, after which ``gpj.exe`` reads ``exe.jpg``."""
 
@@ -36,7 +36,7 @@ _BRANCH_FORBIDS: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\
 
 def check_path(path: str, field: str = "path") -> str:
     """``path``, if it names a file of a repository. FIELD_INVALID otherwise."""
-    problem = wrong_with(path)
+    problem = path_problem(path)
     if problem:
         raise error(Reason.FIELD_INVALID, f"{field} {problem}.", field=field)
     return path
@@ -48,7 +48,7 @@ def check_new_path(path: str, field: str = "path") -> str:
     Stricter than `check_path`, which also serves for documents that exist: a name looks like what it is."""
     check_path(path, field)
     for character in path:
-        if unicodedata.category(character) in _UNSEEN and character not in _JOINERS:
+        if unicodedata.category(character) in _INVISIBLE and character not in _JOINERS:
             raise error(
                 Reason.FIELD_INVALID,
                 f"{field} contains the invisible character U+{ord(character):04X}. Remove it.",
@@ -74,7 +74,7 @@ def check_prefix(prefix: str, field: str = "path_prefix") -> str:
     return prefix
 
 
-def wrong_with(path: str) -> str:
+def path_problem(path: str) -> str:
     """What makes ``path`` no path of a file, as the end of a sentence; empty if nothing does."""
     try:
         encoded = path.encode()
@@ -93,12 +93,12 @@ def wrong_with(path: str) -> str:
             return "must not have empty parts, '.' or '..'"
         if len(part.encode()) > MAX_PART_BYTES:
             return f"has a part of more than {MAX_PART_BYTES} bytes"
-        if is_gits_own(part):
+        if is_git_directory(part):
             return "must not name what belongs to git"
     return ""
 
 
-def is_gits_own(part: str) -> bool:
+def is_git_directory(part: str) -> bool:
     """Whether one part of a path is ``.git`` for some file system."""
     plain = _IGNORED.sub("", part).lower().rstrip(". ").partition(":")[0]
     return plain in (".git", "git~1")

@@ -27,7 +27,7 @@ class Tier(Value, frozen=True, kw_only=True):
     cached: int
 
 
-class Card(Value, frozen=True, kw_only=True):
+class ModelPrice(Value, frozen=True, kw_only=True):
     """What is known of a model. ``provider``: whose it is, in LiteLLM's words; ``context_tokens``: what fits
     into a request, 0 if not known; ``tiers``: by rising ``above``, empty if no price is known."""
 
@@ -36,23 +36,25 @@ class Card(Value, frozen=True, kw_only=True):
     tiers: tuple[Tier, ...] = ()
 
 
-FREE = Card(provider="offline", context_tokens=128_000, tiers=(Tier(above=-1, input=0, output=0, cached=0),))
+FREE = ModelPrice(
+    provider="offline", context_tokens=128_000, tiers=(Tier(above=-1, input=0, output=0, cached=0),)
+)
 """The built-in model."""
 
 
-def read(table: Mapping[str, Any]) -> dict[str, Card]:
+def read(table: Mapping[str, Any]) -> dict[str, ModelPrice]:
     """The cards of a price table, by its keys. Entries that are no language models, or say nothing of use,
     are left out."""
     cards = {}
     for name, entry in table.items():
         if isinstance(entry, dict) and entry.get("mode") in _MODES:
-            card = _card(entry)
+            card = _model_price(entry)
             if card.context_tokens or card.tiers:
                 cards[name] = card
     return cards
 
 
-def find(cards: Mapping[str, Card], provider: str, model: str) -> Card | None:
+def find(cards: Mapping[str, ModelPrice], provider: str, model: str) -> ModelPrice | None:
     """The card of a provider's model, under ``provider/model`` or under the model's bare name."""
     if provider == "offline":
         return FREE
@@ -63,7 +65,7 @@ def find(cards: Mapping[str, Card], provider: str, model: str) -> Card | None:
     return bare if bare is not None and bare.provider.partition("-")[0] == provider else None
 
 
-def cost_micros(card: Card | None, usage: Usage) -> int | None:
+def cost_micros(card: ModelPrice | None, usage: Usage) -> int | None:
     """What a call cost, rounded to the nearest millionth of a dollar; None if its price or its tokens are
     not known."""
     if card is None or usage.input_tokens is None or usage.output_tokens is None:
@@ -80,7 +82,7 @@ def cost_micros(card: Card | None, usage: Usage) -> int | None:
     return (total + 500_000) // 1_000_000
 
 
-def _card(entry: Mapping[str, Any]) -> Card:
+def _model_price(entry: Mapping[str, Any]) -> ModelPrice:
     limit = _whole(entry.get("max_input_tokens"))
     tiers = []
     base = _tier(entry, -1, "")
@@ -92,7 +94,7 @@ def _card(entry: Mapping[str, Any]) -> Card:
             if tier is not None:
                 tiers.append(tier)
     tiers.sort(key=lambda tier: tier.above)
-    return Card(
+    return ModelPrice(
         provider=str(entry.get("litellm_provider", "")),
         context_tokens=limit,
         tiers=tuple(tiers),

@@ -15,7 +15,7 @@ from wonder_server.core.definitions.references import Reference
 from wonder_server.core.definitions.resources import Agent, Definition, Library, Project, Resource
 from wonder_server.core.definitions.specs import Kind
 
-ANSWERS_KEPT_MS = 48 * 3600 * 1000
+ANSWER_TTL_MS = 48 * 3600 * 1000
 """How long the answer of a ``request_id`` is remembered; the contract promises 24 hours."""
 
 
@@ -85,7 +85,7 @@ class Agents(Protocol):
 
     async def agent(self, key: str) -> Agent | None: ...
 
-    async def agent_remains(self, key: str) -> Agent | None:
+    async def agent_header(self, key: str) -> Agent | None:
         """An agent as `Drop` needs it, with nothing but its id, name and version: of a damaged one too."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from wonder_server.core.commands import Scope
+from wonder_server.core.actor.commands import Scope
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Fault
 
@@ -20,7 +20,7 @@ class TaskOutcome(Protocol):
     def fault(self) -> Fault | None: ...
 
 
-class Tasks(Protocol):
+class TaskExecutor(Protocol):
     """Executes tasks."""
 
     async def execute(
@@ -39,7 +39,9 @@ class Tasks(Protocol):
         """
         ...
 
-    def at_once(self, task: PinnedTask, input: Mapping[str, Any], context: Scope, /) -> TaskOutcome | None:
+    def execute_inline(
+        self, task: PinnedTask, input: Mapping[str, Any], context: Scope, /
+    ) -> TaskOutcome | None:
         """Execute the task now if it waits for nothing; return None if it needs `execute`."""
         ...
 

@@ -9,12 +9,17 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from wonder_server.core.conversation.inputs import CancelTurn
-from wonder_server.core.conversation.room_inputs import Demolish, Discard, Rouse, Vacate
+from wonder_server.core.actor.changes import Change, Delete, Emit, Erase, Put
+from wonder_server.core.actor.planner import Planner
+from wonder_server.core.conversation.model.inputs import CancelTurn
+from wonder_server.core.conversation.model.lifecycle_inputs import (
+    BeginDeletion,
+    FinishDeletion,
+    ReleaseArchiveObject,
+    RestoreArchived,
+)
 from wonder_server.core.coordinator.inputs import CancelRun
-from wonder_server.core.idempotency import Answered, Request
-from wonder_server.core.planner import Planner
-from wonder_server.core.records import Change, Delete, Emit, Erase, Put
+from wonder_server.core.idempotency import CompletedRequest, Request
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -62,17 +67,22 @@ class Commit:
     event_head: int = 0
     root: str = ""
     """See `Planner.root`; counts when the actor is first written."""
-    brief: bool = False
+    compact: bool = False
 
     def add(self, changes: Iterable[Change], at_ms: int) -> None:
         """Take in what a decision writes."""
-        keep, show, actor_id, head = self.changes.append, self.events.append, self.actor_id, self.event_head
+        append_change, append_event, actor_id, head = (
+            self.changes.append,
+            self.events.append,
+            self.actor_id,
+            self.event_head,
+        )
         for change in changes:
             if isinstance(change, Emit):
                 head += 1
-                show(Event(head, at_ms, actor_id, change))
+                append_event(Event(head, at_ms, actor_id, change))
             else:
-                keep(change)
+                append_change(change)
         self.event_head = head
 
     def add_all(self, entries: Iterable[Entry]) -> None:
@@ -83,19 +93,21 @@ class Commit:
                 self.add(record(None, decision), entry.at_ms)
 
 
-def makes_room(commit: Commit) -> bool:
+def frees_space(commit: Commit) -> bool:
     """Return True for a commit that deletes, or that ends what has to end before its record can be
     deleted."""
-    if any(isinstance(change, Erase) or _is_end(change) for change in commit.changes):
+    if any(isinstance(change, Erase) or _ends_run(change) for change in commit.changes):
         return True
-    return not commit.entries or any(type(entry.input) in _ENDING for entry in commit.entries)
+    return not commit.entries or any(type(entry.input) in _SPACE_FREEING_INPUTS for entry in commit.entries)
 
 
-def _is_end(change: Change) -> bool:
+def _ends_run(change: Change) -> bool:
     return isinstance(change, Put) and change.table == "runs" and not change.live
 
 
-_ENDING: Final[frozenset[type]] = frozenset({Vacate, Demolish, Rouse, Discard, CancelRun, CancelTurn})
+_SPACE_FREEING_INPUTS: Final[frozenset[type]] = frozenset(
+    {BeginDeletion, FinishDeletion, RestoreArchived, ReleaseArchiveObject, CancelRun, CancelTurn}
+)
 """Inputs that end work of a conversation or a run, or delete it."""
 
 
@@ -126,7 +138,7 @@ class Journal(Protocol):
         they are on disk, or that they are not; its value means nothing."""
         ...
 
-    async def answered(self, scope: str, request_id: str) -> Answered | None:
+    async def completed_request(self, scope: str, request_id: str) -> CompletedRequest | None:
         """What a request was told before, if it was carried out."""
         ...
 
@@ -144,7 +156,7 @@ class Journal(Protocol):
         ...
 
 
-class Shards(Protocol):
+class Journals(Protocol):
     """The journals of all shards, by the id of an actor."""
 
     @property

@@ -7,7 +7,7 @@ from typing import Protocol
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedWorkflow
 
 
-class Agents(Protocol):
+class AgentPinning(Protocol):
     """Agents with every definition that their turns refer to."""
 
     async def pin_agent(self, agent: str) -> PinnedAgent:
@@ -15,7 +15,7 @@ class Agents(Protocol):
         ...
 
 
-class Workflows(Protocol):
+class WorkflowPinning(Protocol):
     """Workflows with every definition that their nodes refer to."""
 
     async def pin_workflow(self, reference: str) -> PinnedWorkflow:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.frozen import Value
 
-ToldProgress = Callable[[str, float | None], None]
+McpProgressCallback = Callable[[str, float | None], None]
 """Takes a message for people and the part that is done, from 0 to 1, if it is known."""
 
 
@@ -48,7 +48,7 @@ class Mcp(Protocol):
     """
 
     async def call(
-        self, call: McpCall, policy: NetworkPolicy, progress: ToldProgress | None = None
+        self, call: McpCall, policy: NetworkPolicy, progress: McpProgressCallback | None = None
     ) -> McpResult: ...
 
     async def close(self) -> None: ...

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from wonder_server.core.memory import Candidate, Draft, Filter, Memory
+from wonder_server.core.memory.records import Candidate, Draft, Filter, Memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class StoredText:
     """What a memory says, as it is stored: with the vectors of its passages, in their order, and the key
     of the object that holds it where it is too long for a row."""
 
@@ -27,7 +27,7 @@ class Entry:
 
     id: str
     draft: Draft
-    text: Text
+    text: StoredText
     supersedes_id: str = ""
     supersedes_version: int | None = None
     path: str = ""
@@ -40,7 +40,7 @@ class Stored:
 
     memory: Memory
     vector_keys: tuple[int, ...] = ()
-    gone: tuple[int, ...] = ()
+    removed_keys: tuple[int, ...] = ()
     written: bool = True
 
 
@@ -94,7 +94,7 @@ class Memories(Protocol):
         wherever the store works."""
         ...
 
-    def has_none(self, agent_id: str) -> bool:
+    def is_empty(self, agent_id: str) -> bool:
         """Whether it is known, without a look, that the agent has no memories at all, nor any that are being
         written. False where it is not known; a `recall` that finds none finds it out."""
         ...
@@ -103,7 +103,7 @@ class Memories(Protocol):
         self,
         memory: Memory,
         expected_version: int,
-        text: Text | None,
+        text: StoredText | None,
         embedder: str,
         request: Request | None = None,
     ) -> Stored:
@@ -125,45 +125,45 @@ class Memories(Protocol):
         ...
 
 
-Mark = Literal["leaving", "deleted", "kept"]
+TombstoneStatus = Literal["leaving", "deleted", "kept"]
 """``leaving``: about to be deleted, unless the catalog thinks otherwise."""
 
 
-class MemoryUpkeep(Protocol):
+class MemoryMaintenance(Protocol):
     """What keeps a store of memories in order, besides its users.
 
     An object is *loose* from before it is written until a memory has it, and again once none has.
     """
 
-    async def loosen(self, keys: Sequence[str]) -> None:
+    async def add_unreferenced(self, keys: Sequence[str]) -> None:
         """Note objects that are about to be written."""
         ...
 
-    async def loose(self) -> list[str]:
+    async def unreferenced(self) -> list[str]:
         """Some of the objects noted that no memory has; none if there are none."""
         ...
 
-    async def tighten(self, keys: Sequence[str]) -> None:
+    async def remove_unreferenced(self, keys: Sequence[str]) -> None:
         """These objects are gone: take them off the notes."""
         ...
 
-    async def mark_agent(self, agent_id: str, mark: Mark) -> None:
+    async def add_tombstone(self, agent_id: str, status: TombstoneStatus) -> None:
         """Note what becomes of an agent. Once it is ``deleted`` nothing is written for it, ever; what it
         remembers waits for `purge`."""
         ...
 
-    async def marked_agents(self) -> dict[str, Mark]:
+    async def tombstones(self) -> dict[str, TombstoneStatus]:
         """The agents that are ``leaving``, and those ``deleted`` that still have memories."""
         ...
 
-    async def purge(self, agent_id: str, limit: int) -> tuple[int, list[int]]:
+    async def delete_agent_memories(self, agent_id: str, limit: int) -> tuple[int, list[int]]:
         """Forget up to ``limit`` memories of the agent: how many, and the vector keys that are gone."""
         ...
 
 
-class Traces(Protocol):
+class IndexResidue(Protocol):
     """What stores keep of what was forgotten, and nobody can find any more."""
 
-    async def erase_some(self) -> bool:
+    async def purge(self) -> bool:
         """A small part of the work; False once nothing is left of what was forgotten before."""
         ...

@@ -18,12 +18,12 @@ class TextDelta(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class Counted(msgspec.Struct, frozen=True, gc=False):
+class UsageUpdate(msgspec.Struct, frozen=True, gc=False):
     """What the call has used so far: the provider's counts, and how many ``letters`` have come that are no
     text (tool calls, thinking). Any number of these come before the end, for the case that it never does."""
 
     usage: Usage
-    letters: int
+    character_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Finished:
     """The response; always the last chunk, exactly once. ``whole`` is all of it where ``result`` was cut."""
 
     result: ModelResult
-    whole: ModelResult | None = None
+    untruncated: ModelResult | None = None
 
 
-Chunk = TextDelta | Counted | Finished
+Chunk = TextDelta | UsageUpdate | Finished
 
 
 class Model(Protocol):

@@ -6,22 +6,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from wonder_server.core.planner import Planner
+from wonder_server.core.actor.planner import Planner
 from wonder_server.ports.journal import Event
 
 
-class Found(list[Any]):
+class QueryResult(list[Any]):
     """Values in the order that was asked for. ``cut``: reading ended at ``most_bytes``, though never before
     the first value, and there are more."""
 
-    def __init__(self, values: Iterable[Any] = (), *, cut: bool = False) -> None:
+    def __init__(self, values: Iterable[Any] = (), *, truncated: bool = False) -> None:
         super().__init__(values)
-        self.cut = cut
+        self.truncated = truncated
 
 
-def is_cut(found: Sequence[Any]) -> bool:
+def is_truncated(found: Sequence[Any]) -> bool:
     """Return True if there are more values, which were left out for their size."""
-    return isinstance(found, Found) and found.cut
+    return isinstance(found, QueryResult) and found.truncated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Query:
     table: str
     id: str = ""
     actor: str = ""
-    beside: str = ""
+    colocated_with: str = ""
     parent: str = ""
     alias: str = ""
     statuses: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Query:
     newest_first: bool = True
     after: tuple[int, str] | None = None
     limit: int = 50
-    most_bytes: int = 0
+    max_bytes: int = 0
     lenient: bool = False
     """Omit damaged rows, which are logged, instead of raising STORAGE_UNAVAILABLE."""
 
@@ -76,7 +76,7 @@ class EventQuery:
     end_ms: int = 0
     after: tuple[int, str, int] | None = None
     limit: int = 50
-    most_bytes: int = 0
+    max_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,14 +66,14 @@ class Change(Value, frozen=True, kw_only=True):
     mode: str = "100644"
 
 
-class Signed(Value, frozen=True, kw_only=True):
+class CommitMetadata(Value, frozen=True, kw_only=True):
     """Who commits and why. ``key`` marks the request, so that it can be recognised when it comes again;
     ``mark`` tells apart requests with one key. Both are hexadecimal, or empty."""
 
     author: str
     message: str
     key: str = ""
-    mark: str = ""
+    fingerprint: str = ""
 
 
 class Merged(Value, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class Merged(Value, frozen=True, kw_only=True):
     conflicts: tuple[Conflict, ...] = ()
 
     @property
-    def is_nothing(self) -> bool:
+    def is_up_to_date(self) -> bool:
         """Whether there was nothing to merge."""
         return not self.tree and not self.conflicts
 
@@ -102,7 +102,7 @@ class FileDiff(Value, frozen=True, kw_only=True):
     patch: str = ""
 
 
-class Found(Value, frozen=True, kw_only=True):
+class SearchResult(Value, frozen=True, kw_only=True):
     """What a search found, by path and line; ``truncated`` if there was more."""
 
     matches: tuple[Match, ...] = ()
@@ -132,7 +132,7 @@ class Reader(Protocol):
         """One file with its content; None if there is none. PAYLOAD_TOO_LARGE if it is longer."""
         ...
 
-    async def search(self, at: str, words: Sequence[str], prefix: str, limit: int) -> Found:
+    async def search(self, at: str, words: Sequence[str], prefix: str, limit: int) -> SearchResult:
         """Lines, and paths, that contain all of ``words``, whatever their case."""
         ...
 
@@ -152,7 +152,7 @@ class Writer(Protocol):
         self,
         branch: str,
         changes: Sequence[Change],
-        signed: Signed,
+        metadata: CommitMetadata,
         *,
         begin: str = "",
         expected: Mapping[str, str] | None = None,
@@ -167,7 +167,7 @@ class Writer(Protocol):
         self,
         target: str,
         source: str,
-        signed: Signed,
+        metadata: CommitMetadata,
         *,
         resolutions: Sequence[Change] = (),
         dry: bool = False,
@@ -177,7 +177,7 @@ class Writer(Protocol):
         name all of them, FIELD_INVALID if they name another. ``dry``: only look."""
         ...
 
-    async def done(self, key: str) -> tuple[Commit, str] | None:
+    async def find_by_key(self, key: str) -> tuple[Commit, str] | None:
         """The commit that a request with this key made within the last 25 hours, and the mark it had."""
         ...
 
@@ -185,7 +185,7 @@ class Writer(Protocol):
         """Return the id that a file with this content has."""
         ...
 
-    async def drop(self, branch: str) -> None:
+    async def delete_branch(self, branch: str) -> None:
         """Remove a branch; what is not there is no error."""
         ...
 

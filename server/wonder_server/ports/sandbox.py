@@ -15,7 +15,7 @@ from typing import Protocol
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.frozen import Value
 
-ToldOutput = Callable[[bytes], None]
+OutputCallback = Callable[[bytes], None]
 """Takes what a command puts out, as it comes; no more than its ``max_output_bytes``. May cut characters."""
 
 
@@ -28,7 +28,7 @@ class Mount(Value, frozen=True, kw_only=True):
     writable: bool = False
 
 
-class Place(Value, frozen=True, kw_only=True):
+class SandboxSpec(Value, frozen=True, kw_only=True):
     """What a sandbox sees. ``folder`` is absolute, exists, and is seen as ``/work``, writable. ``network``:
     which hosts commands reach by HTTP, HTTPS and CONNECT, through the server's egress proxy; None is no
     network."""
@@ -45,11 +45,11 @@ class Command(Value, frozen=True, kw_only=True):
 
     argv: tuple[str, ...]
     timeout_ms: int
-    start: str = ""
+    working_dir: str = ""
     stdin: bytes = b""
     environment: Mapping[str, str] = {}
     max_output_bytes: int = 1 << 20
-    merged: bool = False
+    merge_stderr: bool = False
 
 
 class Output(Value, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ class Sandbox(Protocol):
     """
 
     async def run(
-        self, key: str, place: Place, command: Command, told: ToldOutput | None = None
+        self, key: str, spec: SandboxSpec, command: Command, on_output: OutputCallback | None = None
     ) -> Finished: ...
 
     async def release(self, key: str) -> None: ...

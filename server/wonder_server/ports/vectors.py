@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
-from wonder_server.core.memory import Filter, Memory
+from wonder_server.core.memory.records import Filter, Memory
 
 Vector = tuple[int, bytes]
 """A key and little-endian float32 values of unit length. A key's vector never changes: new content
 gets a new key."""
 
 
-ALL: Final = 1 << 60
+NO_LIMIT: Final = 1 << 60
 """A limit that is none."""
 
 
@@ -39,7 +39,9 @@ class Vectors(Protocol):
 class VectorSource(Protocol):
     """Where the vectors lie durably. Keys grow: a later commit never adds a lower one."""
 
-    async def vectors(self, agent_id: str, embedder: str, after: int = 0, limit: int = ALL) -> list[Vector]:
+    async def vectors(
+        self, agent_id: str, embedder: str, after: int = 0, limit: int = NO_LIMIT
+    ) -> list[Vector]:
         """The first ``limit`` of the agent's vectors by the embedder of that name whose keys are above
         ``after``, by ascending key."""
         ...

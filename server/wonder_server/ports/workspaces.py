@@ -12,10 +12,10 @@ from typing import Protocol
 
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.frozen import Value
-from wonder_server.ports.repositories import Change, Commit, Merged, Signed
+from wonder_server.ports.repositories import Change, Commit, CommitMetadata, Merged
 
 
-class Origin(Value, frozen=True, kw_only=True):
+class Remote(Value, frozen=True, kw_only=True):
     """A repository of a project: ``name`` is that of our copy of it (see ``Repositories``), ``url`` where it
     comes from, ``default_branch`` what the project says, or empty. ``network``: what the project may
     reach. ``project``: the id of the project."""
@@ -27,7 +27,7 @@ class Origin(Value, frozen=True, kw_only=True):
     project: str = ""
 
 
-class Work(Value, frozen=True, kw_only=True):
+class WorkBranch(Value, frozen=True, kw_only=True):
     """The work on one ``branch`` of one repository. Its files are in the folder ``folder`` of the worktree
     ``key``, if they have been needed yet. ``name`` is that of our copy of the repository."""
 
@@ -40,7 +40,7 @@ class Work(Value, frozen=True, kw_only=True):
 class Origins(Protocol):
     """Repositories elsewhere: a folder of this machine, or a URL."""
 
-    async def look(self, url: str, network: NetworkPolicy) -> None:
+    async def check(self, url: str, network: NetworkPolicy) -> None:
         """See that a repository is there, if it is a folder of this machine: FIELD_INVALID otherwise. What is
         farther away may be away for a while, and is not asked; PERMISSION_DENIED if ``network`` does not
         allow the address that the URL spells."""
@@ -51,7 +51,7 @@ class Origins(Protocol):
         anything that is no place of a repository."""
         ...
 
-    async def fetch(self, origin: Origin, *, afresh: bool = False) -> str:
+    async def fetch(self, origin: Remote, *, refresh: bool = False) -> str:
         """See that our copy is there, with the origin's branches as ``origin/<branch>``; ``afresh``: as they
         are now. Its default branch. A copy is made in the background: STORAGE_UNAVAILABLE (transient) while
         that takes long, and where the origin cannot be reached. FIELD_INVALID for what can be no origin."""
@@ -59,10 +59,10 @@ class Origins(Protocol):
 
     async def publish(
         self,
-        origin: Origin,
+        origin: Remote,
         target: str,
         source: str,
-        signed: Signed,
+        metadata: CommitMetadata,
         *,
         resolutions: Sequence[Change] = (),
         dry: bool = False,
@@ -72,50 +72,54 @@ class Origins(Protocol):
         ...
 
 
-class Standing(Protocol):
+class WorkspaceAdmin(Protocol):
     """What there is, and its end."""
 
     async def keys(self) -> list[str]:
         """The worktrees that are there."""
         ...
 
-    async def remove(self, key: str, works: Sequence[Work]) -> None:
+    async def remove(self, key: str, works: Sequence[WorkBranch]) -> None:
         """Remove the worktree ``key`` with all its files, and the branches of ``works``, which are in it.
         What is not there is no error."""
         ...
 
 
-class Workspaces(Standing, Protocol):
+class Workspaces(WorkspaceAdmin, Protocol):
     """Branches with their files."""
 
-    async def begin(self, work: Work | None, key: str, begin: str = "") -> Path:
+    async def begin(self, work: WorkBranch | None, key: str, begin: str = "") -> Path:
         """See that the worktree ``key`` is there, and in it the files of ``work``; a new branch begins at the
         commit ``begin``. The worktree's folder."""
         ...
 
-    async def now(self, work: Work) -> Commit | None:
+    async def head(self, work: WorkBranch) -> Commit | None:
         """The branch's newest commit; or, if files have been changed since, the one that committing them
         would make, always the same for the same files. None if there is no such branch."""
         ...
 
-    async def put(self, work: Work, path: str, content: bytes | None, expected: str | None = None) -> str:
+    async def put(
+        self, work: WorkBranch, path: str, content: bytes | None, expected: str | None = None
+    ) -> str:
         """Write or remove one file; the hash of its content. ``expected``: the hash that it must have, empty
         for none: ETAG_MISMATCH otherwise. FIELD_INVALID where something is in its way."""
         ...
 
-    async def commit(self, work: Work, signed: Signed | None, expected: str = "") -> Commit | None:
+    async def commit(
+        self, work: WorkBranch, metadata: CommitMetadata | None, expected: str = ""
+    ) -> Commit | None:
         """Commit what has been changed, without ``signed`` as the one that `now` shows. The branch's newest
         commit. ``expected``: what `now` must say: ETAG_MISMATCH otherwise."""
         ...
 
     async def update(
-        self, work: Work, source: str, signed: Signed, resolutions: Sequence[Change] = ()
+        self, work: WorkBranch, source: str, metadata: CommitMetadata, resolutions: Sequence[Change] = ()
     ) -> Merged:
         """Commit what has been changed, then merge the branch or commit ``source`` into the branch and its
         files. With conflicts only the first happens. FIELD_INVALID for resolutions of other files."""
         ...
 
-    async def retire(self, work: Work, merged: str) -> bool:
+    async def retire(self, work: WorkBranch, merged: str) -> bool:
         """Remove the branch and the files of ``work``, if `now` says no more than the commit ``merged``
         (empty: that there is none); otherwise nothing is removed. Whether it was."""
         ...

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from wonder_server.core.commands import Scope
+from wonder_server.core.actor.commands import Scope
 from wonder_server.core.frozen import Value
 
 
@@ -22,7 +22,7 @@ class Worktree(Value, frozen=True, kw_only=True):
 
     key: str
     folder: Path
-    start: str = ""
+    working_dir: str = ""
 
 
 class Worktrees(Protocol):

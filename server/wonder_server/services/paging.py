@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from wonder_server.core.errors import Reason, error
-from wonder_server.ports.records import is_cut
+from wonder_server.ports.records import is_truncated
 
-DEFAULT_PAGE: Final = 50
-MAX_PAGE: Final = 500
+DEFAULT_PAGE_SIZE: Final = 50
+MAX_PAGE_SIZE: Final = 500
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class PageRequest:
         """How many to answer. FIELD_INVALID if negative."""
         if self.size < 0:
             raise error(Reason.FIELD_INVALID, "page_size must not be negative.", field="page_size")
-        return min(self.size or DEFAULT_PAGE, MAX_PAGE)
+        return min(self.size or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
 
     def cursor(self, scope: Sequence[Any], start: Any) -> Any:
         """Where the page begins: ``start``, or what the token says.
@@ -56,10 +56,10 @@ class PageRequest:
             return start
         try:
             padded = self.token + "=" * (-len(self.token) % 4)
-            mark, cursor = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+            fingerprint, cursor = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         except (ValueError, TypeError, RecursionError):
-            mark, cursor = "", None
-        if mark != _mark(scope) or type(cursor) is not type(start):
+            fingerprint, cursor = "", None
+        if fingerprint != _fingerprint(scope) or type(cursor) is not type(start):
             raise error(
                 Reason.PAGE_TOKEN_INVALID,
                 "Give the next_page_token of an earlier answer, with the same filters.",
@@ -73,12 +73,12 @@ def page(found: Sequence[T], limit: int, scope: Sequence[Any], cursor: Callable[
     items = tuple(found[:limit])
 
     def token_after(count: int) -> str:
-        token = json.dumps([_mark(scope), cursor(items[count - 1])], separators=(",", ":")).encode()
+        token = json.dumps([_fingerprint(scope), cursor(items[count - 1])], separators=(",", ":")).encode()
         return base64.urlsafe_b64encode(token).decode().rstrip("=")
 
-    more = bool(items) and (len(found) > limit or is_cut(found))
+    more = bool(items) and (len(found) > limit or is_truncated(found))
     return Page(items=items, next_page_token=token_after(len(items)) if more else "", token_after=token_after)
 
 
-def _mark(scope: Sequence[Any]) -> str:
+def _fingerprint(scope: Sequence[Any]) -> str:
     return hashlib.blake2b(json.dumps(scope, sort_keys=True).encode(), digest_size=8).hexdigest()

@@ -4,7 +4,12 @@
 ``docs/settings.md`` follow from it. `loading` reads and checks the values. `kinds` parses one value.
 """
 
-from wonder_server.settings.loading import inherited, load, preset, unknown_variables
+from wonder_server.settings.loading import (
+    inherited_environment,
+    load,
+    set_default_variable,
+    unknown_variables,
+)
 from wonder_server.settings.table import TABLE, Group, Setting, Settings, SettingsError
 
 __all__ = [
@@ -13,8 +18,8 @@ __all__ = [
     "Setting",
     "Settings",
     "SettingsError",
-    "inherited",
+    "inherited_environment",
     "load",
-    "preset",
+    "set_default_variable",
     "unknown_variables",
 ]

@@ -36,11 +36,11 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str] | None = None) 
         elif row.env in environment:
             given[row.name] = (environment[row.env], f"the environment variable {row.env}")
     if "config" in given:
-        path = _read(known["config"], *given["config"])
+        path = _parse(known["config"], *given["config"])
         for name, value in _from_file(path, known).items() if path else ():
             given.setdefault(name, (value, f"the config file {path}"))
-    settings = Settings(**{name: _read(known[name], *found) for name, found in given.items()})
-    return _checked(replace(settings, data_dir=_absolute(settings.data_dir)))
+    settings = Settings(**{name: _parse(known[name], *found) for name, found in given.items()})
+    return _validated(replace(settings, data_dir=_absolute_path(settings.data_dir)))
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -50,8 +50,8 @@ def unknown_variables(environ: Mapping[str, str] | None = None) -> dict[str, str
     """
     environment = os.environ if environ is None else environ
     known = {row.env for row in TABLE} | _CLIENT_VARIABLES
-    strangers = sorted(name for name in environment if name.startswith("WONDER_") and name not in known)
-    return {name: next(iter(difflib.get_close_matches(name, known, 1)), "") for name in strangers}
+    unknown = sorted(name for name in environment if name.startswith("WONDER_") and name not in known)
+    return {name: next(iter(difflib.get_close_matches(name, known, 1)), "") for name in unknown}
 
 
 def _from_file(path: Path, known: Mapping[str, Setting]) -> dict[str, object]:
@@ -69,26 +69,27 @@ def _from_file(path: Path, known: Mapping[str, Setting]) -> dict[str, object]:
     return values
 
 
-def _read(row: Setting, value: object, source: str) -> Any:
+def _parse(row: Setting, value: object, source: str) -> Any:
     try:
         return row.kind.read(value)
     except ValueError as problem:
-        shown = "" if row.secret else f", not {value!r}"
-        raise SettingsError(f"{row.name}: {problem}{shown} (from {source}).") from None
+        quoted = "" if row.secret else f", not {value!r}"
+        raise SettingsError(f"{row.name}: {problem}{quoted} (from {source}).") from None
 
 
-def _absolute(folder: Path) -> Path:
+def _absolute_path(folder: Path) -> Path:
     """Return the folder as an absolute path: git and sandboxes have other current folders."""
     try:
         return Path(os.path.realpath(folder))
     except OSError as problem:
-        said = problem.strerror or problem
+        problem_text = problem.strerror or problem
         raise SettingsError(
-            f"data_dir: {str(folder)!r} cannot be resolved, since the current folder cannot be read: {said}."
+            f"data_dir: {str(folder)!r} cannot be resolved, since the current folder "
+            f"cannot be read: {problem_text}."
         ) from None
 
 
-def _checked(settings: Settings) -> Settings:
+def _validated(settings: Settings) -> Settings:
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise SettingsError("tls_cert and tls_key belong together: give both or neither.")
     if bool(settings.embedder) != bool(settings.embedder_dimensions):
@@ -119,11 +120,11 @@ def _check_provider(key: str, chosen: str, settings: Settings) -> None:
         )
 
 
-def inherited(names: Sequence[str]) -> dict[str, str]:
+def inherited_environment(names: Sequence[str]) -> dict[str, str]:
     """Return the named variables of this process's environment, for a child process."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def preset(name: str, value: str) -> None:
+def set_default_variable(name: str, value: str) -> None:
     """Set a variable that a library of this process reads, unless the operator set it."""
     os.environ.setdefault(name, value)

@@ -348,10 +348,12 @@ class Settings:
     def secrets(self) -> list[str]:
         """Return the texts that no log line may show."""
         plain = [getattr(self, row.name) for row in TABLE if row.secret and row.kind is TEXT]
-        held = [text for each in self.mcp_servers for text in (*each.env.values(), *each.headers.values())]
-        held += [text for each in self.providers for text in each.secrets]
+        configured = [
+            text for each in self.mcp_servers for text in (*each.env.values(), *each.headers.values())
+        ]
+        configured += [text for each in self.providers for text in each.secrets]
         # A server's environment holds words such as "1" and "on" too, without which no line could be read.
-        return [text for text in plain if text] + [text for text in held if len(text) >= 8]
+        return [text for text in plain if text] + [text for text in configured if len(text) >= 8]
 
     @property
     def provider_names(self) -> frozenset[str]:

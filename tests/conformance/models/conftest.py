@@ -14,10 +14,10 @@ import pytest_asyncio
 from tests.conformance.models.subjects import KEY, OfflineSubject, RemoteSubject, Subject
 from tests.fakes.provider import Provider, running_provider
 from wonder_server.adapters.egress.proxy import Egress
-from wonder_server.adapters.models.endpoints import Endpoint
-from wonder_server.adapters.models.litellm import LiteLLMModel
+from wonder_server.adapters.models.common.endpoints import Endpoint
+from wonder_server.adapters.models.litellm.model import LiteLLMModel
 from wonder_server.adapters.models.native.model import NativeModel
-from wonder_server.adapters.models.offline import OfflineModel
+from wonder_server.adapters.models.offline.model import OfflineModel
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

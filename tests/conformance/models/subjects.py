@@ -6,8 +6,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from wonder_server.core.conversation.dialects import DIALECTS
-from wonder_server.core.conversation.values import ToolResult
+from wonder_server.core.conversation.context.dialects import DIALECTS
+from wonder_server.core.conversation.model.values import ToolResult
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.model import ModelResult
 from wonder_server.ports.model import Finished, Model, TextDelta

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.conformance.models.subjects import ask, collect
-from wonder_server.adapters.models.defaults import OFFLINE, default_profile, endpoints, settled
-from wonder_server.adapters.models.endpoints import Endpoint, is_loopback
-from wonder_server.adapters.models.offline import OfflineModel
-from wonder_server.adapters.models.routing import ANY, RoutedModel
+from wonder_server.adapters.models.common.endpoints import Endpoint, is_loopback
+from wonder_server.adapters.models.defaults import OFFLINE, default_profile, endpoints, resolve_profile
+from wonder_server.adapters.models.offline.model import OfflineModel
+from wonder_server.adapters.models.routing import ANY_FORMAT, RoutedModel
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.model import ModelResult
@@ -84,7 +84,7 @@ def test_settling_replaces_auto_and_keeps_the_profiles_own_patience_and_paramete
     own = ModelProfile(provider="auto", timeout_ms=5, parameters={"temperature": 0})
     default = default_profile({"ANTHROPIC_API_KEY": "k"})
 
-    profile = settled(own, default)
+    profile = resolve_profile(own, default)
 
     assert (profile.provider, profile.model, profile.format) == (
         "anthropic",
@@ -99,8 +99,8 @@ def test_settling_a_chosen_provider_only_fills_in_the_format() -> None:
     own = ModelProfile(provider="groq", model="m")
     listed = {"groq": Endpoint(format="anthropic_messages")}
 
-    assert settled(own, OFFLINE) == replace(own, format="openai_chat")
-    assert settled(own, OFFLINE, listed) == replace(own, format="anthropic_messages")
+    assert resolve_profile(own, OFFLINE) == replace(own, format="openai_chat")
+    assert resolve_profile(own, OFFLINE, listed) == replace(own, format="anthropic_messages")
 
 
 def test_keys_and_addresses_are_read_by_name_and_never_shown() -> None:
@@ -143,9 +143,9 @@ class Recorder:
 
 async def test_provider_and_format_choose_the_adapter() -> None:
     native, other = Recorder("native"), Recorder("other")
-    routes: dict[tuple[str, str], Model] = {("offline", ANY): OfflineModel()}
+    routes: dict[tuple[str, str], Model] = {("offline", ANY_FORMAT): OfflineModel()}
     routes |= {("openai", "openai_chat"): native, ("anthropic", "anthropic_messages"): native}
-    model = RoutedModel(routes, otherwise=other, known=("openai", "anthropic", "groq", "offline"))
+    model = RoutedModel(routes, default=other, known=("openai", "anthropic", "groq", "offline"))
 
     async def chosen(provider: str, format_name: str = "") -> str:
         profile = ModelProfile(provider=provider, format=format_name)

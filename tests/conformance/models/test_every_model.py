@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.models.subjects import Subject, collect, with_results
-from wonder_server.adapters.models.offline import OfflineModel
-from wonder_server.ports.model import Counted, TextDelta
+from wonder_server.adapters.models.offline.model import OfflineModel
+from wonder_server.ports.model import TextDelta, UsageUpdate
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -33,7 +33,7 @@ async def test_text_arrives_as_it_is_said(subject: Subject) -> None:
 
     # Some providers count what was asked before they answer.
     assert sum(isinstance(piece, TextDelta) for piece in pieces) >= 5
-    assert all(isinstance(piece, TextDelta | Counted) for piece in pieces)
+    assert all(isinstance(piece, TextDelta | UsageUpdate) for piece in pieces)
     assert sum(len(piece.text.split()) for piece in pieces if isinstance(piece, TextDelta)) < 50
 
 
@@ -166,6 +166,6 @@ async def test_a_stream_can_be_left_early(subject: Subject) -> None:
     first = await anext(chunks)
     await chunks.aclose()  # type: ignore[attr-defined]
 
-    assert isinstance(first, TextDelta | Counted)
+    assert isinstance(first, TextDelta | UsageUpdate)
     with pytest.raises(StopAsyncIteration):
         await anext(chunks)

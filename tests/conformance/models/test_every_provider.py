@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.models.subjects import KEY, RemoteSubject, ask, collect
 from tests.fakes.provider import Provider, Script
-from wonder_server.adapters.models.litellm import LiteLLMModel
+from wonder_server.adapters.models.litellm.model import LiteLLMModel
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.model import Usage
 
@@ -75,7 +75,7 @@ async def test_a_request_that_is_wrong_is_not_tried_again(
 async def test_one_call_is_one_attempt(remote: RemoteSubject, provider: Provider, case: str) -> None:
     await fault_of(remote, case)
 
-    assert len(provider.seen) == 1
+    assert len(provider.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ async def test_cancelling_the_consumer_closes_the_request(
 ) -> None:
     consumer = asyncio.create_task(collect(remote.model, *remote.case(case)))
     async with asyncio.timeout(60):
-        await provider.wait_until(lambda: len(provider.seen) == 1)
+        await provider.wait_until(lambda: len(provider.requests) == 1)
 
     consumer.cancel()
 
@@ -144,7 +144,7 @@ async def test_cancelling_the_consumer_closes_the_request(
 async def upstream_closes(provider: Provider) -> None:
     """Wait until the client has closed each request. A script that stalls does so for ten minutes."""
     async with asyncio.timeout(60):
-        await provider.wait_until(lambda: all(seen.closed_early for seen in provider.seen))
+        await provider.wait_until(lambda: all(seen.closed_early for seen in provider.requests))
 
 
 async def test_the_request_reaches_the_provider_unchanged(remote: RemoteSubject, provider: Provider) -> None:
@@ -155,7 +155,7 @@ async def test_the_request_reaches_the_provider_unchanged(remote: RemoteSubject,
 
     await collect(remote.model, profile, request)
 
-    [seen] = provider.seen
+    [seen] = provider.requests
     added = {} if remote.format == "gemini" else {"model": "text", "stream": True}
     if remote.format == "openai_chat":
         added |= {"stream_options": {"include_usage": True}}
@@ -171,13 +171,13 @@ async def test_a_request_cannot_choose_where_it_goes(
         # LiteLLM would obey it, so only parameters that it is known to hand on are given to it.
         with pytest.raises(WonderError, match=f"'{field}' is not passed on"):
             await collect(remote.model, profile, {**request, field: "http://127.0.0.1:1"})
-        assert not provider.seen
+        assert not provider.requests
         return
 
     _, result = await collect(remote.model, profile, {**request, field: "http://127.0.0.1:1"})
 
     assert result.text == "Hello there, this is a scripted answer."
-    assert provider.seen[0].body[field] == "http://127.0.0.1:1", "it is data for the provider, no more"
+    assert provider.requests[0].body[field] == "http://127.0.0.1:1", "it is data for the provider, no more"
 
 
 async def test_a_refusal_is_an_answer(remote: RemoteSubject) -> None:

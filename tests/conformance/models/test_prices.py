@@ -17,25 +17,25 @@ ANSWER = ModelResult(text="x", usage=Usage(input_tokens=1_000_000, output_tokens
 async def test_the_usual_models_have_a_price_and_a_limit() -> None:
     prices = LiteLLMPrices()
     for _, profile in _DEFAULTS:
-        usage = (await prices.priced(profile, ANSWER)).usage
+        usage = (await prices.with_cost(profile, ANSWER)).usage
         assert usage.cost_micros and usage.cost_micros > 0, profile
-        told = await prices.informed(ModelProfile(provider=profile.provider, model=profile.model))
+        told = await prices.with_context_window(ModelProfile(provider=profile.provider, model=profile.model))
         assert told.context_window_tokens == profile.context_window_tokens
 
 
 async def test_what_the_table_does_not_have_stays_unknown() -> None:
     prices = LiteLLMPrices()
     homemade = ModelProfile(provider="hosted_vllm", model="my-model")
-    assert await prices.priced(homemade, ANSWER) is ANSWER
-    assert await prices.informed(homemade) is homemade
-    free = await prices.priced(ModelProfile(provider="offline", model="offline"), ANSWER)
+    assert await prices.with_cost(homemade, ANSWER) is ANSWER
+    assert await prices.with_context_window(homemade) is homemade
+    free = await prices.with_cost(ModelProfile(provider="offline", model="offline"), ANSWER)
     assert free.usage.cost_micros == 0
 
 
 async def test_who_is_cancelled_while_it_is_read_takes_nothing_from_others() -> None:
     prices, profile = LiteLLMPrices(), ModelProfile(provider="openai", model="gpt-4o")
-    first = asyncio.create_task(prices.informed(profile))
-    second = asyncio.create_task(prices.informed(profile))
+    first = asyncio.create_task(prices.with_context_window(profile))
+    second = asyncio.create_task(prices.with_context_window(profile))
     await asyncio.sleep(0)
     first.cancel()
     assert (await second).context_window_tokens > 100_000

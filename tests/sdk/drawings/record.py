@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from wonder_sdk import v1
-from wonder_sdk.definition_files import load
+from wonder_sdk.definitions.definition_files import load
 from wonder_sdk.drawing import graph, mermaid, text
 
 HERE = Path(__file__).parent

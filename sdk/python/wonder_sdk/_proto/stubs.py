@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import grpc.aio
 
-from ..encoding import Encoder
+from ..transport.encoding import Encoder
 from .wonder import v1
 
 

@@ -16,28 +16,11 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 
-from wonder_sdk.cli import (
-    actions,
-    agent,
-    apply,
-    artifact,
-    branch,
-    chat,
-    conversations,
-    events,
-    export,
-    gates,
-    health,
-    memory,
-    message,
-    preview,
-    project,
-    run,
-    runs,
-    version,
-    workflow,
-)
-from wonder_sdk.cli.parser import Parser
+from wonder_sdk.cli import health, version
+from wonder_sdk.cli.conversation import chat, conversations, events, message, preview
+from wonder_sdk.cli.resources import actions, agent, apply, artifact, branch, export, memory, project
+from wonder_sdk.cli.shared.parser import Parser
+from wonder_sdk.cli.workflows import gates, run, runs, workflow
 
 GROUP = "wonder.commands"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli import connection
+from wonder_sdk.cli.shared import connection
 
 if TYPE_CHECKING:
     from wonder_sdk import sync

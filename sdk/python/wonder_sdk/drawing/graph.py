@@ -52,17 +52,17 @@ class Graph:
     description: str
     initial: str
     nodes: dict[str, Node] = field(default_factory=dict)
-    ways: dict[str, list[Edge]] = field(default_factory=dict)
+    transitions: dict[str, list[Edge]] = field(default_factory=dict)
     may_end: frozenset[str] = frozenset()
     """Nodes at which a token may find no transition to take, though there are some."""
 
     def edges(self) -> Iterator[Edge]:
         for node_id in self.nodes:
-            yield from self.ways[node_id]
+            yield from self.transitions[node_id]
 
     def forward(self, node_id: str) -> list[str]:
         """Where one gets from a node, without going round a cycle; each once."""
-        return list(dict.fromkeys(edge.target for edge in self.ways[node_id] if not edge.is_back))
+        return list(dict.fromkeys(edge.target for edge in self.transitions[node_id] if not edge.is_back))
 
     def order(self) -> list[str]:
         """The nodes that can be reached, each before those that follow it (cycles aside)."""
@@ -93,11 +93,13 @@ def of(definition: v1.Definition) -> Graph:
     for node_id in named:
         graph.nodes.setdefault(node_id, Node(node_id, "missing"))
     leaving: dict[str, list[v1.Transition]] = {node_id: [] for node_id in graph.nodes}
-    for way in sorted(spec.transitions, key=lambda way: way.priority):
-        leaving[way.from_node_id].append(way)
+    for transition in sorted(spec.transitions, key=lambda way: way.priority):
+        leaving[transition.from_node_id].append(transition)
     fans = {node.id for node in spec.nodes if node.fan_out}
-    for node_id, ways in leaving.items():
-        graph.ways[node_id] = [_edge(way, ways, fans_out=node_id in fans) for way in ways]
+    for node_id, transitions in leaving.items():
+        graph.transitions[node_id] = [
+            _edge(way, transitions, fans_out=node_id in fans) for way in transitions
+        ]
     graph.may_end = frozenset(
         node_id
         for node_id, ways in leaving.items()
@@ -125,7 +127,7 @@ def immediate_joins(graph: Graph) -> dict[str, str | None]:
     return joins
 
 
-def meetings(graph: Graph) -> dict[str, str | None]:
+def fan_ins(graph: Graph) -> dict[str, str | None]:
     """Where the drawing goes on after what leaves a node: for a fan-out where its branches are joined, for
     other nodes where their ways meet; None: nowhere before the end."""
     joins = immediate_joins(graph)
@@ -136,7 +138,7 @@ def meetings(graph: Graph) -> dict[str, str | None]:
 
 
 def _fans(graph: Graph, node_id: str) -> bool:
-    return any(edge.is_parallel for edge in graph.ways[node_id])
+    return any(edge.is_parallel for edge in graph.transitions[node_id])
 
 
 def _fan_in_of(graph: Graph, joins: dict[str, str | None], node_id: str) -> str | None:
@@ -205,20 +207,20 @@ def _fan_in(fan_in: v1.FanIn | None) -> str:
     return says
 
 
-def _edge(way: v1.Transition, ways: list[v1.Transition], *, fans_out: bool) -> Edge:
+def _edge(transition: v1.Transition, siblings: list[v1.Transition], *, fans_out: bool) -> Edge:
     parts = []
-    if way.for_each is not None:
-        parts.append(f"each of {short(way.for_each.items)}")
-        if way.for_each.max_concurrency:
-            parts.append(f"{way.for_each.max_concurrency} at once")
-    if way.condition:
-        parts.append(f"if {short(way.condition)}")
-    elif len(ways) > 1 and not fans_out and way is not ways[0] and not parts:
+    if transition.for_each is not None:
+        parts.append(f"each of {short(transition.for_each.items)}")
+        if transition.for_each.max_concurrency:
+            parts.append(f"{transition.for_each.max_concurrency} at once")
+    if transition.condition:
+        parts.append(f"if {short(transition.condition)}")
+    elif len(siblings) > 1 and not fans_out and transition is not siblings[0] and not parts:
         parts.append("else")
-    if way.loop_limit:
-        parts.append("once" if way.loop_limit == 1 else f"at most {way.loop_limit} times")
-    parallel = fans_out or way.for_each is not None
-    return Edge(way.from_node_id, way.to_node_id, ", ".join(parts), is_parallel=parallel)
+    if transition.loop_limit:
+        parts.append("once" if transition.loop_limit == 1 else f"at most {transition.loop_limit} times")
+    parallel = fans_out or transition.for_each is not None
+    return Edge(transition.from_node_id, transition.to_node_id, ", ".join(parts), is_parallel=parallel)
 
 
 def _mark_back_edges(graph: Graph) -> None:
@@ -228,7 +230,7 @@ def _mark_back_edges(graph: Graph) -> None:
     stack = [(graph.initial, 0)]
     while stack:
         node_id, position = stack.pop()
-        ways = graph.ways[node_id]
+        ways = graph.transitions[node_id]
         if position == len(ways):
             open_nodes.discard(node_id)
             continue

@@ -19,7 +19,7 @@ leads back, ``→`` to a node that is drawn elsewhere, ``↓`` on below. ``■``
 
 from __future__ import annotations
 
-from wonder_sdk.drawing.graph import Edge, Graph, Node, meetings
+from wonder_sdk.drawing.graph import Edge, Graph, Node, fan_ins
 
 _SHAPES = {
     "task": "[{}]",
@@ -30,7 +30,7 @@ _SHAPES = {
     "missing": "?{}?",
 }
 # The second column begins here at the latest; longer lines push it.
-_MOST_LEFT = 44
+_MAX_COLUMN = 44
 
 
 def draw(graph: Graph) -> str:
@@ -44,7 +44,7 @@ class _Drawing:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._joins = meetings(graph)
+        self._joins = fan_ins(graph)
         self._length = _lengths(graph)
         self._below = _descendants(graph)
         self._drawn: set[str] = set()
@@ -55,9 +55,9 @@ class _Drawing:
         lost = [node for node in self._graph.nodes.values() if node.id not in self._drawn]
         if lost:
             self._lines += [("", ""), ("never reached:", "")]
-            self._lines += [(f"  {_name(node)}", _says(node)) for node in lost]
+            self._lines += [(f"  {_name(node)}", _caption(node)) for node in lost]
         width = max(
-            (len(left) for left, right in self._lines if right and len(left) <= _MOST_LEFT), default=0
+            (len(left) for left, right in self._lines if right and len(left) <= _MAX_COLUMN), default=0
         )
         return [f"{left:<{width}}  {right}".rstrip() for left, right in self._lines]
 
@@ -72,22 +72,22 @@ class _Drawing:
                 self._lines.append((f"{first}→ {_name(self._graph.nodes[here])}", ""))
                 return
             self._drawn.add(here)
-            ways = self._graph.ways[here]
+            ways = self._graph.transitions[here]
             node = self._graph.nodes[here]
             end = "" if ways else " · ■"
-            self._lines.append((first + _name(node), _says(node) + end))
+            self._lines.append((first + _name(node), _caption(node) + end))
             first = prefix
             here = self._follow(here, ways, prefix, join, stops)
 
     def _follow(
-        self, here: str, ways: list[Edge], prefix: str, join: str | None, stops: frozenset[str]
+        self, here: str, edges: list[Edge], prefix: str, join: str | None, stops: frozenset[str]
     ) -> str | None:
         """Draw what leaves a node; the node to go on with at this level, if there is one."""
-        if not ways:
+        if not edges:
             return None
         may_end = here in self._graph.may_end
-        only = ways[0]
-        if len(ways) == 1 and not only.is_back and not only.is_parallel:
+        only = edges[0]
+        if len(edges) == 1 and not only.is_back and not only.is_parallel:
             label = f" {only.label}{', else ■' if may_end else ''}" if only.label else ""
             if only.target != join:
                 self._lines.append((f"{prefix}│{label}", ""))
@@ -96,18 +96,18 @@ class _Drawing:
             return only.target
         meeting = self._joins[here]
         if meeting is None or meeting == join:
-            onward = self._spine(ways, join, stops)
+            onward = self._spine(edges, join, stops)
             inner, barred = join, stops | ({onward} if onward else set())
         else:
             onward, inner, barred = meeting, meeting, stops | ({join} if join else set())
-        self._branches(ways, prefix, inner, barred, onward, may_end=may_end)
+        self._branches(edges, prefix, inner, barred, onward, may_end=may_end)
         if onward is not None:
             self._lines.append((f"{prefix}▼", ""))
         return onward
 
     def _branches(
         self,
-        ways: list[Edge],
+        edges: list[Edge],
         prefix: str,
         join: str | None,
         stops: frozenset[str],
@@ -115,9 +115,9 @@ class _Drawing:
         *,
         may_end: bool,
     ) -> None:
-        ends_here = may_end and not any(edge.is_parallel for edge in ways)
-        for position, edge in enumerate(ways):
-            is_last = onward is None and not ends_here and position == len(ways) - 1
+        ends_here = may_end and not any(edge.is_parallel for edge in edges)
+        for position, edge in enumerate(edges):
+            is_last = onward is None and not ends_here and position == len(edges) - 1
             line, below = (
                 ("╘═" if is_last else "╞═") if edge.is_parallel else ("└─" if is_last else "├─"),
                 ("   " if is_last else "│  "),
@@ -137,14 +137,14 @@ class _Drawing:
         if ends_here:
             self._lines.append((f"{prefix}{'├─' if onward else '└─'} else ■", ""))
 
-    def _spine(self, ways: list[Edge], join: str | None, stops: frozenset[str]) -> str | None:
+    def _spine(self, edges: list[Edge], join: str | None, stops: frozenset[str]) -> str | None:
         """Of ways that meet nowhere, the one that goes on at this level, if one does: what another way may
         come back to, else the longest."""
-        if any(edge.is_parallel for edge in ways):
+        if any(edge.is_parallel for edge in edges):
             return None
         ahead = [
             target
-            for target in dict.fromkeys(edge.target for edge in ways if not edge.is_back)
+            for target in dict.fromkeys(edge.target for edge in edges if not edge.is_back)
             if target not in self._drawn | stops and target != join
         ]
         if len(ahead) < 2:
@@ -184,7 +184,7 @@ def _name(node: Node) -> str:
     return _SHAPES[node.kind].format(node.id)
 
 
-def _says(node: Node) -> str:
+def _caption(node: Node) -> str:
     target = " ".join(part for part in (node.kind, node.target) if part)
     if node.kind == "missing":
         target = "there is no such node"

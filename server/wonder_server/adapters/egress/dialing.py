@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address
 from typing import Final
 
+from wonder_server.core.definitions.network_policy import may_reach, may_resolve
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.network import may_reach, may_resolve
-from wonder_server.core.network_address import Address, host_problem, is_metadata, literal, place
-from wonder_server.core.task.effects import NotBegunError
+from wonder_server.core.network_address import Address, host_port, host_problem, is_metadata, parse_address
+from wonder_server.core.task.effects import NotStartedError
 
 CONNECT_TIMEOUT_S: Final = 10
 MAX_ADDRESSES: Final = 4
@@ -50,14 +50,14 @@ class Dialer:
 
     async def addresses(self, host: str, port: int, policy: NetworkPolicy) -> list[Address]:
         """Return the addresses to try for ``host``, all of which ``policy`` allows."""
-        spelled = _spelled(host, port, policy)
+        spelled = _check_literal(host, port, policy)
         if spelled is not None:
-            return _allowed(host, port, [spelled], policy)
+            return _allowed_addresses(host, port, [spelled], policy)
         try:
             found = await self._resolve(host, port)
         except OSError as problem:
-            raise _unresolved(host, problem) from None
-        return _allowed(host, port, _parsed(found), policy)
+            raise _resolve_failed(host, problem) from None
+        return _allowed_addresses(host, port, _parse_addresses(found), policy)
 
     async def connect(self, host: str, port: int, policy: NetworkPolicy) -> socket.socket:
         """Return a connected, non-blocking socket. The caller closes it."""
@@ -77,18 +77,18 @@ class Dialer:
                 connection.close()
                 raise
             return connection
-        raise _unanswered(host, port) from failure
+        raise _connect_timeout(host, port) from failure
 
     def connect_now(self, host: str, port: int, policy: NetworkPolicy, timeout_s: float) -> socket.socket:
         """The same for a thread: a connected, blocking socket. ``timeout_s`` is for each address, and stays
         the socket's timeout."""
-        spelled = _spelled(host, port, policy)
+        spelled = _check_literal(host, port, policy)
         try:
-            found = [spelled] if spelled is not None else _parsed(self._resolve_now(host, port))
+            found = [spelled] if spelled is not None else _parse_addresses(self._resolve_now(host, port))
         except OSError as problem:
-            raise _unresolved(host, problem) from None
+            raise _resolve_failed(host, problem) from None
         begun = time.monotonic()
-        for address in _allowed(host, port, found, policy):
+        for address in _allowed_addresses(host, port, found, policy):
             connection = _socket(address)
             connection.settimeout(timeout_s)
             try:
@@ -99,40 +99,42 @@ class Dialer:
                     break
                 continue
             return connection
-        raise _unanswered(host, port)
+        raise _connect_timeout(host, port)
 
 
 def check_host(host: str, port: int, policy: NetworkPolicy) -> None:
     """Refuse what is refused without asking a resolver: what is no host, an address that ``policy`` does not
     allow, the name of a metadata service. Errors as `Dialer`."""
-    spelled = _spelled(host, port, policy)
+    spelled = _check_literal(host, port, policy)
     if spelled is not None:
-        _allowed(host, port, [spelled], policy)
+        _allowed_addresses(host, port, [spelled], policy)
 
 
-def _spelled(host: str, port: int, policy: NetworkPolicy) -> Address | None:
+def _check_literal(host: str, port: int, policy: NetworkPolicy) -> Address | None:
     """Return the address that the host spells, None for a name that may be resolved."""
     if problem := host_problem(host):
         raise error(Reason.INPUT_INVALID, f"The url cannot be requested: {problem}.", field="url")
     if is_metadata(host):
-        raise _metadata(host)
-    spelled = literal(host.lower().removesuffix("."))
+        raise _fault_metadata(host)
+    spelled = parse_address(host.lower().removesuffix("."))
     if spelled is None and not may_resolve(policy, host, port):
         raise refused(host, port)
     return spelled
 
 
-def _parsed(found: Sequence[str]) -> list[Address]:
+def _parse_addresses(found: Sequence[str]) -> list[Address]:
     # An address with a zone, such as fe80::1%eth0, is no public one; the zone does not matter.
     return [ip_address(each.partition("%")[0]) for each in found]
 
 
-def _allowed(host: str, port: int, found: Sequence[Address], policy: NetworkPolicy) -> list[Address]:
+def _allowed_addresses(
+    host: str, port: int, found: Sequence[Address], policy: NetworkPolicy
+) -> list[Address]:
     if not found:
         raise error(Reason.TASK_FAILED, f"The host {host} has no address.")
     for address in found:
         if is_metadata(host, address):
-            raise _metadata(host)
+            raise _fault_metadata(host)
         if not may_reach(policy, host, port, address):
             raise refused(host, port)
     return list(found[:MAX_ADDRESSES])
@@ -145,7 +147,7 @@ def _socket(address: Address) -> socket.socket:
 
 def refused(host: str, port: int) -> WonderError:
     """Return the error for a host whose addresses the policy does not allow."""
-    there = place(host, port)
+    there = host_port(host, port)
     return error(
         Reason.PERMISSION_DENIED,
         f"The project does not allow requests to {there}: its address is not public, or not among those that"
@@ -154,7 +156,7 @@ def refused(host: str, port: int) -> WonderError:
     )
 
 
-def _metadata(host: str) -> WonderError:
+def _fault_metadata(host: str) -> WonderError:
     return error(
         Reason.PERMISSION_DENIED,
         f"{host} is not reached: link-local addresses and metadata services give credentials away, and no"
@@ -163,11 +165,11 @@ def _metadata(host: str) -> WonderError:
     )
 
 
-def _unresolved(host: str, problem: OSError) -> WonderError:
+def _resolve_failed(host: str, problem: OSError) -> WonderError:
     if isinstance(problem, socket.gaierror) and problem.errno == socket.EAI_NONAME:
         return error(Reason.TASK_FAILED, f"There is no host {host}.", field="url")
-    return NotBegunError(Reason.TASK_FAILED, f"The address of {host} could not be found out.")
+    return NotStartedError(Reason.TASK_FAILED, f"The address of {host} could not be found out.")
 
 
-def _unanswered(host: str, port: int) -> WonderError:
-    return NotBegunError(Reason.TASK_FAILED, f"{place(host, port)} cannot be connected to.")
+def _connect_timeout(host: str, port: int) -> WonderError:
+    return NotStartedError(Reason.TASK_FAILED, f"{host_port(host, port)} cannot be connected to.")

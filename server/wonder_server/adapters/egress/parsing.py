@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 
-from wonder_server.core.network_address import place
+from wonder_server.core.network_address import host_port
 
 MAX_CHUNK_LINE: Final = 32
 
 _REQUEST_LINE: Final = re.compile(rb"([A-Z][A-Z-]{0,31}) ([!-\xff]+) HTTP/1\.([01])\Z")
 _AUTHORITY: Final = rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)"
-_PLACE: Final = re.compile(_AUTHORITY + rb":([0-9]{1,5})\Z")
+_HOST_PORT: Final = re.compile(_AUTHORITY + rb":([0-9]{1,5})\Z")
 _ABSOLUTE: Final = re.compile(rb"(?i:http)://" + _AUTHORITY + rb"(?::([0-9]{1,5}))?([/?][!-\xff]*)?\Z")
-_IN_PATH: Final = re.compile(rb"[^#\\\x7f]*\Z")
+_PATH_SAFE: Final = re.compile(rb"[^#\\\x7f]*\Z")
 _HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t]*)\Z")
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}\Z")
 _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
 _NOT_ASCII: Final = re.compile(rb"[\x80-\xff]")
 
-_ONCE: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"proxy-authorization"})
-_NOT_PASSED_ON: Final = _ONCE | {
+_UNIQUE_HEADERS: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"proxy-authorization"})
+_HOP_BY_HOP: Final = _UNIQUE_HEADERS | {
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-connection", b"te", b"trailer", b"upgrade"
 }  # fmt: skip
 
@@ -60,7 +60,7 @@ class ProxyRequest:
 
     def head(self, *more: tuple[bytes, bytes], absolute: bool) -> bytes:
         """Return the head to send. ``absolute``: to another proxy, with the whole URL as the target."""
-        there = place(self.host, self.port)
+        there = host_port(self.host, self.port)
         if self.port == 80:
             there = there.removesuffix(":80")
         target = f"http://{there}{self.path}" if absolute else self.path
@@ -82,7 +82,7 @@ def parse(head: bytes) -> ProxyRequest:
         raise BadRequest("The request line is not METHOD, URL and HTTP/1.1, with one space between them.")
     method = asked[1].decode("ascii")
     headers = _headers(lines)
-    once = {name.lower(): value for name, value in headers if name.lower() in _ONCE}
+    once = {name.lower(): value for name, value in headers if name.lower() in _UNIQUE_HEADERS}
     length = _framing(once, has_chunks=asked[3] == b"1")
     if method == "CONNECT":
         host, port, path = *_tunnel(asked[2]), ""
@@ -90,7 +90,7 @@ def parse(head: bytes) -> ProxyRequest:
             raise BadRequest("CONNECT has no body.")
     else:
         host, port, path = _absolute(asked[2])
-    dropped = _NOT_PASSED_ON | {
+    dropped = _HOP_BY_HOP | {
         token.strip().lower()
         for name, value in headers
         if name.lower() == b"connection"
@@ -111,63 +111,63 @@ class Body:
     """The body of one request. It passes on the bytes that the head declared and refuses any after them."""
 
     def __init__(self, length: int | None) -> None:
-        self._left = length or 0
+        self._remaining = length or 0
         self._chunked = length is None
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._at = 0
-        self._closing = False
+        self._in_trailer = False
         self.complete = length == 0
 
-    def take(self, data: bytes) -> bytes:
+    def feed(self, data: bytes) -> bytes:
         """Return what to send for the next ``data`` received. Raises `BadRequest`."""
         if not self._chunked:
-            self._left -= len(data)
-            if self._left < 0:
+            self._remaining -= len(data)
+            if self._remaining < 0:
                 raise BadRequest("A connection carries one request; more bytes follow its body.")
-            self.complete = self._left == 0
+            self.complete = self._remaining == 0
             return data
-        self._held += data
+        self._buffer += data
         sent: list[bytes] = []
-        while not self.complete and (part := self._part()) is not None:
+        while not self.complete and (part := self._next_chunk()) is not None:
             sent.append(part)
-        if self.complete and self._at < len(self._held):
+        if self.complete and self._at < len(self._buffer):
             raise BadRequest("A connection carries one request; more bytes follow its body.")
-        del self._held[: self._at]
+        del self._buffer[: self._at]
         self._at = 0
         return b"".join(sent)
 
-    def _part(self) -> bytes | None:
+    def _next_chunk(self) -> bytes | None:
         """Take the next part of a chunk from what is held. None: it is not all there."""
-        if self._left:
-            part = bytes(self._held[self._at : self._at + self._left])
-            self._left -= len(part)
+        if self._remaining:
+            part = bytes(self._buffer[self._at : self._at + self._remaining])
+            self._remaining -= len(part)
             self._at += len(part)
-            self._closing = self._left == 0
+            self._in_trailer = self._remaining == 0
             return b"%x\r\n%b\r\n" % (len(part), part) if part else None
-        if self._closing:
-            if not self._ends(self._at):
+        if self._in_trailer:
+            if not self._check_line_end(self._at):
                 return None
             self._at += 2
-            self._closing = False
+            self._in_trailer = False
             return b""
-        line = _CHUNK.match(self._held, self._at)
+        line = _CHUNK.match(self._buffer, self._at)
         if line is None:
-            if len(self._held) - self._at > MAX_CHUNK_LINE or self._held.find(b"\n", self._at) >= 0:
+            if len(self._buffer) - self._at > MAX_CHUNK_LINE or self._buffer.find(b"\n", self._at) >= 0:
                 raise BadRequest("A chunk of the body does not begin with its size.")
             return None
         size = int(line[1], 16)
         if size == 0:
-            if not self._ends(line.end()):
+            if not self._check_line_end(line.end()):
                 return None
             self._at = line.end() + 2
             self.complete = True
             return b"0\r\n\r\n"
-        self._at, self._left = line.end(), size
+        self._at, self._remaining = line.end(), size
         return b""
 
-    def _ends(self, at: int) -> bool:
+    def _check_line_end(self, at: int) -> bool:
         """Return True if an end of line is at ``at``, False if more has to be received to tell."""
-        there = bytes(self._held[at : at + 2])
+        there = bytes(self._buffer[at : at + 2])
         if not b"\r\n".startswith(there):
             raise BadRequest("A chunk of the body does not end where its size says, or trailers follow it.")
         return len(there) == 2
@@ -181,7 +181,7 @@ def _headers(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
         if found is None:
             raise BadRequest("A header is not a name, a colon and a value of printable ASCII on one line.")
         name = found[1].lower()
-        if name in _ONCE and name in seen:
+        if name in _UNIQUE_HEADERS and name in seen:
             raise BadRequest(f"The header {name.decode('ascii')} is there twice.")
         seen.add(name)
         headers.append((found[1], found[2].rstrip(b" \t")))
@@ -205,7 +205,7 @@ def _framing(once: dict[bytes, bytes], *, has_chunks: bool) -> int | None:
 
 
 def _tunnel(target: bytes) -> tuple[str, int]:
-    found = _PLACE.match(target)
+    found = _HOST_PORT.match(target)
     if found is None:
         raise BadRequest("The target of CONNECT is not host:port.")
     return _host(found[1]), _port(found[2])
@@ -213,7 +213,7 @@ def _tunnel(target: bytes) -> tuple[str, int]:
 
 def _absolute(target: bytes) -> tuple[str, int, str]:
     found = _ABSOLUTE.match(target)
-    if found is None or not _IN_PATH.match(found[3] or b""):
+    if found is None or not _PATH_SAFE.match(found[3] or b""):
         raise BadRequest("Only CONNECT and absolute http URLs without a user or a fragment are served.")
     path = found[3] or b"/"
     path = path if path.startswith(b"/") else b"/" + path
@@ -221,8 +221,8 @@ def _absolute(target: bytes) -> tuple[str, int, str]:
     return _host(found[1]), _port(found[2]) if found[2] else 80, path.decode("ascii")
 
 
-def _host(spelled: bytes) -> str:
-    host = spelled.decode("ascii").lower()
+def _host(text: bytes) -> str:
+    host = text.decode("ascii").lower()
     if not host.startswith("["):
         return host
     try:

@@ -27,10 +27,10 @@ from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined
 
 from wonder_server.adapters.egress.dialing import Dialer, refused
 from wonder_server.adapters.egress.parsing import BadRequest, Body, parse
+from wonder_server.core.definitions.network_policy import allow_only, is_named
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.network import is_named, only
-from wonder_server.core.network_address import literal, place
+from wonder_server.core.network_address import host_port, parse_address
 from wonder_server.logs import logger
 
 _log = logger("egress")
@@ -38,8 +38,8 @@ _log = logger("egress")
 MAX_HEAD: Final = 64 * 1024
 MAX_CONNECTIONS: Final = 256
 """Connections that one socket's lease has at once. A command in a sandbox could open thousands."""
-MAX_UNREACHED: Final = 100
-HEAD_S: Final = 10
+MAX_RECENT_FAILURES: Final = 100
+REQUEST_TIMEOUT_S: Final = 10
 """How long a client of the proxy may take to say where it wants to go."""
 
 _HIGH_WATER: Final = 256 * 1024
@@ -54,20 +54,20 @@ class Lease:
     """
 
     def __init__(
-        self, egress: Egress, policy: NetworkPolicy, who: str, *, chained: bool, idle_s: float = 0
+        self, egress: Egress, policy: NetworkPolicy, owner: str, *, chained: bool, idle_s: float = 0
     ) -> None:
         self.token = secrets.token_hex(24)
         self.policy = policy
-        self.who = who
+        self.owner = owner
         self.chained = chained
         self.idle_s = idle_s
         self.problem: WonderError | None = None
-        self.unreached: dict[str, WonderError] = {}
+        self.recent_failures: dict[str, WonderError] = {}
         """Places that could not be connected to the last time that they were asked for, and why."""
         self._egress = egress
-        self._refused = 0
-        self._place = "", 0
-        self._window: asyncio.TimerHandle | None = None
+        self._refused_count = 0
+        self._last_refused = "", 0
+        self._log_timer: asyncio.TimerHandle | None = None
 
     @property
     def port(self) -> int:
@@ -82,31 +82,31 @@ class Lease:
     def refuse(self, problem: WonderError, host: str, port: int) -> None:
         """Note a refusal, and log it: the first at once, those of each second after it in one line."""
         self.problem = problem
-        self._refused += 1
-        self._place = host[:253], port
-        if self._window is None:
+        self._refused_count += 1
+        self._last_refused = host[:253], port
+        if self._log_timer is None:
             self._log()
 
     def _log(self) -> None:
         """Write what was refused since the last line, and look again in a second."""
-        self._window = None
-        if self._refused:
-            host, port = self._place
-            _log.warning("egress_refused", who=self.who, host=host, port=port, refused=self._refused)
-            self._refused = 0
-            self._window = asyncio.get_running_loop().call_later(1, self._log)
+        self._log_timer = None
+        if self._refused_count:
+            host, port = self._last_refused
+            _log.warning("egress_refused", who=self.owner, host=host, port=port, refused=self._refused_count)
+            self._refused_count = 0
+            self._log_timer = asyncio.get_running_loop().call_later(1, self._log)
 
-    def end(self) -> None:
+    def finish_logging(self) -> None:
         """Write what is not logged yet. Called by the proxy, in its loop."""
-        if self._window is not None:
-            self._window.cancel()
+        if self._log_timer is not None:
+            self._log_timer.cancel()
             self._log()
-            if self._window is not None:
-                self._window.cancel()
+            if self._log_timer is not None:
+                self._log_timer.cancel()
 
     def close(self) -> None:
         """End the lease and the connections that it has open."""
-        self._egress.forget(self)
+        self._egress.end_lease(self)
 
     def __enter__(self) -> Lease:
         return self
@@ -126,12 +126,12 @@ class Egress:
         self.port = 0
         self._environment = dict(environment or {})
         self._leases: dict[str, Lease] = {}
-        self._connections: dict[_Client, Lease | None] = {}
+        self._connections: dict[_ClientEnd, Lease | None] = {}
         self._opening: asyncio.Task[asyncio.Server] | None = None
         self._closed = False
 
     async def lease(
-        self, policy: NetworkPolicy, who: str, *, chained: bool = False, idle_s: float = 0
+        self, policy: NetworkPolicy, owner: str, *, chained: bool = False, idle_s: float = 0
     ) -> Lease:
         """Return a new lease. SERVER_DRAINING once the proxy is closed."""
         if self._closed:
@@ -139,29 +139,29 @@ class Egress:
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
         await asyncio.shield(self._opening)
-        lease = Lease(self, policy, who, chained=chained, idle_s=idle_s)
+        lease = Lease(self, policy, owner, chained=chained, idle_s=idle_s)
         self._leases[lease.token] = lease
         return lease
 
     async def listen_at(self, path: Path, lease: Lease) -> asyncio.Server:
         """Listen on a socket in the file system, for connections that all use ``lease``. Raises `OSError`."""
-        return await asyncio.get_running_loop().create_unix_server(lambda: _Client(self, lease), str(path))
+        return await asyncio.get_running_loop().create_unix_server(lambda: _ClientEnd(self, lease), str(path))
 
-    def is_crowded(self, lease: Lease) -> bool:
+    def is_over_limit(self, lease: Lease) -> bool:
         """Whether ``lease`` has more connections than it may have."""
         return sum(held is lease for held in self._connections.values()) > MAX_CONNECTIONS
 
-    def forget(self, lease: Lease) -> None:
+    def end_lease(self, lease: Lease) -> None:
         """See `Lease.close`. May be called from any thread."""
         self._leases.pop(lease.token, None)
         if self._opening is not None and not self._opening.get_loop().is_closed():
-            self._opening.get_loop().call_soon_threadsafe(self._hang_up, lease)
+            self._opening.get_loop().call_soon_threadsafe(self._close_connections, lease)
 
     async def close(self) -> None:
         """Stop listening and end all connections."""
         self._closed = True
         for lease in self._leases.values():
-            lease.end()
+            lease.finish_logging()
         self._leases.clear()
         if self._opening is not None:
             server = await self._opening
@@ -177,13 +177,13 @@ class Egress:
 
     # --- for connections --------------------------------------------------------------------------
 
-    def opened(self, client: _Client, lease: Lease | None) -> None:
+    def on_connected(self, client: _ClientEnd, lease: Lease | None) -> None:
         self._connections[client] = lease
 
-    def closed(self, client: _Client) -> None:
+    def on_disconnected(self, client: _ClientEnd) -> None:
         self._connections.pop(client, None)
 
-    def lease_of(self, client: _Client, credential: bytes) -> Lease | None:
+    def lease_of(self, client: _ClientEnd, credential: bytes) -> Lease | None:
         """Return the lease that the client came with, or else the one that its ``Proxy-Authorization`` header
         names. None if there is none, or none any more."""
         held = self._connections.get(client)
@@ -203,7 +203,7 @@ class Egress:
 
     def upstream(self, lease: Lease, scheme: str, host: str, port: int) -> str:
         """The operator's proxy for this place, or empty."""
-        spelled = literal(host)
+        spelled = parse_address(host)
         if not lease.chained or host == "localhost" or (spelled is not None and spelled.is_loopback):
             return ""
 
@@ -211,19 +211,19 @@ class Egress:
             return self._environment.get(variable) or self._environment.get(variable.upper()) or ""
 
         found = named(f"{scheme}_proxy")
-        if not found or proxy_bypass_environment(place(host, port), {"no": named("no_proxy")}):
+        if not found or proxy_bypass_environment(host_port(host, port), {"no": named("no_proxy")}):
             return ""
         return found if "://" in found else f"http://{found}"
 
     # --- inside -----------------------------------------------------------------------------------
 
     async def _open(self) -> asyncio.Server:
-        server = await asyncio.get_running_loop().create_server(lambda: _Client(self), "127.0.0.1", 0)
+        server = await asyncio.get_running_loop().create_server(lambda: _ClientEnd(self), "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         return server
 
-    def _hang_up(self, lease: Lease) -> None:
-        lease.end()
+    def _close_connections(self, lease: Lease) -> None:
+        lease.finish_logging()
         for client in [client for client, held in self._connections.items() if held is lease]:
             client.abort()
 
@@ -241,12 +241,12 @@ class _Refusal(Exception):
         self.answer = head.encode() + body
 
 
-class _Side(asyncio.Protocol):
+class _ProxyEnd(asyncio.Protocol):
     """One end of a connection through the proxy. What it receives, the other end sends."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
-        self.other: _Side | None = None
+        self.other: _ProxyEnd | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -254,12 +254,12 @@ class _Side(asyncio.Protocol):
         transport.set_write_buffer_limits(_HIGH_WATER)
 
     def data_received(self, data: bytes) -> None:
-        self.moved()
+        self.on_activity()
         if self.other is not None and self.other.transport is not None:
-            self.other.moved()
+            self.other.on_activity()
             self.other.transport.write(data)
 
-    def moved(self) -> None:
+    def on_activity(self) -> None:
         """Note that bytes moved through the connection."""
 
     def eof_received(self) -> bool:
@@ -288,7 +288,7 @@ class _Side(asyncio.Protocol):
             self.transport.abort()
 
 
-class _Client(_Side):
+class _ClientEnd(_ProxyEnd):
     """A connection of a subprocess: first its request, then both ways."""
 
     def __init__(self, egress: Egress, lease: Lease | None = None) -> None:
@@ -298,22 +298,22 @@ class _Client(_Side):
         self._head = b""
         self._body: Body | None = None
         self._idle_s = 0.0
-        self._heard = 0.0
+        self._last_activity = 0.0
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._egress.opened(self, self._lease)
-        if self._lease is not None and self._egress.is_crowded(self._lease):
+        self._egress.on_connected(self, self._lease)
+        if self._lease is not None and self._egress.is_over_limit(self._lease):
             self.abort()
             return
-        self._timer = asyncio.get_running_loop().call_later(HEAD_S, self.abort)
+        self._timer = asyncio.get_running_loop().call_later(REQUEST_TIMEOUT_S, self.abort)
 
     def data_received(self, data: bytes) -> None:
         if self.other is not None:
             try:
-                passed = data if self._body is None else self._body.take(data)
+                passed = data if self._body is None else self._body.feed(data)
             except (
                 BadRequest
             ):  # The request before it was sent, perhaps answered: there is no place for a 400.
@@ -331,27 +331,27 @@ class _Client(_Side):
 
     def connection_lost(self, reason: Exception | None) -> None:
         super().connection_lost(reason)
-        self._egress.closed(self)
+        self._egress.on_disconnected(self)
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
 
-    def moved(self) -> None:
-        self._heard = asyncio.get_running_loop().time()
+    def on_activity(self) -> None:
+        self._last_activity = asyncio.get_running_loop().time()
 
-    def watch(self, idle_s: float) -> None:
+    def start_idle_timer(self, idle_s: float) -> None:
         """End the connection once no byte has moved in either direction for ``idle_s``. 0 sets no limit."""
         self._idle_s = idle_s
         if idle_s:
-            self.moved()
-            self._look()
+            self.on_activity()
+            self._check_idle()
 
-    def _look(self) -> None:
+    def _check_idle(self) -> None:
         loop = asyncio.get_running_loop()
-        left = self._heard + self._idle_s - loop.time()
+        left = self._last_activity + self._idle_s - loop.time()
         if left > 0:
-            self._timer = loop.call_later(left, self._look)
+            self._timer = loop.call_later(left, self._check_idle)
             return
         if self.other is not None:
             self.other.abort()
@@ -360,14 +360,14 @@ class _Client(_Side):
     async def _connect(self) -> None:
         assert self.transport is not None
         try:
-            await self._connected()
+            await self._open_upstream()
         except _Refusal as refusal:
             self.transport.write(refusal.answer)
             self.transport.close()
         except OSError:
             self.transport.abort()
 
-    async def _connected(self) -> None:
+    async def _open_upstream(self) -> None:
         assert self.transport is not None
         head, found, rest = self._head.partition(b"\r\n\r\n")
         if not found:
@@ -375,7 +375,7 @@ class _Client(_Side):
         try:
             asked = parse(head)
             body = None if asked.is_tunnel else Body(asked.length)
-            begun = rest if body is None else body.take(rest)
+            begun = rest if body is None else body.feed(rest)
         except BadRequest as problem:
             raise _Refusal("400 Bad Request", text=str(problem)) from None
         lease = self._egress.lease_of(self, asked.credential)
@@ -383,16 +383,16 @@ class _Client(_Side):
             asks = 'Proxy-Authenticate: Basic realm="wonder"\r\n'
             raise _Refusal("407 Proxy Authentication Required", asks)
         upstream = self._egress.upstream(lease, asked.scheme, asked.host, asked.port)
-        connection = await self._dial(lease, asked.host, asked.port, upstream)
+        connection = await self._connect_target(lease, asked.host, asked.port, upstream)
         try:
             if body is None:
                 if upstream:
-                    await _ask_upstream(connection, upstream, place(asked.host, asked.port))
+                    await _connect_through_upstream(connection, upstream, host_port(asked.host, asked.port))
                 # Before the far end can speak: an ssh server does so at once.
                 self.transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
                 begun = asked.head(*_authorization(upstream), absolute=bool(upstream)) + begun
-            far = _Side()
+            far = _ProxyEnd()
             far.other = self
             await asyncio.get_running_loop().create_connection(lambda: far, sock=connection)
         except BaseException:
@@ -401,29 +401,29 @@ class _Client(_Side):
         self.other, self._body = far, body
         assert far.transport is not None
         far.transport.write(begun)
-        self.watch(lease.idle_s)
+        self.start_idle_timer(lease.idle_s)
         self.transport.resume_reading()
 
-    async def _dial(self, lease: Lease, host: str, port: int, upstream: str) -> socket.socket:
+    async def _connect_target(self, lease: Lease, host: str, port: int, upstream: str) -> socket.socket:
         dialer = self._egress.dialer
         try:
             if not upstream:
                 connection = await dialer.connect(host, port, lease.policy)
-                lease.unreached.pop(place(host, port), None)
+                lease.recent_failures.pop(host_port(host, port), None)
                 return connection
             await _check_before_upstream(dialer, lease, host, port)
             parts = urlsplit(upstream)
             near, at = parts.hostname or "", parts.port or 80
-            return await dialer.connect(near, at, only(place(near, at)))
+            return await dialer.connect(near, at, allow_only(host_port(near, at)))
         except WonderError as problem:
             denied = problem.fault.reason in (Reason.PERMISSION_DENIED, Reason.INPUT_INVALID)
             if denied:
                 lease.refuse(problem, host, port)
             else:
                 lease.problem = problem
-                lease.unreached[place(host, port)] = problem
-                if len(lease.unreached) > MAX_UNREACHED:
-                    del lease.unreached[next(iter(lease.unreached))]
+                lease.recent_failures[host_port(host, port)] = problem
+                if len(lease.recent_failures) > MAX_RECENT_FAILURES:
+                    del lease.recent_failures[next(iter(lease.recent_failures))]
             raise _Refusal(
                 "403 Forbidden" if denied else "502 Bad Gateway", text=problem.fault.message
             ) from None
@@ -441,7 +441,7 @@ async def _check_before_upstream(dialer: Dialer, lease: Lease, host: str, port: 
             raise refused(host, port) from None
 
 
-async def _ask_upstream(connection: socket.socket, upstream: str, there: str) -> None:
+async def _connect_through_upstream(connection: socket.socket, upstream: str, there: str) -> None:
     """Have the operator's proxy connect to ``there``."""
     loop = asyncio.get_running_loop()
     lines = [
@@ -453,7 +453,7 @@ async def _ask_upstream(connection: socket.socket, upstream: str, there: str) ->
     ]
     await loop.sock_sendall(connection, b"\r\n".join(lines))
     head = b""
-    async with asyncio.timeout(HEAD_S):
+    async with asyncio.timeout(REQUEST_TIMEOUT_S):
         # One byte at a time: what follows the head belongs to the subprocess.
         while not head.endswith(b"\r\n\r\n") and len(head) < MAX_HEAD:
             received = await loop.sock_recv(connection, 1)

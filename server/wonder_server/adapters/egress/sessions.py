@@ -8,15 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from wonder_server.adapters.egress.dialing import CONNECT_TIMEOUT_S, Dialer
+from wonder_server.core.definitions.network_policy import NOWHERE, may_reach
 from wonder_server.core.definitions.resources import NetworkPolicy
-from wonder_server.core.network import NOWHERE, may_reach
-from wonder_server.core.network_address import is_metadata, literal
+from wonder_server.core.network_address import is_metadata, parse_address
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
     from urllib3 import PoolManager
 
-MAX_CLEARED: Final = 10_000
+MAX_CHECKED_ADDRESSES: Final = 10_000
 
 
 async def open_session(
@@ -34,13 +34,13 @@ async def open_session(
     """
     # The import takes 150 ms, which streams would feel; in a thread they only share the processor.
     aiohttp = await asyncio.to_thread(import_module, "aiohttp")
-    cleared = _Cleared(policy)
+    cleared = _CheckedAddresses(policy)
 
     class Resolver(aiohttp.abc.AbstractResolver):  # type: ignore[misc, name-defined]
         async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[dict[str, Any]]:
             addresses = await dialer.addresses(host, port, policy or NOWHERE)
             for address in addresses:
-                cleared.add(str(address), port)
+                cleared.allow(str(address), port)
             return [
                 {
                     "hostname": host,
@@ -66,26 +66,26 @@ async def open_session(
     return session
 
 
-class _Cleared:
+class _CheckedAddresses:
     """The addresses that a session may connect to. aiohttp asks no resolver about a URL with an address in
     it, so the socket is where all of them pass."""
 
     def __init__(self, policy: NetworkPolicy | None) -> None:
         self._policy = policy
-        self._cleared: dict[tuple[str, int], None] = {}
+        self._addresses: dict[tuple[str, int], None] = {}
 
-    def add(self, address: str, port: int) -> None:
-        self._cleared[address, port] = None
-        if len(self._cleared) > MAX_CLEARED:
-            del self._cleared[next(iter(self._cleared))]
+    def allow(self, address: str, port: int) -> None:
+        self._addresses[address, port] = None
+        if len(self._addresses) > MAX_CHECKED_ADDRESSES:
+            del self._addresses[next(iter(self._addresses))]
 
     def socket(self, info: Any) -> socket.socket:
         """Return a socket for aiohttp's address info. Raises `PermissionError`."""
         family, kind, proto, _, (host, port, *_) = info
-        address = literal(host.partition("%")[0])
+        address = parse_address(host.partition("%")[0])
         if address is None or is_metadata(host, address):
             raise PermissionError(f"{host} is not reached")
-        known = self._policy is None or (str(address), port) in self._cleared
+        known = self._policy is None or (str(address), port) in self._addresses
         if (
             not known
             and self._policy is not None

@@ -22,10 +22,10 @@ class EgressSocket:
         self._server = server
 
     @classmethod
-    async def open(cls, egress: Egress, policy: NetworkPolicy, who: str) -> EgressSocket:
+    async def open(cls, egress: Egress, policy: NetworkPolicy, owner: str) -> EgressSocket:
         """Open a socket for connections that ``policy`` allows. The caller closes it. Raises `OSError`, and
         SERVER_DRAINING once the proxy is closed."""
-        lease = await egress.lease(policy, who, chained=True)
+        lease = await egress.lease(policy, owner, chained=True)
         folder = None
         try:
             folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="wonder-egress-"))

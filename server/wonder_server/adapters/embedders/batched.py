@@ -14,7 +14,7 @@ MAX_TEXTS: Final = 64
 """Texts in one call, at most."""
 MAX_CHARACTERS: Final = 100_000
 """And how long they are together; a longer one goes alone."""
-CALLS_AT_ONCE: Final = 4
+MAX_CONCURRENT_CALLS: Final = 4
 DEFAULT_CACHE_BYTES: Final = 32 << 20
 _ENTRY_BYTES: Final = 200
 
@@ -24,13 +24,13 @@ class BatchedEmbedder:
 
     def __init__(self, inner: Embedder, cache_bytes: int = DEFAULT_CACHE_BYTES) -> None:
         self._inner = inner
-        self._most = max(1, cache_bytes // (4 * inner.dimensions + _ENTRY_BYTES))
-        self._known: OrderedDict[bytes, bytes] = OrderedDict()
+        self._max_entries = max(1, cache_bytes // (4 * inner.dimensions + _ENTRY_BYTES))
+        self._cache: OrderedDict[bytes, bytes] = OrderedDict()
         self._waiting: dict[str, asyncio.Future[bytes]] = {}
         """Texts that no call was made for yet."""
-        self._asked: dict[str, asyncio.Future[bytes]] = {}
+        self._inflight: dict[str, asyncio.Future[bytes]] = {}
         """Texts that a call is under way for."""
-        self._room = asyncio.Semaphore(CALLS_AT_ONCE)
+        self._call_slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
         self._calls: set[asyncio.Task[None]] = set()
 
     @property
@@ -46,11 +46,11 @@ class BatchedEmbedder:
         return self._inner.share
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        found = [self._remembered(text) for text in texts]
+        found = [self._cached(text) for text in texts]
         missing = {text for text, vector in zip(texts, found, strict=True) if vector is None}
         if not missing:
             return [vector for vector in found if vector is not None]
-        futures = {text: self._wanted(text) for text in missing}
+        futures = {text: self._request_vector(text) for text in missing}
         # Shielded: others may wait for the same text. Gathered, so that every error has been looked at.
         results = await asyncio.gather(*map(asyncio.shield, futures.values()), return_exceptions=True)
         for result in results:
@@ -65,17 +65,17 @@ class BatchedEmbedder:
         await asyncio.gather(*self._calls, return_exceptions=True)
         await self._inner.close()
 
-    def _wanted(self, text: str) -> asyncio.Future[bytes]:
-        future = self._waiting.get(text) or self._asked.get(text)
+    def _request_vector(self, text: str) -> asyncio.Future[bytes]:
+        future = self._waiting.get(text) or self._inflight.get(text)
         if future is None:
             if not self._waiting:
                 # At the end of this turn of the loop: what others ask by then goes along.
-                asyncio.get_running_loop().call_soon(self._call)
+                asyncio.get_running_loop().call_soon(self._start_batches)
             future = self._waiting[text] = asyncio.get_running_loop().create_future()
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
         return future
 
-    def _call(self) -> None:
+    def _start_batches(self) -> None:
         batch: dict[str, asyncio.Future[bytes]] = {}
         size = 0
         waiting, self._waiting = self._waiting, {}
@@ -88,17 +88,17 @@ class BatchedEmbedder:
         self._start(batch)
 
     def _start(self, batch: dict[str, asyncio.Future[bytes]]) -> None:
-        self._asked.update(batch)
-        call = asyncio.create_task(self._carry_out(batch))
+        self._inflight.update(batch)
+        call = asyncio.create_task(self._run_batch(batch))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
 
-    async def _carry_out(self, batch: dict[str, asyncio.Future[bytes]]) -> None:
+    async def _run_batch(self, batch: dict[str, asyncio.Future[bytes]]) -> None:
         try:
-            async with self._room:
+            async with self._call_slots:
                 vectors = await self._inner.embed(list(batch))
             for (text, future), vector in zip(batch.items(), vectors, strict=True):
-                self._remember(text, vector)
+                self._store(text, vector)
                 if not future.done():
                     future.set_result(vector)
         except BaseException as failure:
@@ -111,20 +111,20 @@ class BatchedEmbedder:
                 raise
         finally:
             for text in batch:
-                self._asked.pop(text, None)
+                self._inflight.pop(text, None)
 
-    def _remembered(self, text: str) -> bytes | None:
-        mark = _mark(text)
-        vector = self._known.get(mark)
+    def _cached(self, text: str) -> bytes | None:
+        key = _cache_key(text)
+        vector = self._cache.get(key)
         if vector is not None:
-            self._known.move_to_end(mark)
+            self._cache.move_to_end(key)
         return vector
 
-    def _remember(self, text: str, vector: bytes) -> None:
-        self._known[_mark(text)] = vector
-        if len(self._known) > self._most:
-            self._known.popitem(last=False)
+    def _store(self, text: str, vector: bytes) -> None:
+        self._cache[_cache_key(text)] = vector
+        if len(self._cache) > self._max_entries:
+            self._cache.popitem(last=False)
 
 
-def _mark(text: str) -> bytes:
+def _cache_key(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

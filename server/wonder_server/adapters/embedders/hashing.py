@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
 
-from wonder_server.core.common_words import COMMON_WORDS
+from wonder_server.core.memory.stop_words import STOP_WORDS
 
 MAX_CHARACTERS: Final = 8_000
 """What of a text is read; a vector of more would be a blur anyway."""
@@ -32,11 +32,11 @@ _GRAM_SHARE: Final = 1.2
 _FULL_LENGTH: Final = 6
 """Shorter words count for less: in most languages they are the ones that say little."""
 _COMMON_SHARE: Final = 0.1
-_MOST_WORDS: Final = 20_000
+_MAX_CACHED_WORDS: Final = 20_000
 """How many words' features are remembered; then it begins anew. Some 1 KB each."""
-_FEW_WORDS: Final = 20
+_SHORT_TEXT_WORDS: Final = 20
 """Up to so many different ones it is quicker to go by the dimensions that they touch."""
-_MAX_WORD: Final = 64
+_MAX_CACHED_WORD_LENGTH: Final = 64
 """What of a longer word is read."""
 
 _Features = tuple[tuple[int, float], ...]
@@ -50,7 +50,7 @@ class HashingEmbedder:
     def __init__(self, dimensions: int = 384) -> None:
         self.name = f"hashing-2-{dimensions}"
         self.dimensions = dimensions
-        self._known: dict[str, _Features] = {}
+        self._cache: dict[str, _Features] = {}
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """One vector per text. A text without a word gets the zero vector, near to nothing."""
@@ -64,10 +64,10 @@ class HashingEmbedder:
     def _vector(self, text: str) -> bytes:
         words = Counter(_WORD.findall(unicodedata.normalize("NFKC", text[:MAX_CHARACTERS]).casefold()))
         # A few words touch few of the dimensions: the others need not be gone through.
-        touched = defaultdict[int, float](float) if len(words) <= _FEW_WORDS else None
+        touched = defaultdict[int, float](float) if len(words) <= _SHORT_TEXT_WORDS else None
         values = [0.0] * self.dimensions if touched is None else touched
         for word, count in words.items():
-            features = self._known.get(word) or self._features(word)
+            features = self._cache.get(word) or self._features(word)
             frequency = 1.0 + math.log(count) if count > 1 else 1.0
             for place, weight in features:
                 values[place] += weight * frequency
@@ -85,9 +85,9 @@ class HashingEmbedder:
 
     def _features(self, word: str) -> _Features:
         """Where a word goes, and with which weight."""
-        read = word[:_MAX_WORD]
+        read = word[:_MAX_CACHED_WORD_LENGTH]
         weight = min(len(word), _FULL_LENGTH) / _FULL_LENGTH
-        if word in COMMON_WORDS:
+        if word in STOP_WORDS:
             weight *= _COMMON_SHARE
         features = [self._feature(word.encode(), weight)]
         marked = f"<{read}>".encode("utf-32-le")  # Four bytes a letter: groups are whole letters.
@@ -95,9 +95,9 @@ class HashingEmbedder:
         share = weight * _GRAM_SHARE / math.sqrt(grams)
         for start in range(0, 4 * grams, 4):
             features.append(self._feature(marked[start : start + 4 * _GRAM], share))
-        if len(self._known) >= _MOST_WORDS:
-            self._known.clear()
-        found = self._known[word] = tuple(features)
+        if len(self._cache) >= _MAX_CACHED_WORDS:
+            self._cache.clear()
+        found = self._cache[word] = tuple(features)
         return found
 
     def _feature(self, feature: bytes, weight: float) -> tuple[int, float]:

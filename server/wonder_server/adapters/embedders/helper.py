@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from wonder_server.adapters.egress.environments import helper_environment
 from wonder_server.adapters.egress.proxy import Egress, Lease
-from wonder_server.adapters.models import faults, frames
-from wonder_server.adapters.models.endpoints import Endpoint, network_of, refuse_remote
+from wonder_server.adapters.models.common import frames, provider_errors
+from wonder_server.adapters.models.common.endpoints import Endpoint, network_of, refuse_remote
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 
 _ENVIRONMENT: Final = {
@@ -33,9 +33,9 @@ _ENVIRONMENT: Final = {
 }
 START_TIMEOUT_S: Final = 60.0
 CALL_TIMEOUT_S: Final = 60.0
-_ENDED: Final = faults.unavailable("The helper process that runs the embedder ended unexpectedly.")
-_NOT_STARTED: Final = faults.unavailable("The helper process that runs the embedder did not start.")
-_STOPPING: Final = faults.unavailable("The server is stopping; nothing can be embedded.")
+_ENDED: Final = provider_errors.unavailable("The helper process that runs the embedder ended unexpectedly.")
+_NOT_STARTED: Final = provider_errors.unavailable("The helper process that runs the embedder did not start.")
+_STOPPING: Final = provider_errors.unavailable("The server is stopping; nothing can be embedded.")
 
 
 class HelperEmbedder:
@@ -116,7 +116,7 @@ class HelperEmbedder:
 
     async def _helper(self) -> _Helper:
         starting = self._starting
-        if starting is None or (starting.done() and not _usable(starting)):
+        if starting is None or (starting.done() and not _is_usable(starting)):
             starting = self._starting = asyncio.create_task(self._start())
         return await asyncio.shield(starting)
 
@@ -145,7 +145,7 @@ class HelperEmbedder:
             lambda: _Helper(process, lease), sock=ours
         )
         try:
-            await helper.greet({**self._hello, "proxy_port": lease.port if lease is not None else 0})
+            await helper.handshake({**self._hello, "proxy_port": lease.port if lease is not None else 0})
         except BaseException:
             await helper.stop()
             raise
@@ -160,14 +160,14 @@ class _Helper(asyncio.Protocol):
         self._lease = lease
         self._buffer = frames.FrameBuffer()
         self._calls: dict[int, asyncio.Future[list[bytes]]] = {}
-        self._last = 0
+        self._last_id = 0
         self._transport: asyncio.Transport | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._gone = asyncio.Event()
+        self._disconnected = asyncio.Event()
 
     @property
     def alive(self) -> bool:
-        return not self._gone.is_set()
+        return not self._disconnected.is_set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -176,7 +176,7 @@ class _Helper(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for message in self._buffer.feed(data):
             if "id" not in message:
-                self._greeted(message)
+                self._on_ready(message)
             elif (call := self._calls.pop(message["id"], None)) is not None and not call.done():
                 if "fault" in message:
                     call.set_exception(WonderError(frames.fault_from_json(message["fault"])))
@@ -184,7 +184,7 @@ class _Helper(asyncio.Protocol):
                     call.set_result([base64.b64decode(vector) for vector in message["vectors"]])
 
     def connection_lost(self, reason: Exception | None) -> None:
-        self._gone.set()
+        self._disconnected.set()
         if self._lease is not None:
             self._lease.close()
         asyncio.get_running_loop().run_in_executor(None, self._process.wait)
@@ -194,7 +194,7 @@ class _Helper(asyncio.Protocol):
         if not self._ready.done():
             self._ready.set_exception(WonderError(_NOT_STARTED))
 
-    async def greet(self, hello: dict[str, Any]) -> None:
+    async def handshake(self, hello: dict[str, Any]) -> None:
         self._write(hello)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
@@ -205,8 +205,8 @@ class _Helper(asyncio.Protocol):
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         if not self.alive:
             raise WonderError(_ENDED)
-        self._last += 1
-        number = self._last
+        self._last_id += 1
+        number = self._last_id
         call: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
         self._calls[number] = call
         self._write({"id": number, "texts": list(texts)})
@@ -219,10 +219,10 @@ class _Helper(asyncio.Protocol):
         assert self._transport is not None
         self._ready.cancel()
         self._transport.close()
-        await self._gone.wait()
+        await self._disconnected.wait()
         self._process.kill()
 
-    def _greeted(self, message: dict[str, Any]) -> None:
+    def _on_ready(self, message: dict[str, Any]) -> None:
         if self._ready.done():
             return
         if "fault" in message:
@@ -236,5 +236,5 @@ class _Helper(asyncio.Protocol):
         self._transport.write(frames.encode(message))
 
 
-def _usable(starting: asyncio.Task[_Helper]) -> bool:
+def _is_usable(starting: asyncio.Task[_Helper]) -> bool:
     return not starting.cancelled() and starting.exception() is None and starting.result().alive

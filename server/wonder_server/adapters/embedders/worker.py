@@ -20,8 +20,8 @@ from contextlib import suppress
 from typing import Any
 
 from wonder_server.adapters.egress.confine import confine
-from wonder_server.adapters.models import faults, frames
-from wonder_server.adapters.models.litellm_errors import fault_of
+from wonder_server.adapters.models.common import frames, provider_errors
+from wonder_server.adapters.models.litellm.errors import fault_from_exception
 from wonder_server.core.errors import Fault, Reason
 
 Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
@@ -71,7 +71,7 @@ def _by_sentence_transformers(hello: dict[str, Any]) -> Embed:
     return embed
 
 
-def _unit(values: Sequence[float]) -> str:
+def _normalize(values: Sequence[float]) -> str:
     length = math.sqrt(math.fsum(value * value for value in values))
     packed = array("f", [value / length for value in values] if length > 0.0 else values)
     if sys.byteorder == "big":
@@ -93,7 +93,7 @@ class _Worker:
 
     async def _answer(self, message: dict[str, Any]) -> None:
         try:
-            vectors = [_unit(values) for values in await self._embed(message["texts"])]
+            vectors = [_normalize(values) for values in await self._embed(message["texts"])]
             answer: dict[str, Any] = {"id": message["id"], "vectors": vectors}
         except Exception as failure:  # LiteLLM raises whatever its providers' clients do.
             answer = {"id": message["id"], "fault": _fault(failure, self._hello)}
@@ -103,20 +103,20 @@ class _Worker:
 
 def _fault(failure: Exception, hello: dict[str, Any]) -> dict[str, Any]:
     if hello["kind"] == "litellm":
-        fault = fault_of(failure, hello["model"].partition("/")[0])
+        fault = fault_from_exception(failure, hello["model"].partition("/")[0])
     else:
         fault = _local_fault(failure, hello["model"])
-    return frames.fault_to_json(faults.redacted(fault, hello["secrets"]))
+    return frames.fault_to_json(provider_errors.redacted(fault, hello["secrets"]))
 
 
 def _local_fault(failure: Exception, folder: str) -> Fault:
     if isinstance(failure, ImportError):
         why = "the package sentence-transformers is not installed: pip install sentence-transformers"
     else:
-        why = faults.plain_text(str(failure)) or type(failure).__name__
+        why = provider_errors.plain_text(str(failure)) or type(failure).__name__
     return Fault(
         reason=Reason.MODEL_FAILED,
-        message=faults.sentence(f"The local embedder {folder} cannot be used: {why}"),
+        message=provider_errors.as_sentence(f"The local embedder {folder} cannot be used: {why}"),
         metadata={"kind": "local"},
     )
 

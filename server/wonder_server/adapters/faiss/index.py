@@ -16,10 +16,10 @@ from wonder_server.ports.vectors import Vector
 LARGE: Final = 20_000
 """From so many vectors on a search of them all takes longer (3 ms here) than one of the likeliest lists."""
 _LISTS: Final = 256
-_PROBED: Final = 16
+_PROBED_LISTS: Final = 16
 _SAMPLES_PER_LIST: Final = 40
-_ROUNDS: Final = 6
-_OUTGROWN: Final = 4
+_TRAINING_ROUNDS: Final = 6
+_REBUILD_FACTOR: Final = 4
 """At how many times what it was trained on an index of lists is built anew: its lists are long by then."""
 
 _local = threading.local()
@@ -62,7 +62,7 @@ class Index:
     @property
     def wants_lists(self) -> bool:
         """Whether `of_lists` would make it quicker."""
-        return self.count >= LARGE and self.count >= _OUTGROWN * self._trained_on
+        return self.count >= LARGE and self.count >= _REBUILD_FACTOR * self._trained_on
 
     @property
     def count(self) -> int:
@@ -130,7 +130,7 @@ class Index:
         lists = faiss.IndexIVFFlat(
             faiss.IndexFlatIP(dimensions), dimensions, _LISTS, faiss.METRIC_INNER_PRODUCT
         )
-        lists.cp.niter = _ROUNDS
+        lists.cp.niter = _TRAINING_ROUNDS
         lists.cp.min_points_per_centroid = 1
         lists.train(matrix[:: max(1, len(keys) // (_LISTS * _SAMPLES_PER_LIST))].copy())
         index._index, index._trained_on = lists, len(keys)
@@ -142,7 +142,7 @@ class Index:
     def _set_lists(self) -> None:
         # With a hash table a vector is removed in 0.01 ms; without, all lists are gone through.
         self._index.set_direct_map_type(self._faiss.DirectMap.Hashtable)
-        self._index.nprobe = _PROBED
+        self._index.nprobe = _PROBED_LISTS
 
     def _parameters(self, among: Collection[int] | None) -> Any:
         if among is None:
@@ -151,7 +151,7 @@ class Index:
         if not self.has_lists:
             return self._faiss.SearchParameters(sel=selector)
         # Few that are allowed may all lie in unlikely lists.
-        probed = _PROBED if len(among) > self.count // 4 else self._index.nlist
+        probed = _PROBED_LISTS if len(among) > self.count // 4 else self._index.nlist
         return self._faiss.SearchParametersIVF(sel=selector, nprobe=probed)
 
     def _matrix(self, vectors: Sequence[bytes]) -> Any:

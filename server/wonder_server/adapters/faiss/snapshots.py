@@ -19,7 +19,7 @@ from typing import Any, Final
 from wonder_server.adapters.faiss.index import Index, libraries
 
 _MAGIC: Final = b"wonder-index-1\n\0"
-_SUM: Final = hashlib.sha256().digest_size
+_CHECKSUM: Final = hashlib.sha256().digest_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ class Snapshots:
         try:
             return self._read(agent_id, data)
         except (ValueError, KeyError, RuntimeError):
-            self.forget(agent_id)
+            self.delete(agent_id)
             return None
 
-    def forget(self, agent_id: str) -> None:
+    def delete(self, agent_id: str) -> None:
         """Remove the agent's file."""
         with contextlib.suppress(OSError):
             self.path(agent_id).unlink(missing_ok=True)
@@ -89,7 +89,7 @@ class Snapshots:
         return {"agent": agent_id, "embedder": self._embedder, "dimensions": self._dimensions}
 
     def _read(self, agent_id: str, data: memoryview) -> Snapshot:
-        start = len(_MAGIC) + _SUM
+        start = len(_MAGIC) + _CHECKSUM
         body = data[start:]
         if bytes(data[: len(_MAGIC)]) != _MAGIC or hashlib.sha256(body).digest() != bytes(
             data[len(_MAGIC) : start]

@@ -35,7 +35,7 @@ class FileBlobs:
         return await asyncio.to_thread(self._put, content)
 
     async def get(self, key: str) -> bytes | None:
-        return await asyncio.to_thread(self._whole, key)
+        return await asyncio.to_thread(self._read_verified, key)
 
     async def exists(self, key: str) -> bool:
         return is_key(key) and await asyncio.to_thread(self._path(key).is_file)
@@ -49,7 +49,7 @@ class FileBlobs:
         return self._folder / key[:2] / key
 
     def _prepare(self) -> None:
-        with _failing("made"):
+        with _translate_errors("made"):
             (self._folder / "tmp").mkdir(parents=True, exist_ok=True)
             for left in (self._folder / "tmp").iterdir():
                 left.unlink()
@@ -59,7 +59,7 @@ class FileBlobs:
         if self._get(key) == content:
             return key
         path, draft = self._path(key), self._folder / "tmp" / secrets.token_hex(16)
-        with _failing("written"):
+        with _translate_errors("written"):
             made = not path.parent.is_dir()
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -76,7 +76,7 @@ class FileBlobs:
                 _sync(self._folder)
         return key
 
-    def _whole(self, key: str) -> bytes | None:
+    def _read_verified(self, key: str) -> bytes | None:
         content = self._get(key)
         if content is not None and key_of(content) != key:
             raise error(
@@ -88,7 +88,7 @@ class FileBlobs:
     def _get(self, key: str) -> bytes | None:
         if not is_key(key):
             return None
-        with _failing("read"):
+        with _translate_errors("read"):
             try:
                 return self._path(key).read_bytes()
             except FileNotFoundError:
@@ -96,7 +96,7 @@ class FileBlobs:
 
     def _delete(self, key: str) -> None:
         if is_key(key):
-            with _failing("removed"):
+            with _translate_errors("removed"):
                 self._path(key).unlink(missing_ok=True)
 
 
@@ -110,7 +110,7 @@ def _sync(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _failing(done: str) -> Iterator[None]:
+def _translate_errors(done: str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:

@@ -10,21 +10,21 @@ class MemoryBlobs:
     """Implements the port ``Blobs``."""
 
     def __init__(self) -> None:
-        self.held: dict[str, bytes] = {}
+        self.contents: dict[str, bytes] = {}
 
     async def put(self, content: bytes) -> str:
         key = key_of(content)
-        self.held[key] = bytes(content)
+        self.contents[key] = bytes(content)
         return key
 
     async def get(self, key: str) -> bytes | None:
-        content = self.held.get(key)
+        content = self.contents.get(key)
         if content is not None and key_of(content) != key:
             raise error(Reason.STORAGE_UNAVAILABLE, f"The object {key} is damaged.")
         return content
 
     async def exists(self, key: str) -> bool:
-        return key in self.held
+        return key in self.contents
 
     async def delete(self, key: str) -> None:
-        self.held.pop(key, None)
+        self.contents.pop(key, None)

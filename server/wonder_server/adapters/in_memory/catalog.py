@@ -9,13 +9,13 @@ from typing import TypeVar
 from wonder_server.core.definitions.references import Reference
 from wonder_server.core.definitions.resources import Agent, Definition, Library, Project, Resource
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.ports.catalog import ANSWERS_KEPT_MS, Answer, Change, DefinitionQuery, Put
+from wonder_server.ports.catalog import ANSWER_TTL_MS, Answer, Change, DefinitionQuery, Put
 
 N = TypeVar("N", Library, Agent, Project)
 
 
 @dataclass
-class _Shelves:
+class _Tables:
     """Everything, by id. ``definitions`` holds the revisions of each, oldest first."""
 
     libraries: dict[str, Library] = field(default_factory=dict)
@@ -24,8 +24,8 @@ class _Shelves:
     projects: dict[str, Project] = field(default_factory=dict)
     answers: dict[str, Answer] = field(default_factory=dict)
 
-    def copy(self) -> _Shelves:
-        return _Shelves(
+    def copy(self) -> _Tables:
+        return _Tables(
             dict(self.libraries),
             dict(self.definitions),
             dict(self.agents),
@@ -53,100 +53,98 @@ class MemoryCatalog:
     """Implements `wonder_server.ports.catalog.Catalog`."""
 
     def __init__(self) -> None:
-        self._shelves = _Shelves()
+        self._tables = _Tables()
 
     async def library(self, key: str) -> Library | None:
-        return _find(self._shelves.libraries, key)
+        return _find(self._tables.libraries, key)
 
     async def libraries(self, after: str, limit: int) -> list[Library]:
-        named = sorted(self._shelves.libraries.values(), key=lambda library: library.name)
+        named = sorted(self._tables.libraries.values(), key=lambda library: library.name)
         return [library for library in named if library.name > after][:limit]
 
     async def definition(self, reference: Reference) -> Definition | None:
-        for head in self._shelves.heads():
+        for head in self._tables.heads():
             by_name = (head.library, head.name) == (reference.library, reference.name)
             if head.id == reference.definition_id or (by_name and not reference.definition_id):
                 wanted = reference.revision or head.revision
-                revisions = self._shelves.definitions[head.id]
+                revisions = self._tables.definitions[head.id]
                 return next((each for each in revisions if each.revision == wanted), None)
         return None
 
     async def definitions(self, query: DefinitionQuery) -> list[Definition]:
-        heads = sorted(self._shelves.heads(), key=lambda head: (head.library, head.name))
+        heads = sorted(self._tables.heads(), key=lambda head: (head.library, head.name))
         return [head for head in heads if _selected(head, query)][: query.limit]
 
     async def revisions(self, definition_id: str, before: int, limit: int) -> list[Definition]:
-        revisions = reversed(self._shelves.definitions.get(definition_id, ()))
+        revisions = reversed(self._tables.definitions.get(definition_id, ()))
         return [each for each in revisions if not before or each.revision < before][:limit]
 
     async def agent(self, key: str) -> Agent | None:
-        return _find(self._shelves.agents, key)
+        return _find(self._tables.agents, key)
 
-    async def agent_remains(self, key: str) -> Agent | None:
+    async def agent_header(self, key: str) -> Agent | None:
         return await self.agent(key)
 
     async def agents(self, project_id: str, before: str, limit: int) -> list[Agent]:
-        newest = _newest(self._shelves.agents.values(), before)
+        newest = _newest(self._tables.agents.values(), before)
         return [agent for agent in newest if not project_id or project_id in agent.project_ids][:limit]
 
     async def project(self, key: str) -> Project | None:
-        return _find(self._shelves.projects, key)
+        return _find(self._tables.projects, key)
 
     async def projects(self, before: str, limit: int) -> list[Project]:
-        return _newest(self._shelves.projects.values(), before)[:limit]
+        return _newest(self._tables.projects.values(), before)[:limit]
 
     async def commit(self, changes: Sequence[Change], answer: Answer | None = None) -> None:
-        shelves = self._shelves.copy()
+        tables = self._tables.copy()
         for change in changes:
             if isinstance(change, Put):
-                _put(shelves, change.resource)
+                _put(tables, change.resource)
             else:
-                _drop(shelves, change.resource)
+                _drop(tables, change.resource)
         if answer is not None:
-            if answer.request_id in shelves.answers:
+            if answer.request_id in tables.answers:
                 raise error(Reason.REQUEST_ID_REUSED, "This request_id was used before.", field="request_id")
-            oldest = answer.created_ms - ANSWERS_KEPT_MS
-            shelves.answers = {
-                key: each for key, each in shelves.answers.items() if each.created_ms >= oldest
-            }
-            shelves.answers[answer.request_id] = answer
-        self._shelves = shelves
+            oldest = answer.created_ms - ANSWER_TTL_MS
+            tables.answers = {key: each for key, each in tables.answers.items() if each.created_ms >= oldest}
+            tables.answers[answer.request_id] = answer
+        self._tables = tables
 
     async def answer(self, request_id: str) -> Answer | None:
-        return self._shelves.answers.get(request_id)
+        return self._tables.answers.get(request_id)
 
 
-def _put(shelves: _Shelves, resource: Resource) -> None:
-    stored = [each for each in shelves.current(resource) if each.id == resource.id]
+def _put(tables: _Tables, resource: Resource) -> None:
+    stored = [each for each in tables.current(resource) if each.id == resource.id]
     if (stored[0].version if stored else 0) != resource.version - 1:
         raise _stale()
-    for other in shelves.current(resource):
+    for other in tables.current(resource):
         if other.id != resource.id and _name(other) == _name(resource):
             raise error(Reason.ALREADY_EXISTS, f"The name '{resource.name}' is taken.", field="name")
     match resource:
         case Library():
-            shelves.libraries[resource.id] = resource
+            tables.libraries[resource.id] = resource
         case Definition():
-            shelves.definitions[resource.id] = (*shelves.definitions.get(resource.id, ()), resource)
+            tables.definitions[resource.id] = (*tables.definitions.get(resource.id, ()), resource)
         case Agent():
-            shelves.agents[resource.id] = resource
+            tables.agents[resource.id] = resource
         case Project():
-            shelves.projects[resource.id] = resource
+            tables.projects[resource.id] = resource
 
 
-def _drop(shelves: _Shelves, resource: Resource) -> None:
-    stored = [each for each in shelves.current(resource) if each.id == resource.id]
+def _drop(tables: _Tables, resource: Resource) -> None:
+    stored = [each for each in tables.current(resource) if each.id == resource.id]
     if not stored or stored[0].version != resource.version:
         raise _stale()
     match resource:
         case Library():
-            del shelves.libraries[resource.id]
+            del tables.libraries[resource.id]
         case Definition():
-            del shelves.definitions[resource.id]
+            del tables.definitions[resource.id]
         case Agent():
-            del shelves.agents[resource.id]
+            del tables.agents[resource.id]
         case Project():
-            del shelves.projects[resource.id]
+            del tables.projects[resource.id]
 
 
 def _name(resource: Resource) -> tuple[str, str]:
@@ -157,8 +155,8 @@ def _stale() -> WonderError:
     return error(Reason.ETAG_MISMATCH, "Another request changed it in between; read it again.", field="etag")
 
 
-def _find(shelf: Mapping[str, N], key: str) -> N | None:
-    return shelf.get(key) or next((each for each in shelf.values() if each.name == key), None)
+def _find(table: Mapping[str, N], key: str) -> N | None:
+    return table.get(key) or next((each for each in table.values() if each.name == key), None)
 
 
 def _newest(resources: Iterable[N], before: str) -> list[N]:

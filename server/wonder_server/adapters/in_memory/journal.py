@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from operator import gt, lt
 from typing import Any
 
-from wonder_server.core.budget import CHARGES, Account, joined
-from wonder_server.core.idempotency import Answered
-from wonder_server.core.planner import Planner
-from wonder_server.core.records import Delete, Erase, Put, field_at
+from wonder_server.core.actor.changes import Delete, Erase, Put, field_at
+from wonder_server.core.actor.planner import Planner
+from wonder_server.core.budget import CHARGES, Account, add_accounts
+from wonder_server.core.idempotency import CompletedRequest
 from wonder_server.ports.journal import DELETIONS, Commit, Entry, Event, Loaded
 from wonder_server.ports.records import EventQuery, Head, Query, Snapshot
 
@@ -19,7 +19,7 @@ Rows = dict[str, Put]
 
 
 @dataclass(slots=True)
-class _Written:
+class _StoredActor:
     """One actor, as it was written: rows by table and id; entries and events in order, but for
     those that were removed: ``erased`` is how many entries and events those are."""
 
@@ -28,13 +28,13 @@ class _Written:
     rows: dict[str, Rows] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    erased: tuple[int, int] = (0, 0)
+    erased_heads: tuple[int, int] = (0, 0)
     root: str = ""
 
     @property
     def heads(self) -> tuple[int, int]:
         """The sequences of its last entry and event."""
-        return self.erased[0] + len(self.entries), self.erased[1] + len(self.events)
+        return self.erased_heads[0] + len(self.entries), self.erased_heads[1] + len(self.events)
 
     def table(self, name: str) -> Rows:
         return self.rows.get(name, {})
@@ -51,15 +51,15 @@ class MemoryJournal:
     they are."""
 
     def __init__(self) -> None:
-        self.written: dict[str, _Written] = {}
-        self._answers: dict[tuple[str, str], Answered] = {}
+        self.actors: dict[str, _StoredActor] = {}
+        self._completed_requests: dict[tuple[str, str], CompletedRequest] = {}
         self._owners: dict[tuple[str, str], str] = {}
         """Whose request it was."""
         self.accounts: dict[str, Account] = {}
         self.commits = 0
 
     async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
-        actor = self.written.get(actor_id)
+        actor = self.actors.get(actor_id)
         if actor is None:
             return None
         found = _working_set(actor, planner)
@@ -70,7 +70,7 @@ class MemoryJournal:
         return Loaded(rows, *actor.heads, actor.entries[-1].at_ms if actor.entries else 0)
 
     def submit(self, commits: Sequence[Commit]) -> asyncio.Future[Any]:
-        return done(lambda: self.write(commits))
+        return completed_future(lambda: self.write(commits))
 
     async def commit(self, commits: Sequence[Commit]) -> None:
         self.write(commits)
@@ -82,8 +82,8 @@ class MemoryJournal:
         for given in commits:
             if self._erases(given):
                 continue
-            commit = _whole(given)
-            actor = self.written.setdefault(commit.actor_id, _Written(commit.actor_id, commit.planner))
+            commit = _expanded(given)
+            actor = self.actors.setdefault(commit.actor_id, _StoredActor(commit.actor_id, commit.planner))
             actor.root = actor.root or commit.root or commit.actor_id
             actor.entries.extend(commit.entries)
             actor.events.extend(commit.events)
@@ -93,13 +93,15 @@ class MemoryJournal:
                     rows.pop(change.id, None)
                 elif isinstance(change, Put) and change.table == CHARGES:
                     before = self.accounts.get(change.parent, Account())
-                    self.accounts[change.parent] = joined((before, change.value))
+                    self.accounts[change.parent] = add_accounts((before, change.value))
                 elif isinstance(change, Put):
                     if change.fresh and change.id in rows:
                         raise ValueError(f"{change.table} {change.id} is not as fresh as it says")
                     rows[change.id] = change
             for request, answer in commit.requests:
-                self._answers[request.scope, request.id] = Answered(request.fingerprint, answer)
+                self._completed_requests[request.scope, request.id] = CompletedRequest(
+                    request.fingerprint, answer
+                )
                 self._owners[request.scope, request.id] = commit.actor_id
 
     def _erases(self, commit: Commit) -> bool:
@@ -111,19 +113,21 @@ class MemoryJournal:
         assert isinstance(erase, Erase)
         gone = {commit.actor_id, *erase.children}
         if erase.whole:
-            gone |= {actor.id for actor in self.written.values() if actor.root == commit.actor_id}
+            gone |= {actor.id for actor in self.actors.values() if actor.root == commit.actor_id}
         for actor_id in gone - {commit.actor_id}:
-            self.written.pop(actor_id, None)
+            self.actors.pop(actor_id, None)
         owned = [key for key, owner in self._owners.items() if owner in gone]
         for key in [key for key in owned if key[0] != DELETIONS]:
-            del self._answers[key], self._owners[key]
-        kept = self.written.get(commit.actor_id)
+            del self._completed_requests[key], self._owners[key]
+        kept = self.actors.get(commit.actor_id)
         if erase.whole:
-            self.written.pop(commit.actor_id, None)
+            self.actors.pop(commit.actor_id, None)
             for request, answer in commit.requests:
-                self._answers[request.scope, request.id] = Answered(request.fingerprint, answer)
+                self._completed_requests[request.scope, request.id] = CompletedRequest(
+                    request.fingerprint, answer
+                )
         elif kept is not None:
-            kept.erased = kept.heads
+            kept.erased_heads = kept.heads
             kept.rows, kept.entries, kept.events = {}, [], []
             commit.changes = commit.changes[place:]
         return erase.whole
@@ -132,33 +136,35 @@ class MemoryJournal:
         """Nothing is ever written twice: raises before anything is changed."""
         heads: dict[str, tuple[int, int]] = {}
         for commit in commits:
-            actor = self.written.get(commit.actor_id)
+            actor = self.actors.get(commit.actor_id)
             before = actor.heads if actor is not None else (0, 0)
             entry, event = heads.get(commit.actor_id, before)
             entries = [each.sequence for each in commit.entries]
             events = [each.sequence for each in commit.events]
             fits = entries == [*range(entry + 1, entry + 1 + len(entries))]
             fits &= events == [*range(event + 1, event + 1 + len(events))]
-            fits &= all((asked.scope, asked.id) not in self._answers for asked, _ in commit.requests)
+            fits &= all(
+                (asked.scope, asked.id) not in self._completed_requests for asked, _ in commit.requests
+            )
             if not fits:
                 raise ValueError(f"{commit.actor_id} does not go on from where its record ends")
             heads[commit.actor_id] = (entry + len(entries), event + len(events))
 
-    async def answered(self, scope: str, request_id: str) -> Answered | None:
-        return self._answers.get((scope, request_id))
+    async def completed_request(self, scope: str, request_id: str) -> CompletedRequest | None:
+        return self._completed_requests.get((scope, request_id))
 
     async def events(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Event]:
-        actor = self.written.get(actor_id)
-        return _after(actor.events, after - actor.erased[1], limit) if actor is not None else []
+        actor = self.actors.get(actor_id)
+        return _after(actor.events, after - actor.erased_heads[1], limit) if actor is not None else []
 
     async def entries(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Entry]:
-        actor = self.written.get(actor_id)
-        return _after(actor.entries, after - actor.erased[0], limit) if actor is not None else []
+        actor = self.actors.get(actor_id)
+        return _after(actor.entries, after - actor.erased_heads[0], limit) if actor is not None else []
 
     async def unfinished(self) -> list[str]:
         return [
             actor.id
-            for actor in self.written.values()
+            for actor in self.actors.values()
             if any(put.live for put in actor.table("operations").values())
         ]
 
@@ -168,16 +174,16 @@ def _after(items: list[Any], skipped: int, limit: int) -> list[Any]:
     return items[start : start + limit]
 
 
-def _whole(commit: Commit) -> Commit:
+def _expanded(commit: Commit) -> Commit:
     """A commit with all that follows from its entries, which need not be put off here."""
-    if not commit.brief:
+    if not commit.compact:
         return commit
     whole = Commit(commit.actor_id, commit.planner, commit.entries, root=commit.root)
     whole.add_all(commit.entries)
     return whole
 
 
-def done(work: Callable[[], None]) -> asyncio.Future[Any]:
+def completed_future(work: Callable[[], None]) -> asyncio.Future[Any]:
     """``work`` is done; how it ended, as a future."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     try:
@@ -212,15 +218,15 @@ class MemoryShards:
         return {agent: self.journal.accounts.get(agent, Account()) for agent in agent_ids}
 
     async def head(self, actor_id: str) -> int | None:
-        actor = self.journal.written.get(actor_id)
+        actor = self.journal.actors.get(actor_id)
         return None if actor is None else actor.heads[1]
 
     async def heads(self, actors: Sequence[str]) -> dict[str, Head]:
-        written = self.journal.written
+        written = self.journal.actors
         return {actor: written[actor].head for actor in actors if actor in written}
 
     async def snapshot(self, actor: str, queries: Sequence[Query]) -> Snapshot | None:
-        written = self.journal.written.get(actor)
+        written = self.journal.actors.get(actor)
         if written is None:
             return None
         return Snapshot(written.head, [await self.find(replace(query, actor=actor)) for query in queries])
@@ -235,7 +241,7 @@ class MemoryShards:
 
         found = [
             put
-            for actor in self.journal.written.values()
+            for actor in self.journal.actors.values()
             if query.actor in ("", actor.id)
             for put in actor.table(query.table).values()
             if _matches(put, query)
@@ -249,7 +255,7 @@ class MemoryShards:
     async def events(self, planner: Planner, query: EventQuery) -> list[Event]:
         actors = [
             actor
-            for actor in self.journal.written.values()
+            for actor in self.journal.actors.values()
             if actor.planner.prefix == planner.prefix and query.actor in ("", actor.id)
         ]
         if query.project_id:
@@ -264,7 +270,7 @@ class MemoryShards:
         return found[: query.limit]
 
 
-def _working_set(actor: _Written, planner: Planner) -> dict[str, Rows]:
+def _working_set(actor: _StoredActor, planner: Planner) -> dict[str, Rows]:
     """The rows that `Reload` asks for."""
     found: dict[str, Rows] = {}
     for table in planner.reload.live:
@@ -321,5 +327,5 @@ def _place(event: Event) -> tuple[int, str, int]:
     return (event.at_ms, event.actor_id, event.sequence)
 
 
-def _project(actor: _Written) -> str:
+def _project(actor: _StoredActor) -> str:
     return next((put.parent for put in actor.table("conversations").values()), "")

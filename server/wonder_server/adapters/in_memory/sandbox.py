@@ -10,17 +10,17 @@ from typing import Final
 
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.frozen import replace
-from wonder_server.core.task.effects import NotBegunError
-from wonder_server.ports.sandbox import Command, Finished, Output, Place, ToldOutput
+from wonder_server.core.task.effects import NotStartedError
+from wonder_server.ports.sandbox import Command, Finished, Output, OutputCallback, SandboxSpec
 
-Program = Callable[[Place, Command, Callable[[bytes], None]], Awaitable[int]]
+Program = Callable[[SandboxSpec, Command, Callable[[bytes], None]], Awaitable[int]]
 """Does what a command says; puts output out with the function that it is given; its exit code."""
 
 MAX_TOTAL_OUTPUT: Final = 16 << 20
 KILLED: Final = 137
 
 
-class _TooMuchError(Exception):
+class _OutputLimitError(Exception):
     """More output than anybody wants."""
 
 
@@ -34,18 +34,22 @@ class MemorySandbox:
         self._running: dict[str, asyncio.Task[int]] = {}
         self._closed = False
 
-    async def run(self, key: str, place: Place, command: Command, told: ToldOutput | None = None) -> Finished:
+    async def run(
+        self, key: str, spec: SandboxSpec, command: Command, on_output: OutputCallback | None = None
+    ) -> Finished:
         """See the port."""
         async with contextlib.AsyncExitStack() as turn:
             try:
                 async with asyncio.timeout(command.timeout_ms / 1000):
                     await turn.enter_async_context(self._locks.setdefault(key, asyncio.Lock()))
             except TimeoutError:
-                raise NotBegunError(Reason.TIMEOUT, "Another command is still running.") from None
+                raise NotStartedError(Reason.TIMEOUT, "Another command is still running.") from None
             if self._closed:
-                raise NotBegunError(Reason.SERVER_DRAINING, "The server is stopping; no command can be run.")
-            program = self._found(place, command)
-            return await self._run(key, place, command, program, told)
+                raise NotStartedError(
+                    Reason.SERVER_DRAINING, "The server is stopping; no command can be run."
+                )
+            program = self._find_program(spec, command)
+            return await self._run(key, spec, command, program, on_output)
 
     async def release(self, key: str) -> None:
         """See the port."""
@@ -58,8 +62,8 @@ class MemorySandbox:
         for task in self._running.values():
             task.cancel()
 
-    def _found(self, place: Place, command: Command) -> Program:
-        if not (place.folder / command.start).is_dir():
+    def _find_program(self, spec: SandboxSpec, command: Command) -> Program:
+        if not (spec.folder / command.working_dir).is_dir():
             raise error(
                 Reason.INPUT_INVALID, "There is no folder where the command is to begin.", field="start"
             )
@@ -70,7 +74,7 @@ class MemorySandbox:
             if argv[0] not in self._programs:
                 raise error(Reason.INPUT_INVALID, "The program cannot be run: it is not there.", field="argv")
 
-        async def all_of_them(place: Place, command: Command, put: Callable[[bytes], None]) -> int:
+        async def all_of_them(place: SandboxSpec, command: Command, put: Callable[[bytes], None]) -> int:
             code = 0
             for argv in lines:
                 code = await self._programs[argv[0]](place, replace(command, argv=tuple(argv)), put)
@@ -79,7 +83,12 @@ class MemorySandbox:
         return all_of_them
 
     async def _run(
-        self, key: str, place: Place, command: Command, program: Program, told: ToldOutput | None
+        self,
+        key: str,
+        spec: SandboxSpec,
+        command: Command,
+        program: Program,
+        on_output: OutputCallback | None,
     ) -> Finished:
         loop, most = asyncio.get_running_loop(), command.max_output_bytes
         began, out, seen, stopped = loop.time(), bytearray(), 0, ""
@@ -87,19 +96,19 @@ class MemorySandbox:
         def put(chunk: bytes) -> None:
             nonlocal seen
             room = max(most - seen, 0)
-            if told is not None and chunk[:room]:
-                told(chunk[:room])
+            if on_output is not None and chunk[:room]:
+                on_output(chunk[:room])
             seen += len(chunk)
             out.extend(chunk)
             del out[most : max(len(out) - most // 4, most)]
             if seen > MAX_TOTAL_OUTPUT:
-                raise _TooMuchError
+                raise _OutputLimitError
 
-        self._running[key] = task = asyncio.ensure_future(program(place, command, put))
+        self._running[key] = task = asyncio.ensure_future(program(spec, command, put))
         try:
             async with asyncio.timeout(command.timeout_ms / 1000):
                 code = await task
-        except (TimeoutError, _TooMuchError) as problem:
+        except (TimeoutError, _OutputLimitError) as problem:
             code, stopped = KILLED, "timeout" if isinstance(problem, TimeoutError) else "output"
         except asyncio.CancelledError:
             if not task.cancelled() or (asyncio.current_task() or task).cancelling():
@@ -126,42 +135,42 @@ def _split(words: list[str]) -> list[list[str]]:
     return [line for line in lines if line]
 
 
-async def _echo(_: Place, command: Command, put: Callable[[bytes], None]) -> int:
+async def _echo(_: SandboxSpec, command: Command, put: Callable[[bytes], None]) -> int:
     put(" ".join(command.argv[1:]).encode() + b"\n")
     return 0
 
 
-async def _cat(place: Place, command: Command, put: Callable[[bytes], None]) -> int:
+async def _cat(spec: SandboxSpec, command: Command, put: Callable[[bytes], None]) -> int:
     for name in command.argv[1:]:
-        put((place.folder / command.start / name).read_bytes())
+        put((spec.folder / command.working_dir / name).read_bytes())
     put(command.stdin)
     return 0
 
 
-async def _tee(place: Place, command: Command, put: Callable[[bytes], None]) -> int:
+async def _tee(spec: SandboxSpec, command: Command, put: Callable[[bytes], None]) -> int:
     for name in command.argv[1:]:
-        (place.folder / command.start / name).write_bytes(command.stdin)
+        (spec.folder / command.working_dir / name).write_bytes(command.stdin)
     put(command.stdin)
     return 0
 
 
-async def _env(_: Place, command: Command, put: Callable[[bytes], None]) -> int:
+async def _env(_: SandboxSpec, command: Command, put: Callable[[bytes], None]) -> int:
     put("".join(f"{name}={text}\n" for name, text in command.environment.items()).encode())
     return 0
 
 
-async def _sleep(_: Place, command: Command, put: Callable[[bytes], None]) -> int:
+async def _sleep(_: SandboxSpec, command: Command, put: Callable[[bytes], None]) -> int:
     await asyncio.sleep(float(command.argv[1]))
     return 0
 
 
-async def _yes(_: Place, command: Command, put: Callable[[bytes], None]) -> int:
+async def _yes(_: SandboxSpec, command: Command, put: Callable[[bytes], None]) -> int:
     while True:
         put(b"y\n" * (1 << 15))
         await asyncio.sleep(0)
 
 
-async def _exit(_: Place, command: Command, put: Callable[[bytes], None]) -> int:
+async def _exit(_: SandboxSpec, command: Command, put: Callable[[bytes], None]) -> int:
     return int(command.argv[1])
 
 

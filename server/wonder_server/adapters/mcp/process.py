@@ -23,15 +23,15 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
 
-from wonder_server.adapters.mcp.bounds import (
-    BYTES_AT_ONCE,
+from wonder_server.adapters.mcp.limits import (
+    BURST_BYTES,
     BYTES_PER_S,
-    MAX_ANSWER_BYTES,
+    MAX_MESSAGE_BYTES,
     STDERR_BYTES_PER_S,
-    Budget,
     ServerLog,
+    TokenBucket,
 )
-from wonder_server.adapters.mcp.sieve import Sieve, Verdict, flooded, refusal, unreadable
+from wonder_server.adapters.mcp.message_filter import MessageFilter, Verdict, flooded, rejection, unreadable
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.printable import MAX_TEXT
 
@@ -41,117 +41,121 @@ WRITE_TIMEOUT_S: Final = 10
 END_TIMEOUT_S: Final = 2
 """How long a server may take to end by itself when its input is closed. Then its keeper ends it."""
 
-_KEEPER: Final = str(Path(__file__).with_name("keeper.py"))
-_KEEPER_TIMEOUT_S: Final = 5
-_LAST_WORDS_S: Final = 0.5
+_SUPERVISOR: Final = str(Path(__file__).with_name("supervisor.py"))
+_SUPERVISOR_TIMEOUT_S: Final = 5
+_STDERR_DRAIN_S: Final = 0.5
 _CHUNK_BYTES: Final = 64 << 10
 _MAX_REPLIES_BYTES: Final = 64 << 10
 
 
-class Link:
+class StdioConnection:
     """The session's two streams, and why it has ended.
 
     ``over`` is called once when nothing more can come; ``problem`` is set if the server is to blame.
     """
 
     def __init__(
-        self, server: str, process: asyncio.subprocess.Process, sieve: Sieve, over: Callable[[], None]
+        self,
+        server: str,
+        process: asyncio.subprocess.Process,
+        message_filter: MessageFilter,
+        on_end: Callable[[], None],
     ) -> None:
         assert process.stdin is not None and process.stdout is not None
         self.incoming = Incoming(self, process.stdout)
         self.outgoing = Outgoing(self, process.stdin)
         self.problem: WonderError | None = None
         self.server = server
-        self.sieve = sieve
+        self.message_filter = message_filter
         self.ended = False
-        self._over = over
+        self._on_end = on_end
 
-    def end(self, problem: WonderError | None = None) -> None:
+    def close(self, problem: WonderError | None = None) -> None:
         """Take no more messages."""
         if not self.ended:
             self.ended, self.problem = True, problem
-            self._over()
+            self._on_end()
 
 
 class Incoming:
     """Messages from the server, as the package's `ReadStream`. Read only while the session takes them."""
 
-    def __init__(self, link: Link, out: asyncio.StreamReader) -> None:
+    def __init__(self, link: StdioConnection, out: asyncio.StreamReader) -> None:
         self._link = link
-        self._out = out
-        self._bytes = Budget(BYTES_AT_ONCE, BYTES_PER_S)
+        self._reader = out
+        self._bytes = TokenBucket(BURST_BYTES, BYTES_PER_S)
         self._lines: list[bytes] = []
-        self._begun = bytearray()
+        self._partial_line = bytearray()
 
     async def receive(self) -> SessionMessage:
         """Return the next message. Raises `anyio.EndOfStream`."""
         link = self._link
         while not link.ended:
-            line = await self._line()
+            line = await self._read_line()
             if line is None:
-                link.end()
+                link.close()
                 break
-            if (message := self._judged(line)) is not None:
+            if (message := self._filter_line(line)) is not None:
                 return SessionMessage(message)
         raise anyio.EndOfStream
 
-    def _judged(self, line: bytes) -> Any:
+    def _filter_line(self, line: bytes) -> Any:
         """Return the message that the line holds, if it is for the session."""
         link = self._link
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
-            return self._misread(line)
-        verdict = link.sieve.judge(message)
+            return self._skip_line(line)
+        verdict = link.message_filter.verdict_for(message)
         if verdict is Verdict.FLOOD:
-            link.end(flooded(link.server))
+            link.close(flooded(link.server))
         elif verdict is Verdict.REFUSE:
-            link.outgoing.reply(refusal(cast("JSONRPCRequest", message)))
+            link.outgoing.reply(rejection(cast("JSONRPCRequest", message)))
         return message if verdict is Verdict.PASS else None
 
-    def _misread(self, line: bytes) -> JSONRPCError | None:
+    def _skip_line(self, line: bytes) -> JSONRPCError | None:
         """Skip a line that is no message. If it was to be an answer, return an error in its place."""
         link = self._link
-        if not link.sieve.misread():
-            link.end(flooded(link.server))
-        elif (found := link.sieve.answered_by(line, whole=True)) is not None:
+        if not link.message_filter.accept_unreadable():
+            link.close(flooded(link.server))
+        elif (found := link.message_filter.call_answered_by(line, whole=True)) is not None:
             request, asked = found
             asked.problem = unreadable(link.server)
             return JSONRPCError(jsonrpc="2.0", id=request, error=ErrorData(code=PARSE_ERROR, message=""))
         return None
 
-    async def _line(self) -> bytes | None:
+    async def _read_line(self) -> bytes | None:
         """Return the next line, without its end; None when there is none, or it is too long."""
         while not self._lines:
-            chunk = await self._out.read(_CHUNK_BYTES)
+            chunk = await self._reader.read(_CHUNK_BYTES)
             if not chunk:
                 return None
             if (pause := self._bytes.spend(len(chunk))) > 0:
                 await asyncio.sleep(pause)
             first, *others = chunk.split(b"\n")
-            self._begun += first
-            if len(self._begun) > MAX_ANSWER_BYTES:
+            self._partial_line += first
+            if len(self._partial_line) > MAX_MESSAGE_BYTES:
                 self._too_long()
                 return None
             if others:
-                self._lines = [bytes(self._begun), *others[:-1]]
+                self._lines = [bytes(self._partial_line), *others[:-1]]
                 self._lines.reverse()
-                self._begun = bytearray(others[-1])
+                self._partial_line = bytearray(others[-1])
         return self._lines.pop()
 
     def _too_long(self) -> None:
         """End the session: the rest of the line would have to be read to find the next."""
         link = self._link
-        found = link.sieve.answered_by(self._begun, whole=False)
-        what = f"The MCP server '{link.server}' sent more than {MAX_ANSWER_BYTES} bytes in one message"
+        found = link.message_filter.call_answered_by(self._partial_line, whole=False)
+        what = f"The MCP server '{link.server}' sent more than {MAX_MESSAGE_BYTES} bytes in one message"
         if found is not None:
             message = f"{what}. Its session was ended; ask the tool for less."
             found[1].problem = error(Reason.PAYLOAD_TOO_LARGE, message)
         message = f"{what}, for another call or of its own accord; its session was ended with all calls."
-        link.end(error(Reason.TASK_FAILED, message, transient=True))
+        link.close(error(Reason.TASK_FAILED, message, transient=True))
 
     async def aclose(self) -> None:
-        self._link.end()
+        self._link.close()
 
     def __aiter__(self) -> Incoming:
         return self
@@ -172,34 +176,37 @@ class Incoming:
 class Outgoing:
     """Messages to the server, as the package's `WriteStream`."""
 
-    def __init__(self, link: Link, into: asyncio.StreamWriter) -> None:
+    def __init__(self, link: StdioConnection, into: asyncio.StreamWriter) -> None:
         self._link = link
-        self._into = into
+        self._writer = into
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write a message. Raises `anyio.BrokenResourceError` when the session is over."""
         self._check()
-        self._link.sieve.sent(item.message)
-        self._into.write(_line_of(item.message))
+        self._link.message_filter.record_request(item.message)
+        self._writer.write(_line_of(item.message))
         try:
             async with asyncio.timeout(WRITE_TIMEOUT_S):
-                await self._into.drain()
+                await self._writer.drain()
         except TimeoutError:
             message = (
                 f"The MCP server '{self._link.server}' does not read what it is sent; its session was ended."
             )
-            self._link.end(error(Reason.TASK_FAILED, message, transient=True))
+            self._link.close(error(Reason.TASK_FAILED, message, transient=True))
         except OSError:
-            self._link.end()
+            self._link.close()
         self._check()
 
     def reply(self, message: Any) -> None:
         """Answer a request of the server, unless it leaves its answers unread."""
-        if not self._into.is_closing() and self._into.transport.get_write_buffer_size() < _MAX_REPLIES_BYTES:
-            self._into.write(_line_of(message))
+        if (
+            not self._writer.is_closing()
+            and self._writer.transport.get_write_buffer_size() < _MAX_REPLIES_BYTES
+        ):
+            self._writer.write(_line_of(message))
 
     def _check(self) -> None:
-        if self._link.ended or self._into.is_closing():
+        if self._link.ended or self._writer.is_closing():
             raise anyio.BrokenResourceError
 
     async def aclose(self) -> None:
@@ -221,15 +228,15 @@ def _line_of(message: Any) -> bytes:
 
 
 @asynccontextmanager
-async def started(
+async def run_server(
     server: str,
     command: str,
     args: Sequence[str],
     env: Mapping[str, str],
-    sieve: Sieve,
+    message_filter: MessageFilter,
     log: ServerLog,
-    over: Callable[[], None],
-) -> AsyncIterator[Link]:
+    on_end: Callable[[], None],
+) -> AsyncIterator[StdioConnection]:
     """Start a server; end it and all its descendants on the way out. Raises `OSError`."""
     env = {**get_default_environment(), **env}
     if shutil.which(command, path=env.get("PATH")) is None:
@@ -238,7 +245,7 @@ async def started(
     try:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-I", "-S", _KEEPER, str(life), command, *args),
+            *("-I", "-S", _SUPERVISOR, str(life), command, *args),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -251,13 +258,13 @@ async def started(
         raise
     finally:
         os.close(life)
-    listening = asyncio.create_task(_listen(process, log))
-    link, blamed = Link(server, process, sieve, over), True
+    listening = asyncio.create_task(_log_stderr(process, log))
+    link, blamed = StdioConnection(server, process, message_filter, on_end), True
     try:
         yield link
         blamed = link.problem is not None
     finally:
-        link.end()
+        link.close()
         await _shielded(_end(process, ours, listening, at_once=blamed))
         log.close()
 
@@ -289,50 +296,50 @@ async def _end(
                 os.write(life, b"k")
         else:
             process.stdin.close()
-            await _ended_within(process, END_TIMEOUT_S)
+            await _wait_for_exit(process, END_TIMEOUT_S)
     finally:
         os.close(life)
-    if not await _ended_within(process, _KEEPER_TIMEOUT_S):
+    if not await _wait_for_exit(process, _SUPERVISOR_TIMEOUT_S):
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-    await asyncio.wait([listening], timeout=_LAST_WORDS_S)
+    await asyncio.wait([listening], timeout=_STDERR_DRAIN_S)
     listening.cancel()
     # Where a descendant survived, it would keep the pipes open.
     process._transport.close()  # type: ignore[attr-defined]
 
 
-async def _ended_within(process: asyncio.subprocess.Process, seconds: float) -> bool:
+async def _wait_for_exit(process: asyncio.subprocess.Process, seconds: float) -> bool:
     """Read and drop what the process still writes, so that no full pipe holds it; return True if it ended."""
     assert process.stdout is not None
     try:
         async with asyncio.timeout(seconds):
-            await _drained(process.stdout)
+            await _drain(process.stdout)
             await process.wait()
     except TimeoutError:
         return process.returncode is not None
     return True
 
 
-async def _drained(out: asyncio.StreamReader) -> None:
-    budget = Budget(BYTES_AT_ONCE, BYTES_PER_S)
+async def _drain(out: asyncio.StreamReader) -> None:
+    budget = TokenBucket(BURST_BYTES, BYTES_PER_S)
     while chunk := await out.read(_CHUNK_BYTES):
         if (pause := budget.spend(len(chunk))) > 0:
             await asyncio.sleep(pause)
 
 
-async def _listen(process: asyncio.subprocess.Process, log: ServerLog) -> None:
+async def _log_stderr(process: asyncio.subprocess.Process, log: ServerLog) -> None:
     """Log what the process writes to standard error: line by line, the beginning of each."""
     assert process.stderr is not None
-    begun, budget = b"", Budget(STDERR_BYTES_PER_S, STDERR_BYTES_PER_S)
+    begun, budget = b"", TokenBucket(STDERR_BYTES_PER_S, STDERR_BYTES_PER_S)
     while chunk := await process.stderr.read(_CHUNK_BYTES):
         if (pause := budget.spend(len(chunk))) > 0:
             await asyncio.sleep(pause)
         first, *others = chunk.split(b"\n")
         begun += first[: _LINE_BYTES - len(begun)]
         if others:
-            log.said([begun, *others[:-1]])
+            log.log_stderr([begun, *others[:-1]])
             begun = others[-1][:_LINE_BYTES]
-    log.said([begun])
+    log.log_stderr([begun])
 
 
 _LINE_BYTES: Final = 4 * MAX_TEXT + 4

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
 
-from wonder_server.adapters.mcp.bounds import MAX_ANSWER_BYTES
-from wonder_server.adapters.mcp.sieve import Sieve, Verdict, flooded
+from wonder_server.adapters.mcp.limits import MAX_MESSAGE_BYTES
+from wonder_server.adapters.mcp.message_filter import MessageFilter, Verdict, flooded
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
@@ -21,7 +21,7 @@ from wonder_server.core.errors import Reason, WonderError, error
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
-MAX_BODY_BYTES: Final = MAX_ANSWER_BYTES + (1 << 20)
+MAX_BODY_BYTES: Final = MAX_MESSAGE_BYTES + (1 << 20)
 """Of one answer over HTTP as events: the message, and the progress before it."""
 
 MAX_RESUMPTIONS: Final = 5
@@ -30,10 +30,10 @@ MAX_RESUMPTIONS: Final = 5
 MAX_REQUESTS_OF_SERVER: Final = 16
 """What a server may ask of us in a session: each is refused with a request of its own."""
 
-GOODBYE_S: Final = 2
+END_TIMEOUT_S: Final = 2
 """How long a server may take to end a session. Whoever ends one has his answer, or was cancelled."""
 
-_OF_THE_CONNECTION: Final = frozenset(
+_HOP_BY_HOP: Final = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "content-encoding", "accept-encoding"}
 )
 
@@ -51,16 +51,16 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """One request; its answer is read as it arrives."""
         if request.method == "DELETE":
-            return await self._goodbye(request)
+            return await self._end_session(request)
         if request.method == "GET" and not self._may_get(request):
             return httpx2.Response(405)
-        return await self._sent(request)
+        return await self._send(request)
 
-    async def _goodbye(self, request: httpx2.Request) -> httpx2.Response:
+    async def _end_session(self, request: httpx2.Request) -> httpx2.Response:
         """The end of a session. A cancel has been spent on the way here: nothing else would end it."""
         try:
-            async with asyncio.timeout(GOODBYE_S):
-                response = await self._sent(request)
+            async with asyncio.timeout(END_TIMEOUT_S):
+                response = await self._send(request)
                 await response.aclose()
                 return httpx2.Response(response.status_code)
         except TimeoutError:
@@ -76,25 +76,24 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._resumptions += 1
         return self._resumptions <= MAX_RESUMPTIONS
 
-    def too_long(self) -> None:
+    def mark_too_long(self) -> None:
         """Note that an answer has more bytes than are read."""
-        message = (
-            f"The MCP server '{self._server}' answered with more than {MAX_ANSWER_BYTES} bytes; ask for less."
-        )
+        limit = f"more than {MAX_MESSAGE_BYTES} bytes"
+        message = f"The MCP server '{self._server}' answered with {limit}; ask for less."
         self.problem = error(Reason.PAYLOAD_TOO_LARGE, message)
 
-    def flooded(self) -> None:
+    def mark_flooded(self) -> None:
         """Note that the server sends more messages than are taken."""
         self.problem = flooded(self._server)
 
-    async def _sent(self, request: httpx2.Request) -> httpx2.Response:
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
         stack = AsyncExitStack()
         try:
             response = await stack.enter_async_context(
                 self._web.exchange(
                     request.method,
                     str(request.url),
-                    _passed_on(request.headers),
+                    _end_to_end_headers(request.headers),
                     await request.aread(),
                     self._policy,
                 )
@@ -107,8 +106,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             self.problem = error(Reason.TASK_FAILED, message, transient=True)
         return httpx2.Response(
             response.status,
-            headers=list(_passed_on(response.headers).items()),
-            stream=_Answer(response, stack, self.too_long),
+            headers=list(_end_to_end_headers(response.headers).items()),
+            stream=_Answer(response, stack, self.mark_too_long),
         )
 
 
@@ -122,7 +121,7 @@ class _Answer(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         events = self._response.content_type == "text/event-stream"
-        left = most = MAX_BODY_BYTES if events else MAX_ANSWER_BYTES
+        left = most = MAX_BODY_BYTES if events else MAX_MESSAGE_BYTES
         async for chunk in self._response.content.iter_any():
             left -= len(chunk)
             if left < 0:
@@ -134,16 +133,16 @@ class _Answer(httpx2.AsyncByteStream):
         await self._stack.aclose()
 
 
-def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name.lower() not in _OF_THE_CONNECTION}
+def _end_to_end_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in _HOP_BY_HOP}
 
 
-class _Wrapped:
+class _StreamWrapper:
     """A stream of the package, which is more than its protocol says."""
 
-    def __init__(self, stream: Any, sieve: Sieve) -> None:
+    def __init__(self, stream: Any, message_filter: MessageFilter) -> None:
         self._stream = stream
-        self._sieve = sieve
+        self._filter = message_filter
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -156,15 +155,15 @@ class _Wrapped:
         return await self._stream.__aexit__(*problem)
 
 
-class Sifted(_Wrapped):
+class FilteredStream(_StreamWrapper):
     """Messages from the server: those that the session is for. Ends when there are too many."""
 
-    def __init__(self, stream: Any, sieve: Sieve, transport: GuardedTransport) -> None:
-        super().__init__(stream, sieve)
+    def __init__(self, stream: Any, message_filter: MessageFilter, transport: GuardedTransport) -> None:
+        super().__init__(stream, message_filter)
         self._transport = transport
-        self._asked_of_us = 0
+        self._rejected_requests = 0
 
-    def __aiter__(self) -> Sifted:
+    def __aiter__(self) -> FilteredStream:
         return self
 
     async def __anext__(self) -> Any:
@@ -172,22 +171,22 @@ class Sifted(_Wrapped):
             item = await self._stream.__anext__()
             if isinstance(item, Exception):
                 continue
-            verdict = self._sieve.judge(item.message)
+            verdict = self._filter.verdict_for(item.message)
             if verdict is Verdict.FLOOD:
-                self._transport.flooded()
+                self._transport.mark_flooded()
                 raise StopAsyncIteration
             if verdict is Verdict.REFUSE:
-                self._asked_of_us += 1
+                self._rejected_requests += 1
             if verdict is Verdict.PASS or (
-                verdict is Verdict.REFUSE and self._asked_of_us <= MAX_REQUESTS_OF_SERVER
+                verdict is Verdict.REFUSE and self._rejected_requests <= MAX_REQUESTS_OF_SERVER
             ):
                 return item
 
 
-class Noted(_Wrapped):
+class RecordedStream(_StreamWrapper):
     """Messages to the server."""
 
     async def send(self, item: Any) -> None:
         """Send a message."""
-        self._sieve.sent(item.message)
+        self._filter.record_request(item.message)
         await self._stream.send(item)

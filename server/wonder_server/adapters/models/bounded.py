@@ -18,20 +18,20 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from wonder_server.adapters.models.formats import message
-from wonder_server.core import payloads
-from wonder_server.core.cuts import NOTICE_BYTES, cut_text, head, notice, size_of
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason
 from wonder_server.core.model import Meter, ModelResult, ToolCall, Usage
-from wonder_server.ports.model import Chunk, Counted, Finished, Model, TextDelta
+from wonder_server.core.schema import payloads
+from wonder_server.core.truncation import NOTICE_BYTES, notice, truncate_text, utf8_prefix, utf8_size
+from wonder_server.ports.model import Chunk, Finished, Model, TextDelta, UsageUpdate
 
 HINT: Final = "ReadMessage (`wonder message`) has the whole."
 NAME_BYTES: Final = 128
 """The most bytes of the name in a tool call. Names of tools have at most 64."""
 ID_BYTES: Final = 16 << 10
 """The most bytes of a tool call's id. LiteLLM packs what Gemini wants back, some kilobytes, into it."""
-_CUT_NAME: Final = "_cut_off"
-_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_TRUNCATED_SUFFIX: Final = "_cut_off"
+_INVALID_NAME_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,29 +54,33 @@ class BoundedModel:
 
     async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncIterator[Chunk]:
         bounds, meter = self._bounds, Meter()
-        room = bounds.text - NOTICE_BYTES - len(HINT)
+        text_limit = bounds.text - NOTICE_BYTES - len(HINT)
         pieces: list[str] = []
-        size = letters = sent = 0
+        size = character_count = sent = 0
         chunks = self._model.stream(profile, request)
         try:
             async for chunk in chunks:
                 if isinstance(chunk, Finished):
                     last = self._last(profile, chunk.result)
                     break
-                if isinstance(chunk, Counted):
-                    meter.counted(chunk.usage, chunk.letters)
-                    letters = chunk.letters
+                if isinstance(chunk, UsageUpdate):
+                    meter.set_usage(chunk.usage, chunk.character_count)
+                    character_count = chunk.character_count
                     yield chunk
                 else:
-                    meter.said(chunk.text)
+                    meter.add_text(chunk.text)
                     pieces.append(chunk.text)
-                    before, size = size, size + size_of(chunk.text)
-                    shown = chunk.text if size <= room else head(chunk.text, max(0, room - before))
-                    if shown and before < room:
+                    before, size = size, size + utf8_size(chunk.text)
+                    shown = (
+                        chunk.text
+                        if size <= text_limit
+                        else utf8_prefix(chunk.text, max(0, text_limit - before))
+                    )
+                    if shown and before < text_limit:
                         sent += len(shown)
                         yield chunk if shown is chunk.text else TextDelta(shown)
-                if size + letters > bounds.answer:
-                    last = self._last(profile, _broken_off(profile, request, meter, pieces))
+                if size + character_count > bounds.answer:
+                    last = self._last(profile, _truncated_result(profile, request, meter, pieces))
                     break
             else:
                 return
@@ -94,14 +98,14 @@ class BoundedModel:
 
     def _last(self, profile: ModelProfile, result: ModelResult) -> Finished:
         kept = bounded(result, profile.format, self._bounds)
-        return Finished(kept) if kept is result else Finished(kept, whole=result)
+        return Finished(kept) if kept is result else Finished(kept, untruncated=result)
 
 
 def bounded(result: ModelResult, format_name: str, bounds: Bounds) -> ModelResult:
     """Return ``result`` if it is within ``bounds``, else what is kept of it."""
-    text = cut_text(result.text, bounds.text, HINT)
+    text = truncate_text(result.text, bounds.text, HINT)
     calls = _calls(result.tool_calls, bounds)
-    reasoning = cut_text(result.reasoning, bounds.raw)
+    reasoning = truncate_text(result.reasoning, bounds.raw)
     is_whole = text is result.text and calls == result.tool_calls
     if is_whole and reasoning is result.reasoning and not _is_too_large(result.raw, bounds.raw):
         return result
@@ -113,18 +117,18 @@ def bounded(result: ModelResult, format_name: str, bounds: Bounds) -> ModelResul
 def _calls(calls: tuple[ToolCall, ...], bounds: Bounds) -> tuple[ToolCall, ...]:
     kept, taken = [], 0
     for call in calls:
-        size = size_of(call.malformed)
+        size = utf8_size(call.malformed)
         if call.arguments is not None:
-            size = size_of(json.dumps(call.arguments, ensure_ascii=False))
-        name, id_size = size_of(call.name), size_of(call.id)
+            size = utf8_size(json.dumps(call.arguments, ensure_ascii=False))
+        name, id_size = utf8_size(call.name), utf8_size(call.id)
         if id_size > ID_BYTES or taken + id_size > bounds.raw:
             digest = hashlib.sha256(call.id.encode("utf-8", "replace")).hexdigest()
             call = replace(call, id=f"call_{digest[:32]}")
-        taken += min(name, NAME_BYTES) + size_of(call.id)
+        taken += min(name, NAME_BYTES) + utf8_size(call.id)
         if name > NAME_BYTES:
             # In the alphabet of names: the model's next request has it, and providers check that.
-            begins = _NOT_IN_NAMES.sub("_", call.name[: 64 - len(_CUT_NAME)])
-            call = replace(call, name=begins + _CUT_NAME)
+            begins = _INVALID_NAME_CHARACTERS.sub("_", call.name[: 64 - len(_TRUNCATED_SUFFIX)])
+            call = replace(call, name=begins + _TRUNCATED_SUFFIX)
         if name > NAME_BYTES or size > bounds.arguments or taken + size > bounds.raw:
             missing = size + name if name > NAME_BYTES else size
             call = replace(call, arguments=None, malformed=notice(missing, missing, HINT).strip())
@@ -139,14 +143,14 @@ def _is_too_large(raw: dict[str, Any], most: int) -> bool:
     return fault is not None and fault.reason is Reason.PAYLOAD_TOO_LARGE
 
 
-def _broken_off(
+def _truncated_result(
     profile: ModelProfile, request: dict[str, Any], meter: Meter, pieces: list[str]
 ) -> ModelResult:
     text = "".join(pieces)
     return ModelResult(
         text=text,
         raw=message(profile.format, text, ()),
-        usage=meter.used(request) or Usage(),
+        usage=meter.estimate_usage(request) or Usage(),
         stop_reason="length",
         model=profile.model,
     )

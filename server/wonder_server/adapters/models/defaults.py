@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from wonder_server.adapters.models.endpoints import PROVIDERS, Endpoint
+from wonder_server.adapters.models.common.endpoints import PROVIDERS, Endpoint
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, error
 
@@ -56,14 +56,14 @@ def default_profile(
     ``WONDER_DEFAULT_MODEL`` is neither.
     """
     if chosen := environment.get("WONDER_DEFAULT_MODEL", "").strip():
-        return _named(chosen, known or {})
+        return _profile_by_name(chosen, known or {})
     for variable, profile in _DEFAULTS:
         if environment.get(variable):
             return profile
     return OFFLINE
 
 
-def settled(
+def resolve_profile(
     profile: ModelProfile, default: ModelProfile, known: Mapping[str, Endpoint] | None = None
 ) -> ModelProfile:
     """``profile`` with provider, model and format decided: what a pinned profile holds.
@@ -72,12 +72,12 @@ def settled(
     lets its own parameters go first.
     """
     if profile.provider != "auto":
-        return replace(profile, format=profile.format or usual_format_of(profile.provider, known or {}))
+        return replace(profile, format=profile.format or default_format_of(profile.provider, known or {}))
     return replace(
         profile,
         provider=default.provider,
         model=default.model,
-        format=default.format or usual_format_of(default.provider, known or {}),
+        format=default.format or default_format_of(default.provider, known or {}),
         parameters={**default.parameters, **profile.parameters},
         context_window_tokens=profile.context_window_tokens or default.context_window_tokens,
     )
@@ -95,12 +95,12 @@ def endpoints(environment: Mapping[str, str]) -> dict[str, Endpoint]:
     return found
 
 
-def usual_format_of(provider: str, known: Mapping[str, Endpoint]) -> str:
+def default_format_of(provider: str, known: Mapping[str, Endpoint]) -> str:
     """The format that profiles of ``provider`` use when they name none."""
-    return known.get(provider, Endpoint()).usual_format(provider)
+    return known.get(provider, Endpoint()).default_format(provider)
 
 
-def _named(chosen: str, known: Mapping[str, Endpoint]) -> ModelProfile:
+def _profile_by_name(chosen: str, known: Mapping[str, Endpoint]) -> ModelProfile:
     if chosen == "offline":
         return OFFLINE
     provider, _, model = chosen.partition("/")
@@ -114,4 +114,4 @@ def _named(chosen: str, known: Mapping[str, Endpoint]) -> ModelProfile:
         if profile.provider == provider and not (provider in known and known[provider].format):
             tokens = profile.context_window_tokens if profile.model == model else 0
             return replace(profile, model=model, context_window_tokens=tokens)
-    return ModelProfile(provider=provider, model=model, format=usual_format_of(provider, known))
+    return ModelProfile(provider=provider, model=model, format=default_format_of(provider, known))

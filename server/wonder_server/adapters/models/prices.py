@@ -12,7 +12,7 @@ from typing import Final
 
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.model import ModelResult
-from wonder_server.core.prices import FREE, Card, cost_micros, find, read
+from wonder_server.core.prices import FREE, ModelPrice, cost_micros, find, read
 from wonder_server.logs import logger
 
 _log = logger("models")
@@ -28,38 +28,38 @@ class LiteLLMPrices:
     """
 
     def __init__(self) -> None:
-        self._cards: Mapping[str, Card] | None = None
-        self._reading: asyncio.Task[Mapping[str, Card]] | None = None
+        self._prices: Mapping[str, ModelPrice] | None = None
+        self._reading: asyncio.Task[Mapping[str, ModelPrice]] | None = None
 
-    async def priced(self, profile: ModelProfile, result: ModelResult) -> ModelResult:
+    async def with_cost(self, profile: ModelProfile, result: ModelResult) -> ModelResult:
         """See `ports.prices.Prices.priced`."""
-        card = await self._card(profile.provider, profile.model, result.model)
+        card = await self._price_of(profile.provider, profile.model, result.model)
         cost = cost_micros(card, result.usage)
         return result if cost is None else replace(result, usage=replace(result.usage, cost_micros=cost))
 
-    async def informed(self, profile: ModelProfile) -> ModelProfile:
+    async def with_context_window(self, profile: ModelProfile) -> ModelProfile:
         """See `ports.prices.Prices.informed`."""
         if profile.context_window_tokens:
             return profile
-        card = await self._card(profile.provider, profile.model)
+        card = await self._price_of(profile.provider, profile.model)
         tokens = card.context_tokens if card is not None else 0
         return replace(profile, context_window_tokens=tokens) if tokens else profile
 
-    async def _card(self, provider: str, *models: str) -> Card | None:
+    async def _price_of(self, provider: str, *models: str) -> ModelPrice | None:
         if provider == "offline":
             return FREE
-        cards = self._cards if self._cards is not None else await self._read()
+        cards = self._prices if self._prices is not None else await self._read()
         return next((card for model in models if (card := find(cards, provider, model))), None)
 
-    async def _read(self) -> Mapping[str, Card]:
+    async def _read(self) -> Mapping[str, ModelPrice]:
         if self._reading is None:
             self._reading = asyncio.create_task(asyncio.to_thread(read_table))
         # Whoever is cancelled while waiting must not take the file away from the others.
-        self._cards = await asyncio.shield(self._reading)
-        return self._cards
+        self._prices = await asyncio.shield(self._reading)
+        return self._prices
 
 
-def read_table() -> Mapping[str, Card]:
+def read_table() -> Mapping[str, ModelPrice]:
     """The cards of the table that the installed LiteLLM brings; none if it is not there or not readable."""
     spec = importlib.util.find_spec("litellm")
     if spec is None or spec.origin is None:

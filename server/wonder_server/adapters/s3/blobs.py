@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 from wonder_server.adapters.egress.dialing import Dialer
 from wonder_server.adapters.egress.sessions import open_pool
+from wonder_server.core.definitions.network_policy import allow_only
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import Value
-from wonder_server.core.network import only
-from wonder_server.core.network_address import place_of
+from wonder_server.core.network_address import host_port_of
 from wonder_server.ports.blobs import is_key, key_of
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ READ_S: Final = 10.0
 DEADLINE_S: Final = 30.0
 CHUNK: Final = 1 << 20
 
-_MISSING: Final = frozenset({"NoSuchKey", "NoSuchObject", "NotFound"})
-_NO_BUCKET: Final = "NoSuchBucket"
-_MADE_ALREADY: Final = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
-_PASSING: Final = frozenset({"RequestTimeout", "SlowDown", "OperationAborted"})
+_KEY_MISSING_CODES: Final = frozenset({"NoSuchKey", "NoSuchObject", "NotFound"})
+_BUCKET_MISSING_CODES: Final = "NoSuchBucket"
+_BUCKET_EXISTS_CODES: Final = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
+_TRANSIENT_CODES: Final = frozenset({"RequestTimeout", "SlowDown", "OperationAborted"})
 """Refusals that mean: not now."""
 
 
-class Store(Value, frozen=True, kw_only=True):
+class S3Config(Value, frozen=True, kw_only=True):
     """Where objects are. ``endpoint`` is a URL of scheme, host and port; without keys, requests are not
     signed."""
 
@@ -60,32 +60,34 @@ class Store(Value, frozen=True, kw_only=True):
 class S3Blobs:
     """Implements the port ``Blobs``. Nothing is asked of the store before the first call. `close` it."""
 
-    def __init__(self, store: Store, *, deadline_s: float = DEADLINE_S, dialer: Dialer | None = None) -> None:
+    def __init__(
+        self, store: S3Config, *, deadline_s: float = DEADLINE_S, dialer: Dialer | None = None
+    ) -> None:
         self._store = store
         self._dialer = dialer or Dialer()
         self._deadline_s = deadline_s
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
 
     async def put(self, content: bytes) -> str:
-        key: str = await self._do(self._put, content)
+        key: str = await self._run(self._put, content)
         return key
 
     async def get(self, key: str) -> bytes | None:
-        content: bytes | None = await self._do(self._get, key) if is_key(key) else None
+        content: bytes | None = await self._run(self._get, key) if is_key(key) else None
         return content
 
     async def exists(self, key: str) -> bool:
-        return is_key(key) and await self._do(self._exists, key)
+        return is_key(key) and await self._run(self._exists, key)
 
     async def delete(self, key: str) -> None:
         if is_key(key):
-            await self._do(self._delete, key)
+            await self._run(self._delete, key)
 
     async def close(self) -> None:
         """Let go of the threads; what they do comes to its end by its own deadline."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _do(self, work: Callable[[T, float], Any], subject: T) -> Any:
+    async def _run(self, work: Callable[[T, float], Any], subject: T) -> Any:
         loop = asyncio.get_running_loop()
         until = time.monotonic() + self._deadline_s
         try:
@@ -113,7 +115,7 @@ class S3Blobs:
             region=self._store.region,
             http_client=open_pool(
                 self._dialer,
-                only(place_of(self._store.endpoint)),
+                allow_only(host_port_of(self._store.endpoint)),
                 maxsize=THREADS,
                 timeout=patience,
                 retries=again,
@@ -125,20 +127,20 @@ class S3Blobs:
 
         def put() -> None:
             self._client.put_object(
-                bucket_name=self._store.bucket, object_name=_name(key), data=io.BytesIO(content),
+                bucket_name=self._store.bucket, object_name=_object_name(key), data=io.BytesIO(content),
                 length=len(content),
             )  # fmt: skip
 
         try:
-            self._ask(put)
+            self._call(put)
         except _NoBucketError:
-            self._ask(self._make_bucket)
-            self._ask(put)
+            self._call(self._make_bucket)
+            self._call(put)
         return key
 
     def _get(self, key: str, until: float) -> bytes | None:
         def get() -> bytes:
-            response = self._client.get_object(bucket_name=self._store.bucket, object_name=_name(key))
+            response = self._client.get_object(bucket_name=self._store.bucket, object_name=_object_name(key))
             try:
                 parts = []
                 for part in response.stream(CHUNK):
@@ -151,21 +153,23 @@ class S3Blobs:
                 response.release_conn()
 
         try:
-            content = self._ask(get)
+            content = self._call(get)
         except _MissingError:
             return None
         if key_of(content) != key:
             raise error(
                 Reason.STORAGE_UNAVAILABLE,
-                f"The object {_name(key)} of the bucket '{self._store.bucket}' is damaged; restore it from a"
-                " backup.",
+                f"The object {_object_name(key)} of the bucket '{self._store.bucket}' is damaged; restore it "
+                "from a backup.",
             )
         return content
 
     def _exists(self, key: str, until: float) -> bool:
         try:
-            self._ask(
-                lambda: self._client.stat_object(bucket_name=self._store.bucket, object_name=_name(key))
+            self._call(
+                lambda: self._client.stat_object(
+                    bucket_name=self._store.bucket, object_name=_object_name(key)
+                )
             )
         except _MissingError:
             return False
@@ -173,8 +177,10 @@ class S3Blobs:
 
     def _delete(self, key: str, until: float) -> None:
         try:
-            self._ask(
-                lambda: self._client.remove_object(bucket_name=self._store.bucket, object_name=_name(key))
+            self._call(
+                lambda: self._client.remove_object(
+                    bucket_name=self._store.bucket, object_name=_object_name(key)
+                )
             )
         except _MissingError:
             return
@@ -185,10 +191,10 @@ class S3Blobs:
         try:
             self._client.make_bucket(bucket_name=self._store.bucket, location=self._store.region)
         except S3Error as problem:
-            if problem.code not in _MADE_ALREADY:
+            if problem.code not in _BUCKET_EXISTS_CODES:
                 raise
 
-    def _ask(self, work: Callable[[], T]) -> T:
+    def _call(self, work: Callable[[], T]) -> T:
         """Do it; what goes wrong becomes an error of ours, without any of the client's words: they hold
         keys and signatures."""
         import urllib3
@@ -197,16 +203,16 @@ class S3Blobs:
         try:
             return work()
         except S3Error as problem:
-            self._refused(str(problem.code), problem.response.status)
+            self._fault_of(str(problem.code), problem.response.status)
         except (urllib3.exceptions.HTTPError, MinioException, OSError, ValueError):
             raise _unavailable("cannot be reached") from None
 
-    def _refused(self, code: str, status: int) -> NoReturn:
-        if code in _MISSING:
+    def _fault_of(self, code: str, status: int) -> NoReturn:
+        if code in _KEY_MISSING_CODES:
             raise _MissingError from None
-        if code == _NO_BUCKET:
+        if code == _BUCKET_MISSING_CODES:
             raise _NoBucketError(self._store.bucket) from None
-        if 400 <= status < 500 and status not in (408, 429) and code not in _PASSING:
+        if 400 <= status < 500 and status not in (408, 429) and code not in _TRANSIENT_CODES:
             raise error(
                 Reason.STORAGE_UNAVAILABLE,
                 f"The store of objects refuses this server ({code}): check the keys, the region and what they"
@@ -230,7 +236,7 @@ class _NoBucketError(WonderError):
         super().__init__(problem.fault)
 
 
-def _name(key: str) -> str:
+def _object_name(key: str) -> str:
     return f"{key[:2]}/{key}"
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 PREFIX: Final = "wonder-sandbox-"
-SPARE: Final = 4
+EXTRA_PROCESSES: Final = 4
 """Processes of a sandbox that are not the command's."""
-OLD_S: Final = 60
+STALE_AFTER_S: Final = 60
 
 _numbers = itertools.count(1)
 
@@ -29,7 +29,7 @@ class ProcessGroup:
         self._folder = folder
 
     @classmethod
-    def make(cls, processes: int) -> ProcessGroup | None:
+    def create(cls, processes: int) -> ProcessGroup | None:
         """A group of so many at most; None where none can be had."""
         if os.geteuid() != 0:
             return None
@@ -42,14 +42,14 @@ class ProcessGroup:
         except OSError:
             return None
         try:
-            (group._folder / "pids.max").write_text(str(processes + SPARE))
+            (group._folder / "pids.max").write_text(str(processes + EXTRA_PROCESSES))
         except OSError:
             group.remove()
             return None
         return group
 
     @property
-    def entrance(self) -> str:
+    def procs_path(self) -> str:
         return str(self._folder / "cgroup.procs")
 
     def remove(self) -> None:
@@ -63,12 +63,12 @@ class ProcessGroup:
                 time.sleep(0.01)
 
 
-def sweep() -> None:
+def remove_stale() -> None:
     """Take away groups that servers have left which were killed. Those in use cannot be."""
     with contextlib.suppress(OSError):
         base = _base() if os.geteuid() == 0 else None
         for folder in base.glob(f"{PREFIX}*") if base is not None else ():
-            if time.time() - folder.stat().st_mtime > OLD_S:
+            if time.time() - folder.stat().st_mtime > STALE_AFTER_S:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
 

@@ -20,7 +20,7 @@ import socket
 PORT = 3128
 MAX_CONNECTIONS = 200
 """Two descriptors each, of the 1,024 that a process in a sandbox may have."""
-MAX_WAITING = 1 << 18
+MAX_OUTGOING = 1 << 18
 """Bytes that one direction of a connection holds while its reader does not read."""
 CHUNK = 1 << 16
 
@@ -55,15 +55,15 @@ def fork(listener: socket.socket, path: str) -> int:
         os._exit(1)
 
 
-class _End:
+class _Endpoint:
     """One end of a connection. ``waiting`` is what it has yet to be sent."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.waiting = bytearray()
-        self.at_end = False  # it sends nothing any more
-        self.closing = False  # nothing more comes for it than what is waiting
-        self.other: _End
+        self.outgoing = bytearray()
+        self.is_at_end = False  # it sends nothing any more
+        self.is_closing = False  # nothing more comes for it than what is waiting
+        self.other: _Endpoint
 
 
 class Forwarder:
@@ -72,7 +72,7 @@ class Forwarder:
     def __init__(self, listener: socket.socket, path: str) -> None:
         self._listener = listener
         self._path = path
-        self._ends: dict[int, _End] = {}
+        self._ends: dict[int, _Endpoint] = {}
 
     def serve(self) -> None:
         """Serve for ever."""
@@ -86,9 +86,9 @@ class Forwarder:
             poll.register(self._listener, select.POLLIN)
         for number, end in self._ends.items():
             wanted = 0
-            if not end.at_end and len(end.other.waiting) < MAX_WAITING:
+            if not end.is_at_end and len(end.other.outgoing) < MAX_OUTGOING:
                 wanted |= select.POLLIN
-            if end.waiting:
+            if end.outgoing:
                 wanted |= select.POLLOUT
             if wanted:
                 poll.register(number, wanted)
@@ -110,43 +110,43 @@ class Forwarder:
             inner.close()
             outer.close()
             return
-        pair = _End(inner), _End(outer)
+        pair = _Endpoint(inner), _Endpoint(outer)
         pair[0].other, pair[1].other = pair[1], pair[0]
         for end in pair:
             end.sock.setblocking(False)
             self._ends[end.sock.fileno()] = end
 
-    def _serve(self, end: _End, happened: int) -> None:
+    def _serve(self, end: _Endpoint, happened: int) -> None:
         try:
-            if happened & select.POLLOUT and end.waiting:
+            if happened & select.POLLOUT and end.outgoing:
                 self._write(end)
-            if happened & (select.POLLIN | select.POLLHUP | select.POLLERR) and not end.at_end:
+            if happened & (select.POLLIN | select.POLLHUP | select.POLLERR) and not end.is_at_end:
                 self._read(end)
         except BlockingIOError:
             return
         except OSError:
             self._close(end)
             return
-        if end.at_end and end.other.at_end and not end.waiting and not end.other.waiting:
+        if end.is_at_end and end.other.is_at_end and not end.outgoing and not end.other.outgoing:
             self._close(end)
 
-    def _read(self, end: _End) -> None:
+    def _read(self, end: _Endpoint) -> None:
         chunk = end.sock.recv(CHUNK)
         if chunk:
-            end.other.waiting += chunk
+            end.other.outgoing += chunk
         else:
-            end.at_end = end.other.closing = True
+            end.is_at_end = end.other.is_closing = True
         self._write(end.other)
 
-    def _write(self, end: _End) -> None:
+    def _write(self, end: _Endpoint) -> None:
         with contextlib.suppress(BlockingIOError):
-            while end.waiting:
-                del end.waiting[: end.sock.send(end.waiting[:CHUNK])]
-        if end.closing and not end.waiting:
-            end.closing = False
+            while end.outgoing:
+                del end.outgoing[: end.sock.send(end.outgoing[:CHUNK])]
+        if end.is_closing and not end.outgoing:
+            end.is_closing = False
             end.sock.shutdown(socket.SHUT_WR)
 
-    def _close(self, end: _End) -> None:
+    def _close(self, end: _Endpoint) -> None:
         for each in (end, end.other):
             self._ends.pop(each.sock.fileno(), None)
             each.sock.close()

@@ -44,17 +44,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-LOOK_S = 0.05
+CHECK_INTERVAL_S = 0.05
 MAX_TOTAL_OUTPUT = 256 << 20
 """What a command may put out, kept or not."""
-MAX_WAITING = 1 << 20
+MAX_OUTGOING = 1 << 20
 """What may wait for the host to read it; a command whose host does not read waits too."""
 DISK_RESERVE = 512 << 20
-NAMES_RESERVE = 50_000
+INODES_RESERVE = 50_000
 """As many files must be left."""
 MEMORY_RESERVE = 256 << 20
 """Of the machine: below this, a command that made much of the want is ended."""
-NOTICEABLE = 64 << 20
+NOTICEABLE_BYTES = 64 << 20
 NICENESS = 10
 CHUNK = 1 << 16
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
@@ -79,25 +79,27 @@ def main() -> None:
     os.umask(0o022)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     host = Host()
-    way_out = open_way_out()
+    egress_socket = open_egress()
     children, wake = os.pipe()
     os.set_blocking(children, False)
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    host.tell(b"+")
+    host.send(b"+")
     while True:
         host.flush()
-        order = host.take()
+        order = host.receive()
         if order is None:
             return
         if any(resource.getrlimit(which) != (most, most) for which, most in limits.items()):
             return
         (length,) = struct.unpack_from(">I", order, 1)
-        Run(host, children, given, json.loads(order[5 : 5 + length]), order[5 + length :]).carry_out(way_out)
+        Run(host, children, given, json.loads(order[5 : 5 + length]), order[5 + length :]).execute(
+            egress_socket
+        )
 
 
-def open_way_out() -> Callable[[], object] | None:
+def open_egress() -> Callable[[], object] | None:
     """Listen for what wants to leave, where the host has put a proxy's socket; the function starts a process
     that forwards it. None where there is no network."""
     if not os.path.exists(EGRESS):
@@ -113,19 +115,19 @@ class Host:
     """The two pipes to the host. ``waiting`` is what it has yet to read."""
 
     def __init__(self) -> None:
-        self.waiting = bytearray()
+        self.outgoing = bytearray()
         os.set_blocking(1, False)
 
-    def tell(self, kind: bytes, content: bytes = b"") -> None:
+    def send(self, kind: bytes, content: bytes = b"") -> None:
         """Send a frame, as soon as the host takes it."""
-        self.waiting += struct.pack(">I", len(content) + 1) + kind + content
-        self.push()
+        self.outgoing += struct.pack(">I", len(content) + 1) + kind + content
+        self.write_available()
 
-    def push(self) -> None:
+    def write_available(self) -> None:
         """Write what the pipe takes without waiting."""
         try:
-            while self.waiting:
-                del self.waiting[: os.write(1, self.waiting[:CHUNK])]
+            while self.outgoing:
+                del self.outgoing[: os.write(1, self.outgoing[:CHUNK])]
         except BlockingIOError:
             pass
         except OSError:
@@ -133,16 +135,16 @@ class Host:
 
     def flush(self) -> None:
         """Wait until all is written."""
-        while self.waiting:
+        while self.outgoing:
             select.select([], [1], [])
-            self.push()
+            self.write_available()
 
-    def take(self) -> bytes | None:
+    def receive(self) -> bytes | None:
         """The next frame; None when the host is gone."""
-        head = self._exactly(4)
-        return None if head is None else self._exactly(struct.unpack(">I", head)[0])
+        head = self._read_exactly(4)
+        return None if head is None else self._read_exactly(struct.unpack(">I", head)[0])
 
-    def _exactly(self, count: int) -> bytes | None:
+    def _read_exactly(self, count: int) -> bytes | None:
         parts = bytearray()
         while len(parts) < count:
             part = os.read(0, min(count - len(parts), 1 << 20))
@@ -156,42 +158,42 @@ class Run:
     """One command, from its start until nothing is left of it."""
 
     def __init__(
-        self, host: Host, children: int, limits: dict[str, int], order: dict[str, Any], stdin: bytes
+        self, host: Host, children: int, limits: dict[str, int], command: dict[str, Any], stdin: bytes
     ) -> None:
-        self.host, self.children, self.limits, self.order = host, children, limits, order
+        self.host, self.children, self.limits, self.command = host, children, limits, command
         self.stdin = memoryview(stdin)
         self.stopped = ""
         self.status: int | None = None
         self.pid = 0
-        self.feeding = -1
+        self.stdin_fd = -1
         self.reading: dict[int, int] = {}  # descriptor: 0 for stdout, 1 for stderr
-        self.sent, self.seen = [0, 0], [0, 0]
+        self.sent, self.received = [0, 0], [0, 0]
         self.tails = [bytearray(), bytearray()]
 
-    def carry_out(self, way_out: Callable[[], object] | None) -> None:
+    def execute(self, start_egress: Callable[[], object] | None) -> None:
         """Start the command, see it to its end, tell the host. ``way_out`` starts what it needs to leave."""
         began = time.monotonic()
-        self.free_at_first = free_disk()
-        self.shared_at_first = machine_memory()["Shmem"] << 10
+        self.free_at_start = free_disk()
+        self.shared_at_start = machine_memory()["Shmem"] << 10
         try:
-            os.chdir(os.path.join("/work", self.order["start"]))
+            os.chdir(os.path.join("/work", self.command["start"]))
         except (OSError, ValueError) as problem:
-            return self.refuse("start", problem)
+            return self.report_rejection("start", problem)
         try:
-            if way_out is not None:
-                way_out()
+            if start_egress is not None:
+                start_egress()
             self.spawn()
         except (OSError, ValueError) as problem:  # ValueError: a null byte
             self.end_all()
-            return self.refuse("program", problem)
+            return self.report_rejection("program", problem)
         finally:
             os.chdir("/")
-        self.attend(began + self.order["timeout_ms"] / 1000)
+        self.supervise(began + self.command["timeout_ms"] / 1000)
         self.end_all()
         self.drain()
         for stream in (0, 1):
             if self.tails[stream]:
-                self.host.tell(b"34"[stream : stream + 1], bytes(self.tails[stream]))
+                self.host.send(b"34"[stream : stream + 1], bytes(self.tails[stream]))
         status = self.status if self.status is not None else signal.SIGKILL
         code = os.waitstatus_to_exitcode(status)
         over = {
@@ -200,18 +202,18 @@ class Run:
             "duration_ms": round((time.monotonic() - began) * 1000),
             "dropped": [
                 seen - sent - len(tail)
-                for seen, sent, tail in zip(self.seen, self.sent, self.tails, strict=True)
+                for seen, sent, tail in zip(self.received, self.sent, self.tails, strict=True)
             ],
         }
-        self.host.tell(b"X", json.dumps(over).encode())
+        self.host.send(b"X", json.dumps(over).encode())
 
-    def refuse(self, what: str, problem: Exception) -> None:
+    def report_rejection(self, what: str, problem: Exception) -> None:
         """Nothing has begun."""
-        for descriptor in (*self.reading, self.feeding):
+        for descriptor in (*self.reading, self.stdin_fd):
             if descriptor >= 0:
                 os.close(descriptor)
         message = getattr(problem, "strerror", None) or str(problem)
-        self.host.tell(b"E", json.dumps({"what": what, "message": message}).encode())
+        self.host.send(b"E", json.dumps({"what": what, "message": message}).encode())
 
     def spawn(self) -> None:
         """Start the first process: a session of its own, its three descriptors, nothing else of ours."""
@@ -219,13 +221,13 @@ class Run:
         self.reading[out_read] = 0
         ends = [out_write]
         err_write = out_write
-        if not self.order["merged"]:
+        if not self.command["merged"]:
             err_read, err_write = os.pipe()
             self.reading[err_read] = 1
             ends.append(err_write)
         if self.stdin:
-            source, self.feeding = os.pipe()
-            os.set_blocking(self.feeding, False)
+            source, self.stdin_fd = os.pipe()
+            os.set_blocking(self.stdin_fd, False)
         else:
             source = os.open("/dev/null", os.O_RDONLY)
         ends.append(source)
@@ -233,9 +235,9 @@ class Run:
             os.set_blocking(descriptor, False)
         try:
             self.pid = os.posix_spawnp(
-                self.order["argv"][0],
-                self.order["argv"],
-                self.order["env"],
+                self.command["argv"][0],
+                self.command["argv"],
+                self.command["env"],
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, source, 0),
                     (os.POSIX_SPAWN_DUP2, out_write, 1),
@@ -250,7 +252,7 @@ class Run:
             for descriptor in ends:
                 os.close(descriptor)
 
-    def attend(self, deadline: float) -> None:
+    def supervise(self, deadline: float) -> None:
         """Until the first process is over, or a limit is reached."""
         look = time.monotonic()
         while self.status is None and not self.stopped:
@@ -258,8 +260,8 @@ class Run:
             if now >= deadline:
                 self.stopped = "timeout"
             elif now >= look:
-                self.stopped = self.excess()
-                look = time.monotonic() + LOOK_S
+                self.stopped = self.exceeded_limit()
+                look = time.monotonic() + CHECK_INTERVAL_S
             if self.stopped:
                 return
             self.wait(min(deadline, look) - time.monotonic())
@@ -269,13 +271,13 @@ class Run:
         poll = select.poll()
         poll.register(0, select.POLLIN)
         poll.register(self.children, select.POLLIN)
-        if self.host.waiting:
+        if self.host.outgoing:
             poll.register(1, select.POLLOUT)
-        if len(self.host.waiting) < MAX_WAITING:
+        if len(self.host.outgoing) < MAX_OUTGOING:
             for descriptor in self.reading:
                 poll.register(descriptor, select.POLLIN)
-        if self.feeding >= 0:
-            poll.register(self.feeding, select.POLLOUT)
+        if self.stdin_fd >= 0:
+            poll.register(self.stdin_fd, select.POLLOUT)
         for descriptor, _ in poll.poll(max(seconds, 0) * 1000):
             if descriptor == 0:
                 os._exit(0)  # the host is gone, or it does not keep to what was agreed: everything ends
@@ -283,22 +285,22 @@ class Run:
                 os.read(self.children, CHUNK)
                 self.reap()
             elif descriptor == 1:
-                self.host.push()
-            elif descriptor == self.feeding:
-                self.feed()
+                self.host.write_available()
+            elif descriptor == self.stdin_fd:
+                self.write_stdin()
             else:
                 self.read(descriptor)
 
-    def feed(self) -> None:
+    def write_stdin(self) -> None:
         try:
-            self.stdin = self.stdin[os.write(self.feeding, self.stdin[:CHUNK]) :]
+            self.stdin = self.stdin[os.write(self.stdin_fd, self.stdin[:CHUNK]) :]
         except BlockingIOError:
             return
         except OSError:
             self.stdin = memoryview(b"")
         if not self.stdin:
-            os.close(self.feeding)
-            self.feeding = -1
+            os.close(self.stdin_fd)
+            self.stdin_fd = -1
 
     def read(self, descriptor: int) -> bool:
         """Take more of an output; whether there may be yet more."""
@@ -311,17 +313,17 @@ class Run:
             os.close(descriptor)
             del self.reading[descriptor]
             return False
-        self.seen[stream] += len(chunk)
-        room = self.order["max_output"] - self.sent[stream]
+        self.received[stream] += len(chunk)
+        room = self.command["max_output"] - self.sent[stream]
         if room > 0:
-            self.host.tell(b"12"[stream : stream + 1], chunk[:room])
+            self.host.send(b"12"[stream : stream + 1], chunk[:room])
             self.sent[stream] += min(room, len(chunk))
             chunk = chunk[room:]
-        tail, most = self.tails[stream], self.order["max_output"] // 4
+        tail, most = self.tails[stream], self.command["max_output"] // 4
         tail += chunk
         if len(tail) > most:
             del tail[: len(tail) - most]
-        if sum(self.seen) > MAX_TOTAL_OUTPUT:
+        if sum(self.received) > MAX_TOTAL_OUTPUT:
             self.stopped = self.stopped or "output"
         return True
 
@@ -349,15 +351,15 @@ class Run:
 
     def drain(self) -> None:
         """Take what lies in the pipes: nobody writes any more, so it comes to an end."""
-        if self.feeding >= 0:
-            os.close(self.feeding)
+        if self.stdin_fd >= 0:
+            os.close(self.stdin_fd)
         for descriptor in list(self.reading):
             while self.read(descriptor):
                 pass
             if descriptor in self.reading:
                 os.close(descriptor)
 
-    def excess(self) -> str:
+    def exceeded_limit(self) -> str:
         """Which limit all processes together exceed; empty if none."""
         tasks = memory = 0
         ids = [name for name in os.listdir("/proc") if name.isdecimal() and name != "1"]
@@ -365,26 +367,26 @@ class Run:
             return "processes"  # there is no time to look at each
         machine = machine_memory()
         for name in ids:
-            status = fields(f"/proc/{name}/status")
+            status = read_fields(f"/proc/{name}/status")
             tasks += status.get("Threads", 0)
             memory += (status.get("RssAnon", 0) + status.get("RssShmem", 0)) << 10
         if tasks > self.limits["processes"]:
             return "processes"
-        memory += used("/tmp") + used("/dev/shm")
-        if (machine["Shmem"] << 10) > self.shared_at_first + NOTICEABLE:
-            memory += nameless(ids)
-        short = memory > NOTICEABLE and (machine["MemAvailable"] << 10) < MEMORY_RESERVE
+        memory += used_bytes("/tmp") + used_bytes("/dev/shm")
+        if (machine["Shmem"] << 10) > self.shared_at_start + NOTICEABLE_BYTES:
+            memory += memfd_bytes(ids)
+        short = memory > NOTICEABLE_BYTES and (machine["MemAvailable"] << 10) < MEMORY_RESERVE
         if memory > self.limits["memory_bytes"] or short:
             return "memory"
-        (free, names), (at_first, names_at_first) = free_disk(), self.free_at_first
-        if free < DISK_RESERVE and free < at_first - NOTICEABLE:
+        (free, names), (at_first, names_at_first) = free_disk(), self.free_at_start
+        if free < DISK_RESERVE and free < at_first - NOTICEABLE_BYTES:
             return "disk"
-        if names < NAMES_RESERVE and names < names_at_first - NAMES_RESERVE // 10:
+        if names < INODES_RESERVE and names < names_at_first - INODES_RESERVE // 10:
             return "disk"
         return ""
 
 
-def fields(path: str) -> dict[str, int]:
+def read_fields(path: str) -> dict[str, int]:
     """The numbers of a file of ``/proc``, by name; empty if the process is over."""
     found = {}
     try:
@@ -401,10 +403,10 @@ def fields(path: str) -> dict[str, int]:
 
 def machine_memory() -> dict[str, int]:
     """``MemAvailable`` and ``Shmem`` of the machine, among others, in KiB."""
-    return {"MemAvailable": MEMORY_RESERVE, "Shmem": 0, **fields("/proc/meminfo")}
+    return {"MemAvailable": MEMORY_RESERVE, "Shmem": 0, **read_fields("/proc/meminfo")}
 
 
-def nameless(ids: list[str]) -> int:
+def memfd_bytes(ids: list[str]) -> int:
     """Bytes of files in memory that have no name (``memfd_create``), which no limit counts."""
     sizes = {}
     for name in ids:
@@ -419,7 +421,7 @@ def nameless(ids: list[str]) -> int:
     return sum(sizes.values())
 
 
-def used(path: str) -> int:
+def used_bytes(path: str) -> int:
     """Bytes that a file system in memory holds."""
     stat = os.statvfs(path)
     return (stat.f_blocks - stat.f_bfree) * stat.f_frsize

@@ -21,7 +21,7 @@ from typing import Final
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _AT_NUMBER, _AT_ARCHITECTURE, _AT_ARGUMENTS = 0, 4, 16
 _SET_ID: Final = stat.S_ISUID | stat.S_ISGID
-_MAKES: Final = 0o100 | 0o20000000
+_CREATE_CALLS: Final = 0o100 | 0o20000000
 """Flags with which a file that is opened gets a mode: O_CREAT, and the bit of O_TMPFILE that is its own."""
 _OPENAT2: Final = 437
 """Its mode lies in memory, where no filter can look. Programs that find it missing take `openat`."""
@@ -29,7 +29,7 @@ _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 _X32: Final = 0x40000000
 """From here on the numbers of x86-64's second set of calls."""
 
-_BOTH: Final = {
+_SOCKET_MASK: Final = {
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428,
     "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "mount_setattr": 442,
 }  # fmt: skip
@@ -75,10 +75,10 @@ _MODES: Final = {
 """By kind of machine and name: a call's number, and which of its arguments are the flags and the mode."""
 
 
-def refused(machine: str = "") -> dict[str, int]:
+def blocked_calls(machine: str = "") -> dict[str, int]:
     """The calls that are refused on this machine, by name; none where their numbers are not known."""
     _, calls = _REFUSED.get(machine or platform.machine(), (0, {}))
-    return {**calls, **_BOTH} if calls else {}
+    return {**calls, **_SOCKET_MASK} if calls else {}
 
 
 def program(machine: str = "") -> bytes:
@@ -101,15 +101,15 @@ def program(machine: str = "") -> bytes:
         (_EQUAL, 0, 1, _OPENAT2),
         (_RETURN, 0, 0, _ERROR | errno.ENOSYS),
     ]
-    for number in sorted(refused(machine).values()):
+    for number in sorted(blocked_calls(machine).values()):
         instructions += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERROR | errno.EPERM)]
     for number, flags, mode in _MODES[machine].values():
-        instructions += _without_set_id(number, flags, mode)
+        instructions += _block_set_id(number, flags, mode)
     instructions.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *each) for each in instructions)
 
 
-def _without_set_id(number: int, flags: int, mode: int) -> list[tuple[int, int, int, int]]:
+def _block_set_id(number: int, flags: int, mode: int) -> list[tuple[int, int, int, int]]:
     """Refuse a call whose mode has the setuid or the setgid bit, where its flags let the mode count."""
     checks = [
         (_LOAD, 0, 0, _low_half(mode)),
@@ -119,7 +119,7 @@ def _without_set_id(number: int, flags: int, mode: int) -> list[tuple[int, int, 
     ]
     if flags != _ANY:
         # To the end of the checks, which allows.
-        checks = [(_LOAD, 0, 0, _low_half(flags)), (_ANY_BIT, 0, len(checks) - 1, _MAKES), *checks]
+        checks = [(_LOAD, 0, 0, _low_half(flags)), (_ANY_BIT, 0, len(checks) - 1, _CREATE_CALLS), *checks]
     return [(_EQUAL, 0, len(checks), number), *checks]
 
 

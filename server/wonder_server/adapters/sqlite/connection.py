@@ -42,8 +42,8 @@ UNREADABLE: Final = (sqlite3.Error, UnicodeDecodeError)
 """What SQLite raises for a file. Its messages and names of columns can hold bytes of a damaged file, of which
 Python makes the second."""
 
-_BROKEN: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_PASSING: Final = {
+_CORRUPT: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_TRANSIENT: Final = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_FULL,
@@ -65,22 +65,22 @@ def connect(
     Errors: STORAGE_UNAVAILABLE with a sentence for the operator.
     """
     if must_exist and not (path.exists() and path.stat().st_size):
-        raise _lost(path)
+        raise _store_missing(path)
     try:
         connection = sqlite3.connect(path, isolation_level=None, timeout=2.0, cached_statements=512)
     except sqlite3.Error as failure:
-        raise _unopened(path, failure) from failure
+        raise _open_failed(path, failure) from failure
     connection.text_factory = any_text
     try:
         for pragma in _PRAGMAS:
             connection.execute(pragma).fetchall()
         connection.create_function("seal_of", -1, _seal_of)  # For migrations.
         if must_exist and not connection.execute(_MIGRATED).fetchone():
-            raise _lost(path)
+            raise _store_missing(path)
         _migrate(connection, path.name, migrations)
     except UNREADABLE as failure:
         connection.close()
-        raise _unopened(path, failure) from failure
+        raise _open_failed(path, failure) from failure
     except BaseException:
         connection.close()
         raise
@@ -122,7 +122,7 @@ def _migrate(connection: sqlite3.Connection, name: str, migrations: Sequence[tup
 _MIGRATED: Final = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrations'"
 
 
-def _lost(path: Path) -> WonderError:
+def _store_missing(path: Path) -> WonderError:
     return unavailable(
         f"The store {path.name} is missing or empty, and the folder has conversations. Restore it from a "
         f"backup. To go on without what it held, for good, make an empty file {path.name}.new beside it and "
@@ -134,9 +134,9 @@ def _seal_of(*key: object) -> int:
     return seal(key, b"")
 
 
-def unavailable(sentence: str, *, transient: bool = False, cause: BaseException | None = None) -> WonderError:
+def unavailable(message: str, *, transient: bool = False, cause: BaseException | None = None) -> WonderError:
     """STORAGE_UNAVAILABLE in these words."""
-    fault = error(Reason.STORAGE_UNAVAILABLE, sentence, transient=transient)
+    fault = error(Reason.STORAGE_UNAVAILABLE, message, transient=transient)
     fault.__cause__ = cause
     return fault
 
@@ -148,11 +148,11 @@ def storage_fault(failure: BaseException, store: str, *, always: bool = False) -
     it counts as the storage's, as everything does that fails a commit.
     """
     code = _code(failure)
-    if code in _BROKEN or _is_unreadable(failure):
+    if code in _CORRUPT or _is_unreadable(failure):
         return unavailable(f"The store {store} is damaged. {ADVICE}", cause=failure)
     if code == sqlite3.SQLITE_FULL:
         return unavailable("The disk is full; free some space.", transient=True, cause=failure)
-    if always or code in _PASSING:
+    if always or code in _TRANSIENT:
         return unavailable(
             "The data could not be written or read; try again.",
             transient=True,
@@ -170,11 +170,11 @@ def _is_unreadable(failure: BaseException) -> bool:
     return _code(failure) == sqlite3.SQLITE_ERROR and "malformed JSON" in str(failure)
 
 
-def _unopened(path: Path, failure: Exception) -> WonderError:
+def _open_failed(path: Path, failure: Exception) -> WonderError:
     code = _code(failure)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         sentence = f"The store {path.name} is in use by another connection; stop the other server first."
-    elif code in _BROKEN or isinstance(failure, UnicodeDecodeError):
+    elif code in _CORRUPT or isinstance(failure, UnicodeDecodeError):
         sentence = f"The store {path.name} is damaged or not a database. {ADVICE}"
     else:
         sentence = f"The store {path.name} could not be opened: {failure}."

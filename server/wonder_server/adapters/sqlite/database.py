@@ -42,16 +42,16 @@ T = TypeVar("T")
 
 _MAX_BATCH: Final = 1024
 """Jobs taken at once: bounds how long the first of a batch waits for the last."""
-_CALL_S: Final = 0.02
+_MAX_CALL_S: Final = 0.02
 """How long one call should take that carries out writes together, as far as can be known before."""
-_SHRINK_FROM: Final = 256 * 1024
+_SHRINK_MIN_BYTES: Final = 256 * 1024
 """Bytes of unused pages from which a file is made smaller."""
-_SHRINK_MOST: Final = 256 << 20
+_SHRINK_MAX_BYTES: Final = 256 << 20
 """Bytes of used pages up to which it is, since they are held in memory."""
 _PAGE_BYTES: Final = 4096
 _LOG_PAGES: Final = 4_000
 """Pages of the WAL from which a commit folds it, unless there is hardly any room; as in connection.py."""
-_COMMIT_AFTER_S: Final = 0.05
+_MAX_TRANSACTION_S: Final = 0.05
 """A transaction that takes longer begins no more writes: the others are for the next, after the reads."""
 
 
@@ -62,7 +62,7 @@ class _Job:
     fn: Callable[..., Any]
     future: asyncio.Future[Any]
     writes: bool
-    glance: bool = False
+    between_commits: bool = False
     """Whether a read need not see writes that are not on disk yet, and so not wait for them."""
     items: list[Any] | None = None
     """What ``fn`` is given beside the connection, with what others give it."""
@@ -84,19 +84,19 @@ class Database:
         self.path = path
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._taken: deque[_Job] = deque()
+        self._pending: deque[_Job] = deque()
         """What the writer thread has taken off the queue, and not done yet."""
-        self._is_last = False
+        self._is_closing = False
         """Whether nothing comes after what was taken."""
         self._thread: threading.Thread | None = None
         self._stopped: asyncio.Future[None] = self._loop.create_future()
         self._closed = False
-        self.refusal: Callable[[], BaseException | None] = _never
+        self.write_rejection: Callable[[], BaseException | None] = _no_rejection
         """An error for writes that need room, while there is none; those that free some are carried out."""
         self._commits = 0
         self._log_pages = _LOG_PAGES
         self._overwrites = True
-        self._pace_s = 0.001
+        self._seconds_per_item = 0.001
         """What an item of writes that are carried out together costs this thread, of late; not how long it
         takes, which is mostly waiting for the event loop to give back the interpreter's lock."""
 
@@ -143,13 +143,13 @@ class Database:
         before it. Its statements see one state: no write runs between them."""
         return await self._enqueue(fn, writes=False)
 
-    async def glance(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+    async def read_between_commits(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         """`read` of what is on disk by now: it need not wait for writes whose callers wait themselves."""
-        return await self._enqueue(fn, writes=False, glance=True)
+        return await self._enqueue(fn, writes=False, between_commits=True)
 
     def submit(self, fn: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> asyncio.Future[T]:
         """`write` without waiting: queued when this returns, in the order of the calls."""
-        self._refuse(frees)
+        self._check_writable(frees)
         return self._enqueue(fn, writes=True)
 
     def submit_with(
@@ -159,7 +159,7 @@ class Database:
         called once, with the items of all, and each gets its result: it must not matter how they are put
         together.
         """
-        self._refuse(frees)
+        self._check_writable(frees)
         return self._enqueue(fn, writes=True, items=items)
 
     async def shrink(self, room: int) -> int:
@@ -167,7 +167,7 @@ class Database:
         ``room`` bytes. Returns how many bytes. Others wait meanwhile: it is for a disk that is full."""
         return await self._enqueue(partial(_shrink, room=room), writes=False)
 
-    async def bound_log(self, most: int) -> None:
+    async def limit_log(self, most: int) -> None:
         """Fold the WAL into the file from ``most`` bytes on: folding lets the file grow, and on a full disk
         there is no more room for that than the reserve."""
         pages = max(1, min(_LOG_PAGES, most // _PAGE_BYTES))
@@ -194,13 +194,13 @@ class Database:
         except FileNotFoundError:
             return 0
 
-    async def fold(self, room: int) -> bool:
+    async def checkpoint(self, room: int) -> bool:
         """Fold the WAL into the file and give back what it took, if what the file grows by fits into ``room``
         bytes. Until it does, no commit tries: it would take the room, and fail."""
-        return await self._enqueue(partial(_fold, room=room, pages=self._log_pages), writes=False)
+        return await self._enqueue(partial(_checkpoint, room=room, pages=self._log_pages), writes=False)
 
-    def _refuse(self, frees: bool) -> None:
-        refused = None if frees else self.refusal()
+    def _check_writable(self, frees: bool) -> None:
+        refused = None if frees else self.write_rejection()
         if refused is not None:
             raise refused
 
@@ -214,12 +214,17 @@ class Database:
             self._thread.join()
 
     def _enqueue(
-        self, fn: Callable[..., T], *, writes: bool, glance: bool = False, items: list[Any] | None = None
+        self,
+        fn: Callable[..., T],
+        *,
+        writes: bool,
+        between_commits: bool = False,
+        items: list[Any] | None = None,
     ) -> asyncio.Future[T]:
         if self._closed:
             raise unavailable(f"The store {self.path.name} is closed.", transient=True)
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Job(fn, future, writes, glance, items))
+        self._queue.put(_Job(fn, future, writes, between_commits, items))
         return future
 
     # --- the writer thread --------------------------------------------------------------------
@@ -233,56 +238,56 @@ class Database:
             accepted.unlink(missing_ok=True)
         except BaseException as failure:
             self._closed = True
-            self._call(_settle, opened, None, failure)
+            self._call_on_loop(_resolve, opened, None, failure)
             return
-        self._call(_settle, opened, None, None)
+        self._call_on_loop(_resolve, opened, None, None)
         try:
-            while self._serve(connection):
+            while self._run_batch(connection):
                 pass
         finally:
             # Should this fail, the WAL stays beside the file and is read at the next start.
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             connection.close()
-            self._call(_settle, self._stopped, None, None)
+            self._call_on_loop(_resolve, self._stopped, None, None)
 
-    def _serve(self, connection: sqlite3.Connection) -> bool:
+    def _run_batch(self, connection: sqlite3.Connection) -> bool:
         """One batch; False once the database is to close and all is done."""
-        taken = self._taken
-        while not self._is_last and not (taken and self._queue.empty()):
+        taken = self._pending
+        while not self._is_closing and not (taken and self._queue.empty()):
             job = self._queue.get()
             if job is None:
-                self._is_last = True
+                self._is_closing = True
             else:
                 taken.append(job)
-        self._look_all(connection, [job for job in taken if job.glance])
-        batch = [job for job in islice(taken, _MAX_BATCH) if not job.glance]
-        rest = [job for job in islice(taken, _MAX_BATCH, None) if not job.glance]
+        self._run_reads(connection, [job for job in taken if job.between_commits])
+        batch = [job for job in islice(taken, _MAX_BATCH) if not job.between_commits]
+        rest = [job for job in islice(taken, _MAX_BATCH, None) if not job.between_commits]
         # Reads before the first write need not wait for its commit; those behind it may rely on it.
         leading = next((i for i, job in enumerate(batch) if job.writes), len(batch))
-        looked = self._look_all(connection, batch[:leading])
+        looked = self._run_reads(connection, batch[:leading])
         batch = batch[looked:]
         if looked < leading:
-            self._taken = deque([*batch, *rest])
+            self._pending = deque([*batch, *rest])
             return True
         done = self._commit(connection, batch)
         for job in batch[:done]:
             if not job.writes:
-                self._look(connection, job)
-        self._call(_deliver, batch[:done])
-        self._taken = deque([*batch[done:], *rest])
-        return not self._is_last or bool(self._taken)
+                self._run_read(connection, job)
+        self._call_on_loop(_deliver, batch[:done])
+        self._pending = deque([*batch[done:], *rest])
+        return not self._is_closing or bool(self._pending)
 
-    def _look_all(self, connection: sqlite3.Connection, reads: list[_Job]) -> int:
+    def _run_reads(self, connection: sqlite3.Connection, reads: list[_Job]) -> int:
         """Answer reads from the first on, for a while, glances all; how many."""
-        count, until = 0, monotonic() + _COMMIT_AFTER_S
+        count, until = 0, monotonic() + _MAX_TRANSACTION_S
         for job in reads:
-            self._look(connection, job)
+            self._run_read(connection, job)
             count += 1
-            if monotonic() > until and not job.glance:
+            if monotonic() > until and not job.between_commits:
                 break
         if count:
-            self._call(_deliver, reads[:count])
+            self._call_on_loop(_deliver, reads[:count])
         return count
 
     def _commit(self, connection: sqlite3.Connection, batch: list[_Job]) -> int:
@@ -291,18 +296,18 @@ class Database:
         jobs = [job for job in batch if job.writes]
         if not jobs:
             return len(batch)
-        execute, done, until = connection.execute, 0, monotonic() + _COMMIT_AFTER_S
+        execute, done, until = connection.execute, 0, monotonic() + _MAX_TRANSACTION_S
         try:
             execute("BEGIN IMMEDIATE")
             holds = False
-            for alike in self._alike(jobs):
+            for alike in self._groupable(jobs):
                 done += len(alike)
-                if self._carry_out(connection, alike, holds):
+                if self._run_writes(connection, alike, holds):
                     holds = True
                 elif len(alike) > 1:
                     for job in alike:
                         job.error = None
-                        holds |= self._carry_out(connection, [job], holds)
+                        holds |= self._run_writes(connection, [job], holds)
                 if monotonic() > until:
                     break
             execute("COMMIT")
@@ -316,7 +321,7 @@ class Database:
                 job.error = job.error or storage_fault(failure, self.path.name, always=True)
         return len(batch) if done == len(jobs) else batch.index(jobs[done])
 
-    def _alike(self, jobs: list[_Job]) -> Iterator[list[_Job]]:
+    def _groupable(self, jobs: list[_Job]) -> Iterator[list[_Job]]:
         """Jobs in their order, those that can be carried out together, and not for too long, as one list."""
         for (_, together), found in groupby(jobs, key=lambda job: (job.fn, job.items is not None)):
             some: list[_Job] = []
@@ -324,13 +329,13 @@ class Database:
             for job in found:
                 some.append(job)
                 size += len(job.items or ())
-                if not together or size * self._pace_s >= _CALL_S:
+                if not together or size * self._seconds_per_item >= _MAX_CALL_S:
                     yield some
                     some, size = [], 0
             if some:
                 yield some
 
-    def _carry_out(self, connection: sqlite3.Connection, jobs: list[_Job], holds: bool) -> bool:
+    def _run_writes(self, connection: sqlite3.Connection, jobs: list[_Job], holds: bool) -> bool:
         """One call; False if it raised, and nothing of it was kept. ``holds``: the transaction has brought
         something before, which must not be undone with it."""
         execute, first, began = connection.execute, jobs[0], thread_time()
@@ -342,7 +347,9 @@ class Database:
             else:
                 items = [item for job in jobs for item in job.items or ()]
                 value = first.fn(connection, items)
-                self._pace_s += 0.2 * ((thread_time() - began) / max(1, len(items)) - self._pace_s)
+                self._seconds_per_item += 0.2 * (
+                    (thread_time() - began) / max(1, len(items)) - self._seconds_per_item
+                )
         except BaseException as failure:
             for job in jobs:
                 job.error = storage_fault(failure, self.path.name)
@@ -354,7 +361,7 @@ class Database:
             job.value = value
         return True
 
-    def _look(self, connection: sqlite3.Connection, job: _Job) -> None:
+    def _run_read(self, connection: sqlite3.Connection, job: _Job) -> None:
         before = connection.total_changes
         try:
             job.value = job.fn(connection)
@@ -363,12 +370,12 @@ class Database:
         except BaseException as failure:
             job.error = storage_fault(failure, self.path.name)
 
-    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+    def _call_on_loop(self, function: Callable[..., None], *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
-def _never() -> None:
+def _no_rejection() -> None:
     return None
 
 
@@ -377,7 +384,7 @@ def _overwrite(connection: sqlite3.Connection, *, overwrites: bool) -> None:
     connection.execute(f"PRAGMA secure_delete = {'ON' if overwrites and built else 'OFF'}").fetchall()
 
 
-def _fold(connection: sqlite3.Connection, *, room: int, pages: int) -> bool:
+def _checkpoint(connection: sqlite3.Connection, *, room: int, pages: int) -> bool:
     size = "SELECT page_count * page_size, file FROM pragma_page_count(), pragma_page_size(), "
     size += "pragma_database_list() WHERE name = 'main'"
     whole, file = connection.execute(size).fetchone()
@@ -394,7 +401,7 @@ def _shrink(connection: sqlite3.Connection, *, room: int) -> int:
     size += "pragma_page_size(), pragma_freelist_count()"
     whole, unused = connection.execute(size).fetchone()
     left = whole - unused
-    if unused < max(_SHRINK_FROM, left // 4) or left > min(_SHRINK_MOST, room):
+    if unused < max(_SHRINK_MIN_BYTES, left // 4) or left > min(_SHRINK_MAX_BYTES, room):
         return 0
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -415,10 +422,10 @@ def _undo(connection: sqlite3.Connection, holds: bool) -> None:
 
 def _deliver(batch: list[_Job]) -> None:
     for job in batch:
-        _settle(job.future, job.value, job.error)
+        _resolve(job.future, job.value, job.error)
 
 
-def _settle(future: asyncio.Future[Any], value: Any, failure: BaseException | None) -> None:
+def _resolve(future: asyncio.Future[Any], value: Any, failure: BaseException | None) -> None:
     if future.done():  # The caller was cancelled.
         return
     if failure is None:

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from wonder_server.core.errors import Reason, WonderError, error
 
-_HELD: Final = 4096
+_MAX_UNLOCKED_BYTES: Final = 4096
 """Bytes per call: for 5 KiB and more zlib lets go of the interpreter's lock, which a busy server gives back
 late."""
 
@@ -28,15 +28,15 @@ ADVICE: Final = (
 def seal(key: Iterable[object], data: bytes) -> int:
     """The seal of a row: over ``key``, which names it and all of its short columns, and over its content."""
     value = crc32("\0".join(map(str, key)).encode("utf-8", "surrogatepass"))
-    if len(data) <= _HELD:
+    if len(data) <= _MAX_UNLOCKED_BYTES:
         return crc32(data, value)
     view = memoryview(data)
-    for start in range(0, len(data), _HELD):
-        value = crc32(view[start : start + _HELD], value)
+    for start in range(0, len(data), _MAX_UNLOCKED_BYTES):
+        value = crc32(view[start : start + _MAX_UNLOCKED_BYTES], value)
     return value
 
 
-def damaged(store: str, table: str, key: str) -> WonderError:
+def damaged_record(store: str, table: str, key: str) -> WonderError:
     """STORAGE_UNAVAILABLE that names a record."""
     return error(
         Reason.STORAGE_UNAVAILABLE,
@@ -56,7 +56,7 @@ class Seals:
         self._unsealed = unsealed
 
     @classmethod
-    def of(cls, connection: sqlite3.Connection, store: str) -> Seals:
+    def load(cls, connection: sqlite3.Connection, store: str) -> Seals:
         """Those of an open store."""
         return cls(store, dict(connection.execute("SELECT name, upto FROM unsealed").fetchall()))
 
@@ -83,21 +83,21 @@ class Seals:
                 return data
             elif older is not None and found == seal((table, *older), data):
                 return data
-        self.refuse(table, key)
+        self.raise_damaged(table, key)
 
-    def refuse(self, table: str, key: tuple[object, ...]) -> NoReturn:
+    def raise_damaged(self, table: str, key: tuple[object, ...]) -> NoReturn:
         """Raise STORAGE_UNAVAILABLE for the record that ``key`` names: its last name is enough, or two for
         what is numbered within another."""
         named = [str(each) for each in key[:2]]
-        if table in _NUMBERED:
-            raise damaged(self.store, table, "/".join(named))
-        raise damaged(self.store, table, named[-1] if table not in _SINGLE else named[0])
+        if table in _NAMED_BY_TWO:
+            raise damaged_record(self.store, table, "/".join(named))
+        raise damaged_record(self.store, table, named[-1] if table not in _NAMED_BY_ONE else named[0])
 
 
-_NUMBERED: Final = frozenset({"embeddings", "entries", "events", "revisions", "requests_answered"})
+_NAMED_BY_TWO: Final = frozenset({"embeddings", "entries", "events", "revisions", "requests_answered"})
 """Tables whose records are named by two columns."""
 
-_SINGLE: Final = frozenset(
+_NAMED_BY_ONE: Final = frozenset(
     {"accounts", "actors", "libraries", "agents", "projects", "answers", "memories", "overflow_words"}
 )
 """Tables whose records are named by their first column alone."""

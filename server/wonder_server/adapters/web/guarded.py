@@ -20,7 +20,7 @@ from wonder_server.adapters.egress.sessions import open_session
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.network_address import Address, authority_problem
-from wonder_server.core.task.effects import NotBegunError
+from wonder_server.core.task.effects import NotStartedError
 from wonder_server.ports.web import WebRequest, WebResponse
 
 if TYPE_CHECKING:
@@ -81,13 +81,13 @@ class GuardedWeb:
         # then sent again; of the rest nobody would know whether it arrived.
         session = pool if pooled else fresh
         try:
-            response = await _first_answer(session, method, target, addresses, headers, body)
+            response = await _first_response(session, method, target, addresses, headers, body)
             try:
                 yield response
             finally:
                 response.close()
-        except (OSError, ValueError, _errors()) as problem:
-            raise _explained(problem, target) from None
+        except (OSError, ValueError, _client_errors()) as problem:
+            raise _connection_error(problem, target) from None
 
     async def close(self) -> None:
         """Close all connections; nothing can be sent afterwards."""
@@ -101,7 +101,7 @@ class GuardedWeb:
 
     async def _sessions(self) -> tuple[ClientSession, ClientSession]:
         if self._closed:
-            raise NotBegunError(Reason.SERVER_DRAINING, "The server is stopping; nothing can be requested.")
+            raise NotStartedError(Reason.SERVER_DRAINING, "The server is stopping; nothing can be requested.")
         failed = self._opening
         if failed is not None and failed.done() and (failed.cancelled() or failed.exception() is not None):
             # As when there were no descriptors for the import: it may well succeed now.
@@ -125,7 +125,7 @@ def _as_text(header: str) -> str:
     )
 
 
-def _errors() -> type[Exception]:
+def _client_errors() -> type[Exception]:
     from aiohttp import ClientError
 
     return ClientError
@@ -139,23 +139,23 @@ def _target(url: str) -> URL:
         target = URL(url)
         host, port, authority = target.raw_host or "", target.port, urlsplit(url).netloc
     except ValueError:
-        raise _no_url("it cannot be read") from None
+        raise _invalid_url("it cannot be read") from None
     if target.scheme not in ("http", "https"):
-        raise _no_url("it must begin with http:// or https://")
+        raise _invalid_url("it must begin with http:// or https://")
     if target.raw_user is not None or target.raw_password is not None:
-        raise _no_url("it holds a user or a password; send them in a header")
+        raise _invalid_url("it holds a user or a password; send them in a header")
     if problem := authority_problem(authority, host):
-        raise _no_url(problem)
+        raise _invalid_url(problem)
     if not port:
-        raise _no_url("its port is 0")
+        raise _invalid_url("its port is 0")
     return target.with_fragment(None)
 
 
-def _no_url(problem: str) -> WonderError:
+def _invalid_url(problem: str) -> WonderError:
     return error(Reason.INPUT_INVALID, f"The url cannot be requested: {problem}.", field="url")
 
 
-async def _first_answer(
+async def _first_response(
     session: ClientSession,
     method: str,
     target: URL,
@@ -185,21 +185,21 @@ async def _first_answer(
     raise refused
 
 
-def _explained(problem: Exception, target: URL) -> WonderError:
+def _connection_error(problem: Exception, target: URL) -> WonderError:
     """What went wrong on the way, without any of the library's words: they hold whole URLs."""
     from aiohttp import ClientConnectorError, ClientSSLError, ConnectionTimeoutError, InvalidURL
 
-    place = _place(target)
+    place = _host_port(target)
     if isinstance(problem, ClientSSLError):
         return error(Reason.TASK_FAILED, f"{place} has no valid certificate, or does not speak TLS.")
     if isinstance(problem, ConnectionTimeoutError):
-        return NotBegunError(Reason.TASK_FAILED, f"{place} let nobody connect for {CONNECT_TIMEOUT_S} s.")
+        return NotStartedError(Reason.TASK_FAILED, f"{place} let nobody connect for {CONNECT_TIMEOUT_S} s.")
     if isinstance(problem, ClientConnectorError):
-        return NotBegunError(Reason.TASK_FAILED, f"{place} cannot be connected to.")
+        return NotStartedError(Reason.TASK_FAILED, f"{place} cannot be connected to.")
     if isinstance(problem, InvalidURL | ValueError) and not isinstance(problem, OSError):
         return error(Reason.INPUT_INVALID, "The request cannot be sent: its url or a header is not valid.")
     return error(Reason.TASK_FAILED, f"The connection to {place} broke.", transient=True)
 
 
-def _place(target: URL) -> str:
+def _host_port(target: URL) -> str:
     return target.raw_authority

@@ -12,7 +12,7 @@ its id. So the whole state of a turn is "which operations are pending", and a cr
 state from which the same arrows go on. An answer to an operation that is not pending changes nothing:
 that is what makes every dispatch safe to repeat.
 
-Laws (``tests/core/test_conversation_plan.py``): same state, input and time, same decisions; `plan` never
+Laws (``tests/core/conversation/test_plan.py``): same state, input and time, same decisions; `plan` never
 raises, a refusal is the value `Refuse`; an active turn always has a pending operation, so nothing is ever
 stuck; a turn ends exactly once.
 
@@ -26,19 +26,8 @@ from __future__ import annotations
 import dataclasses
 from typing import assert_never
 
-from wonder_server.core.conversation import tools
-from wonder_server.core.conversation.agent_tools import attempt_id
-from wonder_server.core.conversation.answering import (
-    agent_ended,
-    call_model,
-    model_answered,
-    request_of,
-    shortened,
-    tool_ended,
-    wrapped_up,
-)
-from wonder_server.core.conversation.calls import called_turn
-from wonder_server.core.conversation.decisions import (
+from wonder_server.core.conversation.model.agent_tools import attempt_id
+from wonder_server.core.conversation.model.decisions import (
     AppendMessage,
     AssemblyFailed,
     CancelOperation,
@@ -47,68 +36,83 @@ from wonder_server.core.conversation.decisions import (
     EndTurnByCancel,
     LimitReached,
     Redispatch,
-    ReleaseWork,
+    ReleaseTurn,
     RetryOperation,
     StartConversation,
 )
-from wonder_server.core.conversation.extraction import extracted, extraction_failed, memory_written
-from wonder_server.core.conversation.inputs import (
+from wonder_server.core.conversation.model.inputs import (
+    BudgetNearlyExhausted,
     CancelCall,
     CancelTurn,
     Create,
     Failed,
-    Frugal,
     Input,
     ModelAnswered,
-    ModelAsked,
+    ModelUsageReported,
     Restarted,
     Send,
     Succeeded,
-    Woken,
+    TimerFired,
 )
-from wonder_server.core.conversation.limits import time_is_up, within_time
-from wonder_server.core.conversation.pieces import (
-    Decisions,
-    abandoned,
-    again,
-    agent_message,
-    fail_turn,
-    hook_paid,
-    linked,
-    next_child,
-    outcome_of,
-    paid_by_turn,
-    run_began,
-    run_ended,
-)
-from wonder_server.core.conversation.room_inputs import (
+from wonder_server.core.conversation.model.lifecycle_inputs import (
+    BeginArchiving,
+    BeginDeletion,
     Complete,
-    Demolish,
-    Discard,
-    Expire,
+    CompleteArchiving,
+    FinishDeletion,
     Join,
     Leave,
-    NoteMerge,
-    PutAway,
+    ReleaseArchiveObject,
     Reopen,
+    ReportMerge,
     Reset,
-    Revise,
-    Rouse,
-    Vacate,
+    RestoreArchived,
+    Update,
 )
-from wonder_server.core.conversation.rooms import plan_room
-from wonder_server.core.conversation.sending import refuse, send
-from wonder_server.core.conversation.spending import Spent, charged
-from wonder_server.core.conversation.state import ConversationState
-from wonder_server.core.conversation.summaries import cut_of, summarized, summary_failed
-from wonder_server.core.conversation.unanswered import with_unanswered
-from wonder_server.core.conversation.values import (
+from wonder_server.core.conversation.model.operations import (
+    Decisions,
+    agent_message,
+    cancel_pending,
+    charge_hook,
+    charge_model_usage,
+    fail_turn,
+    hook_outcome,
+    next_child,
+    retry_operation,
+    run_ended,
+    run_started,
+    with_hook_run,
+)
+from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.usage import UsageDelta, add_usage
+from wonder_server.core.conversation.model.values import (
     Limit,
     Operation,
     OperationKind,
     OperationStatus,
     Turn,
     TurnStatus,
+)
+from wonder_server.core.conversation.planning import tool_calls
+from wonder_server.core.conversation.planning.abandoned_calls import charge_abandoned_calls
+from wonder_server.core.conversation.planning.agent_calls import called_turn
+from wonder_server.core.conversation.planning.agent_loop import (
+    agent_ended,
+    call_model,
+    model_answered,
+    request_of,
+    retry_shortened,
+    retry_wrap_up,
+    tool_ended,
+)
+from wonder_server.core.conversation.planning.extraction import extracted, extraction_failed, memory_written
+from wonder_server.core.conversation.planning.lifecycle import plan_lifecycle
+from wonder_server.core.conversation.planning.limits import clamp_timers, handle_turn_timeout
+from wonder_server.core.conversation.planning.start_turn import refuse, start_turn
+from wonder_server.core.conversation.planning.summarization import (
+    history_truncation,
+    summarized,
+    summary_failed,
 )
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
@@ -117,7 +121,7 @@ from wonder_server.core.ids import Minter
 
 def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
     """What to do about ``event``. Pure; never raises."""
-    return within_time(state, with_unanswered(state, _plan(state, event, now_ms)))
+    return clamp_timers(state, charge_abandoned_calls(state, _plan(state, event, now_ms)))
 
 
 def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
@@ -129,7 +133,7 @@ def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
                 return ()
             return _succeeded(state, operation, event, now_ms)
         case Send():
-            return send(state, event, now_ms)
+            return start_turn(state, event, now_ms)
         case ModelAnswered():
             operation = state.operations.get(event.operation_id)
             if operation is None or operation.kind is not OperationKind.MODEL:
@@ -146,24 +150,31 @@ def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
             operation = state.operations.get(event.operation_id)
             if operation is None or _is_of_another_attempt(operation, event):
                 return ()
-            return _failed(state, operation, event.fault, now_ms, event.spoken)
-        case ModelAsked():
-            return paid_by_turn(state, event)
-        case Frugal():
+            return _failed(state, operation, event.fault, now_ms, event.partial_text)
+        case ModelUsageReported():
+            return charge_model_usage(state, event)
+        case BudgetNearlyExhausted():
             operation = state.operations.get(event.operation_id)
             if operation is None or operation.kind is not OperationKind.MODEL:
                 return ()
-            return wrapped_up(state, operation, event.fault, now_ms)
-        case Woken():
+            return retry_wrap_up(state, operation, event.fault, now_ms)
+        case TimerFired():
             operation = state.operations.get(event.operation_id)
-            return () if operation is None else _woken(state, operation, event.spoken, now_ms)
+            return () if operation is None else _timer_fired(state, operation, event.partial_text, now_ms)
         case Restarted():
             operation = state.operations.get(event.operation_id)
             return () if operation is None else _restarted(state, operation, now_ms, metered=event.metered)
-        case Join() | Leave() | Revise() | NoteMerge() | Complete() | Reopen() | Reset():
-            return plan_room(state, event, now_ms)
-        case Vacate() | Demolish() | Expire() | PutAway() | Rouse() | Discard():
-            return plan_room(state, event, now_ms)
+        case Join() | Leave() | Update() | ReportMerge() | Complete() | Reopen() | Reset():
+            return plan_lifecycle(state, event, now_ms)
+        case (
+            BeginDeletion()
+            | FinishDeletion()
+            | BeginArchiving()
+            | CompleteArchiving()
+            | RestoreArchived()
+            | ReleaseArchiveObject()
+        ):
+            return plan_lifecycle(state, event, now_ms)
         case _:
             assert_never(event)
 
@@ -177,13 +188,13 @@ def _create(state: ConversationState, event: Create) -> Decisions:
     return (StartConversation(conversation=event.conversation),)
 
 
-def _half_said(
-    state: ConversationState, operation: Operation, turn: Turn, spoken: str, now: int
+def _partial_message(
+    state: ConversationState, operation: Operation, turn: Turn, partial_text: str, now: int
 ) -> Decisions:
     """What a model call had said before it was cut off stands as a partial message."""
-    if not spoken or operation.kind is not OperationKind.MODEL or state.conversation is None:
+    if not partial_text or operation.kind is not OperationKind.MODEL or state.conversation is None:
         return ()
-    message = agent_message(state.conversation, turn, operation.message_id, spoken, now, partial=True)
+    message = agent_message(state.conversation, turn, operation.message_id, partial_text, now, partial=True)
     return (AppendMessage(message=message),)
 
 
@@ -194,22 +205,24 @@ def _cancel(state: ConversationState, event: CancelTurn, now: int) -> Decisions:
     if turn.status is not TurnStatus.ACTIVE:
         return refuse(Reason.TURN_NOT_ACTIVE, f"The turn is already {turn.status.value}; nothing to cancel.")
     fault = Fault(reason=Reason.CANCELLED, message=event.reason or "The turn was cancelled.")
-    return _end_by_cancel(state, turn, fault, event.spoken, now)
+    return _end_by_cancel(state, turn, fault, event.partial_text, now)
 
 
 def _cancel_call(state: ConversationState, turn: Turn, event: CancelCall, now: int) -> Decisions:
     if turn.status is not TurnStatus.ACTIVE:
         return ()
     fault = Fault(reason=Reason.CANCELLED, message="Nobody waits for the turn any more.")
-    return _end_by_cancel(state, replace(turn, parent=None), fault, event.spoken, now)
+    return _end_by_cancel(state, replace(turn, parent=None), fault, event.partial_text, now)
 
 
-def _end_by_cancel(state: ConversationState, turn: Turn, fault: Fault, spoken: str, now: int) -> Decisions:
-    decisions = abandoned(state, turn.id, now)
+def _end_by_cancel(
+    state: ConversationState, turn: Turn, fault: Fault, partial_text: str, now: int
+) -> Decisions:
+    decisions = cancel_pending(state, turn.id, now)
     for operation in state.pending(turn.id):
-        decisions.extend(_half_said(state, operation, turn, spoken, now))
+        decisions.extend(_partial_message(state, operation, turn, partial_text, now))
     ended = replace(turn, status=TurnStatus.CANCELLED, fault=fault, completed_ms=now)
-    return (*decisions, EndTurnByCancel(turn=ended), ReleaseWork(turn_id=turn.id))
+    return (*decisions, EndTurnByCancel(turn=ended), ReleaseTurn(turn_id=turn.id))
 
 
 # --- results ----------------------------------------------------------------------------------------
@@ -230,9 +243,9 @@ def _succeeded(state: ConversationState, operation: Operation, event: Succeeded,
         case OperationKind.ASSEMBLY:
             return _assembled(state, operation, event, ids, now)
         case OperationKind.TASK | OperationKind.WORKFLOW:
-            result = tools.success(operation, event.output, now)
+            result = tool_calls.success(operation, event.output, now)
             ended = tool_ended(state, state.turns[operation.turn_id], operation, result, ids, now)
-            return (*_run_told(operation, now), *ended)
+            return (*_run_end(operation, now), *ended)
         case OperationKind.AGENT:
             return agent_ended(state, operation, ids, now, output=event.output)
         case OperationKind.SUMMARY:
@@ -251,20 +264,20 @@ def _succeeded(state: ConversationState, operation: Operation, event: Succeeded,
 def _assembled(
     state: ConversationState, operation: Operation, event: Succeeded, ids: Minter, now: int
 ) -> Decisions:
-    agent = state.works[operation.turn_id].agent
+    agent = state.turn_work[operation.turn_id].agent
     request = request_of(event.output, agent)
     if isinstance(request, Fault):
         return _failed(state, operation, request, now)
-    turn = linked(state.turns[operation.turn_id], operation)
-    turn, paid = hook_paid(turn, operation, event.output)
+    turn = with_hook_run(state.turns[operation.turn_id], operation)
+    turn, paid = charge_hook(turn, operation, event.output)
     return (
         *paid,
         ContextAssembled(
             turn=turn,
             operation_id=operation.id,
-            outcome=outcome_of(operation, agent.assembly, now),
+            outcome=hook_outcome(operation, agent.assembly, now),
         ),
-        *call_model(state, turn, agent, request, ids, now, cut=cut_of(operation)),
+        *call_model(state, turn, agent, request, ids, now, truncation=history_truncation(operation)),
     )
 
 
@@ -272,7 +285,7 @@ def _assembled(
 
 
 def _failed(
-    state: ConversationState, operation: Operation, fault: Fault, now: int, spoken: str = ""
+    state: ConversationState, operation: Operation, fault: Fault, now: int, partial_text: str = ""
 ) -> Decisions:
     # The attempt is part of the seed, for an operation can fail more than once.
     ids = Minter(f"{operation.id}/{operation.attempt}", now)
@@ -289,26 +302,26 @@ def _failed(
             wake_ms=now + max(wait, pause),
         )
         again_later = RetryOperation(operation=retried, fault=fault, run_id=operation.run_id)
-        return (again_later, *_run_told(operation, now, fault))
+        return (again_later, *_run_end(operation, now, fault))
     match operation.kind:
         case OperationKind.ASSEMBLY:
-            turn = linked(state.turns[operation.turn_id], operation)
+            turn = with_hook_run(state.turns[operation.turn_id], operation)
             told = dataclasses.replace(
                 fault,
                 reason=Reason.CONTEXT_ASSEMBLY_FAILED,
                 message=f"The context could not be assembled: {fault.message}",
                 metadata={**fault.metadata, "cause": fault.reason.value},
             )
-            agent = state.works[turn.id].agent
+            agent = state.turn_work[turn.id].agent
             failed = AssemblyFailed(
                 turn_id=turn.id,
                 operation_id=operation.id,
-                outcome=outcome_of(operation, agent.assembly, now, fault),
+                outcome=hook_outcome(operation, agent.assembly, now, fault),
             )
             return (CancelOperation(operation=operation), failed, *fail_turn(turn, told, now))
         case OperationKind.MODEL:
             turn = state.turns[operation.turn_id]
-            shorter = shortened(state, operation, fault, ids, now)
+            shorter = retry_shortened(state, operation, fault, ids, now)
             if shorter:
                 return (CancelOperation(operation=operation), *shorter)
             limited: Decisions = ()
@@ -318,15 +331,15 @@ def _failed(
                 limited = (LimitReached(turn_id=turn.id, limit=Limit(fault=fault, enforced=True)),)
             return (
                 CancelOperation(operation=operation),
-                *_half_said(state, operation, turn, spoken, now),
+                *_partial_message(state, operation, turn, partial_text, now),
                 *limited,
-                *abandoned(state, turn.id, now, but=operation.id),
+                *cancel_pending(state, turn.id, now, except_id=operation.id),
                 *fail_turn(turn, fault, now),
             )
         case OperationKind.TASK | OperationKind.WORKFLOW:
-            result = tools.failure(operation, fault, now)
+            result = tool_calls.failure(operation, fault, now)
             ended = tool_ended(state, state.turns[operation.turn_id], operation, result, ids, now)
-            return (*_run_told(operation, now, fault), *ended)
+            return (*_run_end(operation, now, fault), *ended)
         case OperationKind.AGENT:
             return agent_ended(state, operation, ids, now, fault=fault)
         case OperationKind.SUMMARY:
@@ -337,27 +350,27 @@ def _failed(
             assert_never(operation.kind)
 
 
-def _run_told(operation: Operation, now: int, fault: Fault | None = None) -> Decisions:
+def _run_end(operation: Operation, now: int, fault: Fault | None = None) -> Decisions:
     """That the run of a tool call has ended, if a run carries it out; between two attempts none does."""
     if operation.kind is not OperationKind.WORKFLOW or operation.status is not OperationStatus.DISPATCHED:
         return ()
     return (run_ended(operation, now, fault),)
 
 
-def _woken(state: ConversationState, operation: Operation, spoken: str, now: int) -> Decisions:
+def _timer_fired(state: ConversationState, operation: Operation, partial_text: str, now: int) -> Decisions:
     if now < operation.wake_ms:
         return ()
-    late = time_is_up(state, operation, now)
+    late = handle_turn_timeout(state, operation, now)
     if isinstance(late, Fault):
         return (CancelOperation(operation=operation), *_failed(state, operation, late, now))
     if late is not None:
-        return (*_half_said(state, operation, state.turns[operation.turn_id], spoken, now), *late)
+        return (*_partial_message(state, operation, state.turns[operation.turn_id], partial_text, now), *late)
     if operation.status is OperationStatus.BACKOFF:
-        began = (run_began(operation),) if operation.kind is OperationKind.WORKFLOW else ()
-        return (Redispatch(operation=again(operation, now)), *began)
+        began = (run_started(operation),) if operation.kind is OperationKind.WORKFLOW else ()
+        return (Redispatch(operation=retry_operation(operation, now)), *began)
     seconds = operation.timeout_ms / 1000
     fault = Fault(reason=Reason.TIMEOUT, message=f"No result within {seconds:g} s.", transient=True)
-    failed = _failed(state, operation, fault, now, spoken)
+    failed = _failed(state, operation, fault, now, partial_text)
     if any(isinstance(decision, RetryOperation | CancelOperation) for decision in failed):
         return failed
     # What it did goes on: nobody waits for it any more.
@@ -373,9 +386,9 @@ def _restarted(
         lost: Decisions = ()
         if metered and operation.kind is OperationKind.MODEL:
             # The call that was under way when the server stopped: its provider may have been asked.
-            spent = Spent(model_calls=1, unpriced_calls=1)
-            lost = (ChargeTurn(turn=charged(state.turns[operation.turn_id], spent)),)
-        return (*lost, Redispatch(operation=again(operation, now)))
+            spent = UsageDelta(model_calls=1, unpriced_calls=1)
+            lost = (ChargeTurn(turn=add_usage(state.turns[operation.turn_id], spent)),)
+        return (*lost, Redispatch(operation=retry_operation(operation, now)))
     fault = Fault(
         reason=Reason.OUTCOME_UNKNOWN,
         message="The server stopped while this ran; whether it took effect is unknown.",

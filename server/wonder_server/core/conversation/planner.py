@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from wonder_server.core.commands import Command, RunWorkflow
-from wonder_server.core.conversation import decisions, inputs, values
-from wonder_server.core.conversation.dispatch import commands
+from wonder_server.core.actor.commands import Command, RunWorkflow
+from wonder_server.core.actor.planner import Planner, Reload, Rows
+from wonder_server.core.conversation.model import decisions, inputs, values
+from wonder_server.core.conversation.model.state import RECENT_TURNS, ConversationState
+from wonder_server.core.conversation.output.dispatch import commands
+from wonder_server.core.conversation.output.record import record
 from wonder_server.core.conversation.plan import plan
-from wonder_server.core.conversation.record import record
-from wonder_server.core.conversation.state import RECENT_TURNS, ConversationState
 from wonder_server.core.errors import Fault
-from wonder_server.core.planner import Planner, Reload, Rows
 
-TOLD_BYTES = 1280
+HISTORY_ENTRY_BYTES = 1280
 """About what is kept of a turn that assemblies are told of: some dictionaries for each message."""
 
 
@@ -26,9 +26,9 @@ def restore(rows: Rows) -> ConversationState:
     for turn in rows["turns"]:
         state.turns[turn.id] = turn
     for message in rows["messages"]:
-        state.hear(message)
+        state.add_message(message)
     for work in rows["works"]:
-        state.works[work.turn_id] = work
+        state.turn_work[work.turn_id] = work
         state.moves[work.turn_id] = []
     for request in rows["requests"]:
         state.requests[request.turn_id] = request
@@ -39,15 +39,19 @@ def restore(rows: Rows) -> ConversationState:
     return state
 
 
-def weight(state: ConversationState) -> int:
+def size_bytes(state: ConversationState) -> int:
     """Bytes of text in the messages at hand, each character taken for two, and something for each message
     and turn besides; a turn holds its input once more, and there is what assemblies are told of it."""
     return (
-        2048 + 2 * state.letters + 512 * state.heard + 1024 * len(state.turns) + TOLD_BYTES * len(state.told)
+        2048
+        + 2 * state.character_count
+        + 512 * state.message_count
+        + 1024 * len(state.turns)
+        + HISTORY_ENTRY_BYTES * len(state.history_cache)
     )
 
 
-def refusal(decided: Sequence[decisions.Decision]) -> Fault | None:
+def rejection(decided: Sequence[decisions.Decision]) -> Fault | None:
     """A refusal is decided alone."""
     only = decided[0] if len(decided) == 1 else None
     return only.fault if isinstance(only, decisions.Refuse) else None
@@ -55,19 +59,19 @@ def refusal(decided: Sequence[decisions.Decision]) -> Fault | None:
 
 def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:
     """The ids that a repeated send or create is answered with again."""
-    said: dict[str, str] = {}
+    ids: dict[str, str] = {}
     for decision in decided:
         # No match: it would ask for all of these classes of all that a turn decides.
         if type(decision) is decisions.AppendMessage:
-            said.setdefault("message_id", decision.message.id)
+            ids.setdefault("message_id", decision.message.id)
         elif type(decision) is decisions.StartTurn or type(decision) is decisions.EndTurnByCancel:
-            said["turn_id"] = decision.turn.id
+            ids["turn_id"] = decision.turn.id
         elif type(decision) is decisions.StartConversation:
-            said["conversation_id"] = decision.conversation.id
-    return said
+            ids["conversation_id"] = decision.conversation.id
+    return ids
 
 
-def early(command: Command) -> bool:
+def allows_early_dispatch(command: Command) -> bool:
     """A hook begins before what led to it is on disk; what it does meanwhile leaves no trace."""
     return type(command) is RunWorkflow and command.volatile and command.fresh
 
@@ -87,11 +91,11 @@ CONVERSATION = Planner(
     apply=ConversationState.apply,
     record=record,
     commands=commands,
-    refusal=refusal,
+    rejection=rejection,
     must_commit=lambda state, decided: True,
-    early=early,
+    allows_early_dispatch=allows_early_dispatch,
     pending=lambda state: list(state.operations),
-    weight=weight,
+    size_bytes=size_bytes,
     answer=answer,
     succeeded=lambda operation_id, output, run_id: inputs.Succeeded(
         operation_id=operation_id, output=output, run_id=run_id
@@ -99,14 +103,14 @@ CONVERSATION = Planner(
     failed=lambda operation_id, fault, run_id: inputs.Failed(
         operation_id=operation_id, fault=fault, run_id=run_id
     ),
-    woken=lambda operation_id: inputs.Woken(operation_id=operation_id),
+    timer_fired=lambda operation_id: inputs.TimerFired(operation_id=operation_id),
     restarted=lambda operation_id: inputs.Restarted(operation_id=operation_id, metered=True),
     row_types={
         "conversations": values.Conversation,
         "turns": values.Turn,
         "messages": values.Message,
         "moves": values.Move,
-        "works": values.Work,
+        "works": values.TurnWork,
         "requests": values.Request,
         "operations": values.Operation,
     },
@@ -133,7 +137,7 @@ CONVERSATION = Planner(
         "agent_call_started": values.AgentCall,
         "agent_call_completed": values.AgentCall,
         "limit_reached": values.Limit,
-        "context_reduced": values.Reduction,
+        "context_reduced": values.ContextReduction,
         "context_assembly_completed": values.HookOutcome,
         "context_assembly_failed": values.HookOutcome,
         "memory_extraction_completed": values.HookOutcome,

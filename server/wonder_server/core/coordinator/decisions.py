@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import final
 
-from wonder_server.core.commands import Parent
+from wonder_server.core.actor.commands import Parent
 from wonder_server.core.coordinator.values import (
     ContextValue,
-    Emitted,
-    Execution,
+    EmittedEvent,
     Fork,
     Gate,
+    NodeExecution,
     Operation,
     Pinned,
     Run,
@@ -33,7 +33,7 @@ class StartRun(Value, frozen=True, kw_only=True):
 
 
 @final
-class SetRun(Value, frozen=True, kw_only=True):
+class SetRunStatus(Value, frozen=True, kw_only=True):
     """The run waits now, or works again."""
 
     run: Run
@@ -78,7 +78,7 @@ class JoinBranches(Value, frozen=True, kw_only=True):
 class DispatchNode(Value, frozen=True, kw_only=True):
     """The token stands at a node and waits for its target, which is handed out."""
 
-    execution: Execution
+    execution: NodeExecution
     operation: Operation
     token: Token | None = None
     """None in journals that say `MoveToken` before it."""
@@ -88,14 +88,14 @@ class DispatchNode(Value, frozen=True, kw_only=True):
 class RecordExecution(Value, frozen=True, kw_only=True):
     """A node has ended; its operation leaves the outbox."""
 
-    execution: Execution
+    execution: NodeExecution
 
 
 @final
 class KeepExecution(Value, frozen=True, kw_only=True):
     """A fork takes over a node execution that had ended."""
 
-    execution: Execution
+    execution: NodeExecution
 
 
 @final
@@ -107,7 +107,7 @@ class SetContext(Value, frozen=True, kw_only=True):
 class RetryNode(Value, frozen=True, kw_only=True):
     """The node's attempt failed; the next one comes when its backoff is over."""
 
-    execution: Execution
+    execution: NodeExecution
     operation: Operation
 
 
@@ -175,7 +175,7 @@ class TakeSignal(Value, frozen=True, kw_only=True):
 class RecordEvent(Value, frozen=True, kw_only=True):
     """An ``event`` action said something."""
 
-    emitted: Emitted
+    emitted: EmittedEvent
     operation: Operation
 
 
@@ -203,7 +203,7 @@ class RefuseRun(Value, frozen=True, kw_only=True):
 
 Decision = (
     StartRun
-    | SetRun
+    | SetRunStatus
     | MoveToken
     | CountBranches
     | OpenFork

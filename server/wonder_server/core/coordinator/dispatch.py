@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wonder_server.core.commands import Answer, CallAgent, Command, Parent, RunTask, RunWorkflow, Stop
-from wonder_server.core.coordinator.course import course_of
+from wonder_server.core.actor.commands import Answer, CallAgent, Command, Parent, RunTask, RunWorkflow, Stop
+from wonder_server.core.coordinator.compiled_graph import compile_graph
 from wonder_server.core.coordinator.decisions import (
     AnswerAgain,
     Decision,
@@ -22,27 +22,27 @@ from wonder_server.core.frozen import replace
 
 def commands(state: RunState, decision: Decision) -> tuple[Command, ...]:
     """What is to be carried out once ``decision`` is on disk."""
-    lead = _LEADS_TO.get(type(decision))
+    lead = _COMMANDS.get(type(decision))
     command = None if lead is None else lead(state, decision)
     return () if command is None else (command,)
 
 
-def _handed_out(state: RunState, decision: DispatchNode | RedispatchNode) -> Command | None:
+def _dispatched(state: RunState, decision: DispatchNode | RedispatchNode) -> Command | None:
     operation = state.operations.get(decision.operation.id)
     if operation is None or operation.backing_off:
         return None
     run, pinned = state.run, state.pinned
     assert run is not None and pinned is not None, "only a started run dispatches"
-    workflow, station = pinned.workflow, course_of(pinned.workflow)[operation.node_id]
-    node, node_input = station.node, state.executions[operation.id].input
+    workflow, compiled = pinned.workflow, compile_graph(pinned.workflow)[operation.node_id]
+    node, node_input = compiled.node, state.executions[operation.id].input
     scope = replace(run.scope, key=operation.key)
-    if station.task is not None:
+    if compiled.task is not None:
         return RunTask(
             operation_id=operation.id,
-            task=station.task,
+            task=compiled.task,
             input=node_input,
             scope=scope,
-            repeatable=operation.repeatable and station.traceless,
+            repeatable=operation.repeatable and compiled.side_effect_free,
             node_id=node.id,
         )
     parent = Parent(actor_id=run.id, operation_id=operation.id)
@@ -61,12 +61,12 @@ def _handed_out(state: RunState, decision: DispatchNode | RedispatchNode) -> Com
         case OperationKind.AGENT:
             return CallAgent(
                 operation_id=operation.id,
-                agent_id=station.target,
+                agent_id=compiled.target,
                 mode=node.invocation_mode,
                 conversation_id=operation.child_id,
                 input=node_input,
                 scope=scope,
-                parent=_told_apart(operation, parent) if node.invocation_mode == "loop_in" else parent,
+                parent=_with_attempt(operation, parent) if node.invocation_mode == "loop_in" else parent,
                 dispatches=operation.dispatches,
             )
         case _:
@@ -84,16 +84,16 @@ def _ended(_: RunState, decision: EndRun) -> Command | None:
     return None if decision.run.parent is None else _answer(decision.run, decision.run.parent)
 
 
-def _answered_again(_: RunState, decision: AnswerAgain) -> Command:
+def _repeated_answer(_: RunState, decision: AnswerAgain) -> Command:
     return _answer(decision.run, decision.parent)
 
 
-_LEADS_TO: Mapping[type[Decision], Callable[[RunState, Any], Command | None]] = {
-    DispatchNode: _handed_out,
-    RedispatchNode: _handed_out,
+_COMMANDS: Mapping[type[Decision], Callable[[RunState, Any], Command | None]] = {
+    DispatchNode: _dispatched,
+    RedispatchNode: _dispatched,
     StopNode: _stopped,
     EndRun: _ended,
-    AnswerAgain: _answered_again,
+    AnswerAgain: _repeated_answer,
 }
 """By class: the cases of a match are asked one after the other, and each costs as much as this does."""
 
@@ -102,6 +102,6 @@ def _answer(run: Run, parent: Parent) -> Answer:
     return Answer(parent=parent, run_id=run.id, output=run.output, fault=run.fault)
 
 
-def _told_apart(operation: Operation, parent: Parent) -> Parent:
+def _with_attempt(operation: Operation, parent: Parent) -> Parent:
     """The same, with the attempt that waits: a late answer of an earlier one must not count for it."""
     return replace(parent, child_id=operation.attempt_id)

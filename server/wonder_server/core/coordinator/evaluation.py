@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wonder_server.core import expressions, payloads, schemas
-from wonder_server.core.coordinator.draft import Draft
+from wonder_server.core import expressions
+from wonder_server.core.coordinator.plan_builder import PlanBuilder
 from wonder_server.core.coordinator.values import Token
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.schema import payloads, schemas
 
 
 class Problem(Exception):
@@ -19,23 +20,25 @@ class Problem(Exception):
         self.fault = fault
 
 
-def value_of(draft: Draft, source: str, scope: Mapping[str, Any], field: str, node_id: str = "") -> Any:
+def value_of(
+    builder: PlanBuilder, source: str, scope: Mapping[str, Any], field: str, node_id: str = ""
+) -> Any:
     """The value of one expression. ``field`` is its place in the node, or in the workflow."""
     try:
         return expressions.evaluate(source, scope)
     except expressions.ExpressionError as problem:
-        raise _failed(draft, problem.fault, field, node_id) from None
+        raise _failed(builder, problem.fault, field, node_id) from None
 
 
-def _failed(draft: Draft, located: expressions.ExpressionFault, field: str, node_id: str) -> Problem:
-    place = f"{draft.workflow.pin}, node `{node_id}`" if node_id else str(draft.workflow.pin)
+def _failed(builder: PlanBuilder, located: expressions.ExpressionFault, field: str, node_id: str) -> Problem:
+    place = f"{builder.workflow.pin}, node `{node_id}`" if node_id else str(builder.workflow.pin)
     return Problem(
         Fault(
             reason=Reason.EXPRESSION_FAILED,
             message=f"{place}, {field}: {located}",
             field=field,
             metadata={
-                "workflow": str(draft.workflow.pin),
+                "workflow": str(builder.workflow.pin),
                 **({"node": node_id} if node_id else {}),
                 "line": str(located.line),
                 "column": str(located.column),
@@ -44,24 +47,24 @@ def _failed(draft: Draft, located: expressions.ExpressionFault, field: str, node
     )
 
 
-def truth(draft: Draft, source: str, scope: Mapping[str, Any], field: str, node_id: str) -> bool:
+def truth(builder: PlanBuilder, source: str, scope: Mapping[str, Any], field: str, node_id: str) -> bool:
     """The value of a condition."""
-    holds = value_of(draft, source, scope, field, node_id)
+    holds = value_of(builder, source, scope, field, node_id)
     if not isinstance(holds, bool):
         raise Problem(
             Fault(
                 reason=Reason.EXPRESSION_FAILED,
-                message=f"{draft.workflow.pin}, node `{node_id}`, {field}: "
+                message=f"{builder.workflow.pin}, node `{node_id}`, {field}: "
                 f"a condition must be true or false, not {_shape(holds)}",
                 field=field,
-                metadata={"workflow": str(draft.workflow.pin), "node": node_id},
+                metadata={"workflow": str(builder.workflow.pin), "node": node_id},
             )
         )
     return holds
 
 
 def mapped(
-    draft: Draft, mapping: Mapping[str, str], scope: Mapping[str, Any], field: str, node_id: str = ""
+    builder: PlanBuilder, mapping: Mapping[str, str], scope: Mapping[str, Any], field: str, node_id: str = ""
 ) -> dict[str, Any]:
     """Every target of a mapping with its value; dotted targets make objects."""
     result: dict[str, Any] = {}
@@ -74,16 +77,16 @@ def mapped(
             else:
                 result[target] = value
     except expressions.ExpressionError as problem:
-        raise _failed(draft, problem.fault, f"{field}.{target}", node_id) from None
+        raise _failed(builder, problem.fault, f"{field}.{target}", node_id) from None
     check(result, field, node_id)
     return result
 
 
-def store(draft: Draft, token: Token, target: str, value: Any, field: str, node_id: str) -> None:
+def store(builder: PlanBuilder, token: Token, target: str, value: Any, field: str, node_id: str) -> None:
     """Write a value into the context, if it is one that can be kept and shown."""
-    entry = draft.entry(token, target, value)
+    entry = builder.entry(token, target, value)
     check(entry.value, field, node_id)
-    draft.set(entry)
+    builder.set(entry)
 
 
 def check(value: Any, field: str, node_id: str) -> None:
@@ -101,10 +104,10 @@ def check(value: Any, field: str, node_id: str) -> None:
         )
 
 
-def check_state(draft: Draft, node_id: str) -> None:
+def check_state(builder: PlanBuilder, node_id: str) -> None:
     """Hold ``state`` against the workflow's schema for it."""
-    schema = draft.workflow.spec.state_schema
-    problems = schemas.validate(schema, draft.state_values) if schema else []
+    schema = builder.workflow.spec.state_schema
+    problems = schemas.validate(schema, builder.state_values) if schema else []
     if problems:
         raise Problem(
             Fault(

@@ -5,34 +5,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from wonder_server.core import schemas
 from wonder_server.core.coordinator.decisions import KeepExecution
-from wonder_server.core.coordinator.draft import ROOT, Draft
-from wonder_server.core.coordinator.inputs import Past
-from wonder_server.core.coordinator.values import ENDED_TOKEN, Fork, Token, TokenStatus
+from wonder_server.core.coordinator.inputs import ForkSource
+from wonder_server.core.coordinator.plan_builder import ROOT, PlanBuilder
+from wonder_server.core.coordinator.values import ENDED_TOKEN_STATUSES, Fork, Token, TokenStatus
 from wonder_server.core.definitions.graph import graph_of
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
+from wonder_server.core.schema import schemas
 
 
-def refusal(past: Past, workflow: PinnedWorkflow) -> Fault | None:
+def refusal(source: ForkSource, workflow: PinnedWorkflow) -> Fault | None:
     """Why ``workflow`` cannot go on from there."""
-    tokens, graph = _live(past), graph_of(workflow.spec)
-    if not any(not execution.completed_ms for execution in past.executions):
+    tokens, graph = _live(source), graph_of(workflow.spec)
+    if not any(not execution.completed_ms for execution in source.executions):
         return _refused("The run had ended there: nothing could go on.", "point")
-    if not _is_whole(past, tokens):
+    if not _is_whole(source, tokens):
         return _refused("What the run did there is only half recorded; choose another point.", "point")
-    for node_id in _needed(past, tokens):
+    for node_id in _needed(source, tokens):
         if node_id not in graph.nodes:
             message = f"The run stands at `{node_id}`, which {workflow.pin} does not have."
             return _refused(message, "workflow_revision")
-    for fork in past.forks:
+    for fork in source.forks:
         if graph.joins.get(fork.node_id, "") != fork.join_node_id:
             message = f"The branches of `{fork.node_id}`, under way there, meet elsewhere in {workflow.pin}."
             return _refused(message, "workflow_revision")
     schema = workflow.spec.state_schema
-    state = {entry.key: entry.value for entry in past.context if entry.section == "state"}
+    state = {entry.key: entry.value for entry in source.context if entry.section == "state"}
     problems = schemas.validate(schema, state) if schema else []
     if problems:
         message = f"The state does not match the workflow's schema for it: {'; '.join(problems[:5])}"
@@ -40,43 +40,43 @@ def refusal(past: Past, workflow: PinnedWorkflow) -> Fault | None:
     return None
 
 
-def take_over(draft: Draft, past: Past) -> None:
+def take_over(builder: PlanBuilder, source: ForkSource) -> None:
     """Make the past this run's own, and let its nodes begin again."""
-    run_id = draft.run.id
-    for execution in past.executions:
+    run_id = builder.run.id
+    for execution in source.executions:
         if execution.completed_ms:
-            draft.keep(KeepExecution(execution=replace(execution, run_id=run_id)))
-    for entry in past.context:
-        draft.set(replace(entry, run_id=run_id))
-    for signal in past.signals:
-        draft.hear(replace(signal, run_id=run_id))
-    for fork in past.forks:
-        draft.open(replace(fork, run_id=run_id))
+            builder.keep_execution(KeepExecution(execution=replace(execution, run_id=run_id)))
+    for entry in source.context:
+        builder.set(replace(entry, run_id=run_id))
+    for signal in source.signals:
+        builder.receive_signal(replace(signal, run_id=run_id))
+    for fork in source.forks:
+        builder.open(replace(fork, run_id=run_id))
     again: list[Token] = []
     # Parents come before their branches: their ids are the shorter ones.
-    for token in sorted(_live(past).values(), key=lambda each: (len(each.id), each.id)):
+    for token in sorted(_live(source).values(), key=lambda each: (len(each.id), each.id)):
         own = replace(token, run_id=run_id)
         if token.status is TokenStatus.FORKED:
-            draft.born(own)
-            draft.move(own, TokenStatus.FORKED)
+            builder.token_created(own)
+            builder.move(own, TokenStatus.FORKED)
         elif token.status is TokenStatus.WAITING_FOR_SIBLINGS:
-            draft.born(own)
-            draft.stand(own)
+            builder.token_created(own)
+            builder.wait_at_node(own)
         else:
             again.append(replace(own, status=TokenStatus.PENDING, hops=own.hops - 1))
-            draft.born(again[-1])
-    draft.agenda.extend(("begin", token, token.node_id) for token in again)
-    draft.agenda.extend(("settle", draft.token(fork.token_id), "") for fork in past.forks)
+            builder.token_created(again[-1])
+    builder.agenda.extend(("begin", token, token.node_id) for token in again)
+    builder.agenda.extend(("resolve", builder.token(fork.token_id), "") for fork in source.forks)
 
 
-def _live(past: Past) -> dict[str, Token]:
-    return {token.id: token for token in past.tokens if token.status not in ENDED_TOKEN}
+def _live(source: ForkSource) -> dict[str, Token]:
+    return {token.id: token for token in source.tokens if token.status not in ENDED_TOKEN_STATUSES}
 
 
-def _is_whole(past: Past, tokens: Mapping[str, Token]) -> bool:
+def _is_whole(source: ForkSource, tokens: Mapping[str, Token]) -> bool:
     """Whether tokens, fan-outs and executions belong together, as they do between two inputs."""
-    forks: dict[str, Fork] = {fork.token_id: fork for fork in past.forks}
-    began = {execution.token_id for execution in past.executions if not execution.completed_ms}
+    forks: dict[str, Fork] = {fork.token_id: fork for fork in source.forks}
+    began = {execution.token_id for execution in source.executions if not execution.completed_ms}
     forked = {token.id for token in tokens.values() if token.status is TokenStatus.FORKED}
     return (
         ROOT in tokens
@@ -90,16 +90,16 @@ def _is_whole(past: Past, tokens: Mapping[str, Token]) -> bool:
             token.id in forked or (token.status is TokenStatus.WAITING_FOR_SIBLINGS) != (token.id in began)
             for token in tokens.values()
         )
-        and all(not entry.token_id or entry.token_id in tokens for entry in past.context)
+        and all(not entry.token_id or entry.token_id in tokens for entry in source.context)
     )
 
 
-def _needed(past: Past, tokens: Mapping[str, Token]) -> Iterator[str]:
+def _needed(source: ForkSource, tokens: Mapping[str, Token]) -> Iterator[str]:
     """Nodes at which the run stands, or is still to begin a branch."""
     yield from (token.node_id for token in tokens.values())
-    for fork in past.forks:
-        begun = tokens[fork.token_id].begun
-        yield from (start.node_id for start in fork.branches[begun:])
+    for fork in source.forks:
+        started = tokens[fork.token_id].started
+        yield from (start.node_id for start in fork.branches[started:])
 
 
 def _refused(message: str, field: str) -> Fault:

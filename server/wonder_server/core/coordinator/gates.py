@@ -6,31 +6,31 @@ import hashlib
 import json
 from typing import Any
 
-from wonder_server.core import schemas
-from wonder_server.core.coordinator.draft import Draft
 from wonder_server.core.coordinator.inputs import ResolveGate
+from wonder_server.core.coordinator.plan_builder import PlanBuilder
 from wonder_server.core.coordinator.values import Gate, GateStatus, Operation
 from wonder_server.core.definitions.specs import GateExpiry, HumanGate, Node
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.schema import schemas
 
 
-def open_gate(draft: Draft, operation: Operation, node: Node, shown: dict[str, Any]) -> None:
+def open_gate(builder: PlanBuilder, operation: Operation, node: Node, shown: dict[str, Any]) -> None:
     """Ask. The node's input is what the person is shown."""
     gate = node.human_gate or HumanGate()
-    draft.open_gate(
+    builder.open_gate(
         Gate(
             id=operation.child_id,
-            run_id=draft.run.id,
+            run_id=builder.run.id,
             operation_id=operation.id,
             node_id=node.id,
-            project_id=draft.run.scope.project_id,
-            workflow_ref=draft.course.ref,
+            project_id=builder.run.scope.project_id,
+            workflow_ref=builder.compiled.ref,
             prompt=gate.prompt,
             shown=shown,
             shown_hash=shown_hash(gate.prompt, shown),
             answer_schema=gate.answer_schema,
             user_ids=gate.user_ids,
-            created_ms=draft.now,
+            created_ms=builder.now,
             expires_ms=operation.until_ms,
         )
     )
@@ -86,21 +86,21 @@ def _unanswered(gate: Gate) -> Fault | None:
     return Fault(reason=Reason.INPUT_INVALID, message=message, field="answer")
 
 
-def resolve(draft: Draft, gate: Gate, event: ResolveGate) -> dict[str, Any]:
+def resolve(builder: PlanBuilder, gate: Gate, event: ResolveGate) -> dict[str, Any]:
     """Somebody has answered: the node's result."""
     status = GateStatus.APPROVED if event.approve else GateStatus.REJECTED
     return _result(
-        draft.close_gate(gate, status, user_id=event.user_id, answer=event.answer, comment=event.comment)
+        builder.close_gate(gate, status, user_id=event.user_id, answer=event.answer, comment=event.comment)
     )
 
 
-def expire(draft: Draft, gate: Gate, policy: GateExpiry) -> dict[str, Any] | None:
+def expire(builder: PlanBuilder, gate: Gate, policy: GateExpiry) -> dict[str, Any] | None:
     """Nobody has answered in time: the node's result, None if it has none."""
     if policy is GateExpiry.FAIL:
-        draft.close_gate(gate, GateStatus.EXPIRED)
+        builder.close_gate(gate, GateStatus.EXPIRED)
         return None
     status = GateStatus.APPROVED if policy is GateExpiry.APPROVE else GateStatus.REJECTED
-    return _result(draft.close_gate(gate, status))
+    return _result(builder.close_gate(gate, status))
 
 
 def _result(gate: Gate) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from wonder_server.core.commands import Parent, Scope
-from wonder_server.core.coordinator.values import ContextValue, Execution, Fork, Signal, Token
+from wonder_server.core.actor.commands import Parent, Scope
+from wonder_server.core.coordinator.values import ContextValue, Fork, NodeExecution, Signal, Token
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
@@ -28,7 +28,7 @@ class Start(Value, frozen=True, kw_only=True):
     timeout_ms: int = 0
 
 
-class Past(Value, frozen=True, kw_only=True):
+class ForkSource(Value, frozen=True, kw_only=True):
     """Another run's record up to a chosen point: what a fork takes over.
 
     ``executions`` are those that had ended, and those that had not, which run again.
@@ -37,7 +37,7 @@ class Past(Value, frozen=True, kw_only=True):
     run_id: str
     tokens: tuple[Token, ...]
     forks: tuple[Fork, ...]
-    executions: tuple[Execution, ...]
+    executions: tuple[NodeExecution, ...]
     context: tuple[ContextValue, ...]
     signals: tuple[Signal, ...] = ()
 
@@ -49,7 +49,7 @@ class StartFork(Value, frozen=True, kw_only=True):
     workflow: PinnedWorkflow
     input: dict[str, Any]
     scope: Scope
-    past: Past = field(name="past")
+    source: ForkSource = field(name="past")
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
@@ -69,7 +69,7 @@ class NodeFailed(Value, frozen=True, kw_only=True):
     run_id: str = ""
 
 
-class NodeWoken(Value, frozen=True, kw_only=True):
+class NodeTimerFired(Value, frozen=True, kw_only=True):
     """An operation's time has come."""
 
     operation_id: str
@@ -116,7 +116,7 @@ Input = (
     | StartFork
     | NodeSucceeded
     | NodeFailed
-    | NodeWoken
+    | NodeTimerFired
     | NodeRestarted
     | EventEmitted
     | ReceiveSignal

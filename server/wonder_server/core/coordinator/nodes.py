@@ -12,15 +12,15 @@ from dataclasses import replace as dataclass_replace
 from typing import Any
 
 from wonder_server.core import ids
-from wonder_server.core.coordinator import branches, evaluation, gates
-from wonder_server.core.coordinator.course import Station
-from wonder_server.core.coordinator.draft import Draft
+from wonder_server.core.coordinator import evaluation, gates, token_flow
+from wonder_server.core.coordinator.compiled_graph import CompiledNode
 from wonder_server.core.coordinator.evaluation import Problem
+from wonder_server.core.coordinator.plan_builder import PlanBuilder
 from wonder_server.core.coordinator.values import (
     Branch,
-    Execution,
     ExecutionStatus,
     GateStatus,
+    NodeExecution,
     Operation,
     OperationKind,
     Signal,
@@ -38,48 +38,48 @@ _TASK, _COMPLETED = OperationKind.TASK, ExecutionStatus.COMPLETED
 """What nearly all nodes are; by name, since a word of an enum is slow to ask for."""
 
 
-def begin(draft: Draft, token: Token, node_id: str) -> None:
+def begin(builder: PlanBuilder, token: Token, node_id: str) -> None:
     """The token stands at a node: hand the node's target out."""
     try:
-        _begin(draft, token, draft.course[node_id])
+        _begin(builder, token, builder.compiled[node_id])
     except Problem as problem:
-        branches.fail(draft, replace(token, node_id=node_id), problem.fault)
+        token_flow.fail(builder, replace(token, node_id=node_id), problem.fault)
 
 
-def _begin(draft: Draft, token: Token, station: Station) -> None:
-    node, kind, run, now = station.node, station.kind, draft.run, draft.now
-    if draft.ordinal >= MAX_EXECUTIONS:
+def _begin(builder: PlanBuilder, token: Token, compiled: CompiledNode) -> None:
+    node, kind, run, now = compiled.node, compiled.kind, builder.run, builder.now
+    if builder.ordinal >= MAX_EXECUTIONS:
         message = f"The run has executed {MAX_EXECUTIONS} nodes, which is as many as it may."
         raise Problem(Fault(reason=Reason.LIMIT_EXCEEDED, message=message, metadata={"node": node.id}))
     node_input = run.input
     if node.input_mapping:
-        scope = draft.scope(token)
-        node_input = evaluation.mapped(draft, node.input_mapping, scope, "input_mapping", node.id)
+        scope = builder.scope(token)
+        node_input = evaluation.mapped(builder, node.input_mapping, scope, "input_mapping", node.id)
     # Not the operation's id: a run that is planned again after a crash must come to the same keys.
     hops = token.hops + 1
     key = f"{run.id}/{token.id}/{hops}"
-    child_id = "" if kind is _TASK else _child(draft, node, kind, key)
+    child_id = "" if kind is _TASK else _child(builder, node, kind, key)
     operation = Operation(
-        id=draft.new_id("op"),
+        id=builder.new_id("op"),
         run_id=run.id,
         kind=kind,
         token_id=token.id,
         node_id=node.id,
         key=key,
         child_id=child_id,
-        repeatable=station.repeatable,
-        deadline_ms=station.deadline(now),
-        until_ms=station.until(now),
+        repeatable=compiled.repeatable,
+        deadline_ms=compiled.deadline(now),
+        until_ms=compiled.until(now),
         created_ms=now,
     )
-    execution = Execution(
+    execution = NodeExecution(
         id=operation.id,
         run_id=run.id,
-        ordinal=draft.ordinal + 1,
+        ordinal=builder.ordinal + 1,
         node_id=node.id,
         token_id=token.id,
         branch=_branch(token) if token.parent_id else None,
-        target=station.target,
+        target=compiled.target,
         carried_out_by=child_id,
         input=node_input,
         started_ms=now,
@@ -87,21 +87,21 @@ def _begin(draft: Draft, token: Token, station: Station) -> None:
     waiting = replace(
         token,
         node_id=node.id,
-        status=station.waiting,
+        status=compiled.waiting,
         hops=hops,
         arrival=0,
         waits_for_id=child_id,
         updated_ms=now,
     )
-    draft.dispatch(waiting, execution, operation)
+    builder.dispatch(waiting, execution, operation)
     if kind is _TASK:
         return
     if kind is OperationKind.GATE:
-        gates.open_gate(draft, operation, node, node_input)
+        gates.open_gate(builder, operation, node, node_input)
     elif kind is OperationKind.WAIT:
-        heard = draft.heard(node.wait.signal) if node.wait is not None else None
-        if heard is not None:
-            hear(draft, operation, heard)
+        signal = builder.latest_signal(node.wait.signal) if node.wait is not None else None
+        if signal is not None:
+            receive_signal(builder, operation, signal)
 
 
 def _branch(token: Token) -> Branch:
@@ -114,9 +114,9 @@ def _branch(token: Token) -> Branch:
     )
 
 
-def _child(draft: Draft, node: Node, kind: OperationKind, key: str, attempt: int = 1) -> str:
+def _child(builder: PlanBuilder, node: Node, kind: OperationKind, key: str, attempt: int = 1) -> str:
     """The run, conversation or gate that carries the node out."""
-    run, named = draft.run, f"{key}#{attempt}"
+    run, named = builder.run, f"{key}#{attempt}"
     match kind:
         case OperationKind.SUBWORKFLOW:
             return ids.derived("run", named, run.id)
@@ -136,133 +136,135 @@ def _child(draft: Draft, node: Node, kind: OperationKind, key: str, attempt: int
 # --- results ----------------------------------------------------------------------------------------
 
 
-def succeeded(draft: Draft, operation: Operation, result: Any) -> None:
+def succeeded(builder: PlanBuilder, operation: Operation, result: Any) -> None:
     """The node has its result: write it into the context, and go on."""
-    station, token = draft.course[operation.node_id], draft.token(operation.token_id)
-    node = station.node
-    draft.record(operation, _COMPLETED, output=result)
+    compiled, token = builder.compiled[operation.node_id], builder.token(operation.token_id)
+    node = compiled.node
+    builder.record(operation, _COMPLETED, output=result)
     try:
-        for target, value in _kept(draft, token, node, result):
-            evaluation.store(draft, token, target, value, f"output_mapping.{target}", node.id)
-        evaluation.check_state(draft, node.id)
+        for target, value in _context_values(builder, token, node, result):
+            evaluation.store(builder, token, target, value, f"output_mapping.{target}", node.id)
+        evaluation.check_state(builder, node.id)
     except Problem as problem:
-        branches.fail(draft, token, problem.fault)
+        token_flow.fail(builder, token, problem.fault)
         return
-    branches.leave(draft, token, station)
+    token_flow.follow_transitions(builder, token, compiled)
 
 
-def _kept(draft: Draft, token: Token, node: Node, result: Any) -> list[tuple[str, Any]]:
+def _context_values(builder: PlanBuilder, token: Token, node: Node, result: Any) -> list[tuple[str, Any]]:
     """What is written into the context, and where: all of it seen as it was when the result came."""
     if not node.output_mapping:
         section = "branch" if token.parent_id else "state"
         return [(f"{section}.{node.id}", result)]
-    seen = draft.scope(token)
+    seen = builder.scope(token)
     seen["result"] = result
     return [
-        (target, evaluation.value_of(draft, source, seen, f"output_mapping.{target}", node.id))
+        (target, evaluation.value_of(builder, source, seen, f"output_mapping.{target}", node.id))
         for target, source in node.output_mapping.items()
     ]
 
 
-def failed(draft: Draft, operation: Operation, fault: Fault) -> None:
+def failed(builder: PlanBuilder, operation: Operation, fault: Fault) -> None:
     """The node's attempt failed: try again, or fail the branch."""
-    node, token = draft.course[operation.node_id].node, draft.token(operation.token_id)
-    gate, retry = draft.gate_of(operation), node.retry
+    node, token = builder.compiled[operation.node_id].node, builder.token(operation.token_id)
+    gate, retry = builder.gate_of(operation), node.retry
     if gate is not None:
-        draft.close_gate(gate, GateStatus.CANCELLED)
+        builder.close_gate(gate, GateStatus.CANCELLED)
     if retry is not None and fault.transient and operation.attempt < retry.max_attempts:
         attempt = operation.attempt + 1
         backoff = max(retry.backoff_ms * 2 ** (operation.attempt - 1), fault.retry_after_ms or 0)
-        child = _child(draft, node, operation.kind, operation.key, attempt)
-        execution = replace(draft.execution(operation), attempts=attempt, fault=fault, carried_out_by=child)
+        child = _child(builder, node, operation.kind, operation.key, attempt)
+        execution = replace(builder.execution(operation), attempts=attempt, fault=fault, carried_out_by=child)
         later = replace(
             operation,
             attempt=attempt,
             dispatches=0,
             backing_off=True,
             child_id=child,
-            until_ms=draft.now + backoff,
+            until_ms=builder.now + backoff,
         )
-        draft.move(token, TokenStatus.PENDING, waits_for_id="")
-        draft.retry(execution, later)
+        builder.move(token, TokenStatus.PENDING, waits_for_id="")
+        builder.retry(execution, later)
         return
-    draft.record(operation, ExecutionStatus.FAILED, fault=fault)
+    builder.record(operation, ExecutionStatus.FAILED, fault=fault)
     told = dataclass_replace(fault, metadata={**fault.metadata, "node": operation.node_id})
-    branches.fail(draft, token, told)
+    token_flow.fail(builder, token, told)
 
 
 # --- time, signals, restarts ------------------------------------------------------------------------
 
 
-def woken(draft: Draft, operation: Operation) -> None:
+def timer_fired(builder: PlanBuilder, operation: Operation) -> None:
     """An operation's time has come, if it has."""
-    station = draft.course[operation.node_id]
-    node = station.node
-    if operation.deadline_ms and draft.now >= operation.deadline_ms:
-        _give_up(draft, operation, f"No result within {node.timeout_ms / 1000:g} s.", transient=False)
-    elif not operation.until_ms or draft.now < operation.until_ms:
+    compiled = builder.compiled[operation.node_id]
+    node = compiled.node
+    if operation.deadline_ms and builder.now >= operation.deadline_ms:
+        _time_out(builder, operation, f"No result within {node.timeout_ms / 1000:g} s.", transient=False)
+    elif not operation.until_ms or builder.now < operation.until_ms:
         return
     elif operation.backing_off:
-        _again(draft, operation, station)
+        _retry_after_backoff(builder, operation, compiled)
     elif operation.kind is OperationKind.GATE:
-        _gate_expired(draft, operation, node)
+        _gate_expired(builder, operation, node)
     elif operation.kind is OperationKind.WAIT:
-        succeeded(draft, operation, {"received": False, "payload": None})
+        succeeded(builder, operation, {"received": False, "payload": None})
     else:
         patience = node.retry.timeout_ms / 1000 if node.retry is not None else 0
-        _give_up(draft, operation, f"No result within {patience:g} s.", transient=True)
+        _time_out(builder, operation, f"No result within {patience:g} s.", transient=True)
 
 
-def _give_up(draft: Draft, operation: Operation, message: str, *, transient: bool) -> None:
+def _time_out(builder: PlanBuilder, operation: Operation, message: str, *, transient: bool) -> None:
     """It took too long. The next attempt, if there is one, is an operation like a new one."""
-    draft.stop(operation)
-    gate = draft.gate_of(operation)
+    builder.stop(operation)
+    gate = builder.gate_of(operation)
     if gate is not None:
-        gates.expire(draft, gate, GateExpiry.FAIL)
+        gates.expire(builder, gate, GateExpiry.FAIL)
     may_repeat = transient and operation.repeatable
     reason = Reason.TIMEOUT if operation.repeatable or not operation.dispatches else Reason.OUTCOME_UNKNOWN
     if reason is Reason.OUTCOME_UNKNOWN:
         message += " Whether it took effect is unknown."
-    failed(draft, operation, Fault(reason=reason, message=message, transient=may_repeat))
+    failed(builder, operation, Fault(reason=reason, message=message, transient=may_repeat))
 
 
-def _gate_expired(draft: Draft, operation: Operation, node: Node) -> None:
-    gate = draft.gate_of(operation)
+def _gate_expired(builder: PlanBuilder, operation: Operation, node: Node) -> None:
+    gate = builder.gate_of(operation)
     policy = node.human_gate.on_expire if node.human_gate is not None else GateExpiry.FAIL
-    result = None if gate is None else gates.expire(draft, gate, policy)
+    result = None if gate is None else gates.expire(builder, gate, policy)
     if result is None:
         message = f"Nobody answered at gate `{node.id}` in time."
-        failed(draft, operation, Fault(reason=Reason.TIMEOUT, message=message))
+        failed(builder, operation, Fault(reason=Reason.TIMEOUT, message=message))
     else:
-        succeeded(draft, operation, result)
+        succeeded(builder, operation, result)
 
 
-def _again(draft: Draft, operation: Operation, station: Station) -> None:
+def _retry_after_backoff(builder: PlanBuilder, operation: Operation, compiled: CompiledNode) -> None:
     """The backoff is over."""
-    token = draft.token(operation.token_id)
-    draft.move(token, station.waiting, waits_for_id=operation.child_id)
-    draft.redispatch(replace(operation, backing_off=False, dispatches=1, until_ms=station.until(draft.now)))
+    token = builder.token(operation.token_id)
+    builder.move(token, compiled.waiting, waits_for_id=operation.child_id)
+    builder.redispatch(
+        replace(operation, backing_off=False, dispatches=1, until_ms=compiled.until(builder.now))
+    )
 
 
-def hear(draft: Draft, operation: Operation, signal: Signal) -> None:
+def receive_signal(builder: PlanBuilder, operation: Operation, signal: Signal) -> None:
     """The signal that a node waits for has come."""
-    draft.take(signal)
-    succeeded(draft, operation, {"received": True, "payload": signal.payload})
+    builder.take_signal(signal)
+    succeeded(builder, operation, {"received": True, "payload": signal.payload})
 
 
-def restarted(draft: Draft, operation: Operation) -> None:
+def restarted(builder: PlanBuilder, operation: Operation) -> None:
     """The server has started again: hand the work out again, if that may be."""
     if operation.backing_off or operation.kind in (OperationKind.GATE, OperationKind.WAIT):
         return  # Nobody works on it; its time is in its row.
     if not operation.repeatable:
         message = "The server stopped while this ran; whether it took effect is unknown."
-        failed(draft, operation, Fault(reason=Reason.OUTCOME_UNKNOWN, message=message))
+        failed(builder, operation, Fault(reason=Reason.OUTCOME_UNKNOWN, message=message))
         return
     deadline, until = operation.deadline_ms, operation.until_ms
     if operation.kind is OperationKind.TASK:
         # It begins anew, and so does the time that it may take.
-        station = draft.course[operation.node_id]
-        deadline, until = station.deadline(draft.now), station.until(draft.now)
-    draft.redispatch(
+        compiled = builder.compiled[operation.node_id]
+        deadline, until = compiled.deadline(builder.now), compiled.until(builder.now)
+    builder.redispatch(
         replace(operation, dispatches=operation.dispatches + 1, deadline_ms=deadline, until_ms=until)
     )

@@ -26,7 +26,7 @@ failed, cancelled         it, or what is around it, could not go on; nobody need
 
 How branches meet, and what their failures mean, is told in ``branches.py``; what nodes do in ``nodes.py``.
 
-Laws (``tests/core/test_coordinator_laws.py``, with generated graphs): same state, input and time, same
+Laws (``tests/core/coordinator/test_laws.py``, with generated graphs): same state, input and time, same
 decisions; `plan` never raises; no token is lost or doubled (each live one is the root or has a live parent
 that is forked; a forked one has live children or a fan-in to come); every live leaf has an operation in the
 outbox or stands at a fan-in that waits for others, so that a run which has not ended always waits for
@@ -38,12 +38,10 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from wonder_server.core import schemas
-from wonder_server.core.commands import Parent
-from wonder_server.core.coordinator import branches, forks, gates, nodes
-from wonder_server.core.coordinator.course import course_of
+from wonder_server.core.actor.commands import Parent
+from wonder_server.core.coordinator import forks, gates, nodes, token_flow
+from wonder_server.core.coordinator.compiled_graph import compile_graph
 from wonder_server.core.coordinator.decisions import AnswerAgain, RecordEvent, RefuseRun, StartRun
-from wonder_server.core.coordinator.draft import ROOT, Decisions, Draft
 from wonder_server.core.coordinator.inputs import (
     CancelRun,
     EventEmitted,
@@ -51,16 +49,17 @@ from wonder_server.core.coordinator.inputs import (
     NodeFailed,
     NodeRestarted,
     NodeSucceeded,
-    NodeWoken,
+    NodeTimerFired,
     ReceiveSignal,
     ResolveGate,
     Start,
     StartFork,
 )
+from wonder_server.core.coordinator.plan_builder import ROOT, Decisions, PlanBuilder
 from wonder_server.core.coordinator.state import RunState
 from wonder_server.core.coordinator.values import (
-    CARRIED_OUT,
-    Emitted,
+    EXECUTED_KINDS,
+    EmittedEvent,
     Operation,
     OperationKind,
     Pinned,
@@ -72,11 +71,12 @@ from wonder_server.core.coordinator.values import (
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
+from wonder_server.core.schema import schemas
 
 MAX_SIGNALS = 100
 """Names of signals that one run remembers, beside those that its nodes wait for."""
 
-MAX_MISSED = 1_000
+MAX_QUEUED_SIGNALS = 1_000
 """Signals of one name that stand in line for nodes that will wait for them."""
 
 MAX_EVENTS_OF_A_NODE = 1_000
@@ -88,65 +88,67 @@ def plan(state: RunState, event: Input, now_ms: int) -> Decisions:
     if type(event) is Start:
         return _start(state, event, now_ms)
     match event:
-        case NodeSucceeded() | NodeFailed() | NodeWoken() | NodeRestarted() | EventEmitted():
+        case NodeSucceeded() | NodeFailed() | NodeTimerFired() | NodeRestarted() | EventEmitted():
             run, pinned = state.run, state.pinned
             operation = state.operations.get(event.operation_id)
             if operation is None or run is None or pinned is None:
                 return ()
-            draft = Draft(state, run, pinned, f"{operation.id}/{operation.dispatches}", now_ms)
-            _told(draft, operation, event)
-            return _to_the_end(draft)
+            builder = PlanBuilder(state, run, pinned, f"{operation.id}/{operation.dispatches}", now_ms)
+            _operation_input(builder, operation, event)
+            return _run_agenda(builder)
         case StartFork():
             return _start_fork(state, event, now_ms)
         case CancelRun():
             return _cancel(state, event, now_ms)
         case ReceiveSignal():
-            return _hear(state, event, now_ms)
+            return _receive_signal(state, event, now_ms)
         case ResolveGate():
             return _resolve(state, event, now_ms)
         case _:
             assert_never(event)
 
 
-def _to_the_end(draft: Draft) -> Decisions:
+def _run_agenda(builder: PlanBuilder) -> Decisions:
     """Plan what is on the agenda, which grows meanwhile, until nothing is left that can be decided now."""
-    for what, token, node_id in draft.agenda:
-        if draft.over:
+    for what, token, node_id in builder.agenda:
+        if builder.ended:
             break
         match what:
-            case "come":
-                branches.come(draft, token, node_id)
+            case "arrive":
+                token_flow.arrive(builder, token, node_id)
             case "begin":
-                if draft.live(token.id) is not None:  # Else what is around it failed or was joined meanwhile.
-                    nodes.begin(draft, token, node_id)
-            case "settle":
-                branches.settle(draft, token.id)
-    return draft.finish()
+                if (
+                    builder.live(token.id) is not None
+                ):  # Else what is around it failed or was joined meanwhile.
+                    nodes.begin(builder, token, node_id)
+            case "resolve":
+                token_flow.resolve_fan_in(builder, token.id)
+    return builder.finish()
 
 
-def _told(
-    draft: Draft,
+def _operation_input(
+    builder: PlanBuilder,
     operation: Operation,
-    event: NodeSucceeded | NodeFailed | NodeWoken | NodeRestarted | EventEmitted,
+    event: NodeSucceeded | NodeFailed | NodeTimerFired | NodeRestarted | EventEmitted,
 ) -> None:
     """Something about an operation of the outbox."""
     match event:
-        case NodeSucceeded() if operation.kind in CARRIED_OUT and _is_current(operation, event.run_id):
-            nodes.succeeded(draft, operation, event.output)
+        case NodeSucceeded() if operation.kind in EXECUTED_KINDS and _is_current(operation, event.run_id):
+            nodes.succeeded(builder, operation, event.output)
         case NodeFailed() if not operation.node_id:
-            branches.fail(draft, draft.token(operation.token_id or ROOT), event.fault)
+            token_flow.fail(builder, builder.token(operation.token_id or ROOT), event.fault)
         case NodeFailed() if _is_current(operation, event.run_id):
-            nodes.failed(draft, operation, event.fault)
+            nodes.failed(builder, operation, event.fault)
         case NodeSucceeded() | NodeFailed():
             pass
-        case NodeWoken():
-            _woken(draft, operation)
+        case NodeTimerFired():
+            _timer_fired(builder, operation)
         case NodeRestarted():
             if operation.node_id:
-                nodes.restarted(draft, operation)
+                nodes.restarted(builder, operation)
         case EventEmitted():
             if operation.node_id:
-                _emitted(draft, operation, event)
+                _emitted(builder, operation, event)
         case _:
             assert_never(event)
 
@@ -158,26 +160,26 @@ def _is_current(operation: Operation, child_id: str) -> bool:
     )
 
 
-def _woken(draft: Draft, operation: Operation) -> None:
+def _timer_fired(builder: PlanBuilder, operation: Operation) -> None:
     if operation.node_id:
-        nodes.woken(draft, operation)
-    elif draft.now < operation.until_ms:
+        nodes.timer_fired(builder, operation)
+    elif builder.now < operation.until_ms:
         return
     elif operation.kind is OperationKind.JOIN_TIMER:
-        branches.late(draft, operation.token_id)
+        token_flow.fan_in_timeout(builder, operation.token_id)
     else:
-        seconds = (operation.until_ms - draft.run.created_ms) / 1000
+        seconds = (operation.until_ms - builder.run.created_ms) / 1000
         message = f"The run did not end within {seconds:g} s."
-        branches.fail(draft, draft.token(ROOT), Fault(reason=Reason.TIMEOUT, message=message))
+        token_flow.fail(builder, builder.token(ROOT), Fault(reason=Reason.TIMEOUT, message=message))
 
 
-def _emitted(draft: Draft, operation: Operation, event: EventEmitted) -> None:
+def _emitted(builder: PlanBuilder, operation: Operation, event: EventEmitted) -> None:
     """An event that a task repeats, because it was tried or handed out again, is recorded once."""
     if event.key in operation.emitted or len(operation.emitted) >= MAX_EVENTS_OF_A_NODE:
         return
     noted = replace(operation, emitted=(*operation.emitted, event.key))
-    said = Emitted(name=event.name, payload=event.payload, node_id=operation.node_id)
-    draft.decided.append(RecordEvent(emitted=said, operation=noted))
+    said = EmittedEvent(name=event.name, payload=event.payload, node_id=operation.node_id)
+    builder.decided.append(RecordEvent(emitted=said, operation=noted))
 
 
 # --- beginning and end ------------------------------------------------------------------------------
@@ -185,17 +187,17 @@ def _emitted(draft: Draft, operation: Operation, event: EventEmitted) -> None:
 
 def _start(state: RunState, event: Start, now: int) -> Decisions:
     if state.run is not None:
-        return _again(state.run, event.parent)
+        return _repeat_answer(state.run, event.parent)
     workflow = event.workflow
     schema = workflow.spec.input_schema
     problems = schemas.validate(schema, event.input) if schema else []
-    fault = _unfit(problems) if problems else None
+    fault = _invalid_input(problems) if problems else None
     if fault is not None and event.parent is None:
         return (RefuseRun(fault=fault),)
     limits = [limit for limit in (workflow.spec.timeout_ms, event.timeout_ms) if limit]
     run = Run(
         id=event.run_id,
-        workflow_ref=course_of(workflow).ref,
+        workflow_ref=compile_graph(workflow).ref,
         workflow_id=workflow.pin.definition_id,
         scope=replace(event.scope, run_id=event.run_id),
         parent=event.parent,
@@ -206,32 +208,32 @@ def _start(state: RunState, event: Start, now: int) -> Decisions:
         created_ms=now,
         updated_ms=now,
     )
-    draft = _begun(state, run, workflow, now)
+    builder = _new_builder(state, run, workflow, now)
     if fault is not None:
-        draft.end(RunStatus.FAILED, fault=fault)
-        return _to_the_end(draft)
+        builder.end(RunStatus.FAILED, fault=fault)
+        return _run_agenda(builder)
     first = workflow.spec.initial_node_id or workflow.spec.nodes[0].id
     root = Token(id=ROOT, run_id=run.id, node_id=first, created_ms=now)
-    draft.born(root)
-    branches.go(draft, root, first)
-    return _to_the_end(draft)
+    builder.token_created(root)
+    token_flow.move_to(builder, root, first)
+    return _run_agenda(builder)
 
 
-def _unfit(problems: list[str]) -> Fault:
+def _invalid_input(problems: list[str]) -> Fault:
     message = f"The input does not match the workflow's schema: {'; '.join(problems[:5])}"
     return Fault(reason=Reason.INPUT_INVALID, message=message, field="input")
 
 
-def _begun(state: RunState, run: Run, workflow: PinnedWorkflow, now: int) -> Draft:
+def _new_builder(state: RunState, run: Run, workflow: PinnedWorkflow, now: int) -> PlanBuilder:
     pinned = Pinned(run_id=run.id, workflow=workflow)
-    draft = Draft(state, run, pinned, run.id, now)
-    draft.decided.append(StartRun(run=run, pinned=pinned))
+    builder = PlanBuilder(state, run, pinned, run.id, now)
+    builder.decided.append(StartRun(run=run, pinned=pinned))
     if run.deadline_ms:
-        draft.set_timer(OperationKind.RUN_TIMER, None, run.deadline_ms)
-    return draft
+        builder.set_timer(OperationKind.RUN_TIMER, None, run.deadline_ms)
+    return builder
 
 
-def _again(run: Run, parent: Parent | None) -> Decisions:
+def _repeat_answer(run: Run, parent: Parent | None) -> Decisions:
     """A run is started once. Who asks again, after a crash, is told how it ended, if it has."""
     if parent is not None and run.completed_ms:
         return (AnswerAgain(run=run, parent=parent),)
@@ -241,29 +243,29 @@ def _again(run: Run, parent: Parent | None) -> Decisions:
 def _start_fork(state: RunState, event: StartFork, now: int) -> Decisions:
     if state.run is not None:
         return ()
-    fault = forks.refusal(event.past, event.workflow)
+    fault = forks.refusal(event.source, event.workflow)
     if fault is not None:
         return (RefuseRun(fault=fault),)
     schema = event.workflow.spec.input_schema
     problems = schemas.validate(schema, event.input) if schema else []
     if problems:
-        return (RefuseRun(fault=_unfit(problems)),)
+        return (RefuseRun(fault=_invalid_input(problems)),)
     limit = event.workflow.spec.timeout_ms
     run = Run(
         id=event.run_id,
-        workflow_ref=course_of(event.workflow).ref,
+        workflow_ref=compile_graph(event.workflow).ref,
         workflow_id=event.workflow.pin.definition_id,
         scope=replace(event.scope, run_id=event.run_id),
         input=event.input,
         metadata=event.metadata,
-        forked_from=event.past.run_id,
+        forked_from=event.source.run_id,
         deadline_ms=now + limit if limit else 0,
         created_ms=now,
         updated_ms=now,
     )
-    draft = _begun(state, run, event.workflow, now)
-    forks.take_over(draft, event.past)
-    return _to_the_end(draft)
+    builder = _new_builder(state, run, event.workflow, now)
+    forks.take_over(builder, event.source)
+    return _run_agenda(builder)
 
 
 def _cancel(state: RunState, event: CancelRun, now: int) -> Decisions:
@@ -273,33 +275,33 @@ def _cancel(state: RunState, event: CancelRun, now: int) -> Decisions:
     if pinned is None:
         message = f"The run is already {run.status.value}; nothing to cancel."
         return _refuse(Reason.RUN_NOT_ACTIVE, message, "run_id")
-    draft = Draft(state, run, pinned, f"{run.id}/cancel", now)
-    branches.cancel(draft, draft.token(ROOT))
+    builder = PlanBuilder(state, run, pinned, f"{run.id}/cancel", now)
+    token_flow.cancel(builder, builder.token(ROOT))
     fault = Fault(reason=Reason.CANCELLED, message=event.reason or "The run was cancelled.")
-    draft.end(RunStatus.CANCELLED, fault=fault)
-    return _to_the_end(draft)
+    builder.end(RunStatus.CANCELLED, fault=fault)
+    return _run_agenda(builder)
 
 
 # --- people -----------------------------------------------------------------------------------------
 
 
-def _hear(state: RunState, event: ReceiveSignal, now: int) -> Decisions:
+def _receive_signal(state: RunState, event: ReceiveSignal, now: int) -> Decisions:
     run, pinned = state.run, state.pinned
     if run is None:
         return _refuse(Reason.RUN_NOT_FOUND, "No run has this id.", "run_id")
     if pinned is None:
         message = f"The run is already {run.status.value}; nobody would hear the signal."
         return _refuse(Reason.RUN_NOT_ACTIVE, message, "run_id")
-    awaited = course_of(pinned.workflow).graph.signals
+    awaited = compile_graph(pinned.workflow).graph.signals
     if event.name in awaited:
-        if len(state.missed.get(event.name, ())) >= MAX_MISSED:
-            message = f"{MAX_MISSED} signals `{event.name}` wait to be taken already."
+        if len(state.queued_signals.get(event.name, ())) >= MAX_QUEUED_SIGNALS:
+            message = f"{MAX_QUEUED_SIGNALS} signals `{event.name}` wait to be taken already."
             return _refuse(Reason.LIMIT_EXCEEDED, message, "signal.name")
     elif event.name not in state.signals and len(state.signals.keys() - awaited) >= MAX_SIGNALS:
         message = f"A run remembers signals of at most {MAX_SIGNALS} names that none of its nodes waits for."
         return _refuse(Reason.LIMIT_EXCEEDED, message, "signal.name")
-    heard = state.signals.get(event.name)
-    number = heard.number + 1 if heard is not None else 1
+    latest = state.signals.get(event.name)
+    number = latest.number + 1 if latest is not None else 1
     signal = Signal(
         run_id=run.id,
         name=event.name,
@@ -308,12 +310,12 @@ def _hear(state: RunState, event: ReceiveSignal, now: int) -> Decisions:
         number=number,
         received_ms=now,
     )
-    draft = Draft(state, run, pinned, f"{run.id}/signal/{event.name}/{number}", now)
-    draft.hear(signal)
-    for operation in draft.waiting_for(event.name):
-        if draft.operation(operation.id) is not None:  # What the first one did may have ended the others.
-            nodes.hear(draft, operation, signal)
-    return _to_the_end(draft)
+    builder = PlanBuilder(state, run, pinned, f"{run.id}/signal/{event.name}/{number}", now)
+    builder.receive_signal(signal)
+    for operation in builder.waiting_for(event.name):
+        if builder.operation(operation.id) is not None:  # What the first one did may have ended the others.
+            nodes.receive_signal(builder, operation, signal)
+    return _run_agenda(builder)
 
 
 def _resolve(state: RunState, event: ResolveGate, now: int) -> Decisions:
@@ -325,9 +327,9 @@ def _resolve(state: RunState, event: ResolveGate, now: int) -> Decisions:
     operation = state.operations.get(gate.operation_id) if gate is not None else None
     if run is None or pinned is None or gate is None or operation is None:
         return _refuse(Reason.GATE_RESOLVED, "The gate is not open any more.", "gate_id")
-    draft = Draft(state, run, pinned, operation.id, now)
-    nodes.succeeded(draft, operation, gates.resolve(draft, gate, event))
-    return _to_the_end(draft)
+    builder = PlanBuilder(state, run, pinned, operation.id, now)
+    nodes.succeeded(builder, operation, gates.resolve(builder, gate, event))
+    return _run_agenda(builder)
 
 
 def _refuse(reason: Reason, message: str, field: str) -> Decisions:

@@ -7,15 +7,15 @@ from typing import get_args
 
 import msgspec
 
-from wonder_server.core.commands import Command, RunTask
+from wonder_server.core.actor.commands import Command, RunTask
+from wonder_server.core.actor.planner import Planner, Reload, Rows
 from wonder_server.core.coordinator import decisions, inputs, values
 from wonder_server.core.coordinator.dispatch import commands
 from wonder_server.core.coordinator.plan import plan
-from wonder_server.core.coordinator.record import record, summary
+from wonder_server.core.coordinator.record import compact_row, record
 from wonder_server.core.coordinator.state import RunState
 from wonder_server.core.coordinator.values import OperationKind
 from wonder_server.core.errors import Fault
-from wonder_server.core.planner import Planner, Reload, Rows
 
 
 def restore(rows: Rows) -> RunState:
@@ -30,20 +30,20 @@ def root(actor_id: str, state: RunState) -> str:
     return (state.run.scope.conversation_id if state.run is not None else "") or actor_id
 
 
-def refusal(decided: Sequence[decisions.Decision]) -> Fault | None:
+def rejection(decided: Sequence[decisions.Decision]) -> Fault | None:
     first = decided[0] if decided else None  # A refusal is all that is decided.
     return first.fault if type(first) is decisions.RefuseRun else None
 
 
 def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:
     """The ids that a repeated request is answered with again: of its gate, of its run."""
-    told: dict[str, str] = {}
+    ids: dict[str, str] = {}
     for decision in decided:
         if type(decision) is decisions.StartRun or type(decision) is decisions.EndRun:
-            told["run_id"] = decision.run.id
+            ids["run_id"] = decision.run.id
         elif type(decision) is decisions.CloseGate:
-            told.setdefault("gate_id", decision.gate.id)
-    return told
+            ids.setdefault("gate_id", decision.gate.id)
+    return ids
 
 
 _OUTSIDE = frozenset({OperationKind.AGENT, OperationKind.GATE, OperationKind.WAIT})
@@ -66,12 +66,12 @@ def must_commit(state: RunState, decided: Sequence[decisions.Decision]) -> bool:
 _WAITING = frozenset(OperationKind) - {OperationKind.TASK}
 
 
-def early(command: Command) -> bool:
+def allows_early_dispatch(command: Command) -> bool:
     """A task goes ahead of the disk if nobody outside could tell that it was run in vain."""
     return type(command) is RunTask and command.repeatable
 
 
-def parked(state: RunState) -> bool:
+def can_unload(state: RunState) -> bool:
     """Whether all that the run waits for is done elsewhere, or by time."""
     return all(each.kind in _WAITING or each.backing_off for each in state.operations.values())
 
@@ -81,7 +81,7 @@ def parent(state: RunState) -> str:
     return run.parent.actor_id if run is not None and run.parent is not None else ""
 
 
-def weight(state: RunState) -> int:
+def size_bytes(state: RunState) -> int:
     """About how many bytes a run that waits holds in memory; its pinned definitions are shared."""
     values = (state.run, state.state, state.output, state.branches, list(state.executions.values()))
     return 2 * len(msgspec.json.encode(values)) + 2000 * (1 + len(state.tokens))
@@ -102,14 +102,14 @@ RUN = Planner(
     apply=RunState.apply,
     record=record,
     commands=commands,
-    refusal=refusal,
+    rejection=rejection,
     must_commit=must_commit,
     pending=lambda state: list(state.operations),
-    weight=weight,
-    early=early,
-    parked=parked,
+    size_bytes=size_bytes,
+    allows_early_dispatch=allows_early_dispatch,
+    can_unload=can_unload,
     parent=parent,
-    summary=summary,
+    compact_row=compact_row,
     answer=answer,
     succeeded=lambda operation_id, output, run_id: inputs.NodeSucceeded(
         operation_id=operation_id, output=output, run_id=run_id
@@ -117,7 +117,7 @@ RUN = Planner(
     failed=lambda operation_id, fault, run_id: inputs.NodeFailed(
         operation_id=operation_id, fault=fault, run_id=run_id
     ),
-    woken=lambda operation_id: inputs.NodeWoken(operation_id=operation_id),
+    timer_fired=lambda operation_id: inputs.NodeTimerFired(operation_id=operation_id),
     restarted=lambda operation_id: inputs.NodeRestarted(operation_id=operation_id),
     row_types={
         "runs": values.Run,
@@ -125,7 +125,7 @@ RUN = Planner(
         "context": values.ContextValue,
         "tokens": values.Token,
         "forks": values.Fork,
-        "executions": values.Execution,
+        "executions": values.NodeExecution,
         "operations": values.Operation,
         "gates": values.Gate,
         "signals": values.Signal,
@@ -136,14 +136,14 @@ RUN = Planner(
         "workflow_failed": values.Run,
         "workflow_cancelled": values.Run,
         "token_moved": values.Token,
-        "node_started": values.Execution,
-        "node_completed": values.Execution,
-        "node_failed": values.Execution,
-        "node_cancelled": values.Execution,
+        "node_started": values.NodeExecution,
+        "node_completed": values.NodeExecution,
+        "node_failed": values.NodeExecution,
+        "node_cancelled": values.NodeExecution,
         "gate_opened": values.Gate,
         "gate_resolved": values.Gate,
         "signal_received": values.Signal,
-        "event_emitted": values.Emitted,
+        "event_emitted": values.EmittedEvent,
     },
     inputs=get_args(inputs.Input),
     decisions=get_args(decisions.Decision),

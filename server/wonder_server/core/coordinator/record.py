@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, assert_never
 
+from wonder_server.core.actor.changes import Change, Delete, Emit, Put
 from wonder_server.core.coordinator.decisions import (
     AnswerAgain,
     ClearTimer,
@@ -27,7 +28,7 @@ from wonder_server.core.coordinator.decisions import (
     RefuseRun,
     RetryNode,
     SetContext,
-    SetRun,
+    SetRunStatus,
     SetTimer,
     StartRun,
     StopNode,
@@ -35,12 +36,12 @@ from wonder_server.core.coordinator.decisions import (
 )
 from wonder_server.core.coordinator.state import RunState
 from wonder_server.core.coordinator.values import (
-    ENDED_TOKEN,
+    ENDED_TOKEN_STATUSES,
     ContextValue,
-    Execution,
     ExecutionStatus,
     Gate,
     GateStatus,
+    NodeExecution,
     Operation,
     OperationKind,
     Run,
@@ -49,7 +50,6 @@ from wonder_server.core.coordinator.values import (
     Token,
     TokenStatus,
 )
-from wonder_server.core.records import Change, Delete, Emit, Put
 
 _ENDS = {
     RunStatus.COMPLETED: "workflow_completed",
@@ -61,7 +61,7 @@ RUN_ENDED: Final = frozenset(name.replace(".", "_") for name in _ENDS.values())
 """The payloads of the event that ends a run."""
 
 
-def summary(state: RunState) -> Put | None:
+def compact_row(state: RunState) -> Put | None:
     """The row of a run that has ended."""
     return None if state.run is None or state.run.status not in _ENDS else _run(state.run)
 
@@ -73,7 +73,7 @@ def record(_state: RunState | None, decision: Decision) -> tuple[Change, ...]:
             return _dispatched(decision)
         case RecordExecution():
             execution = decision.execution
-            name = _WORDS[execution.status]
+            name = _STATUS_NAMES[execution.status]
             return (
                 _execution(execution),
                 Delete("operations", execution.id),
@@ -115,19 +115,19 @@ def record(_state: RunState | None, decision: Decision) -> tuple[Change, ...]:
             return _signal(decision.signal), Emit("signal.received", decision.signal)
         case KeepSignal():
             signal = decision.signal
-            return (Put("signals", _in_line(signal), signal, live=True, created_ms=signal.received_ms),)
+            return (Put("signals", _signal_row_id(signal), signal, live=True, created_ms=signal.received_ms),)
         case TakeSignal():
             if decision.newest:
                 return (_signal(decision.signal),)
             else:
-                return (Delete("signals", _in_line(decision.signal)),)
+                return (Delete("signals", _signal_row_id(decision.signal)),)
         case StartRun():
             return (
                 _run(decision.run),
                 Put("works", decision.run.id, decision.pinned, live=True, fresh=True),
                 Emit("workflow_started", decision.run),
             )
-        case SetRun():
+        case SetRunStatus():
             return (_run(decision.run),)
         case EndRun():
             return (
@@ -141,7 +141,7 @@ def record(_state: RunState | None, decision: Decision) -> tuple[Change, ...]:
             assert_never(decision)
 
 
-_WORDS: Mapping[str, str] = {
+_STATUS_NAMES: Mapping[str, str] = {
     word: word.value for words in (RunStatus, TokenStatus, ExecutionStatus, GateStatus) for word in words
 }
 """Plain text for each status. Rows are made by the thousand, by position and from here: a word of an enum
@@ -154,12 +154,12 @@ def _dispatched(decision: DispatchNode) -> tuple[Change, ...]:
     """What a node waits for is an event of its own if it may take long; of a task, that it began says it."""
     token, execution, operation = decision.token, decision.execution, decision.operation
     rows = _execution(execution), _operation(operation, fresh=True)
-    begun = Emit("node.started", execution)
+    started = Emit("node.started", execution)
     if token is None:
-        return *rows, begun
+        return *rows, started
     if operation.kind is _TASK:
-        return _token(token), *rows, begun
-    return _token(token), Emit("token.moved", token), *rows, begun
+        return _token(token), *rows, started
+    return _token(token), Emit("token.moved", token), *rows, started
 
 
 def _run(run: Run) -> Put:
@@ -168,7 +168,7 @@ def _run(run: Run) -> Put:
         run.id,
         run,
         parent=run.scope.conversation_id,
-        status=_WORDS[run.status],
+        status=_STATUS_NAMES[run.status],
         live=True,
         created_ms=run.created_ms,
     )
@@ -176,15 +176,25 @@ def _run(run: Run) -> Put:
 
 def _token(token: Token) -> Put:
     status = token.status
-    live = status not in ENDED_TOKEN
-    return Put("tokens", token.id, token, token.parent_id, 0, _WORDS[status], "", live, token.created_ms)
+    live = status not in ENDED_TOKEN_STATUSES
+    return Put(
+        "tokens", token.id, token, token.parent_id, 0, _STATUS_NAMES[status], "", live, token.created_ms
+    )
 
 
-def _execution(execution: Execution) -> Put:
+def _execution(execution: NodeExecution) -> Put:
     status, ordinal, began = execution.status, execution.ordinal, execution.started_ms
     live = status is _RUNNING
     return Put(
-        "executions", execution.id, execution, execution.node_id, ordinal, _WORDS[status], "", live, began
+        "executions",
+        execution.id,
+        execution,
+        execution.node_id,
+        ordinal,
+        _STATUS_NAMES[status],
+        "",
+        live,
+        began,
     )
 
 
@@ -211,7 +221,7 @@ def _gate(gate: Gate) -> Put:
         gate,
         parent=gate.project_id,
         alias=gate.node_id,
-        status=_WORDS[gate.status],
+        status=_STATUS_NAMES[gate.status],
         live=gate.status is GateStatus.PENDING,
         created_ms=gate.created_ms,
     )
@@ -221,5 +231,5 @@ def _signal(signal: Signal) -> Put:
     return Put("signals", signal.name, signal, live=True, created_ms=signal.received_ms)
 
 
-def _in_line(signal: Signal) -> str:
+def _signal_row_id(signal: Signal) -> str:
     return f"{signal.name}/{signal.number}"

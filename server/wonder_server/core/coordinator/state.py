@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
+from wonder_server.core.actor.planner import Rows
 from wonder_server.core.coordinator.decisions import (
     AnswerAgain,
     ClearTimer,
@@ -31,18 +32,18 @@ from wonder_server.core.coordinator.decisions import (
     RefuseRun,
     RetryNode,
     SetContext,
-    SetRun,
+    SetRunStatus,
     SetTimer,
     StartRun,
     StopNode,
     TakeSignal,
 )
 from wonder_server.core.coordinator.values import (
-    ENDED_TOKEN,
+    ENDED_TOKEN_STATUSES,
     ContextValue,
-    Execution,
     Fork,
     Gate,
+    NodeExecution,
     Operation,
     Pinned,
     Run,
@@ -50,7 +51,6 @@ from wonder_server.core.coordinator.values import (
     Token,
     TokenStatus,
 )
-from wonder_server.core.planner import Rows
 
 BUSY = frozenset({TokenStatus.WAITING_FOR_TASK, TokenStatus.WAITING_FOR_SUBWORKFLOW})
 """What tokens do while a run is ``running``; what else they wait for may take long."""
@@ -73,17 +73,17 @@ class RunState:
     output: dict[str, Any] = field(default_factory=dict)
     branches: dict[str, dict[str, Any]] = field(default_factory=dict)
     signals: dict[str, Signal] = field(default_factory=dict)
-    missed: dict[str, tuple[Signal, ...]] = field(default_factory=dict)
+    queued_signals: dict[str, tuple[Signal, ...]] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
     children: dict[str, dict[str, None]] = field(default_factory=dict)
     arrived: dict[str, list[str]] = field(default_factory=dict)
     forks: dict[str, Fork] = field(default_factory=dict)
-    executions: dict[str, Execution] = field(default_factory=dict)
+    executions: dict[str, NodeExecution] = field(default_factory=dict)
     operations: dict[str, Operation] = field(default_factory=dict)
     operation_of: dict[str, str] = field(default_factory=dict)
     gates: dict[str, Gate] = field(default_factory=dict)
     ordinal: int = 0
-    busy: int = 0
+    busy_tokens: int = 0
 
     def apply(self, decision: Decision) -> None:
         """Change the working set as ``decision`` says."""
@@ -97,7 +97,7 @@ class RunState:
             self._operation(decision.operation)
         elif type(decision) is RecordExecution:
             self.executions.pop(decision.execution.id, None)
-            self._forget(decision.execution.id)
+            self._remove_operation(decision.execution.id)
         elif type(decision) is SetContext:
             self._context(decision.value)
         elif type(decision) is StartRun:
@@ -113,7 +113,7 @@ class RunState:
         elif type(decision) is JoinBranches:
             for token in decision.tokens:
                 self._token(token)
-        elif type(decision) is SetRun:
+        elif type(decision) is SetRunStatus:
             self.run = decision.run
         elif type(decision) is RetryNode:
             self._execution(decision.execution)
@@ -121,9 +121,9 @@ class RunState:
         elif type(decision) is RedispatchNode or type(decision) is SetTimer or type(decision) is RecordEvent:
             self._operation(decision.operation)
         elif type(decision) is StopNode:
-            self._forget(decision.operation.id)
+            self._remove_operation(decision.operation.id)
         elif type(decision) is ClearTimer:
-            self._forget(decision.operation_id)
+            self._remove_operation(decision.operation_id)
         elif type(decision) is OpenGate:
             self.gates[decision.gate.id] = decision.gate
         elif type(decision) is CloseGate:
@@ -131,12 +131,12 @@ class RunState:
         elif type(decision) is RecordSignal:
             self._signal(decision.signal)
         elif type(decision) is KeepSignal:
-            self._keep(decision.signal)
+            self._queue_signal(decision.signal)
         elif type(decision) is TakeSignal:
             if decision.newest:
                 self._signal(decision.signal)
             else:
-                self._drop(decision.signal)
+                self._dequeue_signal(decision.signal)
         elif type(decision) is KeepExecution:
             self.ordinal = max(self.ordinal, decision.execution.ordinal)
         elif type(decision) is AnswerAgain or type(decision) is RefuseRun:
@@ -165,7 +165,7 @@ class RunState:
         for signal in sorted(rows["signals"], key=lambda each: each.number):
             known = self.signals.get(signal.name)
             if known is not None:
-                self._keep(known)
+                self._queue_signal(known)
             self._signal(signal)
 
     # --- pieces -----------------------------------------------------------------------------------
@@ -174,8 +174,8 @@ class RunState:
         token_id, parent_id, status = token.id, token.parent_id, token.status
         before = self.tokens.get(token_id)
         if before is not None and before.status in BUSY:
-            self.busy -= 1
-        if status in ENDED_TOKEN:
+            self.busy_tokens -= 1
+        if status in ENDED_TOKEN_STATUSES:
             self.tokens.pop(token_id, None)
             self.branches.pop(token_id, None)
             if parent_id in self.children:
@@ -185,13 +185,13 @@ class RunState:
             return
         self.tokens[token_id] = token
         if status in BUSY:
-            self.busy += 1
+            self.busy_tokens += 1
         if before is None and parent_id:
             self.children.setdefault(parent_id, {})[token_id] = None
         if token.arrival and (before is None or not before.arrival):
             self.arrived.setdefault(parent_id, []).append(token_id)
 
-    def _execution(self, execution: Execution) -> None:
+    def _execution(self, execution: NodeExecution) -> None:
         if execution.ordinal > self.ordinal:
             self.ordinal = execution.ordinal
         if not execution.completed_ms:
@@ -202,7 +202,7 @@ class RunState:
         if operation.node_id:
             self.operation_of[operation.token_id] = operation.id
 
-    def _forget(self, operation_id: str) -> None:
+    def _remove_operation(self, operation_id: str) -> None:
         operation = self.operations.pop(operation_id, None)
         if operation is not None and self.operation_of.get(operation.token_id) == operation_id:
             del self.operation_of[operation.token_id]
@@ -210,15 +210,15 @@ class RunState:
     def _signal(self, signal: Signal) -> None:
         self.signals = _with(self.signals, signal.name, signal)
 
-    def _keep(self, signal: Signal) -> None:
-        self.missed[signal.name] = (*self.missed.get(signal.name, ()), signal)
+    def _queue_signal(self, signal: Signal) -> None:
+        self.queued_signals[signal.name] = (*self.queued_signals.get(signal.name, ()), signal)
 
-    def _drop(self, signal: Signal) -> None:
-        left = tuple(each for each in self.missed[signal.name] if each.number != signal.number)
-        if left:
-            self.missed[signal.name] = left
+    def _dequeue_signal(self, signal: Signal) -> None:
+        remaining = tuple(each for each in self.queued_signals[signal.name] if each.number != signal.number)
+        if remaining:
+            self.queued_signals[signal.name] = remaining
         else:
-            del self.missed[signal.name]
+            del self.queued_signals[signal.name]
 
     def _context(self, entry: ContextValue) -> None:
         match entry.section:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from wonder_server.core.commands import Parent, Scope
+from wonder_server.core.actor.commands import Parent, Scope
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
@@ -35,7 +35,7 @@ class TokenStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-ENDED_TOKEN = frozenset({TokenStatus.COMPLETED, TokenStatus.FAILED, TokenStatus.CANCELLED})
+ENDED_TOKEN_STATUSES = frozenset({TokenStatus.COMPLETED, TokenStatus.FAILED, TokenStatus.CANCELLED})
 
 
 class ExecutionStatus(StrEnum):
@@ -57,7 +57,7 @@ class OperationKind(StrEnum):
     JOIN_TIMER = "join_timer"
 
 
-CARRIED_OUT = frozenset({OperationKind.TASK, OperationKind.SUBWORKFLOW, OperationKind.AGENT})
+EXECUTED_KINDS = frozenset({OperationKind.TASK, OperationKind.SUBWORKFLOW, OperationKind.AGENT})
 """What somebody has a result of; a person, a signal or the time ends the others."""
 
 
@@ -123,10 +123,10 @@ class Token(Value, frozen=True, kw_only=True):
     branch_index: int = 0
     branch_count: int = 0
     hops: int = 0
-    taken: dict[str, int] = field(default_factory=dict, name="taken")
+    transition_counts: dict[str, int] = field(default_factory=dict, name="taken")
     arrival: int = 0
     waits_for_id: str = ""
-    begun: int = field(default=0, name="begun")
+    started: int = field(default=0, name="begun")
     ended: int = 0
     failed: int = 0
     created_ms: int = 0
@@ -168,7 +168,7 @@ class Branch(Value, frozen=True, kw_only=True):
     count: int
 
 
-class Execution(Value, frozen=True, kw_only=True):
+class NodeExecution(Value, frozen=True, kw_only=True):
     """One execution of one node; its result is recorded once (feature G7). Its id is its operation's.
 
     ``target`` is the pinned task or workflow, the agent's id, ``gate`` or ``wait``; ``carried_out_by`` the
@@ -274,11 +274,11 @@ class Signal(Value, frozen=True, kw_only=True):
     payload: Any = None
     user_id: str = ""
     number: int = 1
-    taken: bool = field(default=False, name="taken")
+    consumed: bool = field(default=False, name="taken")
     received_ms: int = 0
 
 
-class Emitted(Value, frozen=True, kw_only=True):
+class EmittedEvent(Value, frozen=True, kw_only=True):
     """What an ``event`` action said."""
 
     name: str

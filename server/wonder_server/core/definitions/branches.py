@@ -24,7 +24,7 @@ Stack = tuple[str, ...]
 State = tuple[str, Stack]
 """A token that comes to a node, with its stack before the node closes anything."""
 
-Ways = Mapping[str, Sequence[tuple[int, Transition]]]
+Transitions = Mapping[str, Sequence[tuple[int, Transition]]]
 """By node, the transitions that leave it in the order in which they are tried, each with its index."""
 
 MAX_OPEN = 16
@@ -59,7 +59,7 @@ def while_running(node: Node, stack: Stack) -> Stack:
     return stack[:-1] if node.fan_in is not None else stack
 
 
-def explore(nodes: Mapping[str, Node], ways: Ways, start: str) -> Exploration:
+def explore(nodes: Mapping[str, Node], transitions: Transitions, start: str) -> Exploration:
     """Every state that can be reached from ``start``. All ends of transitions must exist."""
     found = Exploration()
     waiting: list[State] = [(start, ())]
@@ -71,7 +71,7 @@ def explore(nodes: Mapping[str, Node], ways: Ways, start: str) -> Exploration:
         here = nodes[state[0]]
         running = while_running(here, state[1])
         moves = found.moves[state] = []
-        for index, transition in ways[here.id]:
+        for index, transition in transitions[here.id]:
             followed += 1
             stack = (*running, here.id) if opens(here, transition) else running
             there = nodes[transition.to_node_id]

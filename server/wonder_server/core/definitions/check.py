@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping
 
 from wonder_server.core.definitions.check_rules import MAX_ATTEMPTS, MAX_TIMEOUT_MS, Rules, Scope
 from wonder_server.core.definitions.check_workflow import CONTEXT, INVOCATION_MODES, check_workflow
-from wonder_server.core.definitions.faults import join
+from wonder_server.core.definitions.fault_list import join
 from wonder_server.core.definitions.parse import canonical, to_json
+from wonder_server.core.definitions.reference_check import ReferenceResolver, check_references
 from wonder_server.core.definitions.specs import (
     Action,
     ModelProfile,
@@ -24,13 +25,12 @@ from wonder_server.core.definitions.specs import (
     Tool,
     Workflow,
 )
-from wonder_server.core.definitions.surroundings import Surroundings, check_references
 from wonder_server.core.errors import Fault
-from wonder_server.core.likeness import did_you_mean
-from wonder_server.core.requests import gemini, openai_chat
-from wonder_server.core.requests.anthropic_messages import PROPERTY
-from wonder_server.core.requests.parts import NOT_AT_ROOT
-from wonder_server.core.schemas import validate
+from wonder_server.core.request_formats import gemini, openai_chat
+from wonder_server.core.request_formats.anthropic_messages import PROPERTY
+from wonder_server.core.request_formats.parts import NOT_AT_ROOT
+from wonder_server.core.schema.schemas import validate
+from wonder_server.core.suggestions import did_you_mean
 
 MAX_SPEC_BYTES = 1 << 20
 MAX_STEPS = 100
@@ -63,9 +63,9 @@ _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?\Z")
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
 
 
-def check_spec(spec: Spec, library: str, surroundings: Surroundings) -> tuple[Fault, ...]:
+def check_spec(spec: Spec, library: str, resolver: ReferenceResolver) -> tuple[Fault, ...]:
     """Every fault of ``spec``, as a definition of ``library``; empty if it may be saved."""
-    check = _Check(library, surroundings)
+    check = _Check(library, resolver)
     if len(canonical(to_json(spec))) > MAX_SPEC_BYTES:
         check.refuse("", f"The definition is larger than {MAX_SPEC_BYTES} bytes.")
         return check.found()
@@ -82,17 +82,17 @@ def check_spec(spec: Spec, library: str, surroundings: Surroundings) -> tuple[Fa
             check.task(spec)
         case Workflow():
             check_workflow(spec, check)
-    check_references(spec, library, surroundings, check)
+    check_references(spec, library, resolver, check)
     return check.found()
 
 
 class _Check(Rules):
     """One run over one definition."""
 
-    def __init__(self, library: str, surroundings: Surroundings) -> None:
+    def __init__(self, library: str, resolver: ReferenceResolver) -> None:
         super().__init__()
         self._library = library
-        self._around = surroundings
+        self._resolver = resolver
 
     # --- one method a kind --------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class _Check(Rules):
         seen: dict[str, str] = {}
         format_name = self.format_of(persona)
         for index, reference in enumerate(persona.tool_ids):
-            found = self._around.find(reference, self._library)
+            found = self._resolver.find(reference, self._library)
             if found is None or not isinstance(found.spec, Tool):
                 continue  # `check_references` says so.
             name = found.spec.name
@@ -206,7 +206,7 @@ class _Check(Rules):
         """The format in which the persona's model is asked, if its provider is one of the three whose limits
         are known; "" if not, or if the operator chooses the model."""
         found = (
-            self._around.find(persona.model_profile_id, self._library) if persona.model_profile_id else None
+            self._resolver.find(persona.model_profile_id, self._library) if persona.model_profile_id else None
         )
         if found is None or not isinstance(found.spec, ModelProfile):
             return ""
@@ -228,12 +228,12 @@ class _Check(Rules):
     def model_profile(self, profile: ModelProfile) -> None:
         if not _PROVIDER.match(profile.provider):
             self.refuse("provider", "Name a provider: 'auto', 'offline', 'openai', 'anthropic', 'gemini', …")
-        elif self._around.providers and profile.provider not in {"auto", *self._around.providers}:
+        elif self._resolver.providers and profile.provider not in {"auto", *self._resolver.providers}:
             self.refuse(
                 "provider",
                 f"This server has no model provider '{profile.provider}'"
-                f"{did_you_mean(profile.provider, self._around.providers)}. It has"
-                f" {', '.join(sorted(self._around.providers))}; its operator can add more.",
+                f"{did_you_mean(profile.provider, self._resolver.providers)}. It has"
+                f" {', '.join(sorted(self._resolver.providers))}; its operator can add more.",
             )
         if not profile.model and profile.provider not in PROVIDERS_WITHOUT_MODEL:
             self.refuse("model", f"Name the model of '{profile.provider}' to use.")
@@ -279,12 +279,12 @@ class _Check(Rules):
         """Inputs that the step's action does not know, and required ones that nothing sets."""
         action = step.action
         if step.action_id:
-            found = self._around.find(step.action_id, self._library)
+            found = self._resolver.find(step.action_id, self._library)
             action = found.spec if found is not None and isinstance(found.spec, Action) else None
-        if action is None or action.kind not in self._around.actions:
+        if action is None or action.kind not in self._resolver.actions:
             return
         self.known_inputs(f"{path}.input_mapping", action, step.input_mapping)
-        for name in self._around.actions[action.kind].get("required", ()):
+        for name in self._resolver.actions[action.kind].get("required", ()):
             if name not in step.input_mapping and name not in action.config:
                 self.refuse(
                     f"{path}.input_mapping", f"'{action.kind}' needs '{name}': map it, or set it in config."
@@ -306,7 +306,7 @@ class _Check(Rules):
             )
 
     def known_inputs(self, path: str, action: Action, names: Collection[str]) -> None:
-        schema = self._around.actions[action.kind]
+        schema = self._resolver.actions[action.kind]
         known = schema.get("properties")
         if not isinstance(known, Mapping) or schema.get("additionalProperties") is not False:
             return
@@ -316,7 +316,7 @@ class _Check(Rules):
 
     def config(self, path: str, action: Action) -> None:
         """Settings that do not fit the kind's schema; what a step adds is not known before it runs."""
-        schema = self._around.actions[action.kind]
+        schema = self._resolver.actions[action.kind]
         for name, value in action.config.items():
             if name in schema.get("properties", {}):
                 part = {key: schema[key] for key in ("$defs", "properties") if key in schema}
@@ -324,15 +324,15 @@ class _Check(Rules):
                     self.refuse(join(path, name), sentence)
 
     def action_kind(self, path: str, kind: str) -> bool:
-        if kind in self._around.actions:
+        if kind in self._resolver.actions:
             return True
-        there_are = f"there are: {', '.join(sorted(self._around.actions))}."
-        meant = did_you_mean(kind, self._around.actions)
+        there_are = f"there are: {', '.join(sorted(self._resolver.actions))}."
+        meant = did_you_mean(kind, self._resolver.actions)
         self.refuse(path, f"There is no action kind '{kind}'{meant}; {there_are}")
         return False
 
     def allowed_action(self, path: str, pattern: str) -> None:
         """A kind, or a family of kinds: ``memory.*``."""
         family = pattern.removesuffix("*")
-        if family == pattern or not any(kind.startswith(family) for kind in self._around.actions):
+        if family == pattern or not any(kind.startswith(family) for kind in self._resolver.actions):
             self.action_kind(path, pattern)

@@ -16,16 +16,16 @@ from wonder_server.core.definitions.branches import (
     opens,
     while_running,
 )
-from wonder_server.core.definitions.faults import Faults
-from wonder_server.core.definitions.graph import find_cycle, initial_node, walk, ways_of
+from wonder_server.core.definitions.fault_list import FaultList
+from wonder_server.core.definitions.graph import find_cycle, initial_node, transitions_of, walk
 from wonder_server.core.definitions.specs import FanIn, FanInMode, Node, Transition, Workflow
-from wonder_server.core.likeness import did_you_mean
+from wonder_server.core.suggestions import did_you_mean
 
-MAX_CIRCLES = 20
+MAX_CYCLES = 20
 """Circles that are told at once; each is searched for in a graph without those before."""
 
 
-def check_graph(workflow: Workflow, faults: Faults) -> Exploration | None:
+def check_graph(workflow: Workflow, faults: FaultList) -> Exploration | None:
     """Refuse unknown ends of transitions, a wrong beginning, circles without a limit, unreachable nodes,
     and fan-ins that cannot work.
 
@@ -39,7 +39,7 @@ def check_graph(workflow: Workflow, faults: Faults) -> Exploration | None:
             if end not in known:
                 broken = True
                 faults.refuse(f"transitions[{index}].{field}", _no_node(end, known))
-    _check_circles(workflow, known, faults)
+    _check_cycles(workflow, known, faults)
     start = initial_node(workflow)
     if start not in known:
         faults.refuse("initial_node_id", _no_node(start, known))
@@ -54,12 +54,12 @@ def _no_node(name: str, ids: Collection[str]) -> str:
     return f"There is no node '{name}' in this workflow{did_you_mean(name, ids)}."
 
 
-def _check_circles(workflow: Workflow, ids: Collection[str], faults: Faults) -> None:
+def _check_cycles(workflow: Workflow, ids: Collection[str], faults: FaultList) -> None:
     edges: dict[str, dict[str, int]] = {node: {} for node in ids}
     for index, transition in enumerate(workflow.transitions):
         if transition.loop_limit == 0 and {transition.from_node_id, transition.to_node_id} <= edges.keys():
             edges[transition.from_node_id][transition.to_node_id] = index
-    for _ in range(MAX_CIRCLES):
+    for _ in range(MAX_CYCLES):
         cycle = find_cycle({node: list(targets) for node, targets in edges.items()})
         if not cycle:
             return
@@ -71,9 +71,12 @@ def _check_circles(workflow: Workflow, ids: Collection[str], faults: Faults) -> 
         )
 
 
-def _check_reach(workflow: Workflow, start: str, faults: Faults) -> None:
-    ways = {node: [way.to_node_id for _, way in leaving] for node, leaving in ways_of(workflow).items()}
-    reached = set(walk(start, ways))
+def _check_reach(workflow: Workflow, start: str, faults: FaultList) -> None:
+    transitions = {
+        node: [transition.to_node_id for _, transition in leaving]
+        for node, leaving in transitions_of(workflow).items()
+    }
+    reached = set(walk(start, transitions))
     for index, node in enumerate(workflow.nodes):
         if node.id not in reached:
             faults.refuse(f"nodes[{index}].id", f"Nothing leads to node '{node.id}' from '{start}'.")
@@ -99,10 +102,10 @@ class _Branch:
 class _Joining:
     """Whether the branches of every fan-out can meet as the fan-ins say."""
 
-    def __init__(self, workflow: Workflow, faults: Faults) -> None:
+    def __init__(self, workflow: Workflow, faults: FaultList) -> None:
         self._nodes = {node.id: node for node in workflow.nodes}
         self._places = {node.id: f"nodes[{index}]" for index, node in enumerate(workflow.nodes)}
-        self._ways = ways_of(workflow)
+        self._ways = transitions_of(workflow)
         self._refuse = faults.refuse
         self._found = explore(self._nodes, self._ways, initial_node(workflow))
         self._stacks: dict[str, list[Stack]] = {node: [] for node in self._nodes}

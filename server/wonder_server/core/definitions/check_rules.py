@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wonder_server.core.definitions.faults import Faults, join
+from wonder_server.core.definitions.fault_list import FaultList, join
 from wonder_server.core.definitions.specs import Retry
 from wonder_server.core.expressions import check as check_expression
-from wonder_server.core.schemas import check_schema
+from wonder_server.core.schema.schemas import check_schema
 
 MAX_TEXT_CHARACTERS = 65_536
 MAX_MAPPING_ENTRIES = 100
@@ -45,7 +45,7 @@ class Scope:
         return replace(self, roots=(*self.roots, "result"))
 
 
-class Rules(Faults):
+class Rules(FaultList):
     """Faults, and the rules that find them. ``path`` is always the place of what is checked."""
 
     def text(self, path: str, text: str) -> None:

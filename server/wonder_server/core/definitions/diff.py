@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from wonder_server.core.definitions.document import Draft, draft_to_json
+from wonder_server.core.definitions.document import DefinitionDraft, draft_to_json
 
 CONTEXT_LINES = 2
 
 
-def diff(before: Draft | None, after: Draft | None) -> str:
+def diff(before: DefinitionDraft | None, after: DefinitionDraft | None) -> str:
     """A unified diff of the two as outlines; None is "not there". Empty if they say the same."""
     lines = difflib.unified_diff(
         _lines(before), _lines(after), "before", "after", n=CONTEXT_LINES, lineterm=""
@@ -21,7 +21,7 @@ def diff(before: Draft | None, after: Draft | None) -> str:
     return "\n".join(list(lines)[2:])
 
 
-def _lines(draft: Draft | None) -> list[str]:
+def _lines(draft: DefinitionDraft | None) -> list[str]:
     return [] if draft is None else list(outline(draft_to_json(draft)))
 
 

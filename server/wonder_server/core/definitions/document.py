@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wonder_server.core.definitions.faults import Faults
-from wonder_server.core.definitions.parse import canonical, kind_of, salvage_spec, to_json
+from wonder_server.core.definitions.fault_list import FaultList
+from wonder_server.core.definitions.parse import canonical, kind_of, parse_spec_lenient, to_json
 from wonder_server.core.definitions.references import (
     LIBRARY_RULE,
     NAME_RULE,
@@ -31,7 +31,7 @@ from wonder_server.core.definitions.references import (
 )
 from wonder_server.core.definitions.specs import Kind, Spec
 from wonder_server.core.errors import Fault, WonderError
-from wonder_server.core.likeness import did_you_mean
+from wonder_server.core.suggestions import did_you_mean
 
 MAX_DESCRIPTION_BYTES = 4_096
 MAX_LABELS = 64
@@ -45,7 +45,7 @@ _KINDS = frozenset(Kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class DefinitionDraft:
     """A definition as its author wrote it. ``library`` is empty where the caller says it."""
 
     name: str
@@ -63,7 +63,7 @@ class Draft:
         return draft_to_json(self)
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Draft:
+    def from_document(cls, document: Mapping[str, Any]) -> DefinitionDraft:
         """See `parse_draft`."""
         return parse_draft(document)
 
@@ -74,18 +74,18 @@ class Draft:
         return hashlib.sha256(canonical(document).encode()).hexdigest()
 
 
-def parse_draft(document: Mapping[str, Any]) -> Draft:
+def parse_draft(document: Mapping[str, Any]) -> DefinitionDraft:
     """The draft that ``document`` spells. Raises DEFINITION_INVALID with every fault found."""
-    draft, faults = salvage_draft(document)
+    draft, faults = parse_draft_lenient(document)
     if draft is None or faults:
         raise WonderError(faults[0], faults=faults)
     return draft
 
 
-def salvage_draft(document: Mapping[str, Any]) -> tuple[Draft | None, tuple[Fault, ...]]:
+def parse_draft_lenient(document: Mapping[str, Any]) -> tuple[DefinitionDraft | None, tuple[Fault, ...]]:
     """As `parse_draft`, but never raises: beside the faults what could be read in spite of them, so that the
     rest can be judged too; None if it does not say what it defines."""
-    faults = Faults()
+    faults = FaultList()
     kind = _kind(document, faults)
     known = _HEADER | _KINDS
     for key in sorted(set(map(str, document)) - known - SET_BY_SERVER):
@@ -102,14 +102,16 @@ def salvage_draft(document: Mapping[str, Any]) -> tuple[Draft | None, tuple[Faul
     labels = _labels(document, faults)
     if kind is None:
         return None, faults.found()
-    spec, wrong = salvage_spec(kind, _with_defaults(kind, document[kind], name, description), path=str(kind))
+    spec, wrong = parse_spec_lenient(
+        kind, _with_defaults(kind, document[kind], name, description), path=str(kind)
+    )
     for fault in wrong:
         faults.refuse(fault.field, fault.message)
-    draft = Draft(name=name, library=library, description=description, labels=labels, spec=spec)
+    draft = DefinitionDraft(name=name, library=library, description=description, labels=labels, spec=spec)
     return draft, faults.found()
 
 
-def draft_to_json(draft: Draft) -> dict[str, Any]:
+def draft_to_json(draft: DefinitionDraft) -> dict[str, Any]:
     """The document of a draft: what was left at its default is left out."""
     spec = to_json(draft.spec)
     if draft.kind is Kind.TOOL:
@@ -123,7 +125,7 @@ def draft_to_json(draft: Draft) -> dict[str, Any]:
     return {**document, str(draft.kind): spec}
 
 
-def _kind(document: Mapping[str, Any], faults: Faults) -> Kind | None:
+def _kind(document: Mapping[str, Any], faults: FaultList) -> Kind | None:
     """The one kind whose spec the document holds."""
     present = [kind for kind in Kind if kind in document]
     if len(present) != 1:
@@ -144,7 +146,7 @@ def _with_defaults(kind: Kind, spec: Any, name: str, description: str) -> Any:
     return filled
 
 
-def _text(document: Mapping[str, Any], name: str, faults: Faults) -> str:
+def _text(document: Mapping[str, Any], name: str, faults: FaultList) -> str:
     value = document.get(name, "")
     if isinstance(value, str):
         return value
@@ -152,7 +154,7 @@ def _text(document: Mapping[str, Any], name: str, faults: Faults) -> str:
     return ""
 
 
-def _labels(document: Mapping[str, Any], faults: Faults) -> dict[str, str]:
+def _labels(document: Mapping[str, Any], faults: FaultList) -> dict[str, str]:
     labels = document.get("labels", {})
     if not isinstance(labels, Mapping):
         faults.refuse("labels", "labels must be an object of texts.")

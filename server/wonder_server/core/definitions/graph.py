@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wonder_server.core.definitions import branches
 from wonder_server.core.definitions.specs import Node, Transition, Workflow
 
-REMEMBERED = 256
+CACHE_SIZE = 256
 """Graphs kept at hand; each keeps its workflow alive."""
 
 
@@ -22,7 +22,7 @@ class Graph:
     """
 
     nodes: Mapping[str, Node]
-    ways: Mapping[str, tuple[tuple[int, Transition], ...]]
+    transitions: Mapping[str, tuple[tuple[int, Transition], ...]]
     joins: Mapping[str, str]
     signals: frozenset[str]
 
@@ -35,7 +35,7 @@ def graph_of(workflow: Workflow) -> Graph:
     # By identity: whether two are equal would be costly to find out, and each step of a run asks twice.
     known = _known.get(id(workflow))
     if known is None or known[0] is not workflow:
-        while len(_known) >= REMEMBERED:
+        while len(_known) >= CACHE_SIZE:
             del _known[next(iter(_known))]
         known = _known[id(workflow)] = workflow, _graph(workflow)
     return known[1]
@@ -46,21 +46,23 @@ _known: dict[int, tuple[Workflow, Graph]] = {}
 
 def _graph(workflow: Workflow) -> Graph:
     nodes = {node.id: node for node in workflow.nodes}
-    ways = ways_of(workflow)
+    transitions = transitions_of(workflow)
     joins: dict[str, tuple[str, ...]] = {}
     if nodes and (start := initial_node(workflow)) in nodes:
-        joins = branches.joins(nodes, branches.explore(nodes, ways, start))
+        joins = branches.joins(nodes, branches.explore(nodes, transitions, start))
     signals = frozenset(node.wait.signal for node in workflow.nodes if node.wait and node.wait.signal)
-    return Graph(nodes, ways, {node: meets[0] for node, meets in joins.items()}, signals)
+    return Graph(nodes, transitions, {node: meets[0] for node, meets in joins.items()}, signals)
 
 
-def ways_of(workflow: Workflow) -> dict[str, tuple[tuple[int, Transition], ...]]:
+def transitions_of(workflow: Workflow) -> dict[str, tuple[tuple[int, Transition], ...]]:
     """See `Graph.ways`."""
-    ways: dict[str, list[tuple[int, Transition]]] = {node.id: [] for node in workflow.nodes}
+    transitions: dict[str, list[tuple[int, Transition]]] = {node.id: [] for node in workflow.nodes}
     for index, transition in enumerate(workflow.transitions):
-        if transition.from_node_id in ways and transition.to_node_id in ways:
-            ways[transition.from_node_id].append((index, transition))
-    return {node: tuple(sorted(way, key=lambda entry: entry[1].priority)) for node, way in ways.items()}
+        if transition.from_node_id in transitions and transition.to_node_id in transitions:
+            transitions[transition.from_node_id].append((index, transition))
+    return {
+        node: tuple(sorted(way, key=lambda entry: entry[1].priority)) for node, way in transitions.items()
+    }
 
 
 def initial_node(workflow: Workflow) -> str:

@@ -18,7 +18,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from wonder_server.core.definitions.faults import Faults, join
+from wonder_server.core.definitions.fault_list import FaultList, join
 from wonder_server.core.definitions.specs import (
     Action,
     Kind,
@@ -30,7 +30,7 @@ from wonder_server.core.definitions.specs import (
     Workflow,
 )
 from wonder_server.core.errors import Fault, WonderError
-from wonder_server.core.likeness import did_you_mean
+from wonder_server.core.suggestions import did_you_mean
 
 SPEC_TYPES: dict[Kind, type[Any]] = {
     Kind.PERSONA: Persona,
@@ -67,7 +67,7 @@ def parse_spec(kind: Kind, document: Mapping[str, Any], *, path: str = "") -> Sp
     return spec
 
 
-def salvage_spec(
+def parse_spec_lenient(
     kind: Kind, document: Mapping[str, Any], *, path: str = ""
 ) -> tuple[Spec, tuple[Fault, ...]]:
     """As `parse_spec`, but never raises: what cannot be read is as if it were left out, and beside the
@@ -160,7 +160,7 @@ class _Reader:
     """Reads one document, collecting faults as it goes."""
 
     def __init__(self) -> None:
-        self.faults = Faults()
+        self.faults = FaultList()
         self.refuse = self.faults.refuse
 
     def record(self, spec_type: Any, document: Any, path: str) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wonder_server.core.budget import NO_BUDGET, Budget
-from wonder_server.core.definitions.document import Draft
+from wonder_server.core.definitions.document import DefinitionDraft
 from wonder_server.core.definitions.specs import Kind, Persona, Pin, Spec
 
 DEFAULT_PROJECT = "default"
@@ -40,7 +40,7 @@ class Definition:
     library_id: str
     library: str
     revision: int
-    draft: Draft
+    draft: DefinitionDraft
     content_hash: str
     created_ms: int = 0
     updated_ms: int = 0

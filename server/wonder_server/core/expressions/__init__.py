@@ -26,15 +26,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from wonder_server.core import patterns
 from wonder_server.core.expressions import syntax
-from wonder_server.core.expressions.faults import ExpressionError, ExpressionFault, Mistake
-from wonder_server.core.expressions.free import is_free
+from wonder_server.core.expressions.cost import has_no_cost
+from wonder_server.core.expressions.faults import ExpressionError, ExpressionFault, SyntaxFault
 from wonder_server.core.expressions.functions import FUNCTIONS
 from wonder_server.core.expressions.programs import Run, program
 from wonder_server.core.expressions.syntax import TYPE_NAMES, Syntax
 from wonder_server.core.expressions.values import Frame
-from wonder_server.core.likeness import did_you_mean
+from wonder_server.core.schema import patterns
+from wonder_server.core.suggestions import did_you_mean
 
 __all__ = [
     "ExpressionError",
@@ -55,8 +55,8 @@ def check(source: str, roots: Collection[str]) -> ExpressionFault | None:
         for name, at in compiled.syntax.roots.items():
             if name not in roots and name not in TYPE_NAMES:
                 known = ", ".join(sorted(roots))
-                raise Mistake(f"unknown variable '{name}': here it may be {known or 'none'}", at)
-    except Mistake as mistake:
+                raise SyntaxFault(f"unknown variable '{name}': here it may be {known or 'none'}", at)
+    except SyntaxFault as mistake:
         return mistake.located(source)
     return None
 
@@ -65,7 +65,7 @@ def evaluate(source: str, scope: Mapping[str, Any]) -> Any:
     """The value of an expression, as plain JSON. Raises `ExpressionError`."""
     try:
         compiled = _compiled(source)
-        if compiled.free:
+        if compiled.has_no_cost:
             value = compiled.run(scope)
             if value and compiled.builds and value is not True:  # Nothing is always within the budget.
                 Frame().spend_on(value)
@@ -75,7 +75,7 @@ def evaluate(source: str, scope: Mapping[str, Any]) -> Any:
         if compiled.builds and type(value) is not bool:
             frame.spend_on(value)
         return value
-    except Mistake as mistake:
+    except SyntaxFault as mistake:
         raise ExpressionError(mistake.located(source)) from None
     except (RecursionError, ArithmeticError):  # data that no payload check would have let in
         raise ExpressionError(_UNFIT) from None
@@ -111,7 +111,7 @@ class _Compiled:
 
     syntax: Syntax
     run: Run
-    free: bool
+    has_no_cost: bool
     builds: bool
 
 
@@ -121,19 +121,21 @@ def _compiled(source: str) -> _Compiled:
     for call in parsed.calls:
         _check_call(call)
     builds = not isinstance(parsed.tree, (syntax.Constant, syntax.Name, syntax.Path, syntax.Index))
-    return _Compiled(parsed, program(parsed.tree), is_free(parsed.tree), builds)
+    return _Compiled(parsed, program(parsed.tree), has_no_cost(parsed.tree), builds)
 
 
 def _check_call(call: syntax.Call) -> None:
     function = FUNCTIONS.get(call.function)
     if function is None:
-        raise Mistake(f"unknown function '{call.function}'{did_you_mean(call.function, FUNCTIONS)}", call.at)
+        raise SyntaxFault(
+            f"unknown function '{call.function}'{did_you_mean(call.function, FUNCTIONS)}", call.at
+        )
     count = len(call.arguments)
     if not function.least <= count <= function.most:
         wanted = (
             f"{function.least}" if function.least == function.most else f"{function.least} or {function.most}"
         )
-        raise Mistake(
+        raise SyntaxFault(
             f"{call.function}() takes {wanted} arguments, counting x in x.f(y), not {count}", call.at
         )
     if call.function == "matches":
@@ -142,4 +144,4 @@ def _check_call(call: syntax.Call) -> None:
             try:
                 patterns.compiled(expression.value)
             except patterns.PatternError as fault:
-                raise Mistake(str(fault), expression.at) from None
+                raise SyntaxFault(str(fault), expression.at) from None

@@ -26,7 +26,7 @@ class ExpressionError(Exception):
         self.fault = fault
 
 
-class Mistake(Exception):
+class SyntaxFault(Exception):
     """Inside this package: a fault at an offset of the text (-1: the caller knows where)."""
 
     def __init__(self, message: str, at: int = -1) -> None:
@@ -41,5 +41,5 @@ class Mistake(Exception):
         return ExpressionFault(message=self.message, line=line, column=len(before) - before.rfind("\n"))
 
 
-class Exhausted(Mistake):
+class BudgetExceeded(SyntaxFault):
     """The evaluation used up its budget; nothing in an expression can recover from that."""

@@ -32,8 +32,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from wonder_server.core import patterns
-from wonder_server.core.expressions.faults import Mistake
+from wonder_server.core.expressions.faults import SyntaxFault
 from wonder_server.core.expressions.values import (
     Frame,
     compare,
@@ -43,6 +42,7 @@ from wonder_server.core.expressions.values import (
     type_name,
     whole,
 )
+from wonder_server.core.schema import patterns
 
 PATTERN_COST = 2_000
 """What compiling a regular expression costs, in units of the budget; a large one takes 1 ms."""
@@ -55,7 +55,7 @@ class Function:
     run: Callable[..., Any]
     least: int
     most: int
-    free: bool = False
+    has_no_cost: bool = False
 
 
 # --- what arguments must be ---------------------------------------------------------------------
@@ -63,26 +63,26 @@ class Function:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise Mistake(f"it takes a text, not {type_name(value)}")
+        raise SyntaxFault(f"it takes a text, not {type_name(value)}")
     return value
 
 
 def _list(value: Any) -> Sequence[Any]:
     if not isinstance(value, (list, tuple)):
-        raise Mistake(f"it takes a list, not {type_name(value)}")
+        raise SyntaxFault(f"it takes a list, not {type_name(value)}")
     return value
 
 
 def _map(value: Any) -> Mapping[str, Any]:
     if type(value) is not dict and not isinstance(value, Mapping):
-        raise Mistake(f"it takes a map, not {type_name(value)}")
+        raise SyntaxFault(f"it takes a map, not {type_name(value)}")
     return value
 
 
 def _position(value: Any, most: int) -> int:
     position = whole(value)
     if not 0 <= position <= most:
-        raise Mistake(f"the position {position} is outside 0 to {most}")
+        raise SyntaxFault(f"the position {position} is outside 0 to {most}")
     return position
 
 
@@ -92,7 +92,7 @@ def _position(value: Any, most: int) -> int:
 def _size(frame: Frame, value: Any) -> int:
     if isinstance(value, (str, list, tuple, Mapping)):
         return len(value)
-    raise Mistake(f"it takes a text, a list or a map, not {type_name(value)}")
+    raise SyntaxFault(f"it takes a text, a list or a map, not {type_name(value)}")
 
 
 def _int(frame: Frame, value: Any) -> int:
@@ -142,7 +142,7 @@ def _bool(frame: Frame, value: Any) -> bool:
 
 def _unconvertible(value: Any, wanted: str) -> NoReturn:
     what = f"the text '{value[:40]}'" if isinstance(value, str) else type_name(value)
-    raise Mistake(f"{what} cannot be made into {wanted}")
+    raise SyntaxFault(f"{what} cannot be made into {wanted}")
 
 
 # --- texts --------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def _matches(frame: Frame, text: Any, expression: Any) -> bool:
     try:
         return patterns.compiled(expression).found_in(text)
     except patterns.PatternError as fault:
-        raise Mistake(str(fault)) from None
+        raise SyntaxFault(str(fault)) from None
 
 
 def _contains(frame: Frame, whole: Any, part: Any) -> bool:
@@ -279,7 +279,7 @@ def _chosen(symbol: str) -> Callable[[Frame, Any], Any]:
         values = _list(items)
         frame.spend(len(values))
         if not values:
-            raise Mistake("the list is empty")
+            raise SyntaxFault("the list is empty")
         best = values[0]
         for value in values[1:]:
             if compare(symbol, value, best):
@@ -294,14 +294,14 @@ def _sum(frame: Frame, items: Any) -> int | float:
     frame.spend(len(_list(items)))
     for item in items:
         if not is_number(item):
-            raise Mistake(f"it adds numbers, not {type_name(item)}")
+            raise SyntaxFault(f"it adds numbers, not {type_name(item)}")
         total = fitting(total + item)
     return total
 
 
 def _abs(frame: Frame, value: Any) -> int | float:
     if not is_number(value):
-        raise Mistake(f"it takes a number, not {type_name(value)}")
+        raise SyntaxFault(f"it takes a number, not {type_name(value)}")
     return fitting(abs(value))
 
 
@@ -335,7 +335,7 @@ def _parse_json(frame: Frame, text: Any) -> Any:
         value = json.loads(text, parse_constant=_no_constant)
         frame.spend_on(value)
     except (ValueError, RecursionError):
-        raise Mistake("the text is not valid JSON") from None
+        raise SyntaxFault("the text is not valid JSON") from None
     return value
 
 
@@ -386,16 +386,18 @@ def _no_constant(name: str) -> NoReturn:
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 FUNCTIONS: dict[str, Function] = {
-    "size": Function(_size, 1, 1, free=True),
-    "int": Function(_int, 1, 1, free=True),
-    "double": Function(_double, 1, 1, free=True),
-    "string": Function(_string, 1, 1, free=True),
-    "bool": Function(_bool, 1, 1, free=True),
-    "dyn": Function(lambda frame, value: value, 1, 1, free=True),
-    "type": Function(lambda frame, value: type_name(value), 1, 1, free=True),
+    "size": Function(_size, 1, 1, has_no_cost=True),
+    "int": Function(_int, 1, 1, has_no_cost=True),
+    "double": Function(_double, 1, 1, has_no_cost=True),
+    "string": Function(_string, 1, 1, has_no_cost=True),
+    "bool": Function(_bool, 1, 1, has_no_cost=True),
+    "dyn": Function(lambda frame, value: value, 1, 1, has_no_cost=True),
+    "type": Function(lambda frame, value: type_name(value), 1, 1, has_no_cost=True),
     "contains": Function(_contains, 2, 2),
-    "startsWith": Function(lambda frame, text, part: _text(text).startswith(_text(part)), 2, 2, free=True),
-    "endsWith": Function(lambda frame, text, part: _text(text).endswith(_text(part)), 2, 2, free=True),
+    "startsWith": Function(
+        lambda frame, text, part: _text(text).startswith(_text(part)), 2, 2, has_no_cost=True
+    ),
+    "endsWith": Function(lambda frame, text, part: _text(text).endswith(_text(part)), 2, 2, has_no_cost=True),
     "matches": Function(_matches, 2, 2),
     "lower": Function(_on_text(str.lower), 1, 1),
     "upper": Function(_on_text(str.upper), 1, 1),
@@ -410,8 +412,8 @@ FUNCTIONS: dict[str, Function] = {
     "truncate": Function(_truncate, 2, 2),
     "join": Function(_join, 1, 2),
     "flatten": Function(_flatten, 1, 1),
-    "first": Function(lambda frame, items: _list(items)[0] if items else None, 1, 1, free=True),
-    "last": Function(lambda frame, items: _list(items)[-1] if items else None, 1, 1, free=True),
+    "first": Function(lambda frame, items: _list(items)[0] if items else None, 1, 1, has_no_cost=True),
+    "last": Function(lambda frame, items: _list(items)[-1] if items else None, 1, 1, has_no_cost=True),
     "slice": Function(_slice, 3, 3),
     "reverse": Function(_reverse, 1, 1),
     "distinct": Function(_distinct, 1, 1),
@@ -419,11 +421,11 @@ FUNCTIONS: dict[str, Function] = {
     "min": Function(_chosen("<"), 1, 1),
     "max": Function(_chosen(">"), 1, 1),
     "sum": Function(_sum, 1, 1),
-    "abs": Function(_abs, 1, 1, free=True),
+    "abs": Function(_abs, 1, 1, has_no_cost=True),
     "keys": Function(lambda frame, source: _listed(frame, _map(source).keys()), 1, 1),
     "values": Function(lambda frame, source: _listed(frame, _map(source).values()), 1, 1),
     "merge": Function(_merge, 2, 2),
-    "get": Function(_get, 3, 3, free=True),
+    "get": Function(_get, 3, 3, has_no_cost=True),
     "to_json": Function(_to_json, 1, 1),
     "parse_json": Function(_parse_json, 1, 1),
     "find_json": Function(_find_json, 2, 2),

@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from wonder_server.core.expressions import syntax
-from wonder_server.core.expressions.faults import Exhausted, Mistake
-from wonder_server.core.expressions.free import is_free, names
+from wonder_server.core.expressions.cost import has_no_cost, names
+from wonder_server.core.expressions.faults import BudgetExceeded, SyntaxFault
 from wonder_server.core.expressions.functions import FUNCTIONS
-from wonder_server.core.expressions.loops import looped
+from wonder_server.core.expressions.macros import compile_macro
 from wonder_server.core.expressions.syntax import TYPE_NAMES, Node
 from wonder_server.core.expressions.values import (
     Frame,
@@ -77,7 +77,7 @@ def _name(node: syntax.Name, item: str) -> Run:
         except KeyError:
             if name in TYPE_NAMES:
                 return name
-            raise Mistake(f"unknown variable '{name}'", at) from None
+            raise SyntaxFault(f"unknown variable '{name}'", at) from None
 
     return _itself if name == item else run
 
@@ -93,9 +93,9 @@ def _path(node: syntax.Path, item: str) -> Run:
 
     def select(value: Any, field: str) -> Any:
         if not isinstance(value, Mapping):
-            raise Mistake(f"there is no '{field}' in {type_name(value)}: only maps have members", at)
+            raise SyntaxFault(f"there is no '{field}' in {type_name(value)}: only maps have members", at)
         if field not in value:
-            raise Mistake(f"there is no '{field}'" + (f" in '{label}'" if label else ""), at)
+            raise SyntaxFault(f"there is no '{field}'" + (f" in '{label}'" if label else ""), at)
         return value[field]
 
     def run(frame: Frame) -> Any:
@@ -138,7 +138,7 @@ def _probe(node: syntax.Path, item: str) -> Run:
     def run(frame: Frame) -> bool:
         value = owner(frame)
         if type(value) is not dict and not isinstance(value, Mapping):
-            raise Mistake(f"has() looks into a map, not into {type_name(value)}", at)
+            raise SyntaxFault(f"has() looks into a map, not into {type_name(value)}", at)
         return last in value
 
     return run
@@ -151,13 +151,13 @@ def _index(node: syntax.Index, item: str) -> Run:
         collection, wanted = target(frame), key(frame)
         if isinstance(collection, Mapping):
             if not isinstance(wanted, str) or wanted not in collection:
-                raise Mistake(f"there is no member {wanted!r:.80}", at)
+                raise SyntaxFault(f"there is no member {wanted!r:.80}", at)
             return collection[wanted]
         if not isinstance(collection, (list, tuple)):
-            raise Mistake(f"[…] looks into a list or a map, not into {type_name(collection)}", at)
+            raise SyntaxFault(f"[…] looks into a list or a map, not into {type_name(collection)}", at)
         position = _at(at, whole, wanted)
         if not 0 <= position < len(collection):
-            raise Mistake(f"there is no item {position}: the list has {len(collection)}", at)
+            raise SyntaxFault(f"there is no item {position}: the list has {len(collection)}", at)
         return collection[position]
 
     return run
@@ -169,21 +169,21 @@ def _call(node: syntax.Call, item: str) -> Run:
     arguments = [program(argument, item) for argument in node.arguments]
     first = arguments[0]
 
-    def fault(mistake: Mistake) -> Mistake:
+    def fault(mistake: SyntaxFault) -> SyntaxFault:
         return type(mistake)(f"{name}(): {mistake.message}", at)
 
     def of_one(frame: Frame) -> Any:
         value = first(frame)
         try:
             return function(frame, value)
-        except Mistake as mistake:
+        except SyntaxFault as mistake:
             raise fault(mistake) from None
 
     def run(frame: Frame) -> Any:
         values = [argument(frame) for argument in arguments]
         try:
             return function(frame, *values)
-        except Mistake as mistake:
+        except SyntaxFault as mistake:
             raise fault(mistake) from None
 
     return of_one if len(arguments) == 1 else run
@@ -193,9 +193,9 @@ def _macro(node: syntax.Macro) -> Run:
     target, body = program(node.target), program(node.body)
     condition = program(node.condition) if node.condition is not None else None
     alone = None
-    if condition is None and is_free(node.body) and names(node.body) <= {node.variable}:
+    if condition is None and has_no_cost(node.body) and names(node.body) <= {node.variable}:
         alone = program(node.body, node.variable)
-    return looped(node, target, body, condition, alone)
+    return compile_macro(node, target, body, condition, alone)
 
 
 def _list(items: Sequence[Node], item: str) -> Run:
@@ -217,9 +217,9 @@ def _map(node: syntax.MapOf, item: str) -> Run:
         for key, value, at in entries:
             name = key(frame)
             if not isinstance(name, str):
-                raise Mistake(f"a map's keys are texts, not {type_name(name)}", at)
+                raise SyntaxFault(f"a map's keys are texts, not {type_name(name)}", at)
             if name in result:
-                raise Mistake(f"the key '{name}' is there twice", at)
+                raise SyntaxFault(f"the key '{name}' is there twice", at)
             result[name] = value(frame)
         return result
 
@@ -248,7 +248,7 @@ def _sign(node: syntax.Sign, item: str) -> Run:
     def negated(frame: Frame) -> Any:
         value = operand(frame)
         if not is_number(value):
-            raise Mistake(f"'-' is not defined for {type_name(value)}", at)
+            raise SyntaxFault(f"'-' is not defined for {type_name(value)}", at)
         return _at(at, fitting, -value)
 
     def inverted(frame: Frame) -> bool:
@@ -262,7 +262,7 @@ def _logic(node: syntax.Logic, item: str) -> Run:
     decisive, other, at = node.operator == "||", node.operator != "||", node.at
 
     def run(frame: Frame) -> Any:
-        fault: Mistake | None = None
+        fault: SyntaxFault | None = None
         for operand in operands:
             try:
                 holds = operand(frame)
@@ -270,9 +270,9 @@ def _logic(node: syntax.Logic, item: str) -> Run:
                     return decisive
                 if holds is not other:
                     truth(holds, at)
-            except Exhausted:
+            except BudgetExceeded:
                 raise
-            except Mistake as mistake:
+            except SyntaxFault as mistake:
                 fault = fault or mistake
         if fault is not None:
             raise fault
@@ -296,7 +296,7 @@ def _chain(node: syntax.Chain, item: str) -> Run:
             other = operand(frame)
             try:
                 value = apply(frame, value, other)
-            except Mistake as mistake:
+            except SyntaxFault as mistake:
                 mistake.at = at
                 raise
         return value
@@ -322,7 +322,7 @@ def _pair(first: Run, apply: Callable[[Frame, Any, Any], Any], second: Run, at: 
         left, right = first(frame), second(frame)
         try:
             return apply(frame, left, right)
-        except Mistake as mistake:
+        except SyntaxFault as mistake:
             mistake.at = at
             raise
 
@@ -364,6 +364,6 @@ def _at(at: int, function: Callable[[Any], T], value: Any) -> T:
     """``function(value)``, whose faults lie at this place."""
     try:
         return function(value)
-    except Mistake as mistake:
+    except SyntaxFault as mistake:
         mistake.at = at
         raise

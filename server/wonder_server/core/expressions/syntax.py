@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from wonder_server.core.expressions.faults import Mistake
+from wonder_server.core.expressions.faults import SyntaxFault
 from wonder_server.core.expressions.tokens import MAX_INT, Token, scan
 
 MAX_LENGTH = 4096
@@ -144,7 +144,9 @@ class Syntax:
 def parse(source: str) -> Syntax:
     """The syntax of an expression. Raises `Mistake`."""
     if len(source) > MAX_LENGTH:
-        raise Mistake(f"an expression may have at most {MAX_LENGTH} characters, this has {len(source)}", 0)
+        raise SyntaxFault(
+            f"an expression may have at most {MAX_LENGTH} characters, this has {len(source)}", 0
+        )
     parser = _Parser(tuple(scan(source)))
     tree = parser.expression()
     parser.expect_end()
@@ -191,7 +193,7 @@ class _Parser:
         found = self._token.text if self._token.kind == "end" else f"'{self._token.text}'"
         meant = _OTHERWISE.get(self._token.text.lower(), "") if self._token.kind == "name" else ""
         hint = f" (did you mean '{meant}'?)" if meant else ""
-        raise Mistake(f"expected {wanted}, found {found}{hint}", self._token.at)
+        raise SyntaxFault(f"expected {wanted}, found {found}{hint}", self._token.at)
 
     def expect_end(self) -> None:
         """Nothing may follow the expression."""
@@ -206,7 +208,7 @@ class _Parser:
             self._too_deep(self._token.at)
 
     def _too_deep(self, at: int) -> NoReturn:
-        raise Mistake(f"the expression is nested more than {MAX_DEPTH} levels deep", at)
+        raise SyntaxFault(f"the expression is nested more than {MAX_DEPTH} levels deep", at)
 
     def _size(self, at: int, *children: Node) -> tuple[int, int]:
         depth = 1 + max((child.depth for child in children), default=0)
@@ -261,7 +263,7 @@ class _Parser:
             operand = self._selections(Constant(at=signs.pop().at, value=-token.value), skip=1)
         else:
             if type(token.value) is int and token.value > MAX_INT:
-                raise Mistake("this integer does not fit into 64 bits", token.at)
+                raise SyntaxFault("this integer does not fit into 64 bits", token.at)
             operand = self._selections(None)
         for sign in reversed(signs):
             depth, weight = self._size(sign.at, operand)
@@ -318,7 +320,7 @@ class _Parser:
 
     def _named(self, token: Token) -> Node:
         if token.text in _RESERVED:
-            raise Mistake(f"'{token.text}' is a reserved word", token.at)
+            raise SyntaxFault(f"'{token.text}' is a reserved word", token.at)
         if self._sees("("):
             return self._has(token) if token.text == "has" else self._call(token, None)
         if token.text not in self._bound:
@@ -361,7 +363,7 @@ class _Parser:
         path = self.expression()
         self._expect(")")
         if not isinstance(path, Path) or path.probe:
-            raise Mistake("has() takes a member, as in has(input.name)", name.at)
+            raise SyntaxFault("has() takes a member, as in has(input.name)", name.at)
         return Path(
             at=path.at, depth=path.depth, weight=path.weight,
             target=path.target, fields=path.fields, probe=True,
@@ -369,11 +371,13 @@ class _Parser:
 
     def _macro(self, target: Node, name: Token) -> Node:
         if len(self._bound) >= MAX_MACRO_NESTING:
-            raise Mistake(f"{name.text}() may not stand inside another all, exists, filter or map", name.at)
+            raise SyntaxFault(
+                f"{name.text}() may not stand inside another all, exists, filter or map", name.at
+            )
         self._expect("(")
         variable = self._take()
         if variable.kind != "name" or not self._sees(","):
-            raise Mistake(
+            raise SyntaxFault(
                 f"{name.text}() takes a plain name first, as in items.{name.text}(item, …)", variable.at
             )
         self._take()
@@ -381,7 +385,7 @@ class _Parser:
         bodies = self._list(")")
         self._bound.pop()
         if len(bodies) + 1 not in MACROS[name.text]:
-            raise Mistake(f"{name.text}() takes a name and one expression", name.at)
+            raise SyntaxFault(f"{name.text}() takes a name and one expression", name.at)
         depth, weight = self._size(name.at, target, *bodies)
         return Macro(
             at=name.at, depth=depth, weight=weight, macro=name.text, target=target,

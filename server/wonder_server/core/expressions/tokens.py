@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from wonder_server.core.expressions.faults import Mistake
+from wonder_server.core.expressions.faults import SyntaxFault
 
 Kind = Literal["name", "literal", "op", "end"]
 
@@ -49,9 +49,9 @@ def scan(source: str) -> Iterator[Token]:
         match = _TOKEN.match(source, at)
         if match is None:
             if source[at] in "\"'":
-                raise Mistake("this text has no closing quote", at)
+                raise SyntaxFault("this text has no closing quote", at)
             meant = f" (did you mean '{_DOUBLED[source[at]]}'?)" if source[at] in _DOUBLED else ""
-            raise Mistake(f"the character {source[at]!r} has no meaning here{meant}", at)
+            raise SyntaxFault(f"the character {source[at]!r} has no meaning here{meant}", at)
         if match.lastgroup != "space":
             yield _token(match, at)
         at = match.end()
@@ -73,7 +73,7 @@ def _token(match: re.Match[str], at: int) -> Token:
             return Token("op", text, at)
         case "name":
             if text in ("b", "B", "br", "rb") and match.string[match.end() : match.end() + 1] in ('"', "'"):
-                raise Mistake("bytes are not supported: expressions work on JSON", at)
+                raise SyntaxFault("bytes are not supported: expressions work on JSON", at)
             return Token("name", text, at)
         case _:
             return Token("op", text, at)
@@ -82,7 +82,7 @@ def _token(match: re.Match[str], at: int) -> Token:
 def _number(match: re.Match[str], at: int) -> int | float:
     text = match[0]
     if match.string[match.end() : match.end() + 1] in ("u", "U"):
-        raise Mistake("unsigned integers are not supported: leave out the 'u'", at)
+        raise SyntaxFault("unsigned integers are not supported: leave out the 'u'", at)
     if text[:2] in ("0x", "0X"):
         whole = int(text, 16)
     elif text.isdigit():
@@ -91,10 +91,10 @@ def _number(match: re.Match[str], at: int) -> int | float:
     else:
         real = float(text)
         if real in (float("inf"), float("-inf")):
-            raise Mistake(f"the number {text} is too large", at)
+            raise SyntaxFault(f"the number {text} is too large", at)
         return real
     if whole > MAX_INT + 1:  # one more than fits: `-9223372036854775808` is a minus and a number
-        raise Mistake("this integer does not fit into 64 bits", at)
+        raise SyntaxFault("this integer does not fit into 64 bits", at)
     return whole
 
 
@@ -108,10 +108,10 @@ def _unescaped(text: str, at: int) -> str:
         if code in _PLAIN_ESCAPES:
             return _PLAIN_ESCAPES[code]
         if len(code) == 1:
-            raise Mistake(f"unknown escape '\\{code}' in this text", at)
+            raise SyntaxFault(f"unknown escape '\\{code}' in this text", at)
         point = int(code, 8) if code[0] in "0123" else int(code[1:], 16)
         if 0xD800 <= point <= 0xDFFF or point > 0x10FFFF:
-            raise Mistake(f"'\\{code}' is not a character", at)
+            raise SyntaxFault(f"'\\{code}' is not a character", at)
         return chr(point)
 
     return _ESCAPE.sub(character, text) if "\\" in text else text

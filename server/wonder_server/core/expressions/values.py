@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wonder_server.core.expressions.faults import Exhausted, Mistake
+from wonder_server.core.expressions.faults import BudgetExceeded, SyntaxFault
 
 BUDGET = 250_000
 MAX_ITEMS = 10_000
@@ -50,7 +50,9 @@ class Frame(dict[str, Any]):
         """Pay for work before it is done. Raises `Exhausted`."""
         self.left -= units
         if self.left < 0:
-            raise Exhausted("the expression does too much work: it handles too many items or too much text")
+            raise BudgetExceeded(
+                "the expression does too much work: it handles too many items or too much text"
+            )
 
     def spend_on(self, value: Any) -> None:
         """Pay for a whole value, as if it were copied. What is shared in memory counts each time:
@@ -73,7 +75,7 @@ class Frame(dict[str, Any]):
         else:
             return
         if depth >= MAX_RESULT_DEPTH:
-            raise Mistake(f"the value is nested more than {MAX_RESULT_DEPTH} levels deep")
+            raise SyntaxFault(f"the value is nested more than {MAX_RESULT_DEPTH} levels deep")
         self.spend(1 + len(value))
         units = 0
         for item in items:
@@ -124,7 +126,7 @@ def truth(value: Any, at: int) -> bool:
     """A condition's value. Raises `Mistake`."""
     if value is True or value is False:
         return bool(value)
-    raise Mistake(f"a condition is true or false, not {type_name(value)}", at)
+    raise SyntaxFault(f"a condition is true or false, not {type_name(value)}", at)
 
 
 def is_number(value: Any) -> bool:
@@ -138,7 +140,7 @@ def whole(value: Any) -> int:
         return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    raise Mistake(f"a position is a whole number, not {type_name(value)}")
+    raise SyntaxFault(f"a position is a whole number, not {type_name(value)}")
 
 
 def equals(frame: Frame, left: Any, right: Any) -> bool:
@@ -167,7 +169,7 @@ def contains(frame: Frame, item: Any, collection: Any) -> bool:
     if isinstance(collection, (list, tuple)):
         frame.spend(len(collection))
         return any(equals(frame, item, element) for element in collection)
-    raise Mistake(f"'in' looks into a list or a map, not into {type_name(collection)}")
+    raise SyntaxFault(f"'in' looks into a list or a map, not into {type_name(collection)}")
 
 
 def compare(symbol: str, left: Any, right: Any) -> bool:
@@ -176,7 +178,7 @@ def compare(symbol: str, left: Any, right: Any) -> bool:
         type(left) is type(right) and isinstance(left, (str, bool))
     )
     if not comparable:
-        raise Mistake(f"'{symbol}' cannot compare {type_name(left)} with {type_name(right)}")
+        raise SyntaxFault(f"'{symbol}' cannot compare {type_name(left)} with {type_name(right)}")
     return _ORDERED[symbol](left, right)
 
 
@@ -199,9 +201,9 @@ def calculate(symbol: str, left: Any, right: Any) -> Any:
         return fitting(_CALCULATED[symbol](left, right))
     whole = isinstance(left, int) and isinstance(right, int)
     if symbol == "%" and not whole:
-        raise Mistake("'%' works on integers only")
+        raise SyntaxFault("'%' works on integers only")
     if right == 0:
-        raise Mistake("division by zero")
+        raise SyntaxFault("division by zero")
     if symbol == "%":
         return int(math.copysign(1, left)) * (abs(left) % abs(right))
     if whole:
@@ -214,12 +216,12 @@ def fitting(number: int | float) -> int | float:
     """A number that an expression may hold: 64 bits of integer, or a finite double."""
     if isinstance(number, float):
         if not math.isfinite(number):
-            raise Mistake("the result is not a finite number")
+            raise SyntaxFault("the result is not a finite number")
     elif not -_INT_LIMIT <= number < _INT_LIMIT:
-        raise Mistake("the result does not fit into a 64-bit integer")
+        raise SyntaxFault("the result does not fit into a 64-bit integer")
     return number
 
 
 def _need_numbers(symbol: str, left: Any, right: Any) -> None:
     if not (is_number(left) and is_number(right)):
-        raise Mistake(f"'{symbol}' is not defined for {type_name(left)} and {type_name(right)}")
+        raise SyntaxFault(f"'{symbol}' is not defined for {type_name(left)} and {type_name(right)}")

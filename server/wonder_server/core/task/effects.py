@@ -20,7 +20,7 @@ from dataclasses import replace
 from wonder_server.core.errors import Fault, Reason, WonderError
 
 
-class NotBegunError(WonderError):
+class NotStartedError(WonderError):
     """What was asked for surely had no effect; its fault is transient."""
 
     def __init__(self, reason: Reason, message: str, *, retry_after_ms: int | None = None) -> None:

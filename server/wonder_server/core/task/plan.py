@@ -35,10 +35,11 @@ from collections.abc import Mapping
 from dataclasses import replace as changed
 from typing import Any, assert_never
 
-from wonder_server.core import expressions, payloads, schemas
+from wonder_server.core import expressions
 from wonder_server.core.definitions.specs import Action, OnFailure, PinnedTask, Step
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import Value, replace
+from wonder_server.core.schema import payloads, schemas
 
 
 class TaskState(Value, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from wonder_server.core.definitions.specs import Action, PinnedTask, Step
-from wonder_server.core.recurring import once_each
+from wonder_server.core.identity_cache import cache_by_identity
 
 WRITING_KINDS: Final = frozenset(
     {
@@ -33,7 +33,7 @@ WRITING_KINDS: Final = frozenset(
 )
 """Those that change something, once however often they run: under a key, or since it is done then."""
 
-TRACELESS_KINDS: Final = frozenset(
+SIDE_EFFECT_FREE_KINDS: Final = frozenset(
     {
         "artifact.history",
         "artifact.index",
@@ -57,7 +57,7 @@ TRACELESS_KINDS: Final = frozenset(
 )
 """Those that change nothing outside, not even under a key. An `event` goes into the run's own record."""
 
-REPEATABLE_KINDS: Final = TRACELESS_KINDS | WRITING_KINDS
+REPEATABLE_KINDS: Final = SIDE_EFFECT_FREE_KINDS | WRITING_KINDS
 
 REPEATABLE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 """Those that RFC 9110 calls idempotent."""
@@ -66,29 +66,32 @@ DEFAULT_METHOD: Final = "GET"
 """Of an `http` request that names none."""
 
 
-@once_each
+@cache_by_identity
 def is_repeatable(task: PinnedTask) -> bool:
     """Whether every action of the task is repeatable, so that the whole task is."""
     return all(step.action is not None and may_repeat(step, step.action) for step in task.spec.steps)
 
 
-@once_each
-def leaves_no_trace(task: PinnedTask) -> bool:
+@cache_by_identity
+def is_side_effect_free(task: PinnedTask) -> bool:
     """Whether nobody could tell that the task was run, were it not for its result: then it may be run before
     it is on record that it was to be."""
-    return all(step.action is not None and step.action.kind in TRACELESS_KINDS for step in task.spec.steps)
+    return all(
+        step.action is not None and step.action.kind in SIDE_EFFECT_FREE_KINDS for step in task.spec.steps
+    )
 
 
-def only_looks(task: PinnedTask) -> bool:
+def is_read_only(task: PinnedTask) -> bool:
     """Whether no action of the task can change anything outside: those that leave no trace, and requests
     that only read."""
     return all(
-        step.action is not None and (step.action.kind in TRACELESS_KINDS or _only_reads(step, step.action))
+        step.action is not None
+        and (step.action.kind in SIDE_EFFECT_FREE_KINDS or _is_read_only_action(step, step.action))
         for step in task.spec.steps
     )
 
 
-def _only_reads(step: Step, action: Action) -> bool:
+def _is_read_only_action(step: Step, action: Action) -> bool:
     method = action.config.get("method", DEFAULT_METHOD)
     fixed = action.kind == "http" and "method" not in step.input_mapping
     return fixed and isinstance(method, str) and method.upper() in ("GET", "HEAD", "OPTIONS")

@@ -2,45 +2,45 @@
 
 from __future__ import annotations
 
-from wonder_server.services.actions.artifact_history import ARTIFACT_HISTORY
-from wonder_server.services.actions.artifact_index import ARTIFACT_INDEX
-from wonder_server.services.actions.artifact_list import ARTIFACT_LIST
-from wonder_server.services.actions.artifact_merge import ARTIFACT_MERGE
-from wonder_server.services.actions.artifact_read import ARTIFACT_READ
-from wonder_server.services.actions.artifact_search import ARTIFACT_SEARCH
-from wonder_server.services.actions.artifact_write import ARTIFACT_WRITE
-from wonder_server.services.actions.assertion import ASSERT
-from wonder_server.services.actions.context import CONTEXT
-from wonder_server.services.actions.event import EVENT
-from wonder_server.services.actions.http import HTTP
-from wonder_server.services.actions.kind import (
+from wonder_server.services.actions.artifact.history import ARTIFACT_HISTORY
+from wonder_server.services.actions.artifact.index import ARTIFACT_INDEX
+from wonder_server.services.actions.artifact.list import ARTIFACT_LIST
+from wonder_server.services.actions.artifact.merge import ARTIFACT_MERGE
+from wonder_server.services.actions.artifact.read import ARTIFACT_READ
+from wonder_server.services.actions.artifact.search import ARTIFACT_SEARCH
+from wonder_server.services.actions.artifact.write import ARTIFACT_WRITE
+from wonder_server.services.actions.basic.assertion import ASSERT
+from wonder_server.services.actions.basic.context import CONTEXT
+from wonder_server.services.actions.basic.event import EVENT
+from wonder_server.services.actions.basic.sleep import SLEEP
+from wonder_server.services.actions.contract.kind import (
     ActionCall,
     ActionKind,
     AgentMemory,
     ExecutionContext,
     Services,
 )
-from wonder_server.services.actions.llm import LLM
-from wonder_server.services.actions.mcp import MCP
-from wonder_server.services.actions.memory_delete import MEMORY_DELETE
-from wonder_server.services.actions.memory_list import MEMORY_LIST
-from wonder_server.services.actions.memory_read import MEMORY_READ
-from wonder_server.services.actions.memory_search import MEMORY_SEARCH
-from wonder_server.services.actions.memory_supersede import MEMORY_SUPERSEDE
-from wonder_server.services.actions.memory_update import MEMORY_UPDATE
-from wonder_server.services.actions.memory_write import MEMORY_WRITE
-from wonder_server.services.actions.repo_commit import REPO_COMMIT
-from wonder_server.services.actions.repo_diff import REPO_DIFF
-from wonder_server.services.actions.repo_index import REPO_INDEX
-from wonder_server.services.actions.repo_merge import REPO_MERGE
-from wonder_server.services.actions.repo_read import REPO_READ
-from wonder_server.services.actions.repo_search import REPO_SEARCH
-from wonder_server.services.actions.repo_tree import REPO_TREE
-from wonder_server.services.actions.repo_update import REPO_UPDATE
-from wonder_server.services.actions.repo_write import REPO_WRITE
-from wonder_server.services.actions.shell import SHELL
-from wonder_server.services.actions.sleep import SLEEP
-from wonder_server.services.actions.worker import WORKER
+from wonder_server.services.actions.external.http import HTTP
+from wonder_server.services.actions.external.llm import LLM
+from wonder_server.services.actions.external.mcp import MCP
+from wonder_server.services.actions.external.shell import SHELL
+from wonder_server.services.actions.external.worker import WORKER
+from wonder_server.services.actions.memory.delete import MEMORY_DELETE
+from wonder_server.services.actions.memory.list import MEMORY_LIST
+from wonder_server.services.actions.memory.read import MEMORY_READ
+from wonder_server.services.actions.memory.search import MEMORY_SEARCH
+from wonder_server.services.actions.memory.supersede import MEMORY_SUPERSEDE
+from wonder_server.services.actions.memory.update import MEMORY_UPDATE
+from wonder_server.services.actions.memory.write import MEMORY_WRITE
+from wonder_server.services.actions.repo.commit import REPO_COMMIT
+from wonder_server.services.actions.repo.diff import REPO_DIFF
+from wonder_server.services.actions.repo.index import REPO_INDEX
+from wonder_server.services.actions.repo.merge import REPO_MERGE
+from wonder_server.services.actions.repo.read import REPO_READ
+from wonder_server.services.actions.repo.search import REPO_SEARCH
+from wonder_server.services.actions.repo.tree import REPO_TREE
+from wonder_server.services.actions.repo.update import REPO_UPDATE
+from wonder_server.services.actions.repo.write import REPO_WRITE
 
 __all__ = ["ACTIONS", "ActionCall", "ActionKind", "AgentMemory", "ExecutionContext", "Services"]
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from wonder_server.services.workers.pool import Workers
-from wonder_server.services.workers.registration import check_registration
-from wonder_server.services.workers.seat import Seat
-from wonder_server.services.workers.words import (
-    Assigned,
+from wonder_server.services.workers.messages import (
+    AssignmentMessage,
     Cancelled,
     Draining,
     Job,
@@ -14,22 +11,25 @@ from wonder_server.services.workers.words import (
     Registration,
     RemoteKind,
     Settled,
-    Word,
     WorkerKind,
+    WorkerMessage,
 )
+from wonder_server.services.workers.pool import WorkerPool
+from wonder_server.services.workers.registration import check_registration
+from wonder_server.services.workers.session import WorkerSession
 
 __all__ = [
-    "Assigned",
+    "AssignmentMessage",
     "Cancelled",
     "Draining",
     "Job",
     "Progress",
     "Registration",
     "RemoteKind",
-    "Seat",
     "Settled",
-    "Word",
     "WorkerKind",
-    "Workers",
+    "WorkerMessage",
+    "WorkerPool",
+    "WorkerSession",
     "check_registration",
 ]

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wonder_server.core.errors import Fault
-from wonder_server.services.workers.words import Job, WorkerKind
+from wonder_server.services.workers.messages import Job, WorkerKind
 
 
 @dataclass(slots=True, eq=False)
-class Ticket:
+class QueuedJob:
     """A job between its request and its result. ``number`` is its place in the queue.
 
     ``lost_by`` holds the ids of the sessions that were lost with it; ``losses`` counts those that may have
@@ -26,9 +26,9 @@ class Ticket:
     number: int
     deadline_ms: int
     result: asyncio.Future[dict[str, Any] | Fault]
-    lost_by: set[str] = field(default_factory=set)
-    losses: int = 0
-    checked: WorkerKind | None = None
+    lost_workers: set[str] = field(default_factory=set)
+    loss_count: int = 0
+    checked_kind: WorkerKind | None = None
     assignment: Assignment | None = None
 
     def finish(self, result: dict[str, Any] | Fault) -> None:
@@ -42,7 +42,7 @@ class Assignment:
     """A job leased to one worker. ``expires`` is on the event loop's clock, in seconds."""
 
     lease_id: str
-    ticket: Ticket
+    queued: QueuedJob
     session_id: str
     worker: str
     """The worker's name, for messages."""
@@ -53,5 +53,5 @@ class Assignment:
     @property
     def is_idempotent(self) -> bool:
         """Return True if another worker may execute the job after this one was lost with it."""
-        defined = self.ticket.job.idempotent
+        defined = self.queued.job.idempotent
         return self.kind.idempotent if defined is None else defined

@@ -24,23 +24,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from wonder_server.core import payloads, schemas
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.ids import random_id
-from wonder_server.core.task.effects import NotBegunError
+from wonder_server.core.schema import payloads, schemas
+from wonder_server.core.task.effects import NotStartedError
 from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
-from wonder_server.services.workers.handout import Handout, unknown
-from wonder_server.services.workers.leases import Assignment, Ticket
-from wonder_server.services.workers.seat import Seat
-from wonder_server.services.workers.words import (
-    Draining,
-    Job,
-    Progress,
-    Registration,
-    RemoteKind,
-    Settled,
-)
+from wonder_server.services.workers.assignment import AssignmentScheduler, worker_outcome_unknown
+from wonder_server.services.workers.leases import Assignment, QueuedJob
+from wonder_server.services.workers.messages import Draining, Job, Progress, Registration, RemoteKind, Settled
+from wonder_server.services.workers.session import WorkerSession
 
 _log = logger("workers")
 
@@ -48,7 +41,7 @@ DEFAULT_LEASE_MS: Final = 30_000
 RECONNECT_AFTER_MS: Final = 1_000
 
 
-class Workers:
+class WorkerPool:
     """All connected workers. `perform` is for actions; the rest is for who holds a worker's stream."""
 
     def __init__(
@@ -59,8 +52,8 @@ class Workers:
         self.lease_ms = lease_ms
         self.heartbeat_interval_ms = lease_ms // 3
         self.reserved = frozenset(reserved)
-        self._handout = Handout(clock, lease_ms)
-        self._tickets = 0
+        self._scheduler = AssignmentScheduler(clock, lease_ms)
+        self._job_count = 0
 
     # --- for actions ------------------------------------------------------------------------------
 
@@ -71,211 +64,217 @@ class Workers:
         sent as it is; TIMEOUT, which says so if there was no worker; OUTCOME_UNKNOWN; TASK_FAILED for an
         output that does not fit; and what the worker says. `NotBegunError` is what may be tried again.
         """
-        wrong = payloads.check(job.input, field="input")
-        if wrong is not None:
-            raise WonderError(wrong)
+        fault = payloads.check(job.input, field="input")
+        if fault is not None:
+            raise WonderError(fault)
         loop = asyncio.get_running_loop()
-        self._tickets += 1
-        ticket = Ticket(
+        self._job_count += 1
+        queued = QueuedJob(
             job=job,
-            number=self._tickets,
+            number=self._job_count,
             deadline_ms=self._clock.now_ms() + job.timeout_ms,
             result=loop.create_future(),
         )
-        timer = loop.call_later(job.timeout_ms / 1000, self._overdue, ticket)
+        timer = loop.call_later(job.timeout_ms / 1000, self._on_timeout, queued)
         try:
-            self._handout.offer(ticket)
-            result = await ticket.result
+            self._scheduler.enqueue(queued)
+            result = await queued.result
         finally:
             timer.cancel()
-            if not ticket.result.done() or ticket.result.cancelled():
-                why = Fault(reason=Reason.CANCELLED, message="Nobody waits for this any more.")
-                self._withdraw(ticket, why)
+            if not queued.result.done() or queued.result.cancelled():
+                cancellation = Fault(reason=Reason.CANCELLED, message="Nobody waits for this any more.")
+                self._withdraw(queued, cancellation)
         if isinstance(result, Fault):
             raise _retriable(result) if result.transient else WonderError(result)
         return result
 
     def kinds(self) -> list[RemoteKind]:
         """The kinds of connected workers, by name."""
-        return self._handout.seats.kinds()
+        return self._scheduler.sessions.kinds()
 
     @property
-    def seats(self) -> list[Seat]:
+    def sessions(self) -> list[WorkerSession]:
         """Who is there."""
-        return list(self._handout.seats)
+        return list(self._scheduler.sessions)
 
     @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         """How many jobs wait for a worker."""
-        return self._handout.waiting
+        return self._scheduler.waiting_count
 
     # --- a worker comes and goes ------------------------------------------------------------------
 
-    def join(self, registration: Registration) -> Seat:
+    def join(self, registration: Registration) -> WorkerSession:
         """A seat for a worker whose registration was checked. Whoever gets it says `gone` in the end.
 
         SERVER_DRAINING; DEFINITION_INVALID for a kind that another worker declares differently.
         """
-        if self._handout.is_closed:
-            raise _stopping()
-        faults = self._handout.seats.conflicts(registration)
+        if self._scheduler.is_closed:
+            raise _draining_error()
+        faults = self._scheduler.sessions.conflicts(registration)
         if faults:
             raise WonderError(faults[0], faults=faults)
         loop = asyncio.get_running_loop()
-        seat = Seat(random_id("wkr", self._clock.now_ms()), registration, loop.time())
-        seat.timer = loop.call_later(self.lease_ms / 1000, self._look_after, seat)
-        self._handout.seats.add(seat)
-        _log.info("worker_connected", worker=seat.name, id=seat.id, kinds=sorted(seat.kinds))
-        for kind in seat.kinds.values():
-            self._handout.check_waiting(kind)
-        self._handout.fill(seat)
-        return seat
+        session = WorkerSession(random_id("wkr", self._clock.now_ms()), registration, loop.time())
+        session.timer = loop.call_later(self.lease_ms / 1000, self._watch_heartbeat, session)
+        self._scheduler.sessions.add(session)
+        _log.info("worker_connected", worker=session.name, id=session.id, kinds=sorted(session.kinds))
+        for kind in session.kinds.values():
+            self._scheduler.validate_waiting(kind)
+        self._scheduler.assign_waiting(session)
+        return session
 
-    def gone(self, seat: Seat) -> None:
+    def disconnected(self, session: WorkerSession) -> None:
         """Its stream is over, however it ended: what it has in hand is lost."""
-        if seat.gone:
+        if session.is_disconnected:
             return
-        seat.gone = seat.is_closed = True
-        if seat.timer is not None:
-            seat.timer.cancel()
-        self._handout.seats.remove(seat)
-        seat.end()
-        _log.info("worker_disconnected", worker=seat.name, id=seat.id, lost=len(seat.held))
-        self._handout.lose_all(seat, "went away")
+        session.is_disconnected = session.is_closed = True
+        if session.timer is not None:
+            session.timer.cancel()
+        self._scheduler.sessions.remove(session)
+        session.end()
+        _log.info("worker_disconnected", worker=session.name, id=session.id, lost=len(session.assignments))
+        self._scheduler.mark_all_lost(session, "went away")
 
-    def leave(self, seat: Seat) -> None:
+    def drain_worker(self, session: WorkerSession) -> None:
         """It takes nothing new. Its stream ends when it has nothing in hand."""
-        seat.close()
-        self._handout.recall(seat)
-        seat.end_if_done()
+        session.close()
+        self._scheduler.recall(session)
+        session.end_if_idle()
 
-    def dismiss(self, seat: Seat, problem: WonderError) -> None:
+    def dismiss(self, session: WorkerSession, problem: WonderError) -> None:
         """End its stream with ``problem``; what it has in hand is lost."""
-        seat.end(problem)
-        self.gone(seat)
+        session.end(problem)
+        self.disconnected(session)
 
     # --- what a worker says -----------------------------------------------------------------------
 
-    def heard(self, seat: Seat) -> None:
+    def record_heartbeat(self, session: WorkerSession) -> None:
         """The worker said something, so it is there."""
-        was_silent = not self._handout.is_fresh(seat)
-        seat.heard = asyncio.get_running_loop().time()
+        was_silent = not self._scheduler.is_responsive(session)
+        session.last_seen = asyncio.get_running_loop().time()
         if was_silent:
-            self._handout.fill(seat)
+            self._scheduler.assign_waiting(session)
 
-    def extend(self, seat: Seat, lease_ids: Sequence[str]) -> None:
+    def extend(self, session: WorkerSession, lease_ids: Sequence[str]) -> None:
         """Extend the leases that it names; others, and those that it does not have, are left alone."""
         expires = asyncio.get_running_loop().time() + self.lease_ms / 1000
         for lease_id in lease_ids:
-            assignment = seat.held.get(lease_id)
+            assignment = session.assignments.get(lease_id)
             if assignment is not None:
                 assignment.expires = expires
 
-    def progress(self, seat: Seat, lease_id: str, progress: Progress) -> None:
+    def progress(self, session: WorkerSession, lease_id: str, progress: Progress) -> None:
         """How far an assignment is; of one that it does not have, nothing."""
-        assignment = seat.held.get(lease_id)
-        if assignment is not None and assignment.ticket.job.on_progress is not None:
-            assignment.ticket.job.on_progress(progress)
+        assignment = session.assignments.get(lease_id)
+        if assignment is not None and assignment.queued.job.on_progress is not None:
+            assignment.queued.job.on_progress(progress)
 
-    def completed(self, seat: Seat, lease_id: str, output: Mapping[str, Any]) -> None:
+    def completed(self, session: WorkerSession, lease_id: str, output: Mapping[str, Any]) -> None:
         """An assignment is done; its output is checked against the kind's schema."""
-        assignment = seat.held.get(lease_id)
-        fault = _misfit(assignment, output) if assignment is not None else None
-        self._settle(seat, lease_id, dict(output) if fault is None else fault, fault)
+        assignment = session.assignments.get(lease_id)
+        fault = _output_fault(assignment, output) if assignment is not None else None
+        self._settle(session, lease_id, dict(output) if fault is None else fault, fault)
 
-    def failed(self, seat: Seat, lease_id: str, fault: Fault) -> None:
+    def failed(self, session: WorkerSession, lease_id: str, fault: Fault) -> None:
         """An assignment failed, by the worker's own word."""
-        self._settle(seat, lease_id, fault)
+        self._settle(session, lease_id, fault)
 
-    def refused(self, seat: Seat, lease_id: str, fault: Fault) -> None:
+    def unreadable(self, session: WorkerSession, lease_id: str, fault: Fault) -> None:
         """The worker's answer for an assignment cannot be read: it has failed, with ``fault``."""
         fault = replace(fault, transient=False)
-        self._settle(seat, lease_id, fault, fault)
+        self._settle(session, lease_id, fault, fault)
 
     # --- the server stops -------------------------------------------------------------------------
 
     def drain(self, grace_ms: int) -> None:
         """Assign nothing new and tell every worker. A worker's stream ends when it has nothing in hand."""
-        self._handout.is_closed = True
-        for seat in self._handout.seats:
-            seat.say(Draining(grace_ms=grace_ms))
-            seat.close(_stopping())
-            self._handout.recall(seat)
-            seat.end_if_done()
+        self._scheduler.is_closed = True
+        for seat in self._scheduler.sessions:
+            seat.send(Draining(grace_ms=grace_ms))
+            seat.close(_draining_error())
+            self._scheduler.recall(seat)
+            seat.end_if_idle()
 
     async def wait_until_idle(self) -> None:
         """Until no worker has anything in hand."""
-        await self._handout.idle.wait()
+        await self._scheduler.idle.wait()
 
     def close(self) -> None:
         """End all streams."""
-        self._handout.is_closed = True
-        for seat in self._handout.seats:
-            self.dismiss(seat, _stopping())
+        self._scheduler.is_closed = True
+        for seat in self._scheduler.sessions:
+            self.dismiss(seat, _draining_error())
 
     # --- pieces -----------------------------------------------------------------------------------
 
     def _settle(
-        self, seat: Seat, lease_id: str, result: dict[str, Any] | Fault, refusal: Fault | None = None
+        self,
+        session: WorkerSession,
+        lease_id: str,
+        result: dict[str, Any] | Fault,
+        refusal: Fault | None = None,
     ) -> None:
-        assignment = seat.held.get(lease_id)
+        assignment = session.assignments.get(lease_id)
         if assignment is None:
-            seat.say(Settled(lease_id=lease_id, fault=seat.why_over(lease_id)))
+            session.send(Settled(lease_id=lease_id, fault=session.lease_end_fault(lease_id)))
             return
-        seat.say(Settled(lease_id=lease_id, fault=refusal))
-        ticket = assignment.ticket
-        self._handout.release(assignment)
-        ticket.finish(result)
-        self._handout.fill(seat)
-        seat.end_if_done()
+        session.send(Settled(lease_id=lease_id, fault=refusal))
+        queued = assignment.queued
+        self._scheduler.release(assignment)
+        queued.finish(result)
+        self._scheduler.assign_waiting(session)
+        session.end_if_idle()
 
-    def _withdraw(self, ticket: Ticket, why: Fault) -> None:
-        seat = self._handout.withdraw(ticket, why)
-        if seat is not None:
-            self._handout.fill(seat)
-            seat.end_if_done()
+    def _withdraw(self, queued: QueuedJob, fault: Fault) -> None:
+        session = self._scheduler.withdraw(queued, fault)
+        if session is not None:
+            self._scheduler.assign_waiting(session)
+            session.end_if_idle()
 
-    def _overdue(self, ticket: Ticket) -> None:
+    def _on_timeout(self, queued: QueuedJob) -> None:
         """The action's time is up."""
-        if ticket.result.done():
+        if queued.result.done():
             return
-        job, assignment = ticket.job, ticket.assignment
+        job, assignment = queued.job, queued.assignment
         if assignment is None:
             fault = Fault(
                 reason=Reason.TIMEOUT,
-                message=self._handout.seats.why_waiting(job),
+                message=self._scheduler.sessions.timeout_message(job),
                 metadata={"kind": job.kind, "timeout_ms": str(job.timeout_ms)},
             )
-            self._withdraw(ticket, fault)
-            ticket.finish(fault)
+            self._withdraw(queued, fault)
+            queued.finish(fault)
             return
         fault = Fault(
             reason=Reason.TIMEOUT,
             message=f"The worker '{assignment.worker}' took longer than {job.timeout_ms} ms.",
             metadata={"operation_id": job.operation_id, "timeout_ms": str(job.timeout_ms)},
         )
-        self._withdraw(ticket, fault)
-        ticket.finish(replace(fault, transient=True) if assignment.is_idempotent else unknown(fault))
+        self._withdraw(queued, fault)
+        queued.finish(
+            replace(fault, transient=True) if assignment.is_idempotent else worker_outcome_unknown(fault)
+        )
 
-    def _look_after(self, seat: Seat) -> None:
+    def _watch_heartbeat(self, session: WorkerSession) -> None:
         """A worker may have been silent for too long."""
         loop = asyncio.get_running_loop()
-        left = seat.heard + self.lease_ms / 1000 - loop.time()
-        if left > 0:
-            seat.timer = loop.call_later(left, self._look_after, seat)
+        remaining_s = session.last_seen + self.lease_ms / 1000 - loop.time()
+        if remaining_s > 0:
+            session.timer = loop.call_later(remaining_s, self._watch_heartbeat, session)
             return
         message = (
             f"Nothing was heard of this worker for {self.lease_ms} ms. Send a heartbeat every "
             f"{self.heartbeat_interval_ms} ms, and connect again."
         )
-        self.dismiss(seat, error(Reason.TIMEOUT, message, timeout_ms=str(self.lease_ms)))
+        self.dismiss(session, error(Reason.TIMEOUT, message, timeout_ms=str(self.lease_ms)))
 
 
-def _misfit(assignment: Assignment, output: Mapping[str, Any]) -> Fault | None:
+def _output_fault(assignment: Assignment, output: Mapping[str, Any]) -> Fault | None:
     """What is wrong with an output."""
-    wrong = payloads.check(output, field="output")
-    if wrong is not None:
-        return wrong
+    fault = payloads.check(output, field="output")
+    if fault is not None:
+        return fault
     kind = assignment.kind
     problems = schemas.validate(kind.output_schema, output, name="output")
     if not problems:
@@ -287,14 +286,14 @@ def _misfit(assignment: Assignment, output: Mapping[str, Any]) -> Fault | None:
     return Fault(reason=Reason.TASK_FAILED, message=message, field="output")
 
 
-def _retriable(fault: Fault) -> NotBegunError:
+def _retriable(fault: Fault) -> NotStartedError:
     """What may be tried again: the worker says so, or doing it twice does no harm."""
-    problem = NotBegunError(fault.reason, fault.message, retry_after_ms=fault.retry_after_ms)
+    problem = NotStartedError(fault.reason, fault.message, retry_after_ms=fault.retry_after_ms)
     problem.fault = fault
     return problem
 
 
-def _stopping() -> WonderError:
+def _draining_error() -> WonderError:
     return error(
         Reason.SERVER_DRAINING,
         "The server is shutting down; connect again.",

@@ -8,8 +8,8 @@ from typing import Final
 
 from wonder_server.core.definitions.references import NAME_RULE, is_definition_name
 from wonder_server.core.errors import Fault, Reason, WonderError
-from wonder_server.core.schemas import check_schema
-from wonder_server.services.workers.words import Registration, WorkerKind
+from wonder_server.core.schema.schemas import check_schema
+from wonder_server.services.workers.messages import Registration, WorkerKind
 
 MAX_NAME_BYTES: Final = 128
 MAX_DESCRIPTION_BYTES: Final = 4_096

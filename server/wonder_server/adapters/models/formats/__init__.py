@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from wonder_server.adapters.models import faults
-from wonder_server.adapters.models.format_names import (
+from wonder_server.adapters.models.common import provider_errors
+from wonder_server.adapters.models.common.format_names import (
     ANTHROPIC_MESSAGES,
     GEMINI,
     OPENAI_CHAT,
@@ -25,10 +25,10 @@ from wonder_server.adapters.models.formats.parts import Accumulator, tool_call
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.model import ModelResult, ToolCall
-from wonder_server.core.requests import sendable
+from wonder_server.core.request_formats import sendable
 from wonder_server.logs import logger
 
-__all__ = ["Accumulator", "accumulator", "fed", "filled", "message", "tool_call", "whole"]
+__all__ = ["Accumulator", "accumulator", "apply_parameters", "feed", "finish", "message", "tool_call"]
 
 _ACCUMULATORS: dict[str, Callable[[], Accumulator]] = {
     OPENAI_CHAT: OpenAIChat,
@@ -44,14 +44,14 @@ _MESSAGES: dict[str, Callable[[str, Iterable[ToolCall]], dict[str, Any]]] = {
     GEMINI: gemini_message,
 }
 
-_MISSHAPEN = (KeyError, TypeError, AttributeError, ValueError)
+_SHAPE_ERRORS = (KeyError, TypeError, AttributeError, ValueError)
 _OFFLINE_PARAMETERS = frozenset({"token_delay_ms"})
 _ANTHROPIC_MAX_TOKENS = 4096
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
 _log = logger("models")
-_told: set[tuple[str, str, str]] = set()
-_MOST_TOLD = 1000
+_logged: set[tuple[str, str, str]] = set()
+_MAX_LOGGED = 1000
 
 
 def accumulator(format_name: str) -> Accumulator:
@@ -66,25 +66,25 @@ def accumulator(format_name: str) -> Accumulator:
     return make()
 
 
-def fed(gathered: Accumulator, event: Any) -> str:
+def feed(accumulator: Accumulator, event: Any) -> str:
     """The text in ``event``; a shape that is not the format's is a transient MODEL_UNAVAILABLE."""
     try:
-        return gathered.feed(event)
-    except _MISSHAPEN as problem:
-        raise WonderError(faults.UNREADABLE) from problem
+        return accumulator.feed(event)
+    except _SHAPE_ERRORS as problem:
+        raise WonderError(provider_errors.UNREADABLE) from problem
 
 
-def whole(gathered: Accumulator) -> ModelResult:
+def finish(accumulator: Accumulator) -> ModelResult:
     """The answer of a stream that has ended; a transient MODEL_UNAVAILABLE if it broke off."""
-    if not gathered.complete:
-        raise WonderError(faults.BROKEN_OFF)
+    if not accumulator.complete:
+        raise WonderError(provider_errors.STREAM_CUT_OFF)
     try:
-        return gathered.result()
-    except _MISSHAPEN as problem:
-        raise WonderError(faults.UNREADABLE) from problem
+        return accumulator.result()
+    except _SHAPE_ERRORS as problem:
+        raise WonderError(provider_errors.UNREADABLE) from problem
 
 
-def filled(profile: ModelProfile, request: dict[str, Any], format_name: str) -> dict[str, Any]:
+def apply_parameters(profile: ModelProfile, request: dict[str, Any], format_name: str) -> dict[str, Any]:
     """``request`` with the profile's parameters where it has none of that name, made valid for its format:
     what is sent. What a request says itself comes before what it inherits and could not hold beside it."""
     full = {
@@ -96,7 +96,7 @@ def filled(profile: ModelProfile, request: dict[str, Any], format_name: str) -> 
         full.setdefault("max_tokens", _ANTHROPIC_MAX_TOKENS + _budget(full.get("thinking")))
     valid, notes = sendable(format_name, full, profile.provider)
     for note in notes:
-        _tell(profile, note)
+        _log_once(profile, note)
     return valid
 
 
@@ -116,14 +116,14 @@ def _budget(thinking: Any) -> int:
     return budget if type(budget) is int and budget > 0 else 0
 
 
-def _tell(profile: ModelProfile, note: str) -> None:
+def _log_once(profile: ModelProfile, note: str) -> None:
     """Log what a request had to leave out, once for each model."""
     said = (profile.provider, profile.model, note)
-    if said in _told:
+    if said in _logged:
         return
-    if len(_told) >= _MOST_TOLD:
-        _told.clear()
-    _told.add(said)
+    if len(_logged) >= _MAX_LOGGED:
+        _logged.clear()
+    _logged.add(said)
     _log.warning("model_request_adapted", provider=profile.provider, model=profile.model, note=note)
 
 

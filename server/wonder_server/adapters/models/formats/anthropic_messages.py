@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from wonder_server.adapters.models.arguments import clean_text, parse_arguments
-from wonder_server.adapters.models.formats.parts import Written, as_written, count, reported, settled, total
+from wonder_server.adapters.models.common.tool_arguments import clean_text, parse_arguments
+from wonder_server.adapters.models.formats.parts import (
+    PartialToolCall,
+    argument_text,
+    finalize_tool_calls,
+    reported_fault,
+    token_count,
+    token_total,
+)
 from wonder_server.core.errors import WonderError
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 
@@ -19,7 +26,7 @@ _STOPS = {
     "refusal": "refusal",
 }
 
-_WRITTEN = ("text", "thinking")
+_TOOL_CALL_BLOCKS = ("text", "thinking")
 """Kinds of blocks that are written piece by piece under the name of their kind."""
 
 
@@ -37,9 +44,9 @@ class AnthropicMessages:
     """Gathers streaming events. Blocks it does not know are kept as they came."""
 
     def __init__(self) -> None:
-        self.begun = False
+        self.has_started = False
         self.ended = False
-        self.letters = 0
+        self.character_count = 0
         self._blocks: dict[int, dict[str, Any]] = {}
         self._pieces: dict[int, list[str]] = {}
         self._stop = ""
@@ -66,20 +73,20 @@ class AnthropicMessages:
             case "message_stop":
                 self.ended = True
             case "error":
-                raise WonderError(reported(event.get("error")))
+                raise WonderError(reported_fault(event.get("error")))
         return ""
 
     def _start(self, index: int, block: dict[str, Any]) -> str:
         self._blocks[index] = block
         kind = block.get("type")
-        opening = clean_text(block.get(kind) or "") if kind in _WRITTEN else ""
+        opening = clean_text(block.get(kind) or "") if kind in _TOOL_CALL_BLOCKS else ""
         self._pieces[index] = [opening]
-        self.begun = self.begun or kind != "text"
+        self.has_started = self.has_started or kind != "text"
         return opening if kind == "text" else ""
 
     def _delta(self, index: int, delta: dict[str, Any]) -> str:
         block, pieces = self._blocks[index], self._pieces[index]
-        self.begun = True
+        self.has_started = True
         match delta.get("type"):
             case "text_delta":
                 text = clean_text(delta["text"])
@@ -87,10 +94,10 @@ class AnthropicMessages:
                 return text
             case "input_json_delta":
                 pieces.append(delta["partial_json"])
-                self.letters += len(pieces[-1])
+                self.character_count += len(pieces[-1])
             case "thinking_delta":
                 pieces.append(clean_text(delta["thinking"]))
-                self.letters += len(pieces[-1])
+                self.character_count += len(pieces[-1])
             case "signature_delta":
                 block["signature"] = block.get("signature", "") + delta["signature"]
             case "citations_delta":
@@ -99,40 +106,42 @@ class AnthropicMessages:
 
     def result(self) -> ModelResult:
         content: list[dict[str, Any]] = []
-        written: list[Written] = []
+        partial_calls: list[PartialToolCall] = []
         for index in sorted(self._blocks):
             block, text = self._blocks[index], "".join(self._pieces[index])
             kind = block.get("type")
-            if kind in _WRITTEN:
+            if kind in _TOOL_CALL_BLOCKS:
                 block = {**block, kind: text}
             elif text or "input" in block:
-                text = text or as_written(block["input"])
+                text = text or argument_text(block["input"])
                 block = {**block, "input": parse_arguments(text) or {}}
             if kind == "tool_use":
-                written.append(Written(block.get("id") or "", block.get("name") or "", text))
+                partial_calls.append(PartialToolCall(block.get("id") or "", block.get("name") or "", text))
             # A text block without text is sent by the provider and refused by it when it comes back.
             if kind != "text" or text:
                 content.append(block)
         stop = _STOPS.get(self._stop, "other")
-        calls = settled(written, cut=stop == "length")
+        calls = finalize_tool_calls(partial_calls, cut=stop == "length")
         return ModelResult(
             text="".join(block["text"] for block in content if block.get("type") == "text"),
             tool_calls=calls,
             raw={"role": "assistant", "content": content},
-            usage=self.counted,
+            usage=self.usage_so_far,
             stop_reason="tool_calls" if calls and stop == "end" else stop,
             model=self._model,
             reasoning="".join(block["thinking"] for block in content if block.get("type") == "thinking"),
         )
 
     @property
-    def counted(self) -> Usage:
+    def usage_so_far(self) -> Usage:
         """All input tokens, as OpenAI counts them: Anthropic reports cached ones apart from the rest."""
-        cached = count(self._usage, "cache_read_input_tokens")
+        cached = token_count(self._usage, "cache_read_input_tokens")
         return Usage(
-            input_tokens=total(
-                count(self._usage, "input_tokens"), count(self._usage, "cache_creation_input_tokens"), cached
+            input_tokens=token_total(
+                token_count(self._usage, "input_tokens"),
+                token_count(self._usage, "cache_creation_input_tokens"),
+                cached,
             ),
-            output_tokens=count(self._usage, "output_tokens"),
+            output_tokens=token_count(self._usage, "output_tokens"),
             cached_input_tokens=cached,
         )

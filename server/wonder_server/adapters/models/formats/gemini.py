@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from wonder_server.adapters.models.arguments import clean_text
-from wonder_server.adapters.models.faults import unavailable
+from wonder_server.adapters.models.common.provider_errors import unavailable
+from wonder_server.adapters.models.common.tool_arguments import clean_text
 from wonder_server.adapters.models.formats.parts import (
-    Written,
-    as_written,
-    count,
-    reported,
-    settled,
-    total,
+    PartialToolCall,
+    argument_text,
+    finalize_tool_calls,
+    reported_fault,
+    token_count,
+    token_total,
 )
 from wonder_server.core.errors import WonderError
 from wonder_server.core.model import ModelResult, ToolCall, Usage
@@ -28,7 +28,7 @@ _STOPS = {
     "SPII": "refusal",
     "IMAGE_SAFETY": "refusal",
 }
-_GARBLED = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"})
+_MALFORMED_STOPS = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"})
 
 
 def gemini_message(text: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
@@ -47,9 +47,9 @@ class Gemini:
     """
 
     def __init__(self) -> None:
-        self.begun = False
+        self.has_started = False
         self.ended = False
-        self.letters = 0
+        self.character_count = 0
         self._parts: list[tuple[dict[str, Any], list[str]]] = []
         """Each part as it began, and the pieces of its text."""
         self._text: list[str] = []
@@ -64,7 +64,7 @@ class Gemini:
 
     def feed(self, event: dict[str, Any]) -> str:
         if event.get("error"):
-            raise WonderError(reported(event["error"]))
+            raise WonderError(reported_fault(event["error"]))
         self._model = event.get("modelVersion") or self._model
         self._usage = event.get("usageMetadata") or self._usage
         if (event.get("promptFeedback") or {}).get("blockReason"):
@@ -75,7 +75,7 @@ class Gemini:
                 for part in (candidate.get("content") or {}).get("parts") or ():
                     text += self._part(dict(part))
                 self._finish = candidate.get("finishReason") or self._finish
-        if self._finish in _GARBLED:
+        if self._finish in _MALFORMED_STOPS:
             raise WonderError(unavailable("The model wrote a tool call that its provider could not read."))
         return text
 
@@ -85,15 +85,15 @@ class Gemini:
         A part with a signature stays as it is: its provider wants it back where it was.
         """
         if not isinstance(part.get("text"), str):
-            self.begun = True
-            self.letters += len(str(part))
+            self.has_started = True
+            self.character_count += len(str(part))
             self._parts.append((part, []))
             return ""
         text = clean_text(part["text"])
         thought = bool(part.get("thought"))
         if text:
-            self.begun = True
-            self.letters += len(text) if thought else 0
+            self.has_started = True
+            self.character_count += len(text) if thought else 0
             (self._reasoning if thought else self._text).append(text)
         plain = {"text": "", "thought": True} if thought else {"text": ""}
         if part != {**plain, "text": part["text"]}:
@@ -109,7 +109,7 @@ class Gemini:
         parts = [{**part, "text": "".join(pieces)} if pieces else part for part, pieces in self._parts]
         called = [part["functionCall"] for part in parts if part.get("functionCall")]
         # Arguments are whole here: a call without any is one that needs none, even in a cut answer.
-        calls = settled([_written(call) for call in called])
+        calls = finalize_tool_calls([_partial_call(call) for call in called])
         arguments = iter(call.arguments or {} for call in calls)
         parts = [
             {**part, "functionCall": {**part["functionCall"], "args": next(arguments)}}
@@ -121,28 +121,30 @@ class Gemini:
             text="".join(self._text),
             tool_calls=calls,
             raw={"role": "model", "parts": parts},
-            usage=self.counted,
+            usage=self.usage_so_far,
             stop_reason="tool_calls" if calls and stop == "end" else stop,
             model=self._model,
             reasoning="".join(self._reasoning),
         )
 
     @property
-    def counted(self) -> Usage:
+    def usage_so_far(self) -> Usage:
         return Usage(
-            input_tokens=total(
-                count(self._usage, "promptTokenCount"), count(self._usage, "toolUsePromptTokenCount")
+            input_tokens=token_total(
+                token_count(self._usage, "promptTokenCount"),
+                token_count(self._usage, "toolUsePromptTokenCount"),
             ),
-            output_tokens=total(
-                count(self._usage, "candidatesTokenCount"), count(self._usage, "thoughtsTokenCount")
+            output_tokens=token_total(
+                token_count(self._usage, "candidatesTokenCount"),
+                token_count(self._usage, "thoughtsTokenCount"),
             ),
-            cached_input_tokens=count(self._usage, "cachedContentTokenCount"),
-            reasoning_tokens=count(self._usage, "thoughtsTokenCount"),
+            cached_input_tokens=token_count(self._usage, "cachedContentTokenCount"),
+            reasoning_tokens=token_count(self._usage, "thoughtsTokenCount"),
         )
 
 
-def _written(call: dict[str, Any]) -> Written:
+def _partial_call(call: dict[str, Any]) -> PartialToolCall:
     """A tool call. One whose arguments arrive in pieces, which this server does not ask for, is malformed."""
     partial = call.get("partialArgs") or call.get("willContinue")
-    arguments = "{" if partial else as_written(call.get("args"))
-    return Written(call.get("id") or "", call.get("name") or "", arguments)
+    arguments = "{" if partial else argument_text(call.get("args"))
+    return PartialToolCall(call.get("id") or "", call.get("name") or "", arguments)

@@ -6,8 +6,13 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from wonder_server.adapters.models.arguments import clean_text
-from wonder_server.adapters.models.formats.parts import Written, count, reported, settled
+from wonder_server.adapters.models.common.tool_arguments import clean_text
+from wonder_server.adapters.models.formats.parts import (
+    PartialToolCall,
+    finalize_tool_calls,
+    reported_fault,
+    token_count,
+)
 from wonder_server.core.errors import WonderError
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 
@@ -55,17 +60,17 @@ class OpenAIChat:
     """Gathers ``chat.completion.chunk`` s; reads choice 0."""
 
     def __init__(self) -> None:
-        self.begun = False
+        self.has_started = False
         self.ended = False
-        self.letters = 0
+        self.character_count = 0
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._reasoning: list[str] = []
         self._repeats_reasoning = False
-        self._calls: list[Written] = []
-        self._by_index: dict[int, Written] = {}
+        self._calls: list[PartialToolCall] = []
+        self._by_index: dict[int, PartialToolCall] = {}
         self._finish = ""
-        self.counted = Usage()
+        self.usage_so_far = Usage()
         self._model = ""
 
     @property
@@ -74,14 +79,14 @@ class OpenAIChat:
 
     def feed(self, event: dict[str, Any]) -> str:
         if event.get("error"):
-            raise WonderError(reported(event["error"]))
+            raise WonderError(reported_fault(event["error"]))
         self._model = event.get("model") or self._model
         if usage := event.get("usage"):
-            self.counted = Usage(
-                input_tokens=count(usage, "prompt_tokens"),
-                output_tokens=count(usage, "completion_tokens"),
-                cached_input_tokens=count(usage, "prompt_tokens_details", "cached_tokens"),
-                reasoning_tokens=count(usage, "completion_tokens_details", "reasoning_tokens"),
+            self.usage_so_far = Usage(
+                input_tokens=token_count(usage, "prompt_tokens"),
+                output_tokens=token_count(usage, "completion_tokens"),
+                cached_input_tokens=token_count(usage, "prompt_tokens_details", "cached_tokens"),
+                reasoning_tokens=token_count(usage, "completion_tokens_details", "reasoning_tokens"),
             )
         text = ""
         for choice in event.get("choices") or ():
@@ -100,16 +105,16 @@ class OpenAIChat:
             text += self._refusal[-1]
         if text:
             self._text.append(text)
-            self.begun = True
+            self.has_started = True
         if calls := delta.get("tool_calls"):
-            self.begun = True
+            self.has_started = True
             for call in calls:
                 self._call_delta(call)
         # The names that servers other than OpenAI's own give it.
         if thought := delta.get("reasoning_content") or delta.get("reasoning"):
-            self.begun = True
+            self.has_started = True
             if isinstance(thought, str):
-                self.letters += len(thought)
+                self.character_count += len(thought)
                 self._reasoning.append(clean_text(thought))
                 self._repeats_reasoning |= "reasoning_content" in delta
         return text
@@ -120,28 +125,28 @@ class OpenAIChat:
         Some providers give every parallel call the index 0, some send no index, some repeat the id.
         """
         index, call_id = delta.get("index"), delta.get("id") or ""
-        written = self._by_index.get(index) if index is not None else None
+        partial_calls = self._by_index.get(index) if index is not None else None
         if index is None:
-            written = self._with_id(call_id) if call_id else (self._calls[-1] if self._calls else None)
-        elif written is not None and call_id and written.id and written.id != call_id:
-            written = self._with_id(call_id)
-        if written is None:
-            written = Written()
-            self._calls.append(written)
+            partial_calls = self._with_id(call_id) if call_id else (self._calls[-1] if self._calls else None)
+        elif partial_calls is not None and call_id and partial_calls.id and partial_calls.id != call_id:
+            partial_calls = self._with_id(call_id)
+        if partial_calls is None:
+            partial_calls = PartialToolCall()
+            self._calls.append(partial_calls)
         if index is not None:
-            self._by_index[index] = written
+            self._by_index[index] = partial_calls
         function = delta.get("function") or {}
-        written.id = written.id or call_id
-        written.name = written.name or function.get("name") or ""
-        written.arguments.append(function.get("arguments") or "")
-        self.letters += len(written.arguments[-1])
+        partial_calls.id = partial_calls.id or call_id
+        partial_calls.name = partial_calls.name or function.get("name") or ""
+        partial_calls.arguments.append(function.get("arguments") or "")
+        self.character_count += len(partial_calls.arguments[-1])
 
-    def _with_id(self, call_id: str) -> Written | None:
+    def _with_id(self, call_id: str) -> PartialToolCall | None:
         return next((call for call in self._calls if call.id == call_id), None)
 
     def result(self) -> ModelResult:
         stop = _STOPS.get(self._finish, "other")
-        calls = settled(self._calls, cut=stop == "length")
+        calls = finalize_tool_calls(self._calls, cut=stop == "length")
         text, refusal = "".join(self._text), "".join(self._refusal)
         reasoning = "".join(self._reasoning)
         if refusal:
@@ -158,7 +163,7 @@ class OpenAIChat:
                 # Servers that think before they call tools want to see what they thought.
                 reasoning=reasoning if self._repeats_reasoning else "",
             ),
-            usage=self.counted,
+            usage=self.usage_so_far,
             stop_reason=stop,
             model=self._model,
             reasoning=reasoning,

@@ -10,8 +10,13 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from wonder_server.adapters.models.arguments import clean_text, parse_arguments
-from wonder_server.adapters.models.formats.parts import Written, count, reported, settled
+from wonder_server.adapters.models.common.tool_arguments import clean_text, parse_arguments
+from wonder_server.adapters.models.formats.parts import (
+    PartialToolCall,
+    finalize_tool_calls,
+    reported_fault,
+    token_count,
+)
 from wonder_server.core.errors import WonderError
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 
@@ -40,13 +45,13 @@ class OpenAIResponses:
     """Gathers ``response.*`` events. Items it does not know are kept as they came."""
 
     def __init__(self) -> None:
-        self.begun = False
+        self.has_started = False
         self.ended = False
-        self.letters = 0
+        self.character_count = 0
         self._items: dict[int, dict[str, Any]] = {}
         self._text: list[str] = []
-        self._spoken: set[tuple[int, int]] = set()
-        self._refused = False
+        self._streamed_items: set[tuple[int, int]] = set()
+        self._has_refusal = False
         self._reasoning: list[str] = []
         self._arguments: dict[int, list[str]] = {}
         self._stop = ""
@@ -60,54 +65,54 @@ class OpenAIResponses:
     def feed(self, event: dict[str, Any]) -> str:
         match event.get("type"):
             case "response.output_text.delta":
-                return self._said(event, event["delta"])
+                return self._text_delta(event, event["delta"])
             case "response.refusal.delta":
-                self._refused = True
-                return self._said(event, event["delta"])
+                self._has_refusal = True
+                return self._text_delta(event, event["delta"])
             case "response.function_call_arguments.delta":
                 self._arguments.setdefault(event["output_index"], []).append(event["delta"])
-                self.letters += len(event["delta"])
+                self.character_count += len(event["delta"])
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                self.begun = True
+                self.has_started = True
                 self._reasoning.append(clean_text(event["delta"]))
-                self.letters += len(self._reasoning[-1])
+                self.character_count += len(self._reasoning[-1])
             case "response.reasoning_summary_part.added" if self._reasoning:
                 self._reasoning.append("\n\n")
             case "response.output_item.added":
                 # A message that opens is not yet an answer; whatever else opens is.
-                self.begun = self.begun or event["item"].get("type") != "message"
+                self.has_started = self.has_started or event["item"].get("type") != "message"
                 self._items[event["output_index"]] = dict(event["item"])
             case "response.output_item.done":
-                self.begun = True
+                self.has_started = True
                 self._items[event["output_index"]] = dict(event["item"])
-                return self._unspoken(event["output_index"], event["item"])
+                return self._unstreamed_text(event["output_index"], event["item"])
             case "response.created" | "response.in_progress":
                 self._model = event["response"].get("model") or self._model
             case "response.completed" | "response.incomplete":
                 return self._end(event["response"])
             case "response.failed":
-                raise WonderError(reported(event["response"].get("error")))
+                raise WonderError(reported_fault(event["response"].get("error")))
             case "error":
-                raise WonderError(reported(event.get("error") or event))
+                raise WonderError(reported_fault(event.get("error") or event))
         return ""
 
-    def _said(self, event: dict[str, Any], delta: str) -> str:
+    def _text_delta(self, event: dict[str, Any], delta: str) -> str:
         text = clean_text(delta)
         if text:
-            self.begun = True
-            self._spoken.add((event["output_index"], event.get("content_index", 0)))
+            self.has_started = True
+            self._streamed_items.add((event["output_index"], event.get("content_index", 0)))
             self._text.append(text)
         return text
 
-    def _unspoken(self, index: int, item: dict[str, Any]) -> str:
+    def _unstreamed_text(self, index: int, item: dict[str, Any]) -> str:
         """The text of a finished message that no delta brought."""
         found = ""
         if item.get("type") == "message":
             for position, part in enumerate(item.get("content") or ()):
-                if (index, position) not in self._spoken:
-                    self._refused |= part.get("type") == "refusal"
+                if (index, position) not in self._streamed_items:
+                    self._has_refusal |= part.get("type") == "refusal"
                     where = {"output_index": index, "content_index": position}
-                    found += self._said(where, part.get("text") or part.get("refusal") or "")
+                    found += self._text_delta(where, part.get("text") or part.get("refusal") or "")
         return found
 
     def _end(self, response: dict[str, Any]) -> str:
@@ -119,28 +124,30 @@ class OpenAIResponses:
         found = ""
         for index, item in enumerate(response.get("output") or ()):
             self._items[index] = dict(item)
-            found += self._unspoken(index, item)
+            found += self._unstreamed_text(index, item)
         return found
 
     @property
-    def counted(self) -> Usage:
+    def usage_so_far(self) -> Usage:
         return Usage(
-            input_tokens=count(self._usage, "input_tokens"),
-            output_tokens=count(self._usage, "output_tokens"),
-            cached_input_tokens=count(self._usage, "input_tokens_details", "cached_tokens"),
-            reasoning_tokens=count(self._usage, "output_tokens_details", "reasoning_tokens"),
+            input_tokens=token_count(self._usage, "input_tokens"),
+            output_tokens=token_count(self._usage, "output_tokens"),
+            cached_input_tokens=token_count(self._usage, "input_tokens_details", "cached_tokens"),
+            reasoning_tokens=token_count(self._usage, "output_tokens_details", "reasoning_tokens"),
         )
 
     def result(self) -> ModelResult:
-        output, written = [], []
+        output, partial_calls = [], []
         for index, item in sorted(self._items.items()):
             if item.get("type") == "function_call":
                 arguments = item.get("arguments") or "".join(self._arguments.get(index, ()))
-                written.append(Written(item.get("call_id") or "", item.get("name") or "", arguments))
+                partial_calls.append(
+                    PartialToolCall(item.get("call_id") or "", item.get("name") or "", arguments)
+                )
                 # Malformed arguments go back as {}: a history that does not parse is refused.
                 item = {**item, "arguments": arguments if parse_arguments(arguments) else "{}"}
             output.append(item)
-        calls = settled(written, cut=self._stop not in ("end", ""))
+        calls = finalize_tool_calls(partial_calls, cut=self._stop not in ("end", ""))
         ids = iter(calls)
         output = [
             {**item, "call_id": next(ids).id} if item.get("type") == "function_call" else item
@@ -149,12 +156,12 @@ class OpenAIResponses:
         text = "".join(self._text)
         if text and not output:  # Some servers send nothing but deltas.
             output = responses_message(text, ())["output"]
-        stop = "refusal" if self._refused else self._stop or "other"
+        stop = "refusal" if self._has_refusal else self._stop or "other"
         return ModelResult(
             text=text,
             tool_calls=calls,
             raw={"output": output},
-            usage=self.counted,
+            usage=self.usage_so_far,
             stop_reason="tool_calls" if calls and stop == "end" else stop,
             model=self._model,
             reasoning="".join(self._reasoning),

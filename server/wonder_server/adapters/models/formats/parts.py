@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Protocol
 
-from wonder_server.adapters.models.arguments import clean_text, is_acceptable, parse_arguments
-from wonder_server.adapters.models.faults import from_status
+from wonder_server.adapters.models.common.provider_errors import from_status
+from wonder_server.adapters.models.common.tool_arguments import clean_text, is_acceptable, parse_arguments
 from wonder_server.core.errors import Fault
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 
@@ -22,12 +22,12 @@ class Accumulator(Protocol):
     ``letters``: how many have come that are no text of the answer.
     """
 
-    begun: bool
+    has_started: bool
     ended: bool
-    letters: int
+    character_count: int
 
     @property
-    def counted(self) -> Usage:
+    def usage_so_far(self) -> Usage:
         """What the provider has counted so far."""
 
     @property
@@ -42,7 +42,7 @@ class Accumulator(Protocol):
         """The whole answer, once the stream has ended."""
 
 
-class Written:
+class PartialToolCall:
     """A tool call that is still being written."""
 
     __slots__ = ("arguments", "id", "name")
@@ -53,7 +53,7 @@ class Written:
         self.arguments = [arguments]
 
 
-def settled(written: list[Written], *, cut: bool = False) -> tuple[ToolCall, ...]:
+def finalize_tool_calls(partial_calls: list[PartialToolCall], *, cut: bool = False) -> tuple[ToolCall, ...]:
     """The finished calls, each with an id of its own: results are matched to calls by id.
 
     ``cut``: the answer was ended before the model was done. Then a last call without arguments is one whose
@@ -61,44 +61,44 @@ def settled(written: list[Written], *, cut: bool = False) -> tuple[ToolCall, ...
     """
     taken: set[str] = set()
     calls = []
-    for position, call in enumerate(written):
+    for position, call in enumerate(partial_calls):
         call_id = clean_text(call.id) or f"call_{position}"
         while call_id in taken:
             call_id += "_"
         taken.add(call_id)
         text = "".join(call.arguments)
-        if cut and position == len(written) - 1 and not text.strip():
+        if cut and position == len(partial_calls) - 1 and not text.strip():
             text = "{"
         calls.append(tool_call(call_id, clean_text(call.name), text))
     return tuple(calls)
 
 
-def tool_call(call_id: str, name: str, written: str) -> ToolCall:
+def tool_call(call_id: str, name: str, partial_calls: str) -> ToolCall:
     """A tool call from what the model wrote as its arguments."""
-    arguments = parse_arguments(written)
+    arguments = parse_arguments(partial_calls)
     return ToolCall(
         id=call_id,
         name=name,
         arguments=arguments,
-        malformed="" if arguments is not None else clean_text(written),
+        malformed="" if arguments is not None else clean_text(partial_calls),
     )
 
 
-def as_written(arguments: Any) -> str:
+def argument_text(arguments: Any) -> str:
     """Arguments that arrived as JSON, as the text that `tool_call` reads."""
     if not arguments:
         return ""
     return json.dumps(arguments, ensure_ascii=not is_acceptable(arguments))
 
 
-def count(usage: Any, *path: str) -> int | None:
+def token_count(usage: Any, *path: str) -> int | None:
     """The number of tokens under ``path`` of a usage object; None where there is none."""
     for name in path:
         usage = usage.get(name) if isinstance(usage, dict) else None
     return usage if type(usage) is int and 0 <= usage <= MAX_COUNT else None
 
 
-def total(*counts: int | None) -> int | None:
+def token_total(*counts: int | None) -> int | None:
     """The sum of the counts that there are."""
     known = [each for each in counts if each is not None]
     return sum(known) if known else None
@@ -121,7 +121,7 @@ _STATUSES = {
 }
 
 
-def reported(problem: Any) -> Fault:
+def reported_fault(problem: Any) -> Fault:
     """The fault that an error inside a stream stands for; unknown kinds are the provider's trouble."""
     detail = problem if isinstance(problem, dict) else {"message": str(problem)}
     code = detail.get("code")

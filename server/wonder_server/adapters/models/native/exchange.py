@@ -7,10 +7,10 @@ import io
 import json
 from typing import TYPE_CHECKING, Final
 
-from wonder_server.adapters.models import faults
-from wonder_server.adapters.models.formats.parts import reported
-from wonder_server.adapters.models.native.orders import Order
-from wonder_server.adapters.models.patience import Patience
+from wonder_server.adapters.models.common import provider_errors
+from wonder_server.adapters.models.common.deadlines import CallDeadlines
+from wonder_server.adapters.models.formats.parts import reported_fault
+from wonder_server.adapters.models.native.requests import ProviderRequest
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, Reason, WonderError
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 MAX_ERROR_BYTES: Final = 64 * 1024
-MAX_PIECE_BYTES: Final = 256 * 1024
-LINGER_S: Final = 1
+MAX_CHUNK_BYTES: Final = 256 * 1024
+RELEASE_TIMEOUT_S: Final = 1
 """How long the end of a body may follow its last event, for the connection to be used again."""
 
 _NO_STREAM: Final = ("application/json", "text/html")
@@ -32,10 +32,10 @@ class Exchange:
     ``patience`` runs from the start; when it ends, whatever waits here fails.
     """
 
-    def __init__(self, session: ClientSession, order: Order, profile: ModelProfile) -> None:
-        self.patience = Patience(profile, self._give_up)
+    def __init__(self, session: ClientSession, request: ProviderRequest, profile: ModelProfile) -> None:
+        self.deadlines = CallDeadlines(profile, self._time_out)
         self._session = session
-        self._order = order
+        self._request = request
         self._provider = profile.provider
         self._opening: asyncio.Timeout | None = None
         self._response: ClientResponse | None = None
@@ -47,29 +47,29 @@ class Exchange:
         from aiohttp import ClientError
         from yarl import URL
 
-        order = self._order
+        request = self._request
         try:
             async with asyncio.timeout(None) as self._opening:
                 self._response = response = await self._session.post(
-                    URL(order.url, encoded=True),
+                    URL(request.url, encoded=True),
                     # Large bodies go out piece by piece, between which others have their turn.
-                    data=order.body if len(order.body) <= MAX_PIECE_BYTES else io.BytesIO(order.body),
-                    headers=order.headers,
+                    data=request.body if len(request.body) <= MAX_CHUNK_BYTES else io.BytesIO(request.body),
+                    headers=request.headers,
                     # Wherever a redirect leads, the key has no business there.
                     allow_redirects=False,
-                    proxy=order.proxy,
+                    proxy=request.proxy,
                 )
                 if response.status != 200 or response.content_type in _NO_STREAM:
-                    raise WonderError(await _refusal(response))
+                    raise WonderError(await _error_of_response(response))
         except (TimeoutError, ClientError, OSError) as problem:
             raise WonderError(self._fault or self._unreachable(problem)) from None
         except WonderError as problem:  # Of the resolver: a refusal, or nobody has this name.
             if problem.fault.reason in (Reason.TASK_FAILED, Reason.INPUT_INVALID):
-                why = faults.connection_problem(problem)
-                raise WonderError(faults.unreachable(self._provider, order.url, why)) from None
+                why = provider_errors.connection_problem(problem)
+                raise WonderError(provider_errors.unreachable(self._provider, request.url, why)) from None
             raise
         except ValueError as problem:
-            raise WonderError(_unsendable()) from problem
+            raise WonderError(_invalid_request()) from problem
         finally:
             self._opening = None
         if self._fault is not None:  # Patience ended in the very moment in which the answer's head came.
@@ -83,25 +83,25 @@ class Exchange:
         try:
             received = await self._response.content.readany()
         except (ClientError, OSError) as problem:
-            why = faults.connection_problem(problem)
-            lost = faults.connection_lost(self._provider, self._order.url, why)
+            why = provider_errors.connection_problem(problem)
+            lost = provider_errors.connection_lost(self._provider, self._request.url, why)
             raise WonderError(self._fault or lost) from None
         self._received += len(received)
         if self._received > MAX_ANSWER_BYTES:
-            raise WonderError(faults.unavailable("The model's answer does not end."))
+            raise WonderError(provider_errors.unavailable("The model's answer does not end."))
         return received
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """The answer has been read. Its connection goes back to the pool when the body's end, which often is
         a packet of its own, arrives soon; else it is closed."""
         response, self._response = self._response, None
         if response is not None and not response.closed:
-            overdue = asyncio.get_running_loop().call_later(LINGER_S, response.close)
+            overdue = asyncio.get_running_loop().call_later(RELEASE_TIMEOUT_S, response.close)
             response.content.on_eof(overdue.cancel)
 
     def close(self) -> None:
         """Closes the connection at once, unless the answer has been let go."""
-        self.patience.stop()
+        self.deadlines.stop()
         if self._response is not None:
             self._response.close()
 
@@ -109,16 +109,16 @@ class Exchange:
         """The fault for a connection that failed before the head of an answer came."""
         from aiohttp import ClientConnectionError, ClientHttpProxyError, ClientProxyConnectionError
 
-        why = faults.connection_problem(problem)
+        why = provider_errors.connection_problem(problem)
         if isinstance(problem, ClientHttpProxyError):
             why = f"the proxy refused ({problem.status})"
         elif isinstance(problem, ClientProxyConnectionError):
             why = f"the proxy: {why}" if why else "the proxy cannot be reached"
         elif not why and isinstance(problem, ClientConnectionError):
             why = "it closed the connection without an answer"
-        return faults.unreachable(self._provider, self._order.url, why)
+        return provider_errors.unreachable(self._provider, self._request.url, why)
 
-    def _give_up(self, fault: Fault) -> None:
+    def _time_out(self, fault: Fault) -> None:
         self._fault = fault
         if self._opening is not None:
             self._opening.reschedule(0)
@@ -126,7 +126,7 @@ class Exchange:
             self._response.content.set_exception(TimeoutError())
 
 
-async def _refusal(response: ClientResponse) -> Fault:
+async def _error_of_response(response: ClientResponse) -> Fault:
     """The fault for an answer that is no stream."""
     body = bytearray()
     while len(body) < MAX_ERROR_BYTES and (received := await response.content.readany()):
@@ -134,13 +134,13 @@ async def _refusal(response: ClientResponse) -> Fault:
     text = body[:MAX_ERROR_BYTES].decode("utf-8", "replace")
     if response.status != 200:
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return faults.from_status(response.status, text, headers)
+        return provider_errors.from_status(response.status, text, headers)
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
         said = None
     if isinstance(said, dict) and said.get("error"):
-        return reported(said["error"])
+        return reported_fault(said["error"])
     return Fault(
         reason=Reason.MODEL_FAILED,
         message=f"The model provider answered with {response.content_type} instead of a stream of events; "
@@ -149,7 +149,7 @@ async def _refusal(response: ClientResponse) -> Fault:
     )
 
 
-def _unsendable() -> Fault:
+def _invalid_request() -> Fault:
     return Fault(
         reason=Reason.MODEL_FAILED,
         message="The request to the model provider cannot be sent: its address or a header is not valid.",

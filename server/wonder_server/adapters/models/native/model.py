@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from wonder_server.adapters.egress.dialing import Dialer
 from wonder_server.adapters.egress.sessions import open_session
-from wonder_server.adapters.models import faults, formats
-from wonder_server.adapters.models.endpoints import Endpoint, missing_key, network_of, refuse_remote
+from wonder_server.adapters.models import formats
+from wonder_server.adapters.models.common import provider_errors
+from wonder_server.adapters.models.common.endpoints import Endpoint, missing_key, network_of, refuse_remote
+from wonder_server.adapters.models.common.outages import Outages
+from wonder_server.adapters.models.common.sse import EventDecoder, parse_data
 from wonder_server.adapters.models.native.exchange import Exchange
-from wonder_server.adapters.models.native.orders import Order, order, proxies_in
-from wonder_server.adapters.models.outages import Outages
-from wonder_server.adapters.models.sse import EventDecoder, parsed
+from wonder_server.adapters.models.native.requests import ProviderRequest, build_request, proxies_in
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, WonderError
 from wonder_server.core.model import Usage
-from wonder_server.ports.model import Chunk, Counted, Finished, TextDelta
+from wonder_server.ports.model import Chunk, Finished, TextDelta, UsageUpdate
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S: Final = 15
 KEEP_ALIVE_S: Final = 15
 _DONE: Final = b"[DONE]"
-_STOPPING: Final = faults.unavailable("The server is stopping; no model can be called.")
+_STOPPING: Final = provider_errors.unavailable("The server is stopping; no model can be called.")
 
 
 class NativeModel:
@@ -62,34 +63,34 @@ class NativeModel:
     async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
         """See `ports.model.Model.stream`."""
         try:
-            asked = self._order(profile, request)
+            asked = self._build_request(profile, request)
             exchange = Exchange(await self._session(), asked, profile)
-            gathered, decoder, over = formats.accumulator(asked.format), EventDecoder(), False
-            counted = Counted(Usage(), 0)
+            accumulator, decoder, over = formats.accumulator(asked.format), EventDecoder(), False
+            counted = UsageUpdate(Usage(), 0)
             try:
                 await exchange.open()
                 while not over:
-                    text, over, fault = await _more(exchange, decoder, gathered)
-                    so_far = Counted(gathered.counted, gathered.letters)
-                    exchange.patience.held = True
+                    text, over, fault = await _next_text(exchange, decoder, accumulator)
+                    so_far = UsageUpdate(accumulator.usage_so_far, accumulator.character_count)
+                    exchange.deadlines.is_paused = True
                     if text:
                         yield TextDelta(text)
                     if so_far != counted:
                         counted = so_far
                         yield counted
-                    exchange.patience.held = False
-                    if gathered.begun:
-                        exchange.patience.heard()
+                    exchange.deadlines.is_paused = False
+                    if accumulator.has_started:
+                        exchange.deadlines.on_chunk()
                     if fault is not None:
                         raise WonderError(fault)
-                result = formats.whole(gathered)
-                exchange.let_go()
+                result = formats.finish(accumulator)
+                exchange.release()
             finally:
                 exchange.close()
         except WonderError as problem:
             secrets = [secret for endpoint in self._endpoints.values() for secret in endpoint.secrets]
-            fault = faults.redacted(problem.fault, secrets)
-            self._outages.note(profile.provider, fault)
+            fault = provider_errors.redacted(problem.fault, secrets)
+            self._outages.record(profile.provider, fault)
             raise WonderError(fault) from None
         yield Finished(result)
 
@@ -99,15 +100,15 @@ class NativeModel:
         if self._opening is not None:
             await (await self._opening).close()
 
-    def _order(self, profile: ModelProfile, request: dict[str, Any]) -> Order:
+    def _build_request(self, profile: ModelProfile, request: dict[str, Any]) -> ProviderRequest:
         """The call as it is sent; refuses what must not leave or cannot be sent."""
         provider = profile.provider
         endpoint = self._endpoints.get(provider, Endpoint())
         if not self._allow_remote:
             refuse_remote(provider, endpoint.api_base)
         if problem := missing_key(provider, self._endpoints):
-            raise WonderError(faults.no_key(problem))
-        return order(profile, request, endpoint, self._environment)
+            raise WonderError(provider_errors.missing_key(problem))
+        return build_request(profile, request, endpoint, self._environment)
 
     async def _session(self) -> ClientSession:
         if self._closed:
@@ -125,32 +126,34 @@ class NativeModel:
         )
 
 
-async def _more(
-    exchange: Exchange, decoder: EventDecoder, gathered: formats.Accumulator
+async def _next_text(
+    exchange: Exchange, decoder: EventDecoder, accumulator: formats.Accumulator
 ) -> tuple[str, bool, Fault | None]:
     """The next of the answer's text, whether its provider has now said all of it, and what went wrong behind
     that text. Comes back without text too when something else has come, so that what it used can be told."""
     text, over = "", False
-    told, letters = gathered.counted, gathered.letters
-    while not text and not over and gathered.letters == letters and gathered.counted == told:
+    told, letters = accumulator.usage_so_far, accumulator.character_count
+    while (
+        not text and not over and accumulator.character_count == letters and accumulator.usage_so_far == told
+    ):
         try:
             received = await exchange.read()
         except WonderError:
-            if gathered.complete:  # Lost is only what nobody needs any more.
+            if accumulator.complete:  # Lost is only what nobody needs any more.
                 return "", True, None
             raise
-        complete, over = gathered.complete, not received
+        complete, over = accumulator.complete, not received
         for data in decoder.feed(received):
             if data == _DONE:
                 over = True
                 break
             try:
-                text += formats.fed(gathered, parsed(data))
+                text += formats.feed(accumulator, parse_data(data))
             except WonderError as problem:
                 return text, False, problem.fault
-            if gathered.begun:
-                exchange.patience.heard()
-        over = over or gathered.ended
-        if gathered.complete and not complete:
-            exchange.patience.nearly_over()
+            if accumulator.has_started:
+                exchange.deadlines.on_chunk()
+        over = over or accumulator.ended
+        if accumulator.complete and not complete:
+            exchange.deadlines.expecting_end()
     return text, over, None

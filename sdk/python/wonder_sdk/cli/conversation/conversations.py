@@ -1,0 +1,93 @@
+"""``wonder conversations``: which there are, to go on with one."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from wonder_sdk.cli.shared import connection, listing
+from wonder_sdk.cli.shared.terminal import Terminal
+
+if TYPE_CHECKING:
+    from wonder_sdk import sync, v1
+
+_EXAMPLES = """\
+examples:
+  wonder conversations
+      the newest ones; then: wonder chat -c conv_01J9...
+  wonder conversations --agent developer --project shop
+      those in which this agent takes part, in this project
+  wonder conversations --archived
+      those that were put away when they expired too; listing does not bring them back
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "conversations",
+        help="list the conversations",
+        description="Conversations, the newest first.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-a", "--agent", default="", help="only those of this agent, by name or id")
+    parser.add_argument("--project", default="", metavar="NAME", help="only those of this project")
+    parser.add_argument(
+        "--archived", action="store_true", help="archived ones too, with the time at which each was archived"
+    )
+    parser.add_argument("-n", type=connection.count, default=20, metavar="N", help="how many (default 20)")
+    parser.add_argument("--json", action="store_true", help="print whole ones, one JSON object per line")
+    connection.add_flags(parser)
+    parser.set_defaults(run=connection.connected(run))
+
+
+def run(arguments: argparse.Namespace, client: sync.Client) -> int:
+    """One line a conversation: id, when it last changed, its turns, who takes part, its title. Before the
+    title, if archived ones are listed too, when it was archived."""
+    found, terminal = _newest(client, arguments), Terminal()
+    if arguments.json:
+        for each in found:
+            terminal.line(connection.as_json(each))
+    else:
+        listing.show(terminal, (_row(each, archived=arguments.archived) for each in found))
+    return 0
+
+
+def _newest(client: sync.Client, arguments: argparse.Namespace) -> list[v1.Conversation]:
+    from wonder_sdk import v1
+
+    found: list[v1.Conversation] = []
+    token = ""
+    while len(found) < arguments.n:
+        page = client.conversations.list_conversations(
+            v1.ListConversationsRequest(
+                agent_id=arguments.agent,
+                project_id=arguments.project,
+                include_archived=arguments.archived,
+                page_size=min(arguments.n - len(found), 500),
+                page_token=token,
+            )
+        )
+        found += page.conversations
+        token = page.next_page_token
+        if not token:
+            break
+    return found
+
+
+def _row(each: v1.Conversation, *, archived: bool) -> tuple[str, ...]:
+    names = [person.agent.name if person.agent else _user(person) for person in each.participants]
+    turns = f"{each.turn_count} turn{'' if each.turn_count == 1 else 's'}"
+    put_away = f"archived {listing.local(each.archive_time)}" if each.archive_time else ""
+    return (
+        each.id,
+        listing.local(each.update_time),
+        turns,
+        ", ".join(filter(None, names)),
+        *((put_away,) if archived else ()),
+        each.title,
+    )
+
+
+def _user(person: v1.Participant) -> str:
+    return person.user.user_id if person.user else ""

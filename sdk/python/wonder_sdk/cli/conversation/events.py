@@ -1,0 +1,89 @@
+"""``wonder events``: what happened in a conversation."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from wonder_sdk.cli.shared import connection
+from wonder_sdk.cli.shared.terminal import Terminal
+
+if TYPE_CHECKING:
+    from wonder_sdk import sync, v1
+
+_EXAMPLES = """\
+examples:
+  wonder events conv_01J9...
+      every event so far, one line each
+  wonder events conv_01J9... --after 12 --follow
+      those after the 12th, and what happens from now on, until Ctrl-C
+  wonder events conv_01J9... --json | jq .name
+      whole, as JSON lines
+"""
+
+
+# As much of a message as is shown, in characters.
+_SHORT = 60
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "events",
+        help="show what happened in a conversation",
+        description="Show the record of a conversation: each event with its sequence number.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("conversation", metavar="CONVERSATION", help="id of the conversation")
+    parser.add_argument("--after", type=int, default=0, metavar="N", help="only events after sequence N")
+    parser.add_argument("--follow", action="store_true", help="go on with what happens from now on")
+    parser.add_argument("--json", action="store_true", help="print whole events, one JSON object per line")
+    connection.add_flags(parser)
+    parser.set_defaults(run=connection.connected(run))
+
+
+def run(arguments: argparse.Namespace, client: sync.Client) -> int:
+    from wonder_sdk import v1
+
+    terminal = Terminal()
+    for item in client.subscribe(arguments.conversation, after_sequence=arguments.after):
+        if isinstance(item, v1.CaughtUp) and not arguments.follow:
+            break
+        if isinstance(item, v1.Event):
+            terminal.line(connection.as_json(item) if arguments.json else _line(item))
+    return 0
+
+
+def _line(event: v1.Event) -> str:
+    when = event.create_time.astimezone().strftime("%H:%M:%S.%f")[:-3] if event.create_time else ""
+    text = _beginning(event.message_appended.content) if event.message_appended else _failure_text(event)
+    return f"{event.sequence:>6}  {when}  {event.name:<28} {event.turn_id}  {text}".rstrip()
+
+
+def _failure_text(event: v1.Event) -> str:
+    """What went wrong, whole, and the reason by which it is documented; empty if nothing did."""
+    outcomes = (
+        event.turn_failed,
+        event.context_assembly_failed,
+        event.memory_extraction_failed,
+        event.tool_failed,
+        event.workflow_failed,
+        event.agent_call_completed,
+    )
+    fault = next((outcome.error for outcome in outcomes if outcome and outcome.error), None)
+    if fault is not None:
+        return _message_with_reason(fault.message, fault.reason.name)
+    # Of a tool call that was never dispatched there is only what the model was told.
+    result = event.tool_failed.tool_result if event.tool_failed else None
+    return (
+        _message_with_reason(result.error.message, result.error.code.name) if result and result.error else ""
+    )
+
+
+def _message_with_reason(message: str, reason: str | None) -> str:
+    return " ".join([*message.split(), *([f"({reason})"] if reason else [])])
+
+
+def _beginning(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _SHORT else flat[: _SHORT - 1] + "…"

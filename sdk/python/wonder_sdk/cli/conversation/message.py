@@ -1,0 +1,57 @@
+"""``wonder message``: one message, whole."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from wonder_sdk.cli.shared import connection
+
+if TYPE_CHECKING:
+    from wonder_sdk import sync
+
+_EXAMPLES = """\
+examples:
+  wonder message conv_01J9...
+      the latest message of the conversation
+  wonder message conv_01J9... msg_01J9... > answer.md
+      this one; ids are in `wonder events conv_01J9... --json`
+
+A message of more than the server's max_message_bytes is shown cut everywhere else.
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "message",
+        help="print a message whole",
+        description="Print the text of one message whole, however long it is.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("conversation", metavar="CONVERSATION", help="id of the conversation")
+    parser.add_argument(
+        "message", nargs="?", default="", metavar="MESSAGE", help="id of the message (default: the latest)"
+    )
+    connection.add_flags(parser)
+    parser.set_defaults(run=connection.connected(run))
+
+
+def run(arguments: argparse.Namespace, client: sync.Client) -> int:
+    """The text and nothing else; 1 if the conversation has no message."""
+    from wonder_sdk import v1
+
+    message_id = arguments.message
+    if not message_id:
+        latest = v1.ListMessagesRequest(conversation_id=arguments.conversation, page_size=1)
+        messages = client.conversations.list_messages(latest).messages
+        if not messages:
+            print(f"wonder: {arguments.conversation} has no message", file=sys.stderr)
+            return 1
+        message_id = messages[0].id
+    wanted = v1.ReadMessageRequest(conversation_id=arguments.conversation, message_id=message_id)
+    for piece in client.conversations.read_message(wanted):
+        sys.stdout.write(piece.content)
+    sys.stdout.write("\n")
+    return 0

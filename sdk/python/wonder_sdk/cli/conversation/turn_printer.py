@@ -1,0 +1,107 @@
+"""A conversation as a person would want to see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wonder_sdk import Item, MessageRestarted, TextDelta, v1
+from wonder_sdk.cli.shared.terminal import Terminal
+from wonder_sdk.cli.shared.text_summary import one_line
+
+
+class AnswerPrinter:
+    """For programs: the agent's messages, each once it is whole, and nothing else on ``answers``; what the
+    agent does, and what goes wrong, on ``notes``."""
+
+    def __init__(self, answers: Terminal, notes: Terminal) -> None:
+        self._answers = answers
+        self._notes = TurnPrinter(notes, "")
+
+    def show(self, items: Iterable[Item]) -> None:
+        for item in items:
+            match item:
+                case v1.Event(message_appended=v1.Message(role=v1.MessageRole.AGENT, content=content)):
+                    if content:
+                        self._answers.line(content)
+                case v1.Event() | v1.ToolProgress():
+                    self._notes.item(item)
+                case _:  # pieces of a message, which may yet begin again
+                    pass
+
+
+class TurnPrinter:
+    """Prints the items of one turn as they come: the agent's words, and a dim line for each thing it does."""
+
+    def __init__(self, terminal: Terminal, speaker: str) -> None:
+        self._terminal = terminal
+        self._speaker = speaker
+        self._message_id = ""
+
+    def show(self, items: Iterable[Item]) -> None:
+        for item in items:
+            self.item(item)
+
+    def item(self, item: Item) -> None:
+        """Print one item, if it is of the kind that people want to see."""
+        match item:
+            case TextDelta(message_id=message_id, text=text):
+                self._write_text(message_id, text)
+            case MessageRestarted():
+                self._message_id = ""
+                self._terminal.note("the answer begins again")
+            case v1.ToolProgress(progress=v1.Progress(message=message)) if message:
+                self._terminal.note(f"… {message}")
+            case v1.Event():
+                self._event(item)
+            case _:
+                pass
+
+    def _write_text(self, message_id: str, text: str) -> None:
+        if message_id != self._message_id:
+            self._message_id = message_id
+            self._terminal.fresh_line()
+            self._terminal.write(f"{self._speaker} ", "green")
+        self._terminal.write(text)
+
+    def _event(self, event: v1.Event) -> None:
+        match event:
+            case v1.Event(tool_dispatched=v1.ToolDispatched(tool_call=v1.ToolCall() as call)):
+                self._terminal.note(
+                    f"→ {call.tool_name} {one_line(call.input.to_dict() if call.input else {})}"
+                )
+            case v1.Event(tool_completed=v1.ToolOutcome() as outcome):
+                value = outcome.tool_result.result if outcome.tool_result else None
+                self._result("←", outcome, one_line(value.to_dict() if value else None))
+            case v1.Event(tool_failed=v1.ToolOutcome(tool_result=v1.ToolResult(error=error)) as outcome):
+                self._result("✗", outcome, error.message if error else "failed")
+            case v1.Event(context_reduced=v1.ContextReduced(messages_left_out=left_out)):
+                self._terminal.note(
+                    f"{left_out} older messages were left out, so that the rest fits the model"
+                )
+            case v1.Event(limit_reached=v1.LimitReached(limit=v1.Fault(message=message))):
+                self._terminal.note(message)
+            case v1.Event(turn_completed=v1.Turn() as turn):
+                self._end(turn, "")
+            case v1.Event(turn_cancelled=v1.Turn() as turn):
+                self._end(turn, "cancelled")
+            case v1.Event(turn_failed=v1.Turn(error=error) as turn):
+                self._terminal.line(error.message if error else "The turn failed.", "red")
+                self._end(turn, "failed")
+            case _:
+                pass
+
+    def _result(self, mark: str, outcome: v1.ToolOutcome, text: str) -> None:
+        name = outcome.tool_call.tool_name if outcome.tool_call else "tool"
+        self._terminal.note(f"{mark} {name} {text}")
+
+    def _end(self, turn: v1.Turn, how: str) -> None:
+        facts = [f"turn {turn.ordinal}" + (f" {how}" if how else ""), _count(turn.move_count, "move")]
+        if turn.create_time and turn.complete_time:
+            facts.append(f"{(turn.complete_time - turn.create_time).total_seconds():.1f} s")
+        if turn.usage and (tokens := turn.usage.input_tokens + turn.usage.output_tokens):
+            facts.append(_count(tokens, "token"))
+        self._terminal.note(" · ".join(facts))
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"

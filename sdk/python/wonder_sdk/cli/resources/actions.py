@@ -1,0 +1,138 @@
+"""``wonder actions``: the kinds of action that steps of tasks can use."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from wonder_sdk.cli.shared import connection, listing
+from wonder_sdk.cli.shared.terminal import Terminal
+
+if TYPE_CHECKING:
+    from wonder_sdk import sync, v1
+
+_EXAMPLES = """\
+examples:
+  wonder actions
+      all kinds: the server's own, and those that connected workers bring
+  wonder actions http
+      one of them: what it takes and what it gives, field by field
+  wonder actions http --json
+      the same with its schemas, as JSON
+
+What a kind takes stands in `config` of an action, or is mapped by `input_mapping` of its step. A worker's
+kind is used by an action of kind `worker` whose config has its `name`.
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "actions",
+        help="list the kinds of action that tasks can use",
+        description="Kinds of action: without a name, all of them.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("kind", nargs="?", metavar="KIND", help="show this one in detail")
+    parser.add_argument("--json", action="store_true", help="print whole kinds, one JSON object per line")
+    connection.add_flags(parser)
+    parser.set_defaults(run=connection.connected(run))
+
+
+def run(arguments: argparse.Namespace, client: sync.Client) -> int:
+    """One line a kind, or all of one; 1 if there is no such kind."""
+    kinds, terminal = _all(client), Terminal()
+    if arguments.kind:
+        named = [each for each in kinds if each.name == arguments.kind]
+        if not named:
+            names = [each.name for each in kinds]
+            near = difflib.get_close_matches(arguments.kind, names, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
+            print(f"wonder: there is no action kind {arguments.kind}; {hint}", file=sys.stderr)
+            return 1
+        kinds = named
+    if arguments.json:
+        for kind in kinds:
+            terminal.line(connection.as_json(kind))
+    elif arguments.kind:
+        _show(terminal, kinds[0])
+    else:
+        listing.show(terminal, map(_row, kinds))
+    return 0
+
+
+def _all(client: sync.Client) -> list[v1.ActionKind]:
+    from wonder_sdk import v1
+
+    kinds: list[v1.ActionKind] = []
+    token = ""
+    while True:
+        page = client.executor.list_action_kinds(v1.ListActionKindsRequest(page_size=500, page_token=token))
+        kinds += page.action_kinds
+        token = page.next_page_token
+        if not token:
+            return kinds
+
+
+def _row(kind: v1.ActionKind) -> tuple[str, ...]:
+    from wonder_sdk.values import from_struct
+
+    takes = _names(from_struct(kind.input_schema))
+    gives = _names(from_struct(kind.output_schema))
+    return kind.name, f"takes {takes}", f"gives {gives}", f"{kind.description}{_where(kind)}"
+
+
+def _names(schema: Mapping[str, Any]) -> str:
+    """The fields of an object, those that must be there first and marked."""
+    required = set(schema.get("required", ()))
+    names = sorted(_fields(schema), key=lambda name: name not in required)
+    return ", ".join(f"{name}*" if name in required else name for name in names) or "anything"
+
+
+def _fields(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = schema.get("properties")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _where(kind: v1.ActionKind) -> str:
+    if not kind.remote:
+        return ""
+    return f" ({kind.worker_count} worker{'' if kind.worker_count == 1 else 's'})"
+
+
+def _show(terminal: Terminal, kind: v1.ActionKind) -> None:
+    from wonder_sdk.values import from_struct
+
+    terminal.line(kind.name, "bold")
+    terminal.line(f"{kind.description}{_where(kind)}")
+    if not kind.available and kind.unavailable_reason:
+        terminal.line(kind.unavailable_reason, "yellow")
+    unknown = "when nobody knows whether it was done (after a crash, say): "
+    again = "it may be done again" if kind.idempotent else "done again only as its action's settings allow"
+    terminal.line(f"{unknown}{again}{'' if kind.idempotent else ', such as `idempotent: true`'}", "dim")
+    for label, schema in (("takes", kind.input_schema), ("gives", kind.output_schema)):
+        found = from_struct(schema)
+        terminal.line()
+        terminal.line(f"{label}:" + (f" {found['description']}" if found.get("description") else ""))
+        rows = [_field(name, each, found.get("required", ())) for name, each in _fields(found).items()]
+        for row in listing.aligned(rows) if rows else [("anything",)] if not found.get("description") else []:
+            terminal.line("  " + "  ".join(row).rstrip())
+
+
+def _field(name: str, schema: Any, required: Any) -> tuple[str, ...]:
+    schema = schema if isinstance(schema, Mapping) else {}
+    kind = schema.get("type", "any")
+    choices = schema.get("enum")
+    one_of = (
+        f"one of: {', '.join(json.dumps(each) for each in choices)}. " if isinstance(choices, list) else ""
+    )
+    return (
+        name,
+        kind if isinstance(kind, str) else " or ".join(map(str, kind)),
+        "required" if name in required else "",
+        f"{one_of}{schema.get('description', '')}",
+    )

@@ -1,0 +1,212 @@
+"""``wonder apply``: save a folder of definitions."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wonder_sdk.cli.shared import connection
+from wonder_sdk.cli.shared.terminal import Terminal
+
+if TYPE_CHECKING:
+    from wonder_sdk import sync, v1
+    from wonder_sdk.definitions.definition_files import DefinitionFilesError, Folder
+
+_CONFIRM_SECONDS = 5.0
+_EXAMPLES = """\
+examples:
+  wonder apply -f my-library
+      show what would change, ask if there is somebody to ask, and save it: all or nothing
+  wonder apply -f my-library --dry-run
+      only show it
+  wonder apply -f my-library --prune --yes
+      delete what is no longer in the folder too, and do not ask
+  wonder apply -f tool.yaml --library acme/tools
+      one file, into the library acme/tools; without --library, the one that a library.yaml beside it names
+
+The folder (or that of the file) has a file library.yaml with the library's name, unless --library says it:
+
+  name: acme/tools
+  description: What we taught our agents.
+
+and any number of .yaml files with definitions, in folders as deep as you like, one per document:
+
+  name: note
+  description: Write something down.
+  tool:
+    target_type: task
+    target_id: write_note
+
+Applied twice, it changes nothing the second time. What is saved becomes a new revision; turns and runs
+in progress keep the one they started with.
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "apply",
+        help="save a folder of definitions",
+        description="Save the definitions of a folder in a library, after showing what changes.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-f", "--file", type=Path, required=True, metavar="DIR", help="folder, or one file")
+    parser.add_argument("--library", metavar="NAME", help="library (default: what library.yaml says)")
+    parser.add_argument("--dry-run", action="store_true", help="show what would change, and leave it at that")
+    parser.add_argument(
+        "--prune", action="store_true", help="delete definitions of the library that are not in the folder"
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="show all of what is new or deleted, not only its name"
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    connection.add_flags(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from wonder_sdk.definitions.definition_files import DefinitionFilesError, load
+
+    try:
+        folder = load(arguments.file)
+    except DefinitionFilesError as problem:
+        unnamed = [] if arguments.library or _names_library(arguments, problem) else [_which(arguments)]
+        print("\n".join([*unnamed, *problem.faults, *_also(arguments, problem)]), file=sys.stderr)
+        return 1
+    except OSError as problem:
+        print(f"wonder: {arguments.file}: {problem.strerror}", file=sys.stderr)
+        return 1
+    library = arguments.library or folder.library
+    if not library:
+        print(_which(arguments), file=sys.stderr)
+        return 2
+    if not folder.definitions and not arguments.prune:
+        print(f"wonder: there are no definitions in {arguments.file}", file=sys.stderr)
+        return 1
+    return connection.connected(lambda said, client: _apply(said, client, folder, library))(arguments)
+
+
+def _which(arguments: argparse.Namespace) -> str:
+    place = f", or as `name:` in {arguments.file / 'library.yaml'}" if arguments.file.is_dir() else ""
+    return f"wonder: which library? Say it with --library{place}"
+
+
+def _names_library(arguments: argparse.Namespace, problem: DefinitionFilesError) -> bool:
+    """Whether a library is named, or a library.yaml has faults of its own that say more."""
+    from wonder_sdk.definitions.definition_files import LIBRARY_FILE
+
+    if problem.folder is not None and problem.folder.library:
+        return True
+    root: Path = arguments.file if arguments.file.is_dir() else arguments.file.parent
+    return (root / LIBRARY_FILE).exists()
+
+
+def _also(arguments: argparse.Namespace, problem: DefinitionFilesError) -> list[str]:
+    """What a server finds wrong besides, so that it need not come one by one; nothing if there is none."""
+    from wonder_sdk import InvalidArgumentError, WonderError, v1
+
+    folder, found = problem.folder, list[str]()
+    if folder is None or not (library := arguments.library or folder.library):
+        return found
+
+    def ask(said: argparse.Namespace, client: sync.Client) -> int:
+        request = v1.ApplyDefinitionsRequest(
+            library=library, definitions=folder.definitions, validate_only=True
+        )
+        try:
+            client.library.apply_definitions(request, timeout=_CONFIRM_SECONDS)
+        except InvalidArgumentError as refusal:
+            found.extend(problem.explain(refusal.violations))
+        except WonderError:
+            pass  # what the files say is wrong stands without a server
+        return 0
+
+    connection.connected(ask)(arguments)
+    return found
+
+
+def _apply(arguments: argparse.Namespace, client: sync.Client, folder: Folder, library: str) -> int:
+    from wonder_sdk import InvalidArgumentError, v1
+
+    terminal = Terminal()
+
+    def ask(*, validate_only: bool) -> v1.ApplyDefinitionsResponse:
+        response: v1.ApplyDefinitionsResponse = client.library.apply_definitions(
+            v1.ApplyDefinitionsRequest(
+                library=library,
+                definitions=folder.definitions,
+                prune=arguments.prune,
+                validate_only=validate_only,
+            )
+        )
+        return response
+
+    try:
+        planned = ask(validate_only=True)
+    except InvalidArgumentError as problem:
+        if not problem.violations:
+            raise
+        print("\n".join(folder.explain(problem.violations)), file=sys.stderr)
+        return 1
+    changes = [each for each in planned.changes if each.action is not v1.DefinitionChangeAction.UNCHANGED]
+    if not changes:
+        terminal.line(f"library {library}: nothing to change ({_count(len(planned.changes))})")
+        return 0
+    for change in changes:
+        _show(terminal, change, is_whole=arguments.verbose)
+    if arguments.dry_run:
+        terminal.line(f"library {library}: {_summary(planned)}; nothing was saved")
+        return 0
+    if not arguments.yes and not terminal.confirm(f"Save this to {library}?"):
+        terminal.line("nothing was saved")
+        return 1
+    _ensure_library(client, library, folder.description)
+    terminal.line(f"library {library} applied: {_summary(ask(validate_only=False))}")
+    return 0
+
+
+def _show(terminal: Terminal, change: v1.DefinitionChange, *, is_whole: bool) -> None:
+    """One line, and the difference if something was there before or ``is_whole``."""
+    from wonder_sdk import v1
+
+    mark, style = {
+        v1.DefinitionChangeAction.CREATED: ("+", "green"),
+        v1.DefinitionChangeAction.UPDATED: ("~", "yellow"),
+        v1.DefinitionChangeAction.DELETED: ("-", "red"),
+    }.get(change.action, ("?", "bold"))
+    kind = change.kind.name.lower().replace("_", " ")
+    revision = (
+        f" (revision {change.new_revision})" if change.action is v1.DefinitionChangeAction.UPDATED else ""
+    )
+    terminal.line(f"{mark} {kind} {change.name}{revision}", style)
+    is_whole = is_whole or change.action is v1.DefinitionChangeAction.UPDATED
+    for line in change.diff if is_whole else ():
+        terminal.line(f"    {line}", {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim"))
+
+
+def _ensure_library(client: sync.Client, name: str, description: str) -> None:
+    """A new library gets its description; ApplyDefinitions would make it without."""
+    from wonder_sdk import NotFoundError, v1
+
+    if not description:
+        return
+    try:
+        client.library.get_library(v1.GetLibraryRequest(library_id=name))
+    except NotFoundError:
+        library = v1.Library(name=name, description=description)
+        client.library.create_library(v1.CreateLibraryRequest(library=library))
+
+
+def _summary(response: v1.ApplyDefinitionsResponse) -> str:
+    counts: dict[str, int] = {}
+    for change in response.changes:
+        action = change.action.name.lower()
+        counts[action] = counts.get(action, 0) + 1
+    order = ("created", "updated", "deleted", "unchanged")
+    return ", ".join(f"{counts[word]} {word}" for word in order if word in counts)
+
+
+def _count(number: int) -> str:
+    return "1 definition" if number == 1 else f"{number} definitions"

@@ -1,0 +1,66 @@
+"""``wonder export``: write a library as files."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wonder_sdk.cli.shared import connection
+from wonder_sdk.cli.shared.terminal import Terminal
+
+if TYPE_CHECKING:
+    from wonder_sdk import sync, v1
+
+_EXAMPLES = """\
+examples:
+  wonder export acme/tools -o tools
+      one file per definition, and library.yaml; `wonder apply -f tools` then changes nothing
+  wonder export wonder/std -o std && sed -i s/^name:.*/name:\\ mine/ std/library.yaml && wonder apply -f std
+      a copy of the standard library, to change as you like
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "export",
+        help="write a library as files",
+        description="Write the newest revision of each definition of a library as YAML files.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("library", help="name or id of the library")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="DIR", help="folder; is made if it is not there"
+    )
+    connection.add_flags(parser)
+    parser.set_defaults(run=connection.connected(run))
+
+
+def run(arguments: argparse.Namespace, client: sync.Client) -> int:
+    """Read all pages, then write; other files in the folder stay, and are named."""
+    from wonder_sdk import v1
+    from wonder_sdk.definitions import definition_files
+
+    terminal = Terminal()
+    response = client.library.get_library(v1.GetLibraryRequest(library_id=arguments.library))
+    definitions: list[v1.Definition] = []
+    token = ""
+    while True:
+        page = client.library.export_definitions(
+            v1.ExportDefinitionsRequest(library_id=arguments.library, page_size=500, page_token=token)
+        )
+        definitions += page.definitions
+        token = page.next_page_token
+        if not token:
+            break
+    written = definition_files.save(arguments.output, response.library, definitions)
+    terminal.line(f"library {response.library.name}: {len(written)} files in {arguments.output}")
+    others = sorted(
+        file.name
+        for file in arguments.output.iterdir()
+        if file.suffix in (".yaml", ".yml") and file not in written
+    )
+    if others:
+        terminal.line(f"also there, and not of this library: {', '.join(others)}", "yellow")
+    return 0

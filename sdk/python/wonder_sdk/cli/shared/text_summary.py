@@ -1,0 +1,27 @@
+"""JSON values summarized in one line of text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+_SHORT = 64
+
+
+def one_line(value: Any) -> str:
+    """Format a JSON value in one line: an object as ``key: value`` pairs, with long texts cut."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_leaf(each)}" for key, each in value.items())
+    return "" if value is None else _leaf(value)
+
+
+def _leaf(value: Any) -> str:
+    if isinstance(value, str):
+        return value if len(value) <= _SHORT else value[: _SHORT - 1] + "…"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, list):
+        return f"[{', '.join(_leaf(each) for each in value)}]"
+    if isinstance(value, dict):
+        return f"{{{one_line(value)}}}"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,178 @@
+"""``wonder gates``: places where runs wait for a person, and the person's answer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from wonder_sdk.cli.shared import connection, json_input, listing
+from wonder_sdk.cli.shared.terminal import Terminal
+
+if TYPE_CHECKING:
+    from wonder_sdk import sync, v1
+
+_STATUSES = ("pending", "approved", "rejected", "expired", "cancelled")
+_EXAMPLES = """\
+examples:
+  wonder gates
+      everything that waits for an answer, oldest first
+  wonder gates --run run_01J9...
+      of one run
+  wonder gates show gate_01J9...
+      what is asked, what is shown, and what an answer may look like
+  wonder gates approve gate_01J9... --comment "looks good"
+      let the run go on; at a terminal it shows what is approved, and asks
+  wonder gates approve gate_01J9... --set notes="Bugs fixed." --yes
+      with an answer, where the gate takes one (or --answer '{"notes": "Bugs fixed."}'); do not ask
+  wonder gates reject gate_01J9... --comment "not on a Friday"
+      the run's conditions decide what comes of it
+
+An approval holds for what was shown. A gate is answered once.
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "gates",
+        help="list what waits for a person; approve or reject",
+        description="Gates: without a verb, those that wait for an answer.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--run", dest="run_id", default="", metavar="RUN", help="only of this run")
+    parser.add_argument("--project", default="", metavar="NAME", help="only in this project")
+    parser.add_argument(
+        "--for", dest="user", default="", metavar="USER", help="only those that USER may answer"
+    )
+    parser.add_argument(
+        "--status",
+        action="append",
+        choices=_STATUSES,
+        default=[],
+        help="those that stand so (default: pending)",
+    )
+    parser.add_argument("--json", action="store_true", help="print whole gates, one JSON object per line")
+    connection.add_flags(parser)
+    parser.set_defaults(run=connection.connected(run_list))
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB")
+    show = verbs.add_parser("show", help="show one gate", description="Show what a gate asks.")
+    show.add_argument("gate", metavar="GATE", help="id of the gate")
+    show.add_argument("--json", action="store_true", help="print the whole gate as JSON")
+    connection.add_flags(show, inherited=True)
+    show.set_defaults(run=connection.connected(run_show))
+    for verb, what in (("approve", "let the run go on"), ("reject", "say no")):
+        _register_answer(verbs.add_parser(verb, help=what, description=f"{what[0].upper()}{what[1:]}."), verb)
+
+
+def _register_answer(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.add_argument("gate", metavar="GATE", help="id of the gate")
+    parser.add_argument("-a", "--answer", metavar="JSON", help="what the gate asks for: JSON, @FILE or -")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one field of the answer: key=text or key:=json; repeatable",
+    )
+    parser.add_argument("-c", "--comment", default="", metavar="TEXT", help="why; it stays with the gate")
+    parser.add_argument("--user", default="", help="who answers")
+    parser.add_argument(
+        "--shown-hash", metavar="HASH", help="only if this is what is shown, as `wonder gates --json` says it"
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    connection.add_flags(parser, inherited=True)
+    parser.set_defaults(run=_run_answer, verb=verb)
+
+
+def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
+    """One line a gate, oldest first."""
+    from wonder_sdk import v1
+
+    gates = client.list_gates(
+        run=arguments.run_id,
+        project=arguments.project,
+        user=arguments.user,
+        statuses=[v1.GateStatus[each.upper()] for each in arguments.status],
+    )
+    terminal = Terminal()
+    if arguments.json:
+        for gate in gates:
+            terminal.line(connection.as_json(gate))
+    else:
+        listing.show(terminal, map(_row, gates))
+    return 0
+
+
+def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
+    gate, terminal = client.find_gate(arguments.gate), Terminal()
+    if arguments.json:
+        terminal.line(connection.as_json(gate))
+    else:
+        _show(terminal, gate)
+    return 0
+
+
+def _run_answer(arguments: argparse.Namespace) -> int:
+    try:
+        answer = json_input.read_object(arguments.answer, "--answer", arguments.set)
+    except ValueError as problem:
+        print(f"wonder: {problem}", file=sys.stderr)
+        return 2
+
+    def resolve(arguments: argparse.Namespace, client: sync.Client) -> int:
+        terminal = Terminal()
+        gate = client.find_gate(arguments.gate)
+        if arguments.shown_hash:
+            gate.shown_hash = arguments.shown_hash  # the server refuses what was not shown
+        elif not arguments.yes and terminal.is_interactive and sys.stdin.isatty():
+            _show(terminal, gate)
+            if not _past_participle(arguments.verb):
+                terminal.line("nothing was answered")
+                return 1
+        say = client.approve if arguments.verb == "approve" else client.reject
+        resolved = say(gate, answer, comment=arguments.comment, user=arguments.user)
+        terminal.line(f"{resolved.id} {resolved.status.name.lower()}; its run is {resolved.run_id}")
+        return 0
+
+    return connection.connected(resolve)(arguments)
+
+
+def _past_participle(verb: str) -> bool:
+    try:
+        return input(f"{verb.capitalize()}? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _show(terminal: Terminal, gate: v1.Gate) -> None:
+    """What is asked, what is shown in full, and what may be answered."""
+    from wonder_sdk.cli.workflows.run_lines import gate_answer
+    from wonder_sdk.values import from_struct
+
+    terminal.line(gate.prompt or "(the gate asks nothing in particular)", "bold")
+    terminal.line(f"{gate.workflow}, node {gate.node_id}, {gate.run_id}", "dim")
+    for name, value in (("shown", gate.shown), ("answer", gate.answer_schema)):
+        if value is not None and value.fields:
+            terminal.line(f"{name}:")
+            terminal.line(json.dumps(from_struct(value), ensure_ascii=False, indent=2))
+    if gate.user_ids:
+        terminal.line(f"may be answered by: {', '.join(gate.user_ids)}")
+    if gate.expire_time and gate.resolution is None:
+        terminal.line(f"expires {listing.local(gate.expire_time)}", "dim")
+    terminal.line(gate_answer(gate), "yellow")
+    if (resolution := gate.resolution) is not None:
+        if resolution.resolve_time is not None:
+            terminal.line(f"answered {listing.local(resolution.resolve_time)}", "dim")
+        if resolution.answer is not None and resolution.answer.fields:
+            terminal.line("its answer:")
+            terminal.line(json.dumps(from_struct(resolution.answer), ensure_ascii=False, indent=2))
+
+
+def _row(gate: v1.Gate) -> tuple[str, ...]:
+    from wonder_sdk.cli.workflows.run_lines import gate_question
+
+    status = (gate.status.name or "").lower()
+    when = listing.local(gate.create_time)
+    return gate.id, status, when, f"{gate.workflow} {gate.node_id}", gate_question(gate)

@@ -1,0 +1,104 @@
+"""How far a program has come with the events that it was given.
+
+An event counts as handled when the program asks for the next item of the iterator that gave it, not when it
+arrived. A program that stores `Handling.cursor` and crashes gets again whatever it had not finished.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from wonder_sdk._proto.wonder import v1
+
+
+class EventTracker:
+    """The events given to one iterator and not handled by it. All calls are O(1)."""
+
+    __slots__ = ("_current", "_pending", "has_begun", "is_dropped", "is_over", "is_part", "since")
+
+    def __init__(self, *, is_part: bool, since: int) -> None:
+        self.is_part = is_part
+        """Whether this iterator gets only a part of the events, as a `Reply` does."""
+        self.since = since
+        """Sequence of the last event before it was made."""
+        self.is_over = False
+        """Whether nothing more comes."""
+        self.has_begun = False
+        self.is_dropped = False
+        """Whether the program has let go of the iterator."""
+        self._pending: deque[int] = deque()
+        self._current = 0
+
+    def put(self, item: object) -> None:
+        """``item`` waits for the program."""
+        if isinstance(item, v1.Event):
+            self._pending.append(item.sequence)
+
+    def on_next_requested(self) -> None:
+        """The program asks for the next item, so it has handled the one before."""
+        self.has_begun = True
+        self._current = 0
+
+    def on_item_given(self, item: object) -> None:
+        """The program has ``item`` in hand."""
+        if isinstance(item, v1.Event):
+            self._current = self._pending.popleft()
+
+    def is_covered_by(self, covered: int | None) -> bool:
+        """Whether another iterator, which gives everything after ``covered``, stands in for this one."""
+        return self.is_part and not self.has_begun and covered is not None and self.first > covered
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything that it ever gives is in the program's hands."""
+        return self.is_over and not self._pending
+
+    @property
+    def first(self) -> int:
+        """Sequence of the first event that is not handled; 0 if there is none."""
+        return self._current or (self._pending[0] if self._pending else 0)
+
+
+class HandledCursor:
+    """The cursor of a program over the events of one stream, which several iterators share."""
+
+    def __init__(self, after_sequence: int) -> None:
+        self._arrived = self._handled = after_sequence
+        self._trackers: list[EventTracker] = []
+
+    def new_tracker(self, owner: Any, *, is_part: bool) -> EventTracker:
+        """A new desk, of an iterator ``owner``, which may be dropped at any time."""
+        tracker = EventTracker(is_part=is_part, since=self._arrived)
+        self._trackers.append(tracker)
+        weakref.finalize(owner, setattr, tracker, "is_dropped", True).atexit = False
+        return tracker
+
+    def record_arrival(self, sequence: int) -> None:
+        """All events up to ``sequence`` have been put on the desks that want them."""
+        self._arrived = sequence
+
+    def on_program_continued(self) -> None:
+        """The program does something new: it is done with iterators that it has let go of, or had all of.
+
+        Not earlier: an exception that leaves a loop lets go of its iterator too, and the event whose handling
+        failed is not handled.
+        """
+        self.cursor()
+        self._trackers = [desk for desk in self._trackers if not (desk.is_dropped or desk.is_empty)]
+
+    def cursor(self, waiting: Iterable[object] = ()) -> int:
+        """Sequence of the last event that is handled, as is every one before; it never goes back.
+
+        ``waiting`` are items that have arrived and are on no desk yet. Where an iterator gets everything,
+        parts that the program has not begun to iterate do not count.
+        """
+        everything = [desk.since for desk in self._trackers if not desk.is_part and not desk.is_dropped]
+        covered = min(everything, default=None)
+        firsts = [desk.first for desk in self._trackers if not desk.is_covered_by(covered)]
+        firsts += [item.sequence for item in waiting if isinstance(item, v1.Event)]
+        first = min((first for first in firsts if first), default=0)
+        self._handled = max(self._handled, first - 1 if first else self._arrived)
+        return self._handled

@@ -1,0 +1,279 @@
+"""Definitions as files: a folder of YAML becomes a library, and a library becomes such a folder.
+
+::
+
+    my-library/
+      library.yaml          name: acme/tools
+      tools.yaml            one document per definition, several to a file with '---' between them
+      flows/review.yaml     in as many folders as one likes
+
+A definition ::
+
+    name: remember
+    description: Keep a fact for later conversations.
+    labels: {team: core}
+    tool:                   # one of persona, tool, workflow, task, action, model_profile
+      target_type: task
+      target_id: write_memory
+
+``kind: tool`` may stand beside it and must agree. What the server sets (``id``, ``revision``, times …)
+may stand there too, as in an answer that was copied, and is passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import betterproto2
+import yaml
+
+from wonder_sdk._proto.wonder import v1
+from wonder_sdk.definitions import documents
+from wonder_sdk.definitions.documents import DocumentError
+from wonder_sdk.errors import Violation
+
+LIBRARY_FILE = "library.yaml"
+KINDS = ("persona", "tool", "workflow", "task", "action", "model_profile")
+_SET_BY_SERVER = frozenset(
+    {"id", "library_id", "revision", "content_hash", "create_time", "update_time", "etag"}
+)
+# A value that looks as expressions do which YAML reads otherwise, and how it should have been written.
+_EXPRESSION = re.compile(r":\s+[^\s#'].*[\"'?{}\[\]!&|*%]|:\s+[\"'&*!%@`|>{\[]")
+_QUOTED = """condition: 'state.kind == "a" ? 1 : 2'"""
+_VIOLATION = re.compile(r"definitions\[(\d+)\]\.?(.*)")
+
+
+class DefinitionFilesError(Exception):
+    """Files that cannot be read as definitions. ``str()`` has one line per fault: file, line, what.
+
+    ``folder`` is what could be read in spite of them, if that is some of every definition. A server may know
+    more faults of it, of which ``explain`` gives those that are not said yet.
+    """
+
+    def __init__(
+        self, faults: Iterable[str], folder: Folder | None = None, locations: Iterable[str] = ()
+    ) -> None:
+        self.faults = tuple(faults)
+        self.folder = folder
+        self._locations = tuple(f"{place}: " for place in locations)
+        super().__init__("\n".join(self.faults))
+
+    def explain(self, violations: Iterable[Violation]) -> list[str]:
+        """As `Folder.explain`, without what is said of places that are among ``faults`` already."""
+        lines = self.folder.explain(violations) if self.folder is not None else []
+        return [each for each in lines if not each.startswith(self._locations or ("\0",))]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a definition was read: its file, and its document as YAML nodes."""
+
+    file: Path
+    node: yaml.Node
+
+    def location(self, path: str) -> str:
+        """``file:line`` of a field of it."""
+        return f"{self.file}:{documents.line_of(self.node, path)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """What a folder holds. ``library`` is empty if no ``library.yaml`` says it. ``sources`` go along
+    with ``definitions``, one each."""
+
+    library: str
+    description: str
+    definitions: list[v1.Definition]
+    sources: list[Source]
+
+    def explain(self, violations: Iterable[Violation]) -> list[str]:
+        """What a server said about ``definitions[3].tool.name``, as ``file:line: tool.name: …``."""
+        lines = []
+        for violation in violations:
+            found = _VIOLATION.fullmatch(violation.field)
+            if found and int(found[1]) < len(self.sources):
+                location = self.sources[int(found[1])].location(found[2])
+                lines.append(": ".join(part for part in (location, found[2], violation.description) if part))
+            else:
+                lines.append(f"{violation.field}: {violation.description}")
+        return lines
+
+
+def load(path: Path) -> Folder:
+    """Read every ``.yaml`` and ``.yml`` file below a folder, or one file.
+
+    One file belongs to the library that a ``library.yaml`` beside it names.
+    Raises `DefinitionFilesError` with every fault, and `OSError`.
+    """
+    faults: list[str] = []
+    locations: list[str] = []
+    is_whole = True
+    header = v1.Library()
+    definitions: list[v1.Definition] = []
+    sources: list[Source] = []
+    root = path if path.is_dir() else path.parent
+    for file in _files(path):
+        found: list[DocumentError] = []
+        try:
+            if file.name == LIBRARY_FILE:
+                header = _library(file, found) if file.parent == root else header
+            else:
+                for source in _documents(file):
+                    definition = _definition(source, found)
+                    is_whole = is_whole and definition is not None
+                    if definition is not None:
+                        definitions.append(definition)
+                        sources.append(source)
+        except yaml.YAMLError as fault:
+            faults.append(_syntax(file, fault))
+            is_whole = False
+        except UnicodeDecodeError:
+            faults.append(f"{file}:1: this is no UTF-8 text")
+            is_whole = False
+        for problem in found:
+            place = f"{file}:{problem.line}" + (f": {problem.path}" if problem.path else "")
+            locations.append(place)
+            faults.append(f"{place}: {problem.message}")
+    doubles = list(_duplicates(definitions, sources))
+    folder = Folder(
+        library=header.name, description=header.description, definitions=definitions, sources=sources
+    )
+    if faults or doubles:
+        raise DefinitionFilesError(faults + doubles, folder if is_whole and not doubles else None, locations)
+    return folder
+
+
+def dump(definition: v1.Definition) -> str:
+    """A definition as the text of a file that `load` reads back as the same."""
+    document = documents.write(definition)
+    kind, _ = betterproto2.which_one_of(definition, "spec")
+    kept = {key: document[key] for key in ("name", "description", "labels", kind) if key in document}
+    return _yaml(kept)
+
+
+def dump_library(library: v1.Library) -> str:
+    """The text of the ``library.yaml`` of a library."""
+    document = {"name": library.name, "description": library.description}
+    return _yaml({key: value for key, value in document.items() if value})
+
+
+def save(folder: Path, library: v1.Library, definitions: Iterable[v1.Definition]) -> list[Path]:
+    """Write a library as files, one per definition; the files. Others in the folder stay."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {LIBRARY_FILE: dump_library(library)}
+    for definition in definitions:
+        # `library` is a fine name for a definition, but that file is taken.
+        stem = "library.definition" if definition.name == "library" else definition.name
+        texts[f"{stem}.yaml"] = dump(definition)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in texts]
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        beside = path.with_name(LIBRARY_FILE)
+        if beside.is_file() and beside != path:
+            yield beside
+        yield path
+        return
+    for file in sorted(path.rglob("*")):
+        hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
+        if file.suffix in (".yaml", ".yml") and file.is_file() and not hidden:
+            yield file
+
+
+def _documents(file: Path) -> Iterator[Source]:
+    text = file.read_text(encoding="utf-8")
+    for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
+        if node.tag != "tag:yaml.org,2002:null":  # nothing but comments
+            yield Source(file, node)
+
+
+def _library(file: Path, faults: list[DocumentError]) -> v1.Library:
+    found = list(_documents(file))
+    if len(found) != 1:
+        message = "one document is wanted here, with the library's name and description"
+        faults.append(DocumentError(1, "", message))
+        return v1.Library()
+    library: v1.Library = documents.read(
+        v1.Library, found[0].node, faults, skip=_SET_BY_SERVER | {"definition_count"}
+    )
+    if not library.name:
+        faults.append(DocumentError(1, "", "the library needs a name"))
+    return library
+
+
+def _definition(source: Source, faults: list[DocumentError]) -> v1.Definition | None:
+    """The definition, as far as it can be read; None if it does not say what it defines, or has no name."""
+    found: list[DocumentError] = []
+    definition: v1.Definition = documents.read(v1.Definition, source.node, found, skip=_SET_BY_SERVER)
+    if not isinstance(source.node, yaml.MappingNode):
+        faults += found
+        return None
+    said = {key.value: child.value for key, child in source.node.value}
+    present = [key for key in said if key in KINDS]
+    kind = str(said.get("kind", ""))
+    first = documents.line(source.node)
+    defined, _ = betterproto2.which_one_of(definition, "spec")
+    if len(present) > 1 or not defined:
+        below = f"; put what it says below `{kind}:`" if kind in KINDS and not present else ""
+        faults += (each for each in found if "." in each.path)  # what is wrong above is that
+        faults.append(DocumentError(first, "", f"a definition says exactly one of {', '.join(KINDS)}{below}"))
+        return None
+    faults += found
+    if kind and definition.kind is not v1.DefinitionKind[defined.upper()]:
+        line = documents.line_of(source.node, "kind")
+        faults.append(DocumentError(line, "kind", f"is {kind}, but what is defined is a {defined}"))
+    if not definition.name:
+        faults.append(DocumentError(first, "", "a definition needs a name"))
+        return None
+    return definition
+
+
+def _duplicates(definitions: list[v1.Definition], sources: list[Source]) -> Iterator[str]:
+    first: dict[str, Source] = {}
+    for definition, source in zip(definitions, sources, strict=True):
+        before = first.setdefault(definition.name, source)
+        if before is not source:
+            yield (
+                f"{source.location('name')}: {definition.name} is defined already, "
+                f"at {before.location('name')}"
+            )
+
+
+def _syntax(file: Path, fault: yaml.YAMLError) -> str:
+    mark = getattr(fault, "problem_mark", None)
+    problem = getattr(fault, "problem", None) or "this is no YAML"
+    quoted = ""
+    if mark is not None:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        if mark.line < len(lines) and _EXPRESSION.search(lines[mark.line]):
+            quoted = f"; if this is an expression, put all of it in quotes: {_QUOTED}"
+    return f"{file}:{mark.line + 1 if mark else 1}: {problem}{quoted}"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Blocks for long text, lists set in, and no anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _yaml(document: dict[str, Any]) -> str:
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

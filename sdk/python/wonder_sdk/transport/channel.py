@@ -1,0 +1,208 @@
+"""Channels to a server: options, credentials, and calls whose errors are `WonderError`.
+
+The generated stubs ask a channel for multi-callables. `TypedChannel` stands in for a grpc.aio channel
+there: it adds the caller's token to each call, encodes requests before they are handed to gRPC, fails calls
+that a server no longer answers, and turns every ``AioRpcError`` into a `WonderError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import grpc
+import grpc.aio
+
+from wonder_sdk import environment
+from wonder_sdk.errors import CONNECT_SECONDS, RequestError, WonderError, from_rpc
+from wonder_sdk.transport.reconnect import SILENT_MS
+from wonder_sdk.transport.watchdog import STREAM_SILENCE_SECONDS, UNARY_SILENCE_SECONDS, Watchdog
+
+Encode: TypeAlias = Callable[[Any], bytes]
+"""Serialise a request; see `wonder_sdk.transport.encoding`."""
+
+# The server refuses pings under 10 s and most proxies under 30.
+_OPTIONS: list[tuple[str, int]] = [
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 0),
+    ("grpc.http2.max_pings_without_data", 0),
+    # gRPC waits up to two minutes before it dials again; whoever resumes a stream wants it sooner.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    # Named for something else, this is for how long one attempt to connect may take.
+    ("grpc.min_reconnect_backoff_ms", round(CONNECT_SECONDS * 1000)),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+    # Of an error, the details too must fit.
+    ("grpc.max_metadata_size", 32 * 1024),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """How a server lets one in: a token, and the certificate authority that vouches for the server.
+
+    ``tls_root`` is a PEM file or its bytes; with ``tls`` alone the system's roots are used. What is None is
+    as the environment says (`wonder_sdk.environment`); an empty token is none.
+    """
+
+    token: str | None = None
+    tls_root: Path | str | bytes | None = None
+    tls: bool = False
+
+    def open_channel(self, target: str) -> grpc.aio.Channel:
+        """A new channel. Raises `OSError` when the certificate cannot be read."""
+        root = self.tls_root
+        if root is None and not self.tls:
+            root = environment.ca_certificate()
+            if root is None:
+                return grpc.aio.insecure_channel(target, options=_OPTIONS)
+        if isinstance(root, Path | str):
+            root = Path(root).read_bytes()
+        return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(root), options=_OPTIONS)
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        token = environment.token() if self.token is None else self.token
+        return (("authorization", f"Bearer {token}"),) if token else ()
+
+
+class TypedChannel:
+    """What generated stubs need of a channel; see the module's docstring."""
+
+    def __init__(
+        self, channel: grpc.aio.Channel, credentials: Credentials, target: str, silent_ms: int = SILENT_MS
+    ) -> None:
+        self._channel, self._target = channel, target
+        self._metadata = credentials.metadata
+        self._watchdog = Watchdog(channel, target, silent_ms / 1000)
+
+    async def close(self) -> None:
+        """Close the channel, and with it what is under way."""
+        await self._watchdog.close()
+        await self._channel.close()
+
+    def unary_unary(self, path: str, encode: Encode, decode: Any) -> Callable[..., Any]:
+        return self._wrap_single_request(self._channel.unary_unary(path, None, decode), encode, UnaryCall)
+
+    def unary_stream(self, path: str, encode: Encode, decode: Any) -> Callable[..., Any]:
+        return self._wrap_single_request(self._channel.unary_stream(path, None, decode), encode, StreamCall)
+
+    def stream_unary(self, path: str, encode: Encode, decode: Any) -> Callable[..., Any]:
+        return self._wrap_request_stream(self._channel.stream_unary(path, None, decode), encode, UnaryCall)
+
+    def stream_stream(self, path: str, encode: Encode, decode: Any) -> Callable[..., Any]:
+        return self._wrap_request_stream(self._channel.stream_stream(path, None, decode), encode, StreamCall)
+
+    def _wrap_single_request(
+        self, method: Callable[..., Any], encode: Encode, call_type: type[_Call]
+    ) -> Callable[..., Any]:
+        def call(request: Any, *, metadata: Any = (), **options: Any) -> Any:
+            # Before the call begins, so that what is wrong is raised here.
+            data = encode(request)
+            started = method(data, metadata=(*self._metadata, *(metadata or ())), **options)
+            return call_type(started, self._target, self._watchdog, encode)
+
+        return call
+
+    def _wrap_request_stream(
+        self, method: Callable[..., Any], encode: Encode, call_type: type[_Call]
+    ) -> Callable[..., Any]:
+        def call(requests: Any = None, *, metadata: Any = (), **options: Any) -> Any:
+            errors: list[RequestError] = []
+            given = None if requests is None else _encoded(requests, encode, errors, lambda: started.cancel())
+            started = method(given, metadata=(*self._metadata, *(metadata or ())), **options)
+            return call_type(started, self._target, self._watchdog, encode, errors)
+
+        return call
+
+
+async def _encoded(
+    requests: Any, encode: Encode, errors: list[RequestError], cancel: Callable[[], object]
+) -> AsyncIterator[bytes]:
+    """The bytes of ``requests``. One that cannot be sent is put into ``wrong``, and ends the call."""
+    async for request in requests if hasattr(requests, "__aiter__") else _each(requests):
+        try:
+            data = encode(request)
+        except RequestError as problem:
+            errors.append(problem)
+            cancel()
+            return
+        yield data
+
+
+async def _each(requests: Iterable[Any]) -> AsyncIterator[Any]:
+    for request in requests:
+        yield request
+
+
+class _Call:
+    """A grpc.aio call whose errors are `WonderError`; all else that calls have is the call's own."""
+
+    silence_seconds = UNARY_SILENCE_SECONDS
+
+    def __init__(
+        self, call: Any, target: str, watchdog: Watchdog, encode: Encode, errors: Sequence[RequestError] = ()
+    ) -> None:
+        self._call, self._target, self._encode, self._errors = call, target, encode, errors
+        self._watched = watchdog.watch(call, self.silence_seconds)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
+
+    async def write(self, request: Any) -> None:
+        """Send one more request of a stream."""
+        data = self._encode(request)
+        try:
+            await self._call.write(data)
+        except grpc.aio.AioRpcError as problem:
+            raise from_rpc(problem, self._target) from None
+
+    def _cancellation_error(self) -> WonderError | None:
+        """Why the call was cancelled by this client; None if it was whoever waits for it."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            return None
+        return self._errors[0] if self._errors else self._watched.problem
+
+
+class UnaryCall(_Call):
+    """A grpc.aio call with one answer: awaited, it gives that or raises a `WonderError`."""
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        try:
+            return (yield from self._call.__await__())
+        except grpc.aio.AioRpcError as problem:
+            raise self._cancellation_error() or from_rpc(problem, self._target) from None
+        except asyncio.CancelledError:
+            if (known := self._cancellation_error()) is not None:
+                raise known from None
+            raise
+
+
+class StreamCall(_Call):
+    """A grpc.aio call with many answers: iterated, it gives them or raises a `WonderError`."""
+
+    silence_seconds = STREAM_SILENCE_SECONDS
+
+    def __init__(self, call: Any, *more: Any) -> None:
+        super().__init__(call, *more)
+        self._answers: AsyncIterator[Any] = aiter(call)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            answer = await anext(self._answers)
+        except grpc.aio.AioRpcError as problem:
+            raise self._cancellation_error() or from_rpc(problem, self._target) from None
+        except asyncio.CancelledError:
+            if (known := self._cancellation_error()) is not None:
+                raise known from None
+            raise
+        self._watched.record_activity()
+        return answer

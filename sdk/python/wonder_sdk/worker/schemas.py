@@ -1,0 +1,140 @@
+"""JSON Schemas of Python types, and values of these types from JSON and back.
+
+===========================  =====================================================
+``str int float bool None``  as they are
+``list[T] dict[str, T]``     a list, an object of T
+``Literal["a", "b"]``        one of these
+``T | None``, ``A | B``      one of the types
+``Annotated[T, "…"]``        T, with a description
+a dataclass, a TypedDict     an object with these fields, required unless they have a default
+``Any``, ``dict``, ``list``  anything, any object, any list
+===========================  =====================================================
+
+Other types are refused with a `TypeError`: their schema is to be written down by hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Mapping, Sequence
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+_SIMPLE: dict[Any, dict[str, Any]] = {
+    Any: {},
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    None: {"type": "null"},
+    type(None): {"type": "null"},
+}
+_LISTS = (list, tuple, Sequence)
+_OBJECTS = (dict, Mapping)
+
+
+def schema_of(kind: Any) -> dict[str, Any]:
+    """The schema of what ``kind`` describes. TypeError for a type that it does not know."""
+    return _schema(kind, ())
+
+
+def read(kind: Any, value: Any) -> Any:
+    """``value``, which is JSON that fits the schema of ``kind``, with dataclasses where it says so."""
+    kind, origin, arguments = _type_parts(kind)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type) and isinstance(value, Mapping):
+        hints = get_type_hints(kind, include_extras=True)
+        names = [field.name for field in dataclasses.fields(kind) if field.init]
+        return kind(**{name: read(hints[name], value[name]) for name in names if name in value})
+    if is_typeddict(kind) and isinstance(value, Mapping):
+        hints = get_type_hints(kind, include_extras=True)
+        return {name: read(hints.get(name, Any), each) for name, each in value.items()}
+    if origin in _LISTS and isinstance(value, list):
+        items = [read(arguments[0], each) for each in value]
+        return tuple(items) if origin is tuple else items
+    if origin in _OBJECTS and isinstance(value, Mapping):
+        return {name: read(arguments[1], each) for name, each in value.items()}
+    if origin in (Union, types.UnionType):
+        options = [each for each in arguments if each is not type(None)]
+        return value if value is None or len(options) != 1 else read(options[0], value)
+    return value
+
+
+def write(value: Any) -> Any:
+    """JSON of ``value``: dataclasses become objects, tuples lists."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: write(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {name: write(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [write(each) for each in value]
+    return value
+
+
+def _type_parts(kind: Any) -> tuple[Any, Any, tuple[Any, ...]]:
+    while get_origin(kind) in (Annotated, Required, NotRequired):
+        kind = get_args(kind)[0]
+    return kind, get_origin(kind), get_args(kind)
+
+
+def _schema(kind: Any, within: tuple[Any, ...]) -> dict[str, Any]:
+    if get_origin(kind) is Annotated:
+        inner, *notes = get_args(kind)
+        description = next((note for note in notes if isinstance(note, str)), "")
+        return _schema(inner, within) | ({"description": description} if description else {})
+    kind, origin, arguments = _type_parts(kind)
+    if isinstance(kind, types.NoneType) or (isinstance(kind, type) and kind in _SIMPLE) or kind is Any:
+        return dict(_SIMPLE[kind])
+    if kind in within:
+        raise TypeError(f"{_name(kind)} holds itself: write its schema down by hand.")
+    if dataclasses.is_dataclass(kind) or is_typeddict(kind):
+        return _object(kind, (*within, kind))
+    if kind in _LISTS or kind in _OBJECTS:
+        return {"type": "array" if kind in _LISTS else "object"}
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [_schema(each, within) for each in arguments]}
+    if (origin in (list, Sequence)) or (origin is tuple and arguments[1:] == (...,)):
+        return {"type": "array", "items": _schema(arguments[0], within)}
+    if origin in _OBJECTS and arguments[0] is str:
+        return {"type": "object", "additionalProperties": _schema(arguments[1], within)}
+    raise TypeError(f"There is no JSON Schema of {_name(kind)}: write the schema down by hand.")
+
+
+def _object(kind: Any, within: tuple[Any, ...]) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    if is_typeddict(kind):
+        required = [name for name, hint in hints.items() if _is_required(kind, name, hint)]
+    else:
+        fields = [field for field in dataclasses.fields(kind) if field.init]
+        hints = {field.name: hints[field.name] for field in fields}
+        missing = dataclasses.MISSING
+        required = [
+            field.name for field in fields if field.default is missing and field.default_factory is missing
+        ]
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: _schema(hint, within) for name, hint in hints.items()},
+    }
+    return schema | ({"required": required} if required else {})
+
+
+def _is_required(kind: Any, name: str, hint: Any) -> bool:
+    # Where annotations are kept as texts, ``__required_keys__`` knows nothing of the two markers.
+    origin = get_origin(hint)
+    return origin is Required or (origin is not NotRequired and name in kind.__required_keys__)
+
+
+def _name(kind: Any) -> str:
+    return getattr(kind, "__name__", None) or str(kind)

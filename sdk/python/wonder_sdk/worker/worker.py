@@ -1,0 +1,256 @@
+"""Workers: processes that carry out kinds of action of their own for a server.
+
+::
+
+    worker = Worker("ocr-1", max_concurrency=4)
+
+    @worker.action("ocr", idempotent=True)
+    async def ocr(page: Page, context: WorkerContext) -> Text:
+        context.progress("reading", 0.5)
+        ...
+
+    worker.run_forever()
+
+A task uses it by an action of kind ``worker`` whose config has ``name: ocr``. See docs/workers.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from wonder_sdk import environment
+from wonder_sdk._proto.wonder import v1
+from wonder_sdk.client import Client
+from wonder_sdk.errors import (
+    DeadlineExceededError,
+    ResourceExhaustedError,
+    UnauthenticatedError,
+    UnavailableError,
+    WonderError,
+)
+from wonder_sdk.transport.reconnect import Backoff, ReconnectPolicy
+from wonder_sdk.values import to_struct
+from wonder_sdk.worker.schemas import schema_of
+from wonder_sdk.worker.worker_connection import Action, ActionError, WorkerConnection, WorkerContext
+
+__all__ = ["ActionError", "Worker", "WorkerContext"]
+
+_log = logging.getLogger("wonder_sdk.worker.worker")
+
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+
+_NO_TIMEOUT_MS = 10**15
+
+
+class Worker:
+    """A worker process: register actions, then `run`.
+
+    ``address``, ``token``, ``tls_root`` and ``tls`` are as for `Client`. ``max_concurrency`` is how many
+    assignments it takes at once, ``projects`` (ids or names) those for whose work it is; none: all. When
+    told to stop it finishes what it has, within ``drain_seconds``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        address: str | None = None,
+        max_concurrency: int = 1,
+        projects: Sequence[str] = (),
+        token: str | None = None,
+        tls_root: Path | str | bytes | None = None,
+        tls: bool = False,
+        reconnect: ReconnectPolicy | None = None,
+        drain_seconds: float = 30.0,
+    ) -> None:
+        self.name = name
+        self.address = address or environment.target()
+        self.max_concurrency = max_concurrency
+        self.projects = tuple(projects)
+        self._credentials: dict[str, Any] = {"token": token, "tls_root": tls_root, "tls": tls}
+        self._reconnect = reconnect or ReconnectPolicy(timeout_ms=_NO_TIMEOUT_MS)
+        self._drain_seconds = drain_seconds
+        self._actions: dict[str, Action] = {}
+        self._connection: WorkerConnection | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._stop_requested = asyncio.Event()
+
+    def action(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        idempotent: bool = False,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        max_concurrency: int = 0,
+    ) -> Callable[[Handler], Handler]:
+        """Register an async function as the action ``name``.
+
+        It takes the input, and a `WorkerContext` if it has a second parameter; it returns an object. Schemas
+        that are not given are those of its type hints (`wonder_sdk.worker.schemas`); a dataclass as the
+        input's
+        type is made of the input. ``idempotent``: it may be given to another worker when this one was lost.
+        ``description`` is the function's docstring unless given. ``max_concurrency`` of 0: as many as of all.
+        """
+
+        def register(handler: Handler) -> Handler:
+            if name in self._actions:
+                raise ValueError(f"The action {name!r} is registered already.")
+            takes, gives, wants_context = _signature(handler)
+            self._actions[name] = Action(
+                kind=v1.WorkerActionKind(
+                    name=name,
+                    description=description or inspect.getdoc(handler) or "",
+                    input_schema=to_struct(schema_of(takes) if input_schema is None else input_schema),
+                    output_schema=to_struct(schema_of(gives) if output_schema is None else output_schema),
+                    idempotent=idempotent,
+                    max_concurrency=max_concurrency,
+                ),
+                handler=handler,
+                input_type=takes,
+                wants_context=wants_context,
+            )
+            return handler
+
+        return register
+
+    async def run(self) -> None:
+        """Work until told to stop: by SIGTERM, by `stop`, or by being cancelled. Then finish what there is.
+
+        A connection that is lost is sought again, for ever unless ``reconnect`` says otherwise; what was
+        in hand is lost with it and its handlers are cancelled, since the server gives it to another worker
+        or reports it. Raises `WonderError` for what does not pass, such as a refused registration.
+        """
+        if not self._actions:
+            raise ValueError("Register an action first.")
+        if self._serving is not None:
+            raise RuntimeError("This worker runs already.")
+        self._stop_requested = asyncio.Event()
+        serving = self._serving = asyncio.create_task(self._serve(), name=f"wonder worker {self.name}")
+        stopped = asyncio.create_task(self._stop_requested.wait())
+        try:
+            with _on_sigterm(self.stop):
+                try:
+                    await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                finally:  # a cancel drains too; a second one does not
+                    await self._finish(serving)
+        finally:
+            stopped.cancel()
+            serving.cancel()
+            await asyncio.wait({serving})
+            self._serving = None
+        if not serving.cancelled():
+            serving.result()
+
+    def run_forever(self) -> None:
+        """`run`, for programs without asyncio: returns when SIGTERM or Ctrl-C said so and all is done.
+
+        Leaves the program with one line and exit code 1 (`SystemExit`, whose cause is the `WonderError`) if
+        the server refuses the worker.
+        """
+        try:
+            with contextlib.suppress(KeyboardInterrupt):
+                asyncio.run(self.run())
+        except WonderError as problem:
+            hint = " Set WONDER_TOKEN." if isinstance(problem, UnauthenticatedError) else ""
+            reason = f" ({problem.reason_name})" if problem.reason else ""
+            raise SystemExit(f"worker {self.name}: {problem.message}{hint}{reason}") from problem
+
+    def stop(self) -> None:
+        """Take nothing new, finish what there is, and let `run` return. Said twice: stop at once."""
+        if self._stop_requested.is_set() and self._serving is not None:
+            self._serving.cancel()
+        self._stop_requested.set()
+
+    # --- pieces -----------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        """Connect, work, and connect again."""
+        backoff = Backoff(self._reconnect)
+        async with Client(self.address, **self._credentials) as client:
+            while True:
+                connection = WorkerConnection(self._registration(), self._actions, backoff)
+                self._connection = connection
+                try:
+                    await connection.run(client.executor.work)
+                    problem: WonderError = UnavailableError("The server ended the stream.")
+                except WonderError as refusal:
+                    problem = refusal
+                finally:
+                    self._connection = None
+                if self._stop_requested.is_set():
+                    return
+                _log.warning("worker %s: %s", self.name, problem)
+                await backoff.wait_after(_is_transient(problem), wait_ms=connection.reconnect_after_ms)
+
+    async def _finish(self, serving: asyncio.Task[None]) -> None:
+        self._stop_requested.set()
+        if self._connection is None:
+            serving.cancel()
+        else:
+            self._connection.drain()
+        await asyncio.wait({serving}, timeout=self._drain_seconds)
+
+    def _registration(self) -> v1.RegisterWorker:
+        return v1.RegisterWorker(
+            name=self.name,
+            kinds=[action.kind for action in self._actions.values()],
+            max_concurrency=self.max_concurrency,
+            project_ids=list(self.projects),
+        )
+
+
+def _signature(handler: Callable[..., Any]) -> tuple[Any, Any, bool]:
+    """The types of input and output, and whether the handler wants a context."""
+    if not inspect.iscoroutinefunction(handler):
+        raise TypeError(
+            f"{handler!r} is no async function. What blocks belongs in a thread: await asyncio.to_thread(…)."
+        )
+    parameters = [
+        each
+        for each in inspect.signature(handler).parameters.values()
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    if not 1 <= len(parameters) <= 2:
+        raise TypeError(f"{handler!r} takes the input, and the context if it wants it.")
+    hints = get_type_hints(handler, include_extras=True)
+    gives = hints.get("return", Any)
+    return hints.get(parameters[0].name, Any), Any if gives is type(None) else gives, len(parameters) == 2
+
+
+def _is_transient(problem: WonderError) -> WonderError:
+    """The same, as an error that passes, if waiting helps: the worker was silent, the server is full."""
+    if isinstance(problem, DeadlineExceededError | ResourceExhaustedError):
+        return UnavailableError(problem.message, retry_after_ms=problem.retry_after_ms)
+    return problem
+
+
+@contextlib.contextmanager
+def _on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
+    """Call ``stop`` at SIGTERM, where this is possible and nobody else wants to hear of it."""
+    is_free = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    if not is_free:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(signal.SIGTERM, stop)
+    except NotImplementedError:  # Windows
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)

@@ -1,0 +1,252 @@
+"""One connection of a worker: what it is given, and what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import betterproto2
+
+from wonder_sdk._proto.google import protobuf
+from wonder_sdk._proto.wonder import v1
+from wonder_sdk.transport.reconnect import Backoff
+from wonder_sdk.transport.stream_queue import StreamQueue
+from wonder_sdk.values import from_struct
+from wonder_sdk.worker.schemas import read, write
+
+_log = logging.getLogger("wonder_sdk.worker.worker")
+
+# What a server takes unless it is told otherwise. A larger answer would break the stream.
+_MAX_RESULT_BYTES = 4 * 1024 * 1024
+# Progress that nobody can take off is dropped beyond this.
+_MAX_BACKLOG = 1_000
+# For how long a lost connection waits for the actions that it cancelled.
+_STOP_SECONDS = 5.0
+
+
+class ActionError(Exception):
+    """Raised by an action: it failed, and ``message`` says why, to whoever asked for it.
+
+    ``retriable``: nothing was done, and the same thing may succeed later; it is tried again as the action's
+    definition says, after ``retry_after_ms`` at the earliest.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: v1.ErrorReason = v1.ErrorReason.TASK_FAILED,
+        retriable: bool = False,
+        retry_after_ms: int | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.fault = v1.Fault(
+            reason=reason,
+            message=message,
+            retriable=retriable,
+            retry_after_ms=retry_after_ms,
+            metadata=dict(metadata or {}),
+        )
+
+
+class WorkerContext:
+    """What an action knows of its assignment.
+
+    ``operation_id`` is the same however often it is tried or given out: the key by which an effect is done
+    once. ``attempt`` counts from 1. ``deadline`` is when it is given up. The ids say on whose behalf it is.
+    """
+
+    def __init__(self, assignment: v1.Assignment, send: Callable[[v1.WorkRequest], None]) -> None:
+        scope = assignment.context or v1.ExecutionContext()
+        self.kind = assignment.kind
+        self.operation_id = assignment.operation_id
+        self.attempt = assignment.attempt
+        self.deadline: datetime | None = assignment.deadline
+        self.traceparent = assignment.traceparent
+        self.project_id = scope.project_id
+        self.agent_id = scope.agent_id
+        self.conversation_id = scope.conversation_id
+        self.turn_id = scope.turn_id
+        self.run_id = scope.run_id
+        self.cancelled = False
+        """Whether the result is no longer wanted. The action is cancelled too, at its next ``await``."""
+        self._lease_id = assignment.lease_id
+        self._send = send
+
+    def progress(self, message: str = "", fraction: float | None = None, output: str = "") -> None:
+        """Say how far it is: ``fraction`` from 0 to 1, ``output`` as more of what it prints."""
+        progress = v1.Progress(message=message, fraction=fraction, output=output)
+        report = v1.AssignmentProgress(lease_id=self._lease_id, progress=progress)
+        self._send(v1.WorkRequest(progress=report))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """A function that carries out a kind of action; ``takes`` is the type of its input."""
+
+    kind: v1.WorkerActionKind
+    handler: Callable[..., Awaitable[Any]]
+    input_type: Any
+    wants_context: bool
+
+
+class WorkerConnection:
+    """One Work stream, from ``register`` to its end."""
+
+    def __init__(
+        self, registration: v1.RegisterWorker, actions: Mapping[str, Action], backoff: Backoff
+    ) -> None:
+        self.reconnect_after_ms = 0
+        self._registration = registration
+        self._actions = actions
+        self._backoff = backoff
+        self._outgoing: StreamQueue[v1.WorkRequest] = StreamQueue()
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._contexts: dict[str, WorkerContext] = {}
+        # The server counts what it has given out, but not what is cancelled and takes time to stop.
+        self._slots = asyncio.Semaphore(registration.max_concurrency or 1)
+
+    async def run(self, open_: Callable[[AsyncIterator[v1.WorkRequest]], Any]) -> None:
+        """Work until the stream ends. After `drain` it ends when all work is done. Raises `WonderError`."""
+        self._outgoing.put(v1.WorkRequest(register=self._registration))
+        call = open_(self._send())
+        heartbeats: asyncio.Task[None] | None = None
+        try:
+            async for response in call:
+                match betterproto2.which_one_of(response, "item"):
+                    case "registered", v1.WorkerRegistered() as registered:
+                        self._backoff.reset()
+                        _log.info("worker %s registered as %s", self._registration.name, registered.worker_id)
+                        heartbeats = asyncio.create_task(
+                            self._heartbeat(registered.heartbeat_interval_ms / 1000)
+                        )
+                    case "assignment", v1.Assignment() as assignment:
+                        self._begin(assignment)
+                    case "cancelled", v1.AssignmentCancelled(lease_id=lease_id):
+                        self._cancel(lease_id)
+                    case "settled", v1.AssignmentSettled(accepted=False) as refused:
+                        reason = refused.error.message if refused.error else "no reason given"
+                        _log.warning("a result was not taken: %s", reason)
+                    case "draining", v1.WorkDraining(reconnect_after_ms=self.reconnect_after_ms):
+                        pass
+                    case _:
+                        pass
+        finally:
+            if heartbeats is not None:
+                heartbeats.cancel()
+            await self._cancel_all()
+            self._outgoing.end()
+            call.cancel()
+
+    def drain(self) -> None:
+        """Take nothing new. The server ends the stream when all is done."""
+        self._outgoing.put(v1.WorkRequest(drain=v1.DrainWorker()))
+
+    async def _send(self) -> AsyncIterator[v1.WorkRequest]:
+        while True:
+            try:
+                request = await self._outgoing.get()
+            except StopAsyncIteration:
+                return
+            yield request
+
+    async def _heartbeat(self, interval_s: float) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            heartbeat = v1.WorkHeartbeat(lease_ids=list(self._running))
+            self._outgoing.put(v1.WorkRequest(heartbeat=heartbeat))
+
+    # --- assignments ------------------------------------------------------------------------------
+
+    def _begin(self, assignment: v1.Assignment) -> None:
+        lease_id = assignment.lease_id
+        context = WorkerContext(assignment, self._send_progress)
+        self._contexts[lease_id] = context
+        task = asyncio.create_task(self._execute(assignment, context), name=f"{assignment.kind} {lease_id}")
+        self._running[lease_id] = task
+        task.add_done_callback(lambda _: self._remove(lease_id))
+
+    def _remove(self, lease_id: str) -> None:
+        self._running.pop(lease_id, None)
+        self._contexts.pop(lease_id, None)
+
+    def _cancel(self, lease_id: str) -> None:
+        task = self._running.get(lease_id)
+        if task is not None:
+            self._contexts[lease_id].cancelled = True
+            task.cancel()
+
+    async def _cancel_all(self) -> None:
+        """The stream is over, and with it every lease: nobody waits for these any more."""
+        tasks = list(self._running.values())
+        for lease_id in list(self._running):
+            self._cancel(lease_id)
+        if tasks and (await asyncio.wait(tasks, timeout=_STOP_SECONDS))[1]:
+            _log.warning("actions go on after they were cancelled; nobody waits for them")
+
+    async def _execute(self, assignment: v1.Assignment, context: WorkerContext) -> None:
+        lease_id = assignment.lease_id
+        try:
+            async with self._slots:
+                answer = _completed(lease_id, await self._run_action(assignment, context))
+        except ActionError as problem:
+            answer = _failed(lease_id, problem.fault)
+        except asyncio.CancelledError:
+            if context.cancelled:
+                raise
+            # Nobody cancelled it but the action itself, or something that it waited for.
+            answer = _failed(lease_id, _unexpected_fault(assignment.kind))
+        except Exception:
+            _log.exception("the action %s failed (%s)", assignment.kind, assignment.operation_id)
+            answer = _failed(lease_id, _unexpected_fault(assignment.kind))
+        if not context.cancelled:
+            self._outgoing.put(answer)
+
+    async def _run_action(self, assignment: v1.Assignment, context: WorkerContext) -> Any:
+        action = self._actions.get(assignment.kind)
+        if action is None:
+            raise ActionError(f"This worker does not carry out '{assignment.kind}'.")
+        given = read(action.input_type, from_struct(assignment.input))
+        arguments = (given, context) if action.wants_context else (given,)
+        return await action.handler(*arguments)
+
+    def _send_progress(self, request: v1.WorkRequest) -> None:
+        if len(self._outgoing) < _MAX_BACKLOG:
+            self._outgoing.put(request)
+
+
+def _completed(lease_id: str, result: Any) -> v1.WorkRequest:
+    """The answer with what an action returned; None counts as nothing to say. Raises `ActionError`."""
+    output = write({} if result is None else result)
+    if not isinstance(output, dict):
+        raise ActionError(f"The action returned {type(result).__name__} where an object is wanted.")
+    try:
+        request = v1.WorkRequest(
+            completed=v1.AssignmentCompleted(lease_id=lease_id, output=protobuf.Struct.from_dict(output))
+        )
+        size = len(bytes(request))
+    except Exception:  # the library raises all sorts of things
+        raise ActionError("The action returned something that JSON cannot say.") from None
+    if size > _MAX_RESULT_BYTES:
+        raise ActionError(
+            f"The output has {size} bytes; at most {_MAX_RESULT_BYTES} are taken.",
+            reason=v1.ErrorReason.PAYLOAD_TOO_LARGE,
+        )
+    return request
+
+
+def _failed(lease_id: str, fault: v1.Fault) -> v1.WorkRequest:
+    return v1.WorkRequest(failed=v1.AssignmentFailed(lease_id=lease_id, error=fault))
+
+
+def _unexpected_fault(kind: str) -> v1.Fault:
+    """What may be said of an exception: its text is for the worker's own log."""
+    return v1.Fault(
+        reason=v1.ErrorReason.TASK_FAILED,
+        message=f"The action '{kind}' failed unexpectedly; the worker's log knows more.",
+    )

@@ -1,0 +1,204 @@
+"""The archive: conversations whose time has come are put away, and brought back when somebody asks (B11).
+
+Nothing is removed before it lies in the store of objects, whole, and nothing is removed there before it is
+back. Both ways take several steps; a crash between any two leaves a state that the next sweep, or the next
+who asks, takes up::
+
+    expired, on disk ─▶ object written ─▶ record removed, the conversation names the object
+         ─▶ record back, on disk ─▶ active again, the object is spent ─▶ object removed ─▶ not even spent
+
+Of a conversation that was about to be archived when the server died, the same object is written once more at
+the next start, before anybody can speak in it. So no object is ever there that no conversation names.
+
+What is put away is the conversation's record and the runs it led to, as JSON lines, compressed, under the
+hash of the whole. What others delegated from within it are conversations of their own: each is put away by
+itself, and comes back by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Iterator
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from wonder_server.actors.archive.dependents import Dependents
+from wonder_server.actors.runtime.keyed_locks import KeyedLocks
+from wonder_server.actors.runtime.loop import Loop
+from wonder_server.core import ids
+from wonder_server.core.conversation.model.lifecycle_decisions import EraseRecord
+from wonder_server.core.conversation.model.lifecycle_inputs import (
+    BeginArchiving,
+    CompleteArchiving,
+    ReleaseArchiveObject,
+    RestoreArchived,
+)
+from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.values import Conversation
+from wonder_server.core.errors import Reason, error
+from wonder_server.ports.archives import ArchivedRow, Archives
+from wonder_server.ports.blobs import Blobs
+from wonder_server.ports.records import Records
+
+FORMAT: Final = "wonder-conversation"
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class Archive(Protocol):
+    """What others need of the archive."""
+
+    async def ensure_restored(self, conversation_id: str) -> None:
+        """See to it that the conversation's record is there, and no object of it, if there is such a
+        conversation at all."""
+        ...
+
+    async def discard_archived(self, conversation_id: str) -> None:
+        """Give up the record of an archived conversation, which is lost or to be deleted."""
+        ...
+
+
+class NullArchive:
+    """Where nothing is ever archived."""
+
+    async def ensure_restored(self, conversation_id: str) -> None:
+        return
+
+    async def discard_archived(self, conversation_id: str) -> None:
+        return
+
+
+class Archiver:
+    """Puts conversations away and brings them back."""
+
+    def __init__(self, *, loop: Loop, records: Records, archives: Archives, blobs: Blobs) -> None:
+        self._loop = loop
+        self._records = records
+        self._archives = archives
+        self._blobs = blobs
+        self._dependents = Dependents(records)
+        self._locks = KeyedLocks()
+
+    async def ensure_restored(self, conversation_id: str) -> None:
+        """Bring a conversation's record back, if it is archived. Errors: STORAGE_UNAVAILABLE, transient
+        unless its object is lost or damaged."""
+        await self._restore_if_archived(conversation_id, restores_record=True)
+
+    async def discard_archived(self, conversation_id: str) -> None:
+        """Have it stand there without its record, if it is archived, so that it can be deleted."""
+        await self._restore_if_archived(conversation_id, restores_record=False)
+
+    async def archive(self, conversation_id: str, *, forced: bool = False) -> bool:
+        """Archive a conversation whose time has come; False if something is under way in it."""
+        async with self._locks.lock("archive", conversation_id):
+            conversation: Conversation | None = await self._records.get(
+                "conversations", conversation_id, conversation_id
+            )
+            if conversation is None or conversation.archive_key or conversation.deleted_ms:
+                return False
+            await self._delete_object(conversation_id, conversation.stale_archive)
+            if await self._dependents.open_runs(conversation_id) or self._loop.members_of(conversation_id):
+                return False
+            if not conversation.archived_ms:
+                await self._loop.ask(conversation_id, BeginArchiving(forced=forced))
+                conversation = await self._records.get("conversations", conversation_id, conversation_id)
+                if conversation is None or not conversation.archived_ms:
+                    return False
+            runs = await self._dependents.runs(conversation_id)
+            local_runs = tuple(run for run in runs if ids.shard_of(run) == ids.shard_of(conversation_id))
+            for child in await self._dependents.delegated_conversations(conversation_id, runs):
+                await self.archive(child, forced=True)
+            key = await self._blobs.put(await self._pack(conversation_id, local_runs))
+            completion = CompleteArchiving(
+                archive_key=key, archived_ms=conversation.archived_ms, runs=local_runs
+            )
+            outcome = await self._loop.ask(conversation_id, completion)
+            if any(isinstance(decision, EraseRecord) for decision in outcome.decisions):
+                return True
+            # Somebody has spoken in it or deleted it meanwhile.
+            await self._delete_object(conversation_id, key)
+            return False
+
+    async def _restore_if_archived(self, conversation_id: str, *, restores_record: bool) -> None:
+        state = self._loop.peek(conversation_id)
+        conversation = state.conversation if isinstance(state, ConversationState) else None
+        if (conversation is not None and not _is_archived(conversation)) or not ids.is_id(
+            "conv", conversation_id
+        ):
+            return
+        conversation = await self._records.get("conversations", conversation_id, conversation_id)
+        if not isinstance(conversation, Conversation) or not _is_archived(conversation):
+            return
+        # Who asked may go away; what was begun is brought to its end.
+        await asyncio.shield(asyncio.ensure_future(self._restore(conversation_id, restores_record)))
+
+    async def _restore(self, conversation_id: str, restores_record: bool) -> None:
+        async with self._locks.lock("archive", conversation_id):
+            conversation = await self._records.get("conversations", conversation_id, conversation_id)
+            if not isinstance(conversation, Conversation):
+                return
+            if conversation.archive_key:
+                if restores_record:
+                    await self._restore_record(conversation)
+                await self._loop.ask(
+                    conversation_id, RestoreArchived(archive_object=conversation.archive_key)
+                )
+            await self._delete_object(conversation_id, conversation.archive_key or conversation.stale_archive)
+
+    async def _restore_record(self, conversation: Conversation) -> None:
+        packed = await self._blobs.get(conversation.archive_key)
+        if packed is None:
+            raise error(
+                Reason.STORAGE_UNAVAILABLE,
+                f"The archived conversation is not in the object store any more: {conversation.archive_key}. "
+                "Restore that from a backup, or delete the conversation.",
+            )
+        lines = await asyncio.to_thread(lambda: list(unpack(packed, self._archives.version)))
+        await self._archives.restore(conversation.id, lines)
+        while True:
+            if self._loop.evict(conversation.id):
+                break
+            await asyncio.sleep(0.001)
+
+    async def _delete_object(self, conversation_id: str, key: str) -> None:
+        if key:
+            await self._blobs.delete(key)
+            await self._loop.ask(conversation_id, ReleaseArchiveObject(archive_object=key))
+
+    async def _pack(self, conversation_id: str, runs: tuple[str, ...]) -> bytes:
+        packer = zlib.compressobj(6, wbits=31)
+        header = {"format": FORMAT, "version": self._archives.version, "id": conversation_id, "runs": runs}
+        pieces, count = [packer.compress(_encode(header) + b"\n")], 0
+        async for page in self._archives.export(conversation_id, runs):
+            count += len(page)
+            text = b"".join(_encode(line) + b"\n" for line in page)
+            pieces.append(await asyncio.to_thread(packer.compress, text))
+        pieces.append(packer.compress(_encode({"lines": count}) + b"\n"))
+        return b"".join((*pieces, packer.flush()))
+
+
+def _is_archived(conversation: Conversation) -> bool:
+    """Whether there is an object of it."""
+    return bool(conversation.archive_key or conversation.stale_archive)
+
+
+def unpack(packed: bytes, version: int) -> Iterator[ArchivedRow]:
+    """The rows of an archived conversation. Errors: STORAGE_UNAVAILABLE if it is not whole or too new."""
+    try:
+        header, *rows, footer = zlib.decompress(packed, wbits=31).splitlines()
+        fields: dict[str, Any] = _decode(header)
+        complete = fields["format"] == FORMAT and _decode(footer)["lines"] == len(rows)
+    except (zlib.error, ValueError, KeyError, TypeError, msgspec.DecodeError):
+        complete = False
+    if not complete:
+        raise error(Reason.STORAGE_UNAVAILABLE, "The archived conversation is damaged: it is not whole.")
+    if fields["version"] > version:
+        raise error(
+            Reason.STORAGE_UNAVAILABLE, "The conversation was archived by a newer server; start that one."
+        )
+    for row in rows:
+        table, columns = _decode(row)
+        yield table, columns

@@ -1,0 +1,56 @@
+"""What belongs to a conversation beyond its own record: the runs it led to, and the rooms of what was
+delegated from within it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wonder_server.core.conversation.model.values import Conversation
+from wonder_server.core.coordinator.values import RunStatus
+from wonder_server.ports.records import Query, Records
+
+PAGE = 100
+
+
+class Dependents:
+    """Finds them, wherever they lie."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    async def runs(self, conversation_id: str, *, lenient: bool = False) -> list[str]:
+        """The ids of its runs, hooks included, newest first. ``lenient``: without damaged ones."""
+        found: list[str] = []
+        after: tuple[int, str] | None = None
+        while True:
+            page = await self._records.find(
+                Query(table="runs", parent=conversation_id, after=after, limit=PAGE, lenient=lenient)
+            )
+            found += [run.id for run in page]
+            if not page or (len(page) < PAGE and not getattr(page, "cut", False)):
+                return found
+            after = (page[-1].created_ms, page[-1].id)
+
+    async def open_runs(self, conversation_id: str, *, lenient: bool = False) -> list[str]:
+        """Those that have not ended, some of them. ``lenient``: without damaged ones."""
+        still_open = (RunStatus.RUNNING.value, RunStatus.WAITING.value)
+        query = Query(table="runs", parent=conversation_id, statuses=still_open, limit=PAGE, lenient=lenient)
+        return [run.id for run in await self._records.find(query)]
+
+    async def delegated_conversations(
+        self, conversation_id: str, runs: Sequence[str], *, lenient: bool = False
+    ) -> list[str]:
+        """The rooms that were made for one delegated turn, by it or by its runs. ``lenient``: without damaged
+        ones."""
+        callers = [conversation_id, *runs]
+        found: list[Conversation] = []
+        for start in range(0, len(callers), PAGE):
+            wanted = tuple(callers[start : start + PAGE])
+            query = Query(
+                table="conversations",
+                fields=(("called_by", wanted),),
+                limit=PAGE * PAGE,
+                lenient=lenient,
+            )
+            found += await self._records.find(query)
+        return [room.id for room in found]

@@ -1,0 +1,249 @@
+"""Agents called by services: one turn, whose end the caller waits for (features C8 and C9).
+
+The same as the node of a run does (``calls.py``), except that whoever waits is no actor. A caller that goes
+away cancels the turn, unless it gave a ``request_id`` with which it can ask again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from wonder_server.actors.conversation.conversations import Conversations
+from wonder_server.actors.dispatch.agent_calls import delegate_conversation, input_text
+from wonder_server.actors.runtime.keyed_locks import KeyedLocks
+from wonder_server.actors.runtime.loop import Loop
+from wonder_server.actors.streaming.hub import Closed, StreamHub
+from wonder_server.actors.usage.agent_budgets import AgentBudgets
+from wonder_server.core import ids
+from wonder_server.core.budget import Budget
+from wonder_server.core.conversation.model.inputs import CancelTurn, Send
+from wonder_server.core.conversation.model.values import Caller, Role, Turn, TurnStatus
+from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.frozen import replace, stored_text
+from wonder_server.core.idempotency import Request, check_replay, request_identity
+from wonder_server.ports.clock import Clock
+from wonder_server.ports.journal import Event, Journals
+from wonder_server.ports.library import AgentPinning
+from wonder_server.ports.records import Query
+
+_END_KINDS = ("turn_completed", "turn_failed", "turn_cancelled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCallRequest:
+    """What a service asks of an agent. ``conversation_id`` is where the agent is looped in, empty to
+    delegate; ``branch`` is the one to work on; ``timeout_ms`` 0 is for as long as it takes."""
+
+    agent: str
+    input: Any
+    caller: Caller
+    conversation_id: str = ""
+    project_id: str = ""
+    branch: str = ""
+    timeout_ms: int = 0
+    budget: Budget | None = None
+    request_id: str = ""
+    trace_id: str = ""
+
+
+class AgentCallService:
+    """Begins turns for services and waits for their ends."""
+
+    def __init__(
+        self,
+        *,
+        loop: Loop,
+        journals: Journals,
+        conversations: Conversations,
+        streams: StreamHub,
+        agents: AgentPinning,
+        clock: Clock,
+        budgets: AgentBudgets | None = None,
+    ) -> None:
+        self._loop = loop
+        self._journals = journals
+        self._conversations = conversations
+        self._streams = streams
+        self._agents = agents
+        self._clock = clock
+        self._locks = KeyedLocks()
+        self._budgets = budgets or AgentBudgets()
+
+    async def call(self, call_request: AgentCallRequest) -> Turn:
+        """The turn as it ended, with its output if it was completed.
+
+        Errors: AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE, INPUT_INVALID,
+        PAYLOAD_TOO_LARGE, LIMIT_EXCEEDED, BUDGET_EXHAUSTED, REQUEST_ID_REUSED, SERVER_DRAINING.
+        """
+        # In a task of its own: what has been sent leads to a turn, even if its caller goes away meanwhile.
+        beginning = asyncio.ensure_future(self._begin(call_request))
+        try:
+            turn = await asyncio.shield(beginning)
+            try:
+                async with asyncio.timeout(
+                    call_request.timeout_ms / 1000 if call_request.timeout_ms else None
+                ):
+                    turn = await self._wait_for_end(turn)
+            except TimeoutError:
+                reason = f"The turn did not end within {call_request.timeout_ms} ms."
+                self._cancel(turn, reason)
+                turn = await self._wait_for_end(turn)
+        except asyncio.CancelledError:
+            if not call_request.request_id:
+                beginning.add_done_callback(self._cancel_abandoned)
+            raise
+        return await self._with_output(turn)
+
+    async def _begin(self, call_request: AgentCallRequest) -> Turn:
+        """The turn, begun now, or before by the same request."""
+        content = input_text(call_request.input)
+        if call_request.conversation_id:
+            return await self._loop_in(call_request, content)
+        identity = request_identity(
+            "calls",
+            call_request.request_id,
+            agent=call_request.agent,
+            content=content,
+            project=call_request.project_id,
+            caller=stored_text("Caller", call_request.caller),
+            **({"branch": call_request.branch} if call_request.branch else {}),
+            **(
+                {"budget": stored_text("Budget", call_request.budget)}
+                if call_request.budget is not None
+                else {}
+            ),
+        )
+        if identity is None:
+            return await self._delegate(call_request, content, None)
+        async with self._locks.lock("calls", identity.id):
+            shard = ids.spread(identity.id, self._journals.count)
+            journal = self._journals.of(ids.in_shard("conv_0", shard))
+            earlier = check_replay(await journal.completed_request(identity.scope, identity.id), identity)
+            if earlier is None:
+                return await self._delegate(call_request, content, identity)
+            conversation_id = earlier["conversation_id"]
+            await self._conversations.open(conversation_id)  # It may have been archived since, or deleted.
+            return await self._first_turn(conversation_id)
+
+    async def _delegate(self, call_request: AgentCallRequest, content: str, identity: Request | None) -> Turn:
+        agent = await self._agents.pin_agent(call_request.agent)
+        if call_request.project_id and call_request.project_id not in agent.project_ids:
+            raise error(
+                Reason.FIELD_INVALID, "The agent does not belong to this project.", field="project_id"
+            )
+        now = self._clock.now_ms()
+        shard = ids.spread(identity.id if identity else ids.random_id("seed", now), self._journals.count)
+        conversation_id = ids.actor_id("conv", now, shard)
+        called_by = (
+            call_request.caller.run_id
+            or call_request.caller.agent_id
+            or call_request.caller.user_id
+            or "service"
+        )
+        create = delegate_conversation(
+            conversation_id, agent, call_request.project_id, called_by, now, call_request.branch
+        )
+        send = await self._send(call_request, agent, content)
+        if send.unaffordable is not None:
+            # Before there is a room for it.
+            raise WonderError(send.unaffordable)
+        self._loop.register_new(conversation_id)
+        # Both lie in the mailbox before it is looked into: one commit, so that neither is there alone.
+        await asyncio.gather(
+            self._loop.ask(conversation_id, create, identity),
+            self._loop.ask(conversation_id, send),
+        )
+        return await self._first_turn(conversation_id)
+
+    async def _loop_in(self, call_request: AgentCallRequest, content: str) -> Turn:
+        await self._conversations.open(call_request.conversation_id)
+        agent = await self._agents.pin_agent(call_request.agent)
+        identity = request_identity(
+            call_request.conversation_id,
+            call_request.request_id,
+            call=call_request.agent,
+            content=content,
+            caller=stored_text("Caller", call_request.caller),
+            **(
+                {"budget": stored_text("Budget", call_request.budget)}
+                if call_request.budget is not None
+                else {}
+            ),
+        )
+        send = await self._send(call_request, agent, content)
+        outcome = await self._conversations.ask(call_request.conversation_id, send, identity)
+        return await self._conversations.turn(outcome.answer["turn_id"], call_request.conversation_id)
+
+    async def _send(self, call_request: AgentCallRequest, agent: PinnedAgent, content: str) -> Send:
+        send = Send(
+            seed=ids.random_id("seed", self._clock.now_ms()),
+            agent=agent,
+            caller=call_request.caller,
+            content=content,
+            loop_in=bool(call_request.conversation_id),
+            depth=1,
+            budget=call_request.budget,
+            trace_id=call_request.trace_id,
+        )
+        return await self._budgets.check_turn(send)
+
+    async def _first_turn(self, conversation_id: str) -> Turn:
+        query = Query(table="turns", actor=conversation_id, by_ordinal=True, newest_first=False, limit=1)
+        found: list[Turn] = await self._conversations.records.find(query)
+        return found[0]
+
+    # --- its end --------------------------------------------------------------------------------
+
+    async def _wait_for_end(self, turn: Turn) -> Turn:
+        """Wait until the turn has ended. Errors: SERVER_DRAINING."""
+        while True:
+            # Before the record is looked into, or an end in between would go unheard.
+            subscription, _ = self._streams.subscribe(turn.conversation_id)
+            try:
+                turn = await self._conversations.turn(turn.id, turn.conversation_id)
+                if turn.status is not TurnStatus.ACTIVE:
+                    return turn
+                ended = False
+                while not ended:
+                    await subscription.wait()
+                    for item in subscription.take():
+                        if isinstance(item, Closed) and item.reason == "draining":
+                            raise error(
+                                Reason.SERVER_DRAINING,
+                                "The server is shutting down; ask again with the same request_id.",
+                            )
+                        ended |= isinstance(item, Closed) or _ends(item, turn.id)
+            finally:
+                self._streams.unsubscribe(turn.conversation_id, subscription)
+
+    async def _with_output(self, turn: Turn) -> Turn:
+        if turn.status is not TurnStatus.COMPLETED or turn.output is not None:
+            return turn
+        query = Query(
+            table="messages",
+            actor=turn.conversation_id,
+            parent=turn.id,
+            statuses=(Role.AGENT.value,),
+            by_ordinal=True,
+            limit=1,
+        )
+        messages = await self._conversations.records.find(query)
+        return replace(turn, output=messages[0].content if messages else "")
+
+    def _cancel(self, turn: Turn, reason: str) -> None:
+        partial_text = self._streams.partial_text(turn.conversation_id, turn.id)
+        self._loop.tell(
+            turn.conversation_id, CancelTurn(turn_id=turn.id, partial_text=partial_text, reason=reason)
+        )
+
+    def _cancel_abandoned(self, started: asyncio.Future[Turn]) -> None:
+        """The caller has gone away."""
+        if not started.cancelled() and started.exception() is None:
+            self._cancel(started.result(), "The caller went away.")
+
+
+def _ends(item: object, turn_id: str) -> bool:
+    return isinstance(item, Event) and item.emit.turn_id == turn_id and item.emit.kind in _END_KINDS

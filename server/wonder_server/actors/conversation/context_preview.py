@@ -1,0 +1,90 @@
+"""What would be sent to the model if a message were sent now (feature D6). Nothing of it stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wonder_server.actors.conversation.conversations import Conversations, SendRequest
+from wonder_server.actors.dispatch.dry_run import DryRuns
+from wonder_server.core.actor.commands import Scope
+from wonder_server.core.conversation.context.hook_inputs import assembly_input
+from wonder_server.core.conversation.context.provenance import Block, blocks
+from wonder_server.core.conversation.context.window import truncate_history
+from wonder_server.core.conversation.model.decisions import Refuse, StartTurn
+from wonder_server.core.conversation.model.operations import HOOK_TIMEOUT_MS
+from wonder_server.core.conversation.output.dispatch import work_place
+from wonder_server.core.conversation.planning.agent_loop import first_request
+from wonder_server.core.conversation.planning.start_turn import start_turn
+from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.core.token_estimates import json_tokens
+from wonder_server.ports.clock import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """A request that would be sent, and what it is made of; tokens are estimates."""
+
+    request: dict[str, Any]
+    provider: str
+    model: str
+    format: str
+    blocks: list[Block]
+    input_tokens: int
+    context_window_tokens: int
+    workflow: str
+
+
+class ContextPreviews:
+    """Shows requests without sending them."""
+
+    def __init__(self, conversations: Conversations, dry_runs: DryRuns, clock: Clock) -> None:
+        self._conversations = conversations
+        self._dry_runs = dry_runs
+        self._clock = clock
+
+    async def preview(self, conversation_id: str, send_request: SendRequest) -> Preview:
+        """The request of the turn that ``saying`` would start. An agent that sums up is shown the newest
+        messages that fit, for a summary would have to be paid for.
+
+        Errors: as `Conversations.send`, and CONTEXT_ASSEMBLY_FAILED.
+        """
+        event = await self._conversations.prepare_send(conversation_id, send_request)
+        state = await self._conversations.state(conversation_id)
+        now = self._clock.now_ms()
+        decisions = start_turn(state, event, now)
+        rejection = next((each.fault for each in decisions if isinstance(each, Refuse)), None)
+        if rejection is not None:
+            raise WonderError(rejection)
+        turn = next(each.turn for each in decisions if isinstance(each, StartTurn))
+        agent = event.agent
+        reduced = truncate_history(state, turn, agent)
+        hook_input = {**assembly_input(state, turn, agent, reduced), "explain": True}
+        project_id, branch = work_place(state, agent)
+        scope = Scope(
+            project_id=project_id,
+            agent_id=agent.agent_id,
+            conversation_id=conversation_id,
+            branch=branch,
+        )
+        try:
+            output = await self._dry_runs.run(agent.assembly, hook_input, scope, HOOK_TIMEOUT_MS)
+        except WonderError as problem:
+            message = f"The context could not be assembled: {problem.fault.message}"
+            raise WonderError(
+                replace(problem.fault, reason=Reason.CONTEXT_ASSEMBLY_FAILED, message=message, field="")
+            ) from None
+        request = first_request(state, turn, agent, output, now)
+        if isinstance(request, Fault):
+            raise WonderError(request)
+        profile = agent.profile.spec
+        return Preview(
+            request=request,
+            provider=profile.provider,
+            model=profile.model,
+            format=profile.format,
+            blocks=blocks(request, output.get("sources")),
+            input_tokens=json_tokens(request),
+            context_window_tokens=profile.context_window_tokens,
+            workflow=str(agent.assembly.pin),
+        )

@@ -1,0 +1,110 @@
+"""Every hour, and at a start: archive what has expired, and finish what a crash left half done (B11)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from wonder_server.actors.archive.archiver import Archiver
+from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
+from wonder_server.core.conversation.model.values import Conversation
+from wonder_server.core.conversation.output.lifecycle_record import RECOVERY_DUE_MS, due_ms
+from wonder_server.core.errors import WonderError
+from wonder_server.logs import logger
+from wonder_server.ports.clock import Clock
+from wonder_server.ports.records import Query, Records
+
+_log = logger("actors")
+
+INTERVAL_S: Final = 3_600
+PAGE: Final = 100
+_LAST = "\U0010ffff"
+
+
+class ExpirySweeper:
+    """Looks for conversations whose time has come."""
+
+    def __init__(
+        self,
+        *,
+        archiver: Archiver,
+        lifecycle: ConversationLifecycle,
+        records: Records,
+        clock: Clock,
+        interval_s: int = INTERVAL_S,
+    ) -> None:
+        self._archiver = archiver
+        self._lifecycle = lifecycle
+        self._records = records
+        self._clock = clock
+        self._interval_s = interval_s
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Sweep now, and every hour (``every_s``) from now on."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Sweep no more. What is half done is taken up by the next start."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def recover(self) -> None:
+        """See to what was half archived or brought back when the server died; before anybody is served."""
+        await self._sweep_until(RECOVERY_DUE_MS)
+
+    async def sweep(self) -> int:
+        """Look once; how many conversations were archived or deleted."""
+        return await self._sweep_until(self._clock.now_ms())
+
+    async def _sweep_until(self, now: int) -> int:
+        count = 0
+        after = (0, _LAST)
+        while True:
+            query = Query(
+                table="conversations",
+                by_ordinal=True,
+                newest_first=False,
+                after=after,
+                limit=PAGE,
+                lenient=True,
+            )
+            page: list[Conversation] = await self._records.find(query)
+            for conversation in page:
+                due = due_ms(conversation)
+                if due > now:
+                    return count
+                after = (due, conversation.id)
+                # Deleting may take its time.
+                if not conversation.deleted_ms or now > RECOVERY_DUE_MS:
+                    count += await self._process(conversation)
+            if len(page) < PAGE:
+                return count
+
+    async def _process(self, conversation: Conversation) -> bool:
+        try:
+            if conversation.stale_archive:
+                await self._archiver.ensure_restored(conversation.id)
+            if not conversation.deleted_ms:
+                return await self._archiver.archive(conversation.id)
+            await self._lifecycle.finish_deletion(conversation.id)
+        except WonderError as problem:
+            _log.warning(
+                "expiry_sweep_failed",
+                conversation=conversation.id,
+                reason=problem.fault.reason,
+                problem=str(problem),
+            )
+            return False
+        return True
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                count = await self.sweep()
+                if count:
+                    _log.info("conversations_expired", conversations=count)
+            except Exception:
+                _log.exception("expiry_sweep_failed")
+            await asyncio.sleep(self._interval_s)

@@ -1,0 +1,153 @@
+"""Runs of which nothing stays: a workflow is carried out by the real loop over a journal that is thrown away.
+
+Only what leaves no trace may be rehearsed. A task that would change something fails, and so does the call of
+an agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, assert_never
+
+from wonder_server.actors.runtime.incidents import report_incident
+from wonder_server.actors.runtime.loop import Loop
+from wonder_server.core import ids
+from wonder_server.core.actor.commands import (
+    Answer,
+    ApplyMemory,
+    CallAgent,
+    CallModel,
+    Command,
+    RunTask,
+    RunWorkflow,
+    Scope,
+    Stop,
+)
+from wonder_server.core.coordinator.inputs import CancelRun, Start
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.coordinator.record import RUN_ENDED
+from wonder_server.core.coordinator.values import Run
+from wonder_server.core.definitions.specs import PinnedTask, PinnedWorkflow
+from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.task.repeatable import is_read_only
+from wonder_server.ports.clock import Clock
+from wonder_server.ports.executor import TaskExecutor
+from wonder_server.ports.journal import Event, Journal
+
+
+class DryRuns:
+    """Carries out workflows for a look at what they put out. ``scratch`` makes a journal that keeps nothing
+    beyond itself."""
+
+    def __init__(self, tasks: TaskExecutor, clock: Clock, new_journal: Callable[[], Journal]) -> None:
+        self._tasks = tasks
+        self._clock = clock
+        self._new_journal = new_journal
+
+    async def run(
+        self, workflow: PinnedWorkflow, given: dict[str, Any], scope: Scope, timeout_ms: int
+    ) -> dict[str, Any]:
+        """What the workflow puts out. Errors: those that its run ends with, TIMEOUT."""
+        dry_run = _DryRun(self._tasks, self._clock, self._new_journal())
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await dry_run.run(workflow, given, scope)
+        except TimeoutError:
+            raise error(Reason.TIMEOUT, f"The workflow did not end within {timeout_ms} ms.") from None
+        finally:
+            await dry_run.close()
+
+
+class _DryRun:
+    """One run and its children."""
+
+    def __init__(self, tasks: TaskExecutor, clock: Clock, journal: Journal) -> None:
+        self._tasks = tasks
+        self._clock = clock
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._run_id = ids.actor_id("run", clock.now_ms(), 0)
+        self._ended: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
+        self._loop = Loop(
+            (RUN,),
+            lambda _: journal,
+            clock,
+            dispatch=self._dispatch,
+            publish=self._publish,
+            idle_limit=1000,
+            idle_bytes=1 << 30,
+        )
+
+    async def run(self, workflow: PinnedWorkflow, given: dict[str, Any], scope: Scope) -> dict[str, Any]:
+        self._loop.register_new(self._run_id)
+        start = Start(run_id=self._run_id, workflow=workflow, input=given, scope=scope)
+        await self._loop.ask(self._run_id, start)
+        ended = await self._ended
+        if ended.fault is not None:
+            raise WonderError(ended.fault)
+        return ended.output
+
+    async def close(self) -> None:
+        """Stop what is still under way."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+        await self._loop.stop()
+
+    def _publish(self, actor_id: str, events: list[Event]) -> None:
+        for event in events:
+            if event.emit.kind in RUN_ENDED and actor_id == self._run_id and not self._ended.done():
+                self._ended.set_result(event.emit.value)
+
+    def _dispatch(self, actor_id: str, command: Command) -> None:
+        match command:
+            case RunTask():
+                work = asyncio.get_running_loop().create_task(self._execute(actor_id, command))
+                self._running[command.operation_id] = work
+            case RunWorkflow():
+                self._loop.register_new(command.run_id)
+                start = Start(
+                    run_id=command.run_id,
+                    workflow=command.workflow,
+                    input=command.input,
+                    scope=command.scope,
+                    parent=command.parent,
+                )
+                self._loop.tell(command.run_id, start)
+            case CallAgent():
+                self._loop.report_failure(actor_id, command.operation_id, _refusal("it calls an agent"))
+            case Stop():
+                task = self._running.pop(command.operation_id, None)
+                if task is not None:
+                    task.cancel()
+                if command.child_id.startswith("run_"):
+                    self._loop.tell(command.child_id, CancelRun(reason="Nobody waits for it any more."))
+            case CallModel() | ApplyMemory() | Answer():
+                raise AssertionError("no run says so")
+            case _:
+                assert_never(command)
+
+    async def _execute(self, actor_id: str, command: RunTask) -> None:
+        try:
+            fault, output = await self._outcome(command.task, command)
+        except WonderError as problem:
+            fault, output = problem.fault, {}
+        except Exception:
+            fault, output = report_incident("dry_run_failed", operation=command.operation_id), {}
+        self._running.pop(command.operation_id, None)
+        if fault is not None:
+            self._loop.report_failure(actor_id, command.operation_id, fault)
+        else:
+            self._loop.report_success(actor_id, command.operation_id, output)
+
+    async def _outcome(self, task: PinnedTask, command: RunTask) -> tuple[Fault | None, dict[str, Any]]:
+        if not is_read_only(task):
+            return _refusal(f"the task {task.pin} may change something"), {}
+        done = await self._tasks.execute(task, command.input, command.scope, None, None)
+        return done.fault, done.output or {}
+
+
+def _refusal(why: str) -> Fault:
+    return Fault(reason=Reason.TASK_FAILED, message=f"This cannot be shown without doing it: {why}.")

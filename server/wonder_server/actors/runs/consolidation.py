@@ -1,0 +1,31 @@
+"""Runs that sum up memories, for the rules of retention (feature E7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from wonder_server.actors.runs.runs import Runs, StartRunRequest
+from wonder_server.core.actor.commands import Scope
+from wonder_server.core.definitions.specs import PinnedAgent
+
+WAIT_MS: Final = 60_000
+
+
+class ConsolidationRuns:
+    """Starts them like anybody's, each in the name of its agent."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+
+    async def run(self, workflow: str, agent: PinnedAgent, input: Mapping[str, Any], request_id: str) -> str:
+        """The run's status when it has ended, or as it stands after a minute. Errors: DEFINITION_NOT_FOUND,
+        INPUT_INVALID."""
+        start_request = StartRunRequest(
+            workflow=workflow,
+            input=dict(input),
+            scope=Scope(project_id=agent.project_ids[0], agent_id=agent.agent_id),
+            metadata={"retention_of": agent.name},
+        )
+        view = await self._runs.start(start_request, request_id, wait_ms=WAIT_MS)
+        return str(view.run.status)

@@ -1,0 +1,335 @@
+"""Forks: a new run that takes over another's record up to a chosen point and goes on from there (feature G9).
+
+The record is played again from its beginning: each entry's recorded decisions, not what today's planner would
+decide, change a fresh working set and write rows, as they did then. The rows at the point are the past that
+the new run begins with. A point lies between two entries, for what one entry decides happens at once: an
+event stands for the end of its entry, a node execution for the end of the entry that dispatched it, so that
+it runs again, as does whatever else was under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from wonder_server.actors.runs.lookup import ENDED, RunLookup, RunView
+from wonder_server.actors.runs.starts import RunStarter
+from wonder_server.core.actor.changes import Delete, Emit, Put
+from wonder_server.core.actor.commands import Scope
+from wonder_server.core.coordinator.inputs import ForkSource, StartFork
+from wonder_server.core.coordinator.plan_builder import ROOT
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.coordinator.values import (
+    ContextValue,
+    ExecutionStatus,
+    Fork,
+    NodeExecution,
+    Pinned,
+    Run,
+    Signal,
+    Token,
+)
+from wonder_server.core.definitions.specs import PinnedWorkflow
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.frozen import replace
+from wonder_server.core.idempotency import request_identity
+from wonder_server.core.schema import schemas
+from wonder_server.ports.journal import Entry
+from wonder_server.ports.library import WorkflowPinning
+
+MAX_EXECUTIONS = 2_000
+MAX_EXECUTION_BYTES = 8 << 20
+"""Of node executions that had ended a fork takes over the newest, at most so many, of so many bytes in all:
+they are history, which nothing in a workflow can refer to."""
+
+
+class Branches(Protocol):
+    """What is needed of repositories: the files of a run, for a fork of it."""
+
+    async def fork(self, old: Scope, new: Scope) -> None:
+        """Begin the branch of ``new`` with the files of ``old`` as they are now."""
+        ...
+
+    async def delete_fork(self, new: Scope) -> None:
+        """Remove the branch of a fork that was refused."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkRequest:
+    """What a client wants: the contract's ``ForkRunRequest``.
+
+    Of ``after_sequence`` and ``before_execution``, an ordinal, the other is 0. None and revision 0: the same.
+    """
+
+    run_id: str
+    after_sequence: int = 0
+    before_execution: int = 0
+    input: dict[str, Any] | None = None
+    state: dict[str, Any] | None = None
+    revision: int = 0
+
+    @property
+    def field(self) -> str:
+        """The field of the request that says from where."""
+        return "before_node_execution" if self.before_execution else "after_sequence"
+
+
+class Forks:
+    """Forks runs."""
+
+    def __init__(
+        self,
+        *,
+        lookup: RunLookup,
+        workflows: WorkflowPinning,
+        starter: RunStarter,
+        branches: Branches | None = None,
+    ) -> None:
+        self._branches = branches
+        self._lookup = lookup
+        self._workflows = workflows
+        self._starter = starter
+
+    async def fork(self, fork_request: ForkRequest, request_id: str) -> RunView:
+        """The new run, on disk.
+
+        Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, INPUT_INVALID, DEFINITION_NOT_FOUND, REQUEST_ID_REUSED.
+        """
+        asked = request_identity(
+            "runs",
+            request_id,
+            fork=fork_request.run_id,
+            after=fork_request.after_sequence,
+            before=fork_request.before_execution,
+            input=fork_request.input,
+            state=fork_request.state,
+            revision=fork_request.revision,
+        )
+
+        branch_scopes: list[Scope] = []
+
+        async def build(run_id: str) -> StartFork:
+            start = await self._input(run_id, fork_request)
+            if self._branches is not None:
+                # Before the run is on disk: its first node may need the files.
+                branch_scopes.append(replace(start.scope, run_id=run_id))
+                await self._branches.fork(replace(start.scope, run_id=fork_request.run_id), branch_scopes[0])
+            return start
+
+        try:
+            return await self._starter.start(fork_request.run_id, build, asked)
+        except WonderError as problem:
+            if branch_scopes and self._branches is not None and problem.fault.reason is Reason.INPUT_INVALID:
+                await self._branches.delete_fork(branch_scopes[0])
+            raise
+
+    async def _input(self, run_id: str, fork_request: ForkRequest) -> StartFork:
+        restored = await self._restore_at(fork_request)
+        _check_root(restored)
+        run, workflow = restored.run, restored.pinned.workflow
+        if fork_request.revision:
+            workflow = await self._revision(run, fork_request.revision)
+            _check_nodes(workflow, restored)
+        if fork_request.state is not None:
+            _check_state(workflow, fork_request.state)
+        return StartFork(
+            run_id=run_id,
+            workflow=workflow,
+            input=run.input if fork_request.input is None else fork_request.input,
+            scope=replace(run.scope, run_id="", key=""),
+            source=restored.fork_source(run_id, fork_request.state),
+            metadata=run.metadata,
+        )
+
+    async def _restore_at(self, fork_request: ForkRequest) -> _RestoredRun:
+        """The record up to the point."""
+        view, restored = await self._lookup.snapshot(fork_request.run_id), _RestoredRun()
+        head = view.head
+        last = head.executions if fork_request.before_execution else head.sequence
+        if max(fork_request.before_execution, fork_request.after_sequence) > last:
+            yet = "" if view.run.status in ENDED else " yet"
+            raise _out_of_range(fork_request, f"The run's record has no such point{yet}; its last is {last}.")
+        async for page in self._lookup.journal(fork_request.run_id):
+            for entry in page:
+                restored.step(entry)
+                if 0 < fork_request.after_sequence <= restored.events:
+                    _check_open(restored, fork_request)
+                    return restored
+                if 0 < fork_request.before_execution <= restored.ordinal:
+                    _check_runs(restored, fork_request)
+                    return restored
+        raise AssertionError("the record ends before its head")
+
+    async def _revision(self, run: Run, revision: int) -> PinnedWorkflow:
+        try:
+            return await self._workflows.pin_workflow(f"{run.workflow_id}@{revision}")
+        except WonderError as problem:
+            if problem.fault.reason is not Reason.DEFINITION_NOT_FOUND:
+                raise
+            raise error(
+                Reason.DEFINITION_NOT_FOUND,
+                f"The workflow has no revision {revision}.",
+                field="workflow_revision",
+            ) from None
+
+
+@dataclass(slots=True)
+class _RestoredRun:
+    """A run's rows as they stood after the entries that `step` was given."""
+
+    events: int = 0
+    ordinal: int = 0
+    """The highest of its node executions."""
+    _state: Any = field(default_factory=RUN.new_state)
+    _rows: dict[str, dict[str, Put]] = field(default_factory=lambda: {table: {} for table in RUN.row_types})
+
+    @property
+    def run(self) -> Run:
+        (put,) = self._rows["runs"].values()
+        run: Run = put.value
+        return run
+
+    @property
+    def pinned(self) -> Pinned:
+        (put,) = self._rows["works"].values()
+        pinned: Pinned = put.value
+        return pinned
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        return tuple(self._values("tokens"))
+
+    @property
+    def forks(self) -> tuple[Fork, ...]:
+        return tuple(self._values("forks"))
+
+    @property
+    def executions(self) -> Iterator[NodeExecution]:
+        return (put.value for put in self._rows["executions"].values())
+
+    def step(self, entry: Entry) -> None:
+        """Do what the entry decided."""
+        for decision in entry.decisions:
+            RUN.apply(self._state, decision)
+            for change in RUN.record(self._state, decision):
+                if isinstance(change, Emit):
+                    self.events += 1
+                elif isinstance(change, Delete):
+                    self._rows[change.table].pop(change.id, None)
+                elif isinstance(change, Put):
+                    self._put(change)
+        if len(self._rows["executions"]) > 2 * MAX_EXECUTIONS:
+            self._rows["executions"] = {put.id: put for put in self._retained()}
+
+    def fork_source(self, run_id: str, state: dict[str, Any] | None) -> ForkSource:
+        """What a run of this id takes over; ``state``, if there is one, in the place of the run's."""
+        branches = {"", *self._rows["tokens"]}
+        context: list[ContextValue] = [
+            entry for entry in self._values("context") if entry.token_id in branches
+        ]
+        if state is not None:
+            context = [entry for entry in context if entry.section != "state"]
+            context += [
+                ContextValue(run_id=run_id, section="state", key=key, value=value)
+                for key, value in state.items()
+            ]
+        # The row of the newest is as old as its name. A fork hears them in the order in which they came.
+        signals: list[Signal] = sorted(self._values("signals"), key=lambda each: each.number)
+        return ForkSource(
+            run_id=self.run.id,
+            tokens=self.tokens,
+            forks=self.forks,
+            executions=tuple(put.value for put in self._retained()),
+            context=tuple(context),
+            signals=tuple(signals),
+        )
+
+    def _put(self, put: Put) -> None:
+        rows = self._rows[put.table]
+        if put.table == "executions":
+            self.ordinal = max(self.ordinal, put.ordinal)
+        elif not put.live and put.table not in ("runs", "context"):
+            rows.pop(put.id, None)
+            return
+        rows[put.id] = put
+
+    def _retained(self) -> list[Put]:
+        """The executions that are taken over: those that run, and the newest that have ended."""
+        retained: list[Put] = []
+        count, remaining_bytes = MAX_EXECUTIONS, MAX_EXECUTION_BYTES
+        for put in sorted(self._rows["executions"].values(), key=lambda put: -put.ordinal):
+            if put.value.status is not ExecutionStatus.RUNNING:
+                count, remaining_bytes = count - 1, remaining_bytes - len(msgspec.json.encode(put.value))
+                if count < 0 or remaining_bytes < 0:
+                    continue
+            retained.append(put)
+        return retained[::-1]
+
+    def _values(self, table: str) -> Iterator[Any]:
+        return (put.value for put in self._rows[table].values())
+
+
+def _check_open(restored: _RestoredRun, fork_request: ForkRequest) -> None:
+    """Refuse a point at which nothing was left to do."""
+    if restored.run.status in ENDED:
+        raise error(
+            Reason.INPUT_INVALID,
+            f"At event {fork_request.after_sequence} the run was over; choose an earlier one, or a node "
+            f"execution with `before_node_execution`: the last is {restored.ordinal}.",
+            field="after_sequence",
+        )
+
+
+def _check_runs(restored: _RestoredRun, fork_request: ForkRequest) -> None:
+    """Refuse an execution that was never under way between two entries."""
+    for execution in restored.executions:
+        if execution.ordinal == fork_request.before_execution:
+            if execution.status is ExecutionStatus.RUNNING:
+                return
+            break
+    raise _out_of_range(
+        fork_request,
+        f"The node execution {fork_request.before_execution} had ended when this run's record has it first; "
+        "choose another, or an event with `after_sequence`.",
+    )
+
+
+def _check_root(restored: _RestoredRun) -> None:
+    """Refuse what an older version recorded: its tokens are no tree."""
+    if all(token.id != ROOT for token in restored.tokens):
+        message = "The run was recorded by an older version of Wonder and cannot be forked; start a new one."
+        raise error(Reason.INPUT_INVALID, message, field="run_id")
+
+
+def _check_nodes(workflow: PinnedWorkflow, restored: _RestoredRun) -> None:
+    """The nodes at which tokens stand, and where branches are still to begin, must be there."""
+    node_ids = {node.id for node in workflow.spec.nodes}
+    needed = {token.node_id: None for token in restored.tokens}
+    for fork in restored.forks:
+        needed.update(dict.fromkeys((fork.node_id, *(start.node_id for start in fork.branches))))
+    missing = [node_id for node_id in needed if node_id not in node_ids]
+    if missing:
+        raise error(
+            Reason.INPUT_INVALID,
+            f"{workflow.pin} has no node `{missing[0]}`, where the run stood: choose another revision or "
+            "another point.",
+            field="workflow_revision",
+            node=missing[0],
+        )
+
+
+def _check_state(workflow: PinnedWorkflow, state: dict[str, Any]) -> None:
+    """A state that takes the place of the run's is held to the same schema."""
+    schema = workflow.spec.state_schema
+    problems = schemas.validate(schema, state) if schema else []
+    if problems:
+        message = f"The state does not match the workflow's schema: {'; '.join(problems[:5])}"
+        raise error(Reason.INPUT_INVALID, message, field="state")
+
+
+def _out_of_range(fork_request: ForkRequest, sentence: str) -> WonderError:
+    return error(Reason.CURSOR_OUT_OF_RANGE, sentence, field=fork_request.field)

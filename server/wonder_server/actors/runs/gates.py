@@ -1,0 +1,80 @@
+"""The ways to the human gates of runs: listing them, and deciding at one (feature G5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from wonder_server.actors.runtime.loop import Loop
+from wonder_server.core import ids
+from wonder_server.core.coordinator.decisions import CloseGate
+from wonder_server.core.coordinator.inputs import ResolveGate
+from wonder_server.core.coordinator.values import Gate, GateStatus
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.idempotency import request_identity
+from wonder_server.ports.journal import Journals
+from wonder_server.ports.records import Query, Records
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """Find and resolve. A gate's id ends with the character of its run's shard."""
+
+    loop: Loop
+    journals: Journals
+    records: Records
+
+    async def find(self, query: Query) -> list[Gate]:
+        """The gates that ``query`` asks for."""
+        return await self.records.find(query)
+
+    async def get(self, gate_id: str) -> Gate:
+        """Errors: GATE_NOT_FOUND."""
+        found: list[Gate] = []
+        if ids.is_id("gate", gate_id) and self.journals.holds(gate_id):
+            found = await self.records.find(Query(table="gates", id=gate_id, colocated_with=gate_id, limit=1))
+        if not found:
+            raise gate_not_found(gate_id)
+        return found[0]
+
+    async def resolve(self, decision: ResolveGate, request_id: str) -> Gate:
+        """Decide at a gate: the gate, resolved.
+
+        Errors: GATE_NOT_FOUND, GATE_RESOLVED, INPUT_INVALID, PERMISSION_DENIED.
+        """
+        gate = await self.get(decision.gate_id)
+        asked = request_identity(
+            gate.run_id,
+            request_id,
+            gate=gate.id,
+            approve=decision.approve,
+            shown=decision.shown_hash,
+            answer=decision.answer,
+            comment=decision.comment,
+            user=decision.user_id,
+        )
+        try:
+            outcome = await self.loop.ask(gate.run_id, decision, asked)
+        except WonderError as refusal:
+            if refusal.fault.reason is Reason.GATE_RESOLVED and refusal.fault.field == "gate_id":
+                raise _with_resolver(await self.get(gate.id), refusal) from None
+            raise
+        for made in outcome.decisions:
+            if isinstance(made, CloseGate) and made.gate.id == gate.id:
+                return made.gate
+        return await self.get(gate.id)
+
+
+def _with_resolver(gate: Gate, refusal: WonderError) -> WonderError:
+    """The same refusal, with who was faster. The planner only knows the gates that are open."""
+    if gate.status is GateStatus.PENDING:
+        return refusal
+    who = f" by {gate.user_id[:64]}" if gate.user_id else ""
+    at = datetime.fromtimestamp(gate.resolved_ms / 1000, UTC)
+    when = f" at {at:%Y-%m-%d %H:%M:%S} UTC" if gate.resolved_ms else ""
+    message = f"The gate is not open any more: it was {gate.status}{who}{when}."
+    return WonderError(replace(refusal.fault, message=message))
+
+
+def gate_not_found(gate_id: str) -> WonderError:
+    return error(Reason.GATE_NOT_FOUND, "No gate has this id.", field="gate_id", id=gate_id[:64])

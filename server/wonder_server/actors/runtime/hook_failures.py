@@ -1,0 +1,56 @@
+"""Log lines for what went wrong and fails no turn: a hook that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wonder_server.core.conversation.model.decisions import AssemblyFailed, CancelOperation, ExtractionEnded
+from wonder_server.core.conversation.model.inputs import Failed, Succeeded, TimerFired
+from wonder_server.core.conversation.model.values import HookOutcome, OperationKind
+from wonder_server.logs import logger
+
+_log = logger("actors")
+
+_NO_SUMMARY = "It put out no summary."
+_TIMED_OUT = "It took too long."
+
+
+def log_failed_hooks(actor_id: str, event: Any, decisions: Sequence[Any]) -> None:
+    """Log the hooks that ``decisions``, which ``event`` led to, give up."""
+    for decision in decisions:
+        kind = type(decision)
+        if kind is ExtractionEnded and decision.outcome.fault is not None:
+            _log_hook_failure("memory_extraction_failed", actor_id, decision.turn.id, decision.outcome)
+        elif kind is AssemblyFailed:
+            _log_hook_failure("context_assembly_failed", actor_id, decision.turn_id, decision.outcome)
+        elif kind is CancelOperation and decision.operation.kind is OperationKind.SUMMARY:
+            operation = decision.operation
+            where = {"conversation": actor_id, "turn": operation.turn_id, "run": operation.run_id}
+            match event:
+                case Failed():
+                    _log.warning(
+                        "summarization_failed",
+                        **where,
+                        reason=event.fault.reason.value,
+                        why=event.fault.message,
+                    )
+                case Succeeded():
+                    _log.warning("summarization_failed", **where, why=_NO_SUMMARY)
+                case TimerFired():
+                    _log.warning("summarization_failed", **where, why=_TIMED_OUT)
+
+
+def _log_hook_failure(event: str, actor_id: str, turn_id: str, outcome: HookOutcome) -> None:
+    fault = outcome.fault
+    assert fault is not None, "only what failed is logged"
+    _log.warning(
+        event,
+        conversation=actor_id,
+        turn=turn_id,
+        run=outcome.run_id,
+        workflow=outcome.workflow,
+        attempts=outcome.attempts,
+        reason=fault.reason.value,
+        why=fault.message,
+    )

@@ -1,0 +1,28 @@
+"""Unexpected errors: a number that the log and the client both have, and nothing else for the client."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+
+from wonder_server.core.errors import Fault, Reason, system_fault
+from wonder_server.logs import logger
+
+_log = logger("actors")
+
+
+def report_incident(event: str, **where: str) -> Fault:
+    """Log the exception being handled under a fresh incident number; the fault to answer with. Where the
+    machine lacks descriptors or room on its disk, the fault says that instead."""
+    problem = sys.exception()
+    system = system_fault(problem) if problem is not None else None
+    if system is not None:
+        _log.error(event, reason=system.reason, problem=str(problem), **where)
+        return system
+    incident_id = secrets.token_hex(4)
+    _log.exception(event, incident_id=incident_id, **where)
+    return Fault(
+        reason=Reason.INTERNAL,
+        message=f"Something went wrong inside the server. Its log knows more, under incident {incident_id}.",
+        metadata={"incident_id": incident_id},
+    )

@@ -1,0 +1,42 @@
+"""About how many bytes of text a value holds, for bounds on what waits for somebody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import is_dataclass
+from typing import Any
+
+import msgspec
+
+_MAX_DEPTH = 40
+_TYPES_WITHOUT_TEXT = frozenset({int, float, bool})
+
+
+def text_bytes(value: Any, max_depth: int = _MAX_DEPTH) -> int:
+    """The lengths of all texts in a frozen value, a JSON value, or a mixture of both; what lies deeper than
+    such values do is not counted."""
+    if isinstance(value, str):
+        return len(value)
+    if not max_depth:
+        return 0
+    if isinstance(value, dict):
+        return sum(map(len, value)) + _total_bytes(value.values(), max_depth - 1)
+    if isinstance(value, list | tuple):
+        return _total_bytes(value, max_depth - 1)
+    if isinstance(value, msgspec.Struct):
+        return _total_bytes(msgspec.structs.astuple(value), max_depth - 1)
+    if is_dataclass(value):
+        return _total_bytes([getattr(value, name) for name in value.__dataclass_fields__], max_depth - 1)
+    return 0
+
+
+def _total_bytes(values: Iterable[Any], max_depth: int) -> int:
+    """The texts of all ``values``, most of which are short of depth, or have their default."""
+    total = 0
+    for each in values:
+        kind = type(each)
+        if kind is str:
+            total += len(each)
+        elif each and kind not in _TYPES_WITHOUT_TEXT:
+            total += text_bytes(each, max_depth)
+    return total

@@ -1,0 +1,79 @@
+"""Budgets of agents: what an agent may spend in its life, all conversations together (feature C6).
+
+Its account is kept in the shards and added up with each commit (``ports/accounts.py``), so that nothing has
+to be kept in step here, or over a restart. It is looked at when a turn begins, when another agent is called,
+and just before each call of a model. Calls that are under way count with an estimate, so that many turns at
+once do not all spend the same rest. Agents without a budget cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from wonder_server.core.actor.commands import CallModel
+from wonder_server.core.budget import Account, Budget, tightest
+from wonder_server.core.conversation.model.inputs import Send
+from wonder_server.core.conversation.model.values import Limit
+from wonder_server.core.conversation.planning.agent_budget import Estimate, check_affordable, estimate
+from wonder_server.core.conversation.planning.limits import exhausted_fault, remaining
+from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.frozen import replace
+from wonder_server.core.token_estimates import json_tokens
+from wonder_server.ports.accounts import Accounts
+
+
+class AgentBudgets:
+    """Looks at accounts; with none to look at, nothing is limited."""
+
+    def __init__(self, accounts: Accounts | None = None) -> None:
+        self._accounts = accounts
+        self._reserved: dict[str, Estimate] = {}
+        """What calls under way will probably spend, by agent."""
+
+    async def check_turn(self, send: Send) -> Send:
+        """The same, with why its agent cannot afford the turn, and no longer than the agent has time."""
+        budget, agent_id = send.agent.budget, send.agent.agent_id
+        if budget is None or self._accounts is None:
+            return send
+        account = await self._account(self._accounts, agent_id)
+        fault = exhausted_fault("agent", budget, account)
+        if fault is not None:
+            return replace(send, unaffordable=fault)
+        if not budget.max_duration_ms:
+            return send
+        time = Budget(max_duration_ms=budget.max_duration_ms - account.busy_ms)
+        return replace(send, budget=time if send.budget is None else tightest(send.budget, time))
+
+    async def delegate_budget(self, caller: PinnedAgent, budget: Budget | None) -> Budget | None:
+        """What an agent may spend that ``caller`` calls: ``budget``, within what the caller has left itself;
+        None for as much as it likes."""
+        if caller.budget is None or self._accounts is None:
+            return budget
+        unspent = remaining(caller.budget, await self._account(self._accounts, caller.agent_id))
+        return unspent if budget is None else tightest(budget, unspent)
+
+    @asynccontextmanager
+    async def reserve(self, call: CallModel) -> AsyncIterator[Limit | None]:
+        """Hold what ``call`` will probably spend while it is under way; if the agent cannot afford it, the
+        limit that it reached, and nothing is held."""
+        if call.budget is None or self._accounts is None:
+            yield None
+            return
+        account = await self._account(self._accounts, call.agent_id)
+        expected = estimate(account, json_tokens(call.request))
+        reserved = self._reserved.get(call.agent_id, Estimate())
+        limit = check_affordable(call.budget, account, reserved, expected, is_last=call.is_last)
+        if limit is not None:
+            yield limit
+            return
+        self._reserved[call.agent_id] = reserved + expected
+        try:
+            yield None
+        finally:
+            unspent = self._reserved.pop(call.agent_id) - expected
+            if unspent != Estimate():
+                self._reserved[call.agent_id] = unspent
+
+    async def _account(self, accounts: Accounts, agent_id: str) -> Account:
+        return (await accounts.accounts([agent_id]))[agent_id]

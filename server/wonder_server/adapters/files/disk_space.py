@@ -1,0 +1,128 @@
+"""Room on the disk of the data folder, and a reserve for the moment when there is none.
+
+A full disk must not keep anybody from reading and deleting, and deleting needs some room itself: SQLite
+writes to its log before it frees pages. So the server keeps a file ``RESERVE`` of some MiB. When hardly
+anything else is free it truncates that file and accepts only what reads and what deletes; when enough is
+free again it fills the file and accepts everything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.logs import logger
+
+_log = logger("store")
+
+RESERVE_NAME: Final = "RESERVE"
+_MIB: Final = 1 << 20
+
+
+def free_bytes(folder: Path) -> int:
+    """Bytes that this process may still write to the file system of ``folder``."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+class DiskSpaceGuard:
+    """The state of the disk, as of the last `look`. Used by the event loop alone, but for `refusal`."""
+
+    def __init__(self, folder: Path, reserve_bytes: int, free: Callable[[Path], int] = free_bytes) -> None:
+        """``reserve_bytes`` 0: there is no reserve, and the disk never counts as full."""
+        self._folder = folder
+        self._file = folder / RESERVE_NAME
+        self._reserve = reserve_bytes
+        self._low_bytes = reserve_bytes // 4
+        self._resume_bytes = reserve_bytes + 2 * self._low_bytes
+        self._free = free
+        self._available = 0
+        self._is_full = False
+
+    def write_rejection(self) -> WonderError | None:
+        """STORAGE_UNAVAILABLE for what writes, while the disk is full."""
+        if not self._is_full:
+            return None
+        return error(
+            Reason.STORAGE_UNAVAILABLE,
+            "The disk of the server's data folder is full: it answers what reads and what deletes, nothing "
+            f"else. {self._shortage()} The server accepts writes again by itself.",
+            transient=True,
+        )
+
+    def _shortage(self) -> str:
+        """What must be free, and what is, as of the last look."""
+        if self._available >= self._resume_bytes:
+            return f"The file {RESERVE_NAME} could not be written there; the server's log says why."
+        wanted = -(-self._resume_bytes * 100 // _MIB) / 100
+        # Rounded down: what is said to be free must be less than what is wanted.
+        there = self._available * 100 // _MIB / 100
+        return (
+            f"{wanted:,.6g} MiB must be free there, and {there:,.6g} are: free more, or delete what is not"
+            " needed."
+        )
+
+    def should_fold_logs(self, log_bytes: int) -> bool:
+        """Return True where so many bytes of logs should be given back before the disk is full."""
+        try:
+            return bool(
+                self._reserve and log_bytes and self._free(self._folder) < 2 * self._low_bytes + log_bytes
+            )
+        except OSError:
+            return False
+
+    def update(self) -> bool:
+        """Look how much is free, and give up or take back the reserve. Returns True while the disk is
+        full."""
+        if not self._reserve:
+            return False
+        try:
+            free, reserved = self._free(self._folder), self._reserved_bytes()
+            self._available = free + reserved
+            if self._is_full:
+                enough = self._available >= self._resume_bytes
+            else:
+                enough = free >= self._low_bytes if reserved else free >= self._reserve + self._low_bytes
+            self._set_full(not enough or not self._fill_reserve(reserved), free)
+        except OSError as problem:
+            _log.warning("disk_reserve_failed", problem=problem.strerror or str(problem))
+        return self._is_full
+
+    def _set_full(self, is_full: bool, free: int) -> None:
+        if is_full:
+            self._release_reserve()
+        if is_full and not self._is_full:
+            _log.error("disk_full", free_bytes=free, reserve_bytes=self._reserve)
+        elif self._is_full and not is_full:
+            _log.info("disk_space_available", free_bytes=free)
+        self._is_full = is_full
+
+    def _reserved_bytes(self) -> int:
+        try:
+            return os.stat(self._file).st_blocks * 512
+        except FileNotFoundError:
+            return 0
+
+    def _fill_reserve(self, reserved: int) -> bool:
+        """Fill the reserve; False if there is no room for that."""
+        if reserved >= self._reserve:
+            return True
+        try:
+            file = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(file, 0, self._reserve)
+            finally:
+                os.close(file)
+        except OSError as problem:
+            _log.warning("disk_reserve_failed", problem=problem.strerror or str(problem))
+            return False
+        return True
+
+    def _release_reserve(self) -> None:
+        try:
+            os.truncate(self._file, 0)
+        except FileNotFoundError:
+            return

@@ -1,0 +1,103 @@
+"""Server-sent events, decoded from bytes as they arrive. Pure.
+
+Source: the HTML standard, section 9.2.6. Only ``data`` is kept: the names of events, ids and times to
+reconnect say nothing to model providers' clients that the data does not say too.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from wonder_server.adapters.models.common import provider_errors
+from wonder_server.adapters.models.common.tool_arguments import clean_text
+from wonder_server.core.errors import Reason, WonderError, error
+
+MAX_EVENT_BYTES = 16 * 1024 * 1024
+"""No provider sends an event this long; without a bound a broken one would fill the memory."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class EventDecoder:
+    """Feed it bytes, cut anywhere, and it gives back the data of the events that became whole."""
+
+    __slots__ = ("_data", "_ended_with_cr", "_first", "_pending", "_rest")
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+        """The line that is not whole yet, in the pieces that it came in: joining each time costs too much."""
+        self._data: list[bytes] = []
+        self._pending = 0
+        self._ended_with_cr = False
+        self._first = True
+
+    def feed(self, received: bytes) -> list[bytes]:
+        """Raises MODEL_UNAVAILABLE when an event outgrows `MAX_EVENT_BYTES`."""
+        if self._ended_with_cr or b"\r" in received:
+            received = self._normalize_line_ends(received)
+        self._pending += len(received)
+        if self._pending > MAX_EVENT_BYTES + len(received):
+            raise error(
+                Reason.MODEL_UNAVAILABLE, "The model provider sent an event without end.", transient=True
+            )
+        if b"\n" not in received:
+            self._rest.append(received)
+            return []
+        if self._rest:
+            received = b"".join((*self._rest, received))
+        lines = received.split(b"\n")
+        last = lines.pop()
+        self._rest = [last] if last else []
+        events = self._lines(lines)
+        self._pending = len(last) + sum(map(len, self._data))
+        return events
+
+    def _lines(self, lines: list[bytes]) -> list[bytes]:
+        if self._first:
+            self._first = False
+            lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
+        events = []
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+            elif not line and self._data:
+                events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                self._data = []
+            elif line == b"data":
+                self._data.append(b"")
+        return events
+
+    def _normalize_line_ends(self, received: bytes) -> bytes:
+        """Lines end with CR LF, LF or CR. A CR at the very end counts at once, and an LF after it no more."""
+        if self._ended_with_cr:
+            received = received.removeprefix(b"\n")
+        self._ended_with_cr = received.endswith(b"\r")
+        return received.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def parse_data(data: bytes) -> Any:
+    """An event's data as JSON; a transient MODEL_UNAVAILABLE if it is none.
+
+    Half characters, which JSON can carry and text cannot, become U+FFFD.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return _clean(json.loads(data.decode("utf-8", "replace")))
+    except (ValueError, RecursionError) as problem:
+        raise WonderError(provider_errors.UNREADABLE) from problem
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    if isinstance(value, dict):
+        return {clean_text(name): _clean(item) for name, item in value.items()}
+    return value

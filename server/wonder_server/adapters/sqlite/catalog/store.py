@@ -1,0 +1,325 @@
+"""The catalog in catalog.db: the port `wonder_server.ports.catalog.Catalog`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from wonder_server.adapters.sqlite.catalog.schema import MIGRATIONS
+from wonder_server.adapters.sqlite.database import Database
+from wonder_server.adapters.sqlite.seals import Seals, seal
+from wonder_server.core.definitions.parse import read_record, to_json
+from wonder_server.core.definitions.references import Reference
+from wonder_server.core.definitions.resources import (
+    Agent,
+    Definition,
+    Library,
+    Project,
+    Resource,
+)
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.ports.catalog import ANSWER_TTL_MS, Answer, Change, DefinitionQuery, Put
+
+R = TypeVar("R", Library, Definition, Agent, Project)
+
+_TABLES: Final[dict[type[Any], str]] = {
+    Library: "libraries",
+    Definition: "definitions",
+    Agent: "agents",
+    Project: "projects",
+}
+
+SEALED_TABLES: Final = ("libraries", "revisions", "agents", "projects", "answers")
+
+
+def catalog_key(table: str, row: Mapping[str, Any]) -> tuple[tuple[Any, ...], bytes]:
+    """What the seal of a whole row covers: its key, and its content."""
+    if table == "answers":
+        return (row["request_id"], row["fingerprint"], row["created_ms"]), str(row["result"]).encode(
+            "utf-8", "surrogatepass"
+        )
+    key = (
+        (row["definition_id"], row["revision"], "")
+        if table == "revisions"
+        else (row["id"], row["name"], row["version"])
+    )
+    return key, str(row["body"]).encode("utf-8", "surrogatepass")
+
+
+_READ_FROM: Final[dict[type[Any], str]] = {**_TABLES, Definition: "revisions"}
+
+_SEALED: Final = "id, name, version, CAST(body AS BLOB), seal"
+_REVISION: Final = "definition_id, revision, '', CAST(body AS BLOB), revisions.seal"
+"""What is read of a resource: its key, its content as bytes, its seal."""
+
+_LIBRARY: Final = f"SELECT {_SEALED} FROM libraries WHERE id = :key OR name = :key"
+_LIBRARIES: Final = f"SELECT {_SEALED} FROM libraries WHERE name > ? ORDER BY name LIMIT ?"
+_DEFINITION: Final = f"""
+    SELECT {_REVISION} FROM definitions JOIN revisions ON definition_id = id
+    WHERE (id = :id OR (:id = '' AND library = :library AND name = :name))
+      AND revision = CASE WHEN :revision THEN :revision ELSE version END
+"""
+# A list of any length is one bound parameter, a JSON array; an empty one means all.
+_DEFINITIONS: Final = f"""
+    SELECT {_REVISION} FROM definitions JOIN revisions ON definition_id = id AND revision = version
+    WHERE (library, name) > (:after_library, :after_name)
+      AND :library_id IN ('', library_id)
+      AND (:kinds = '[]' OR kind IN (SELECT value FROM json_each(:kinds)))
+      AND NOT EXISTS (
+          SELECT 1 FROM json_each(:labels) AS wanted
+          WHERE NOT EXISTS (
+              SELECT 1 FROM json_each(definitions.labels) AS held
+              WHERE held.key = wanted.key AND held.value = wanted.value
+          )
+      )
+    ORDER BY library, name LIMIT :limit
+"""
+_REVISIONS: Final = f"""
+    SELECT {_REVISION} FROM revisions
+    WHERE definition_id = :id AND (:before = 0 OR revision < :before)
+    ORDER BY revision DESC LIMIT :limit
+"""
+_AGENT: Final = f"SELECT {_SEALED} FROM agents WHERE id = :key OR name = :key"
+_AGENTS: Final = f"""
+    SELECT {_SEALED} FROM agents
+    WHERE (:before = '' OR id < :before)
+      AND (:project = '' OR id IN (SELECT agent_id FROM agent_projects WHERE project_id = :project))
+    ORDER BY id DESC LIMIT :limit
+"""
+_PROJECT: Final = f"SELECT {_SEALED} FROM projects WHERE id = :key OR name = :key"
+_PROJECTS: Final = f"""
+    SELECT {_SEALED} FROM projects WHERE (:before = '' OR id < :before) ORDER BY id DESC LIMIT :limit
+"""
+_ANSWER: Final = (
+    "SELECT request_id, fingerprint, created_ms, CAST(result AS BLOB), seal FROM answers WHERE request_id = ?"
+)
+
+_INSERT_DEFINITION: Final = """
+    INSERT INTO definitions (id, library_id, library, name, kind, labels, version)
+    VALUES (:id, :library_id, :library, :name, :kind, :labels, :version)
+"""
+_UPDATE_DEFINITION: Final = """
+    UPDATE definitions SET labels = :labels, version = :version WHERE id = :id AND version = :version - 1
+"""
+_INSERT_REVISION: Final = "INSERT INTO revisions (definition_id, revision, body, seal) VALUES (?, ?, ?, ?)"
+_INSERT_ANSWER: Final = (
+    "INSERT INTO answers (request_id, fingerprint, created_ms, result, seal) VALUES (?, ?, ?, ?, ?)"
+)
+
+
+class SqliteCatalog:
+    """Implements the port over one `Database` of its own."""
+
+    def __init__(self, database: Database, seals: Seals) -> None:
+        self._database = database
+        self._seals = seals
+
+    @classmethod
+    async def open(cls, path: Path | str, *, must_exist: bool = False) -> SqliteCatalog:
+        """Open or create the file. STORAGE_UNAVAILABLE where that fails."""
+        database = await Database.open(path, MIGRATIONS, must_exist=must_exist)
+        try:
+            name = database.path.name
+            return cls(database, await database.read(lambda connection: Seals.load(connection, name)))
+        except BaseException:
+            await database.close()
+            raise
+
+    @property
+    def database(self) -> Database:
+        """For what else keeps this store."""
+        return self._database
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    async def library(self, key: str) -> Library | None:
+        return await self._one(Library, _LIBRARY, {"key": key})
+
+    async def libraries(self, after: str, limit: int) -> list[Library]:
+        return await self._many(Library, _LIBRARIES, (after, limit))
+
+    async def definition(self, reference: Reference) -> Definition | None:
+        return await self._one(
+            Definition,
+            _DEFINITION,
+            {
+                "id": reference.definition_id,
+                "library": reference.library,
+                "name": reference.name,
+                "revision": reference.revision,
+            },
+        )
+
+    async def definitions(self, query: DefinitionQuery) -> list[Definition]:
+        parameters = {
+            "after_library": query.after[0],
+            "after_name": query.after[1],
+            "library_id": query.library_id,
+            "kinds": json.dumps(query.kinds),
+            "labels": json.dumps(query.labels),
+            "limit": query.limit,
+        }
+        return await self._many(Definition, _DEFINITIONS, parameters)
+
+    async def revisions(self, definition_id: str, before: int, limit: int) -> list[Definition]:
+        return await self._many(
+            Definition, _REVISIONS, {"id": definition_id, "before": before, "limit": limit}
+        )
+
+    async def agent(self, key: str) -> Agent | None:
+        return await self._one(Agent, _AGENT, {"key": key})
+
+    async def agent_header(self, key: str) -> Agent | None:
+        sql = "SELECT id, name, version FROM agents WHERE id = :key OR name = :key"
+        row = await self._database.read(lambda connection: connection.execute(sql, {"key": key}).fetchone())
+        return None if row is None else Agent(id=row[0], name=row[1], project_ids=(), version=row[2])
+
+    async def agents(self, project_id: str, before: str, limit: int) -> list[Agent]:
+        return await self._many(Agent, _AGENTS, {"project": project_id, "before": before, "limit": limit})
+
+    async def project(self, key: str) -> Project | None:
+        return await self._one(Project, _PROJECT, {"key": key})
+
+    async def projects(self, before: str, limit: int) -> list[Project]:
+        return await self._many(Project, _PROJECTS, {"before": before, "limit": limit})
+
+    async def commit(self, changes: Sequence[Change], answer: Answer | None = None) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            for change in changes:
+                if isinstance(change, Put):
+                    _put(connection, change.resource)
+                else:
+                    _drop(connection, change.resource)
+            if answer is not None:
+                _store_answer(connection, answer)
+
+        frees = any(not isinstance(change, Put) for change in changes)
+        await self._database.write(write, frees=frees)
+
+    async def answer(self, request_id: str) -> Answer | None:
+        def read(connection: sqlite3.Connection) -> Answer | None:
+            row = connection.execute(_ANSWER, (request_id,)).fetchone()
+            if row is None:
+                return None
+            *key, data, found = row
+            result = json.loads(self._seals.check("answers", tuple(key), data, found, 1))
+            return Answer(request_id=key[0], fingerprint=key[1], result=result, created_ms=key[2])
+
+        return await self._database.read(read)
+
+    async def _one(self, shape: type[R], sql: str, parameters: Any) -> R | None:
+        found = await self._many(shape, sql, parameters)
+        return found[0] if found else None
+
+    async def _many(self, shape: type[R], sql: str, parameters: Any) -> list[R]:
+        rows = await self._database.read(lambda connection: connection.execute(sql, parameters).fetchall())
+        return [self._resource(shape, row) for row in rows]
+
+    def _resource(self, shape: type[R], row: tuple[Any, ...]) -> R:
+        *key, data, found = row
+        table = _READ_FROM[shape]
+        body = self._seals.check(table, tuple(key), data, found, 1)
+        try:
+            return read_record(shape, json.loads(body))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            self._seals.raise_damaged(table, tuple(key))
+
+
+def _put(connection: sqlite3.Connection, resource: Resource) -> None:
+    body = json.dumps(to_json(resource), ensure_ascii=False)
+    try:
+        if isinstance(resource, Definition):
+            _put_definition(connection, resource, body)
+        else:
+            _put_row(connection, resource, body)
+    except sqlite3.IntegrityError:
+        if _name_exists(connection, resource):
+            raise error(
+                Reason.ALREADY_EXISTS, f"The name '{resource.name}' is taken.", field="name"
+            ) from None
+        raise _stale() from None
+
+
+def _name_exists(connection: sqlite3.Connection, resource: Resource) -> bool:
+    """Whether another resource has the name."""
+    sql = f"SELECT 1 FROM {_TABLES[type(resource)]} WHERE name = :name AND id <> :id"
+    parameters = {"name": resource.name, "id": resource.id}
+    if isinstance(resource, Definition):
+        sql += " AND library_id = :library_id"
+        parameters["library_id"] = resource.library_id
+    return connection.execute(sql, parameters).fetchone() is not None
+
+
+def _put_definition(connection: sqlite3.Connection, definition: Definition, body: str) -> None:
+    row = {
+        "id": definition.id,
+        "library_id": definition.library_id,
+        "library": definition.library,
+        "name": definition.name,
+        "kind": str(definition.kind),
+        "labels": json.dumps(definition.draft.labels),
+        "version": definition.revision,
+    }
+    if definition.revision == 1:
+        connection.execute(_INSERT_DEFINITION, row)
+    elif connection.execute(_UPDATE_DEFINITION, row).rowcount != 1:
+        raise _stale()
+    key = definition.id, definition.revision
+    connection.execute(_INSERT_REVISION, (*key, body, seal(("revisions", *key, ""), body.encode())))
+
+
+def _put_row(connection: sqlite3.Connection, resource: Library | Agent | Project, body: str) -> None:
+    table = _TABLES[type(resource)]
+    key = resource.id, resource.name, resource.version
+    mark = seal((table, *key), body.encode())
+    row = {"id": resource.id, "name": resource.name, "version": resource.version, "body": body, "seal": mark}
+    if resource.version == 1:
+        connection.execute(
+            f"INSERT INTO {table} (id, name, version, body, seal)"
+            " VALUES (:id, :name, :version, :body, :seal)",
+            row,
+        )
+    else:
+        changed = connection.execute(
+            f"UPDATE {table} SET name = :name, version = :version, body = :body, seal = :seal "
+            "WHERE id = :id AND version = :version - 1",
+            row,
+        )
+        if changed.rowcount != 1:
+            raise _stale()
+    if isinstance(resource, Agent):
+        connection.execute("DELETE FROM agent_projects WHERE agent_id = ?", (resource.id,))
+        connection.executemany(
+            "INSERT INTO agent_projects (project_id, agent_id) VALUES (?, ?)",
+            [(project, resource.id) for project in resource.project_ids],
+        )
+
+
+def _drop(connection: sqlite3.Connection, resource: Resource) -> None:
+    table = _TABLES[type(resource)]
+    dropped = connection.execute(
+        f"DELETE FROM {table} WHERE id = ? AND version = ?", (resource.id, resource.version)
+    )
+    if dropped.rowcount != 1:
+        raise _stale()
+
+
+def _store_answer(connection: sqlite3.Connection, answer: Answer) -> None:
+    connection.execute("DELETE FROM answers WHERE created_ms < ?", (answer.created_ms - ANSWER_TTL_MS,))
+    key = answer.request_id, answer.fingerprint, answer.created_ms
+    result = json.dumps(answer.result, ensure_ascii=False)
+    row = (*key, result, seal(("answers", *key), result.encode()))
+    try:
+        connection.execute(_INSERT_ANSWER, row)
+    except sqlite3.IntegrityError:
+        raise error(
+            Reason.REQUEST_ID_REUSED, "This request_id was used before.", field="request_id"
+        ) from None
+
+
+def _stale() -> WonderError:
+    return error(Reason.ETAG_MISMATCH, "Another request changed it in between; read it again.", field="etag")

@@ -1,0 +1,140 @@
+"""Rows of memory.db and the values they are: columns, and reading them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any, Final
+
+from wonder_server.adapters.sqlite.seals import Seals, damaged_record, seal
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.memory.records import Memory, Source
+from wonder_server.ports.blobs import is_key
+
+FIELDS: Final = (
+    "id, agent_id, type, CAST(content AS BLOB), significance, metadata, "
+    "conversation_id, turn_id, move_id, run_id, speaker, ordinal, "
+    "created_ms, updated_ms, version, content_ref, size_bytes, supersedes_id, superseded_by_id, archived_ms, "
+    "(SELECT json_group_array(id) FROM (SELECT other.id FROM contradictions "
+    " JOIN memories AS other ON other.key = contradictions.other_key "
+    " WHERE contradictions.memory_key = memories.key ORDER BY other.id)), "
+    "idempotency_key, hex(fingerprint), seal, key, (SELECT upto FROM unsealed WHERE name = 'memories')"
+)
+"""What `memory_of` reads, from table ``memories``."""
+
+STORE: Final = "memory.db"
+
+_NOT_FOUND: Final = "The agent has no memory with this id."
+_ETAG_MISMATCH: Final = "The memory has changed since; read it again."
+
+
+def memory_of(row: tuple[Any, ...]) -> Memory:
+    """The memory of a row of `FIELDS`. Its content is empty where it lies elsewhere, at ``content_ref``.
+
+    Raises STORAGE_UNAVAILABLE if the row is damaged.
+    """
+    *_, found, key, upto = row
+    seals = Seals(STORE, {"memories": upto})
+    content = seals.check("memories", _seal_key(row), row[3], found, key, older=_first_seal_key(row))
+    try:
+        return _memory(row, content.decode())
+    except (ValueError, TypeError):
+        raise damaged_record(STORE, "memories", str(row[0])) from None
+
+
+def row_seal(row: tuple[Any, ...]) -> int:
+    """The seal of a row of `FIELDS`; the links, seal and what follows it may be missing."""
+    return seal(("memories", *_seal_key(row)), row[3])
+
+
+def is_intact(connection: sqlite3.Connection, key: int) -> bool:
+    """Return False if the memory's row is damaged."""
+    return intact(connection, key) is not None
+
+
+def intact(connection: sqlite3.Connection, key: int) -> Memory | None:
+    """The memory, or None if its row is damaged."""
+    row = connection.execute(f"SELECT {FIELDS} FROM memories WHERE key = ?", (key,)).fetchone()
+    try:
+        return memory_of(row)
+    except WonderError:
+        return None
+
+
+def recoverable(connection: sqlite3.Connection, key: int) -> Memory:
+    """As much of a memory as deleting it needs, which may be damaged."""
+    found = intact(connection, key)
+    if found is not None:
+        return found
+    sql = "SELECT id, agent_id, content_ref, supersedes_id, superseded_by_id FROM memories WHERE key = ?"
+    row = connection.execute(sql, (key,)).fetchone()
+    id, agent_id, reference, supersedes, superseded = (str(value or "") for value in row)
+    return Memory(
+        id=id,
+        agent_id=agent_id,
+        type="",
+        content="",
+        significance=0.0,
+        metadata={},
+        source=Source(),
+        created_ms=0,
+        updated_ms=0,
+        version=0,
+        content_ref=reference if is_key(reference) else "",
+        supersedes_id=supersedes,
+        superseded_by_id=superseded,
+    )
+
+
+def _seal_key(row: tuple[Any, ...]) -> tuple[object, ...]:
+    """What the seal of a memory covers beside its content."""
+    return *_first_seal_key(row), row[13], row[14], *row[17:20], row[21] or "", row[22]
+
+
+def _first_seal_key(row: tuple[Any, ...]) -> tuple[object, ...]:
+    """What the first seals covered: neither version, links and times of changes nor what others are found
+    equal by."""
+    id, agent_id, type_, _, significance, metadata, *source = row[:12]
+    # A column of type REAL gives back a float, whatever was put into it.
+    weight = float(significance) if isinstance(significance, int | float) else significance
+    return id, agent_id, type_, weight, metadata, *source, row[12], row[15] or "", row[16]
+
+
+def _memory(row: tuple[Any, ...], content: str) -> Memory:
+    return Memory(
+        id=row[0],
+        agent_id=row[1],
+        type=row[2],
+        content=content,
+        significance=row[4],
+        metadata=json.loads(row[5]),
+        source=Source(
+            conversation_id=row[6],
+            turn_id=row[7],
+            move_id=row[8],
+            run_id=row[9],
+            speaker=row[10],
+            ordinal=row[11],
+        ),
+        created_ms=row[12],
+        updated_ms=row[13],
+        version=row[14],
+        content_ref=row[15] or "",
+        size_bytes=row[16],
+        supersedes_id=row[17],
+        superseded_by_id=row[18],
+        archived_ms=row[19],
+        contradicts_ids=tuple(json.loads(row[20])),
+    )
+
+
+def locate(connection: sqlite3.Connection, agent_id: str, memory_id: str, version: int | None) -> int:
+    """The key of an agent's memory. MEMORY_NOT_FOUND; ETAG_MISMATCH if it is not of this version."""
+    row = connection.execute(
+        "SELECT key, version FROM memories WHERE agent_id = ? AND id = ?", (agent_id, memory_id)
+    ).fetchone()
+    if row is None:
+        raise error(Reason.MEMORY_NOT_FOUND, _NOT_FOUND, field="id")
+    if version is not None and row[1] != version:
+        raise error(Reason.ETAG_MISMATCH, _ETAG_MISMATCH, field="etag")
+    return int(row[0])

@@ -1,0 +1,345 @@
+"""The schema of a shard: ``shards/NN.db``.
+
+Every table of rows has the same columns, so that one statement writes them all: who it belongs to, what it
+hangs on (``parent``), what else it is called (``alias``), where it stands (``ordinal``, ``created_ms``),
+and the value itself as JSON. What else rows are filtered by has a column of its own (`COLUMNS`).
+
+Migrations are never changed once they were released: a data folder has applied those before.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wonder_server.adapters.sqlite.shard.usage_seals import COLUMNS as _SUMS
+from wonder_server.adapters.sqlite.shard.usage_seals import PRIME, SUM_OF_NEW, SUM_OF_ROW
+
+_FIRST_TABLES = (
+    "conversations",
+    "turns",
+    "messages",
+    "moves",
+    "works",
+    "requests",
+    "operations",
+    "runs",
+    "tokens",
+    "executions",
+    "context",
+)
+_TABLES_OF_WORKFLOWS = ("forks", "gates", "signals")
+_TABLES_OF_ACCOUNTS = ("charges",)
+
+ROW_TABLES: Final = (*_FIRST_TABLES, *_TABLES_OF_WORKFLOWS, *_TABLES_OF_ACCOUNTS)
+
+INTERNED_TABLES: Final = frozenset(
+    {"works", "requests", "operations", "runs", "executions", "context", "forks", "signals"}
+)
+"""Tables whose large pieces are stored as parts (see `codec`)."""
+
+SHARED: Final = ""
+"""The root of parts that every root may refer to: what pinned definitions of runs are made of. Runs are many,
+and each is its own root; conversations keep theirs, so that they can be put away whole."""
+
+COLUMNS: Final[dict[str, dict[str, str]]] = {
+    "runs": {
+        "scope.project_id": "project_id",
+        "workflow_id": "workflow_id",
+        "workflow_ref": "workflow_ref",
+        "parent.actor_id": "parent_actor",
+    },
+    "conversations": {"called_by": "called_by"},
+    "charges": {name: name for name in _SUMS},
+}
+"""Columns beside those that all tables have, by the path of their value in the row's value. They are written
+when the row is first written, and never change."""
+
+OPEN: Final[dict[str, tuple[str, ...]]] = {"runs": ("running", "waiting"), "gates": ("pending",)}
+"""Of tables where few rows of many are still open: the statuses of those. They have an index of their own."""
+
+FEW: Final[dict[str, tuple[str, ...]]] = {"turns": ("active",)}
+"""Of tables where an actor has few rows of many with them: the statuses by which those are found."""
+
+_ROWS = """
+CREATE TABLE {table} (
+    actor      TEXT    NOT NULL,
+    id         TEXT    NOT NULL,
+    parent     TEXT    NOT NULL,
+    ordinal    INTEGER NOT NULL,
+    status     TEXT    NOT NULL,
+    alias      TEXT    NOT NULL,
+    live       INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL,
+    data       TEXT    NOT NULL,
+    PRIMARY KEY (actor, id)
+);
+"""
+
+_INDEXES = """
+CREATE INDEX conversations_by_time ON conversations (created_ms, id);
+CREATE INDEX conversations_by_reference ON conversations (alias) WHERE alias <> '';
+CREATE INDEX turns_by_id ON turns (id);
+CREATE INDEX turns_by_order ON turns (actor, ordinal);
+CREATE INDEX turns_by_status ON turns (actor, status);
+CREATE INDEX turns_by_time ON turns (created_ms, id);
+CREATE INDEX messages_by_id ON messages (id);
+CREATE INDEX messages_by_order ON messages (actor, ordinal);
+CREATE INDEX messages_by_turn ON messages (actor, parent);
+CREATE INDEX moves_by_turn ON moves (actor, parent, ordinal);
+CREATE INDEX runs_by_time ON runs (created_ms, id);
+CREATE INDEX executions_by_order ON executions (actor, ordinal);
+CREATE INDEX operations_live ON operations (actor) WHERE live = 1;
+"""
+
+_REST = """
+CREATE TABLE actors (
+    id         TEXT PRIMARY KEY,
+    kind       TEXT    NOT NULL,
+    root       TEXT    NOT NULL,
+    entry_head INTEGER NOT NULL,
+    event_head INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE identity (
+    shard  INTEGER NOT NULL,
+    shards INTEGER NOT NULL
+);
+
+CREATE TABLE entries (
+    actor     TEXT    NOT NULL,
+    sequence  INTEGER NOT NULL,
+    at_ms     INTEGER NOT NULL,
+    input     TEXT    NOT NULL,
+    decisions TEXT    NOT NULL,
+    PRIMARY KEY (actor, sequence)
+) WITHOUT ROWID;
+
+CREATE TABLE events (
+    actor    TEXT    NOT NULL,
+    sequence INTEGER NOT NULL,
+    at_ms    INTEGER NOT NULL,
+    name     TEXT    NOT NULL,
+    kind     TEXT    NOT NULL,
+    turn_id  TEXT    NOT NULL,
+    message_id TEXT  NOT NULL,
+    data     TEXT    NOT NULL,
+    PRIMARY KEY (actor, sequence)
+) WITHOUT ROWID;
+
+CREATE INDEX events_by_time ON events (at_ms, actor, sequence);
+
+CREATE TABLE requests_answered (
+    scope       TEXT NOT NULL,
+    id          TEXT NOT NULL,
+    actor       TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    answer      TEXT NOT NULL,
+    PRIMARY KEY (scope, id)
+) WITHOUT ROWID;
+
+CREATE TABLE parts (
+    root TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (root, hash)
+) WITHOUT ROWID;
+"""
+
+_OF_SCOPE = """coalesce(
+    json_extract(data, '$.scope.{field}'),
+    (SELECT json_extract(parts.data, '$.{field}') FROM actors JOIN parts ON parts.root = actors.root
+     WHERE actors.id = runs.actor AND parts.hash = json_extract(runs.data, '$.scope."$"')),
+    '')"""
+"""A field of a run's scope, wherever it lies: a large scope is a part."""
+
+_UNFINISHED = r"""
+UPDATE executions
+SET id = was.id,
+    data = json_set(executions.data, '$.id', was.id, '$.token_id', 't',
+        '$.input', json_extract(was.data, '$.input'))
+FROM operations AS was
+WHERE was.actor = executions.actor AND json_extract(was.data, '$.execution_id') = executions.id;
+
+UPDATE tokens
+SET id = 't',
+    data = json_set(data, '$.id', 't', '$.hops',
+        coalesce((SELECT max(ordinal) FROM executions WHERE actor = tokens.actor), 1))
+WHERE live = 1;
+
+UPDATE operations
+SET parent = 't',
+    data = json_object(
+        'id', id,
+        'run_id', actor,
+        'kind', iif(json_extract(data, '$.child_run_id') = '', 'task', 'subworkflow'),
+        'token_id', 't',
+        'node_id', json_extract(data, '$.node_id'),
+        'key', actor || '/' || json_extract(data, '$.node_id') || '/' || json_extract(data, '$.ordinal'),
+        'child_id', json_extract(data, '$.child_run_id'),
+        'dispatches', json_extract(data, '$.dispatches'),
+        'repeatable', json(iif(json_extract(data, '$.repeatable'), 'true', 'false')),
+        'deadline_ms', json_extract(data, '$.wake_ms'),
+        'created_ms', created_ms)
+WHERE actor LIKE 'run\_%' ESCAPE '\';
+"""
+"""What runs that are under way, of one token then, have in their outbox, as it is read today: the token is
+the root, and an operation has the id of the node execution that it carries out."""
+
+_WORKFLOWS = f"""
+ALTER TABLE runs ADD COLUMN project_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN workflow_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN workflow_ref TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN parent_actor TEXT NOT NULL DEFAULT '';
+
+UPDATE runs SET
+    project_id = {_OF_SCOPE.format(field="project_id")},
+    workflow_id = coalesce(json_extract(data, '$.workflow_id'), ''),
+    workflow_ref = coalesce(json_extract(data, '$.workflow_ref'), ''),
+    parent_actor = coalesce(json_extract(data, '$.parent.actor_id'), '');
+
+{_UNFINISHED}
+CREATE INDEX runs_by_project ON runs (project_id, created_ms, id);
+CREATE INDEX runs_by_workflow ON runs (workflow_id, created_ms, id);
+CREATE INDEX runs_by_conversation ON runs (parent, created_ms, id) WHERE parent <> '';
+CREATE INDEX runs_by_parent ON runs (parent_actor, created_ms, id) WHERE parent_actor <> '';
+CREATE INDEX runs_open ON runs (created_ms, id) WHERE status IN ('running', 'waiting');
+CREATE INDEX gates_by_id ON gates (id);
+CREATE INDEX gates_by_time ON gates (created_ms, id);
+CREATE INDEX gates_open ON gates (created_ms, id) WHERE status IN ('pending');
+"""
+
+
+def _rows(tables: tuple[str, ...]) -> str:
+    return "".join(_ROWS.format(table=table) for table in tables)
+
+
+_LIFECYCLE = """
+ALTER TABLE conversations ADD COLUMN called_by TEXT NOT NULL DEFAULT '';
+UPDATE conversations SET called_by = coalesce(json_extract(data, '$.called_by'), '');
+CREATE INDEX conversations_by_caller ON conversations (called_by) WHERE called_by <> '';
+CREATE INDEX conversations_by_expiry ON conversations (ordinal, id);
+CREATE INDEX actors_by_root ON actors (root) WHERE root <> id;
+CREATE INDEX requests_by_actor ON requests_answered (actor);
+"""
+"""What is needed to sweep, archive and delete conversations. A conversation's ordinal is when it expires."""
+
+_LISTED_EVENTS = """
+DROP INDEX events_by_time;
+CREATE INDEX events_by_time ON events (at_ms, actor, sequence) WHERE substr(actor, 1, 5) = 'conv_';
+"""
+"""Only the events of conversations are listed across actors; runs have many more."""
+
+_ACCOUNTS = f"""
+CREATE TABLE accounts (
+    agent TEXT PRIMARY KEY,
+    {", ".join(f"{name} INTEGER NOT NULL" for name in _SUMS)}
+) WITHOUT ROWID;
+
+{"".join(f"ALTER TABLE charges ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0;" for name in _SUMS)}
+
+CREATE TRIGGER charges_add_up BEFORE INSERT ON charges BEGIN
+    INSERT INTO accounts (agent, {", ".join(_SUMS)})
+    VALUES (NEW.parent, {", ".join(f"NEW.{name}" for name in _SUMS)})
+    ON CONFLICT (agent) DO UPDATE SET {", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMS)};
+    SELECT RAISE(IGNORE);
+END;
+"""
+"""What agents have spent in this shard. A charge is added up in the commit that holds what it is for, and the
+row itself is not kept: so an account needs no lock and no writer of its own, is exact after a crash, and
+outlives the conversations."""
+
+_COMPACT_RUNS = """
+ALTER TABLE actors ADD COLUMN brief INTEGER NOT NULL DEFAULT 0;
+"""
+"""Of whom only the journal was written, and the row by which they are listed: see `briefs`."""
+
+_APPENDED = """
+ALTER TABLE entries RENAME TO entries_before;
+CREATE TABLE entries (
+    actor     TEXT    NOT NULL,
+    sequence  INTEGER NOT NULL,
+    at_ms     INTEGER NOT NULL,
+    input     TEXT    NOT NULL,
+    decisions TEXT    NOT NULL,
+    PRIMARY KEY (actor, sequence)
+);
+INSERT INTO entries SELECT * FROM entries_before;
+DROP TABLE entries_before;
+
+ALTER TABLE parts RENAME TO parts_before;
+CREATE TABLE parts (
+    root TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (root, hash)
+);
+INSERT INTO parts SELECT * FROM parts_before;
+DROP TABLE parts_before;
+
+DROP INDEX events_by_time;
+ALTER TABLE events RENAME TO events_before;
+CREATE TABLE events (
+    actor    TEXT    NOT NULL,
+    sequence INTEGER NOT NULL,
+    at_ms    INTEGER NOT NULL,
+    name     TEXT    NOT NULL,
+    kind     TEXT    NOT NULL,
+    turn_id  TEXT    NOT NULL,
+    message_id TEXT  NOT NULL,
+    data     TEXT    NOT NULL,
+    PRIMARY KEY (actor, sequence)
+);
+INSERT INTO events SELECT * FROM events_before;
+DROP TABLE events_before;
+CREATE INDEX events_by_time ON events (at_ms, actor, sequence) WHERE substr(actor, 1, 5) = 'conv_';
+"""
+"""Journals, events and parts lie in the order in which they came: the commits of many actors fill the same
+few pages. In the order of its key each row touched a page of its own, and rows had overflow pages from a
+quarter of a page on. That halved what SQLite costs for a turn."""
+
+SEALED: Final = (*_FIRST_TABLES, *_TABLES_OF_WORKFLOWS, "entries", "events")
+"""Tables whose rows have a seal (see `seals`), and a place that says whether they must. Charges are never
+kept, parts are named by the hash of their content, and accounts have another seal (`account_sums`)."""
+
+SEALED_BY_KEY: Final = ("actors", "requests_answered")
+"""Tables that lie in the order of their keys: if there were rows before seals, each may lack one."""
+
+_SEALS = f"""
+{"".join(f"ALTER TABLE {table} ADD COLUMN seal INTEGER;" for table in (*SEALED, *SEALED_BY_KEY))}
+CREATE TABLE unsealed (name TEXT PRIMARY KEY, upto INTEGER NOT NULL) WITHOUT ROWID;
+{"".join(f"INSERT INTO unsealed SELECT '{table}', coalesce(max(rowid), 0) FROM {table};" for table in SEALED)}
+{
+    "".join(
+        f"INSERT INTO unsealed SELECT '{table}', EXISTS (SELECT 1 FROM {table});" for table in SEALED_BY_KEY
+    )
+}
+"""
+
+_SEALED_ACCOUNTS = f"""
+ALTER TABLE accounts ADD COLUMN seal INTEGER;
+UPDATE accounts SET seal = (seal_of('accounts', agent) + {SUM_OF_ROW}) % {PRIME};
+ALTER TABLE charges ADD COLUMN seal INTEGER;
+DROP TRIGGER charges_add_up;
+CREATE TRIGGER charges_add_up BEFORE INSERT ON charges BEGIN
+    INSERT INTO accounts (agent, {", ".join(_SUMS)}, seal)
+    VALUES (NEW.parent, {", ".join(f"NEW.{name}" for name in _SUMS)}, (NEW.seal + {SUM_OF_NEW}) % {PRIME})
+    ON CONFLICT (agent) DO UPDATE SET
+        {", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMS)},
+        seal = (seal + {SUM_OF_NEW}) % {PRIME};
+    SELECT RAISE(IGNORE);
+END;
+"""
+"""A charge is added to the seal of its account as it is added to the sums. The seal is never computed from
+stored sums again: a damaged account stays recognisable after the next charge."""
+
+MIGRATIONS: tuple[tuple[str, str], ...] = (
+    ("0001_shard", _rows(_FIRST_TABLES) + _INDEXES + _REST),
+    ("0002_workflows", _rows(_TABLES_OF_WORKFLOWS) + _WORKFLOWS),
+    ("0003_rooms", _LIFECYCLE),
+    ("0004_listed_events", _LISTED_EVENTS),
+    ("0005_accounts", _rows(_TABLES_OF_ACCOUNTS) + _ACCOUNTS),
+    ("0006_brief", _COMPACT_RUNS),
+    ("0007_appended", _APPENDED),
+    ("0008_seals", _SEALS),
+    ("0009_sealed_accounts", _SEALED_ACCOUNTS),
+)

@@ -1,0 +1,62 @@
+"""What agents have spent, added up over the shards."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+
+from wonder_server.adapters.sqlite.shard.shard import SqliteShard
+from wonder_server.adapters.sqlite.shard.shards import SqliteShards
+from wonder_server.adapters.sqlite.shard.usage_seals import COLUMNS, verified_account
+from wonder_server.core.budget import Account, add_accounts
+from wonder_server.core.errors import WonderError
+from wonder_server.core.ids import in_shard
+from wonder_server.logs import logger
+
+_log = logger("store")
+
+
+class SqliteAccounts:
+    """Implements the port ``Accounts``."""
+
+    def __init__(self, shards: SqliteShards) -> None:
+        self._shards = shards
+
+    async def accounts(self, agent_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
+        shards = (self._shards.of(in_shard("conv_0", index)) for index in range(self._shards.count))
+        found = await asyncio.gather(*(_read_accounts(shard, agent_ids) for shard in shards))
+        parts = [part for each in found for part in each]
+        lost: set[str] = set()
+        for whose, part in parts:
+            if isinstance(part, WonderError):
+                if not lenient:
+                    raise part
+                _log.error("damaged_record_skipped", problem=str(part))
+                lost.add(whose)
+        return {
+            agent: add_accounts(part for whose, part in parts if whose == agent and isinstance(part, Account))
+            for agent in agent_ids
+            if agent not in lost
+        }
+
+
+async def _read_accounts(
+    shard: SqliteShard, agent_ids: Sequence[str]
+) -> list[tuple[str, Account | WonderError]]:
+    """The accounts of one shard; a fault in the place of each that is damaged."""
+    sql = (
+        f"SELECT agent, seal, {', '.join(COLUMNS)} FROM accounts"
+        f" WHERE agent IN ({', '.join('?' * len(agent_ids))})"
+    )
+
+    def look(connection: sqlite3.Connection) -> list[tuple[str, Account | WonderError]]:
+        found: list[tuple[str, Account | WonderError]] = []
+        for agent_id, seal, *sums in connection.execute(sql, list(agent_ids)).fetchall():
+            try:
+                found.append((agent_id, verified_account(shard.seals, agent_id, sums, seal)))
+            except WonderError as problem:
+                found.append((agent_id, problem))
+        return found
+
+    return await shard.database.read_between_commits(look)

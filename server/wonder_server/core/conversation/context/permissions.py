@@ -1,0 +1,58 @@
+"""What an agent's tools may do: kinds of action, and how deep they may call other agents (C7, C8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from wonder_server.core.conversation.model.values import Turn
+from wonder_server.core.definitions.specs import PinnedTask, PinnedTool, PinnedWorkflow
+
+
+def forbidden_action(tool: PinnedTool, allowed: Sequence[str]) -> str:
+    """A kind of action that ``tool`` would use and that is not ``allowed``; empty if there is none.
+
+    ``allowed`` are kinds or families (``memory.*``); none: everything is. An agent that is called is held
+    to its own persona instead.
+    """
+    if not allowed:
+        return ""
+    kinds = dict.fromkeys(kinds_of(tool))
+    return next((kind for kind in kinds if not any(_matches(kind, pattern) for pattern in allowed)), "")
+
+
+def call_refusal(turn: Turn, agent_id: str) -> str:
+    """Why an agent may not be called from ``turn``, as a sentence for the model; empty if it may."""
+    if agent_id in (turn.agent_id, *turn.call_chain):
+        whose = "you yourself" if agent_id == turn.agent_id else "an agent that waits for your answer"
+        return f"This would call {whose}: agents may not call each other in a circle."
+    if turn.depth >= turn.max_depth:
+        if not turn.max_depth:
+            return "No other agent may be called from here."
+        return f"Agents called agents {turn.depth} deep already, and {turn.max_depth} is the limit here."
+    return ""
+
+
+def kinds_of(tool: PinnedTool) -> Iterator[str]:
+    """The kinds of action that ``tool`` uses, as often as it does."""
+    if tool.task is not None:
+        yield from _task_kinds(tool.task)
+    if tool.workflow is not None:
+        yield from _workflow_kinds(tool.workflow)
+
+
+def _task_kinds(task: PinnedTask) -> Iterator[str]:
+    for step in task.spec.steps:
+        if step.action is not None:
+            yield step.action.kind
+
+
+def _workflow_kinds(workflow: PinnedWorkflow) -> Iterator[str]:
+    for task in workflow.tasks.values():
+        yield from _task_kinds(task)
+    for inner in workflow.workflows.values():
+        yield from _workflow_kinds(inner)
+
+
+def _matches(kind: str, pattern: str) -> bool:
+    family = pattern.removesuffix("*")
+    return kind.startswith(family) if family != pattern else kind == pattern

@@ -1,0 +1,113 @@
+"""Results of tools as the model reads them: each thing once.
+
+Some actions give the same thing in several forms, so that expressions can use the one they need: ``mcp`` as
+content blocks, as text and as structured data, ``….index`` as fields and as text. A tool whose mapping hands
+such a result on whole would spend the model's tokens on copies. The record, events and expressions keep all
+forms.
+
+A form is left out only where it is seen to be a copy, by its shape and by what it says.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+_MCP: Final = frozenset({"content", "text", "structured", "is_error"})
+_INDEX: Final = frozenset({"repositories", "lines"})
+_LINE: Final = frozenset({"path", "files", "text"})
+_MORE: Final = "and "
+
+
+def without_copies(value: Any) -> Any:
+    """Return ``value``, the output of a tool, without copies. What holds none is returned as it is.
+
+    The output is a payload, so it is not nested deeply.
+    """
+    if isinstance(value, dict):
+        if _is_mcp(value):
+            return _mcp(value)
+        if _is_line(value):
+            return value["text"]
+        if _is_index(value):
+            value = {"repositories": value["repositories"]}
+        members = {key: without_copies(member) for key, member in value.items()}
+        return value if all(members[key] is member for key, member in value.items()) else members
+    if isinstance(value, list):
+        items = [without_copies(item) for item in value]
+        return value if all(map(_is_same, items, value)) else items
+    return value
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other
+
+
+# --- mcp ----------------------------------------------------------------------------------------
+
+
+def _is_mcp(value: dict[str, Any]) -> bool:
+    """Return True for a result of the action ``mcp``: its text is that of its content."""
+    if value.keys() != _MCP or not isinstance(value["content"], list):
+        return False
+    blocks = value["content"]
+    if not all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in blocks):
+        return False
+    texts = [str(block.get("text", "")) for block in blocks if block["type"] == "text"]
+    return isinstance(value["is_error"], bool) and value["text"] == "\n".join(texts)
+
+
+def _mcp(result: dict[str, Any]) -> Any:
+    """The structured data if there are any (the text then says the same), else the content as text."""
+    structured, blocks = result["structured"], result["content"]
+    if structured is None:
+        said: Any = "\n".join([_block(block) for block in blocks])
+        return {"is_error": True, "text": said} if result["is_error"] else said
+    beside = [_block(block) for block in blocks if block["type"] != "text"]
+    if not beside and not result["is_error"]:
+        return structured
+    return {
+        **({"is_error": True} if result["is_error"] else {}),
+        "structured": structured,
+        **({"beside": beside} if beside else {}),
+    }
+
+
+def _block(block: dict[str, Any]) -> str:
+    """A content block as text. What is no text is named, with its size."""
+    kind = block["type"]
+    if kind == "text":
+        return str(block.get("text", ""))
+    resource = block.get("resource")
+    inner: dict[str, Any] = resource if isinstance(resource, dict) else block
+    if isinstance(inner.get("text"), str):
+        return f"[{kind} {inner.get('uri', '')}]\n{inner['text']}"
+    about = [kind, *[str(inner[name]) for name in ("uri", "name", "mimeType") if inner.get(name)]]
+    data = inner.get("data", inner.get("blob"))
+    size = f": {len(data) * 3 // 4} bytes, not shown" if isinstance(data, str) else ""
+    return f"[{' '.join(about)}{size}]"
+
+
+# --- indexes ------------------------------------------------------------------------------------
+
+
+def _is_line(value: dict[str, Any]) -> bool:
+    """Return True for a line of an index, whose text says its other fields."""
+    if value.keys() - {"repository"} != _LINE or not isinstance(value["files"], int):
+        return False
+    path, text = value["path"], value["text"]
+    if not (isinstance(path, str) and isinstance(text, str)):
+        return False
+    whose = f"{value.get('repository', '')}: "
+    return text.removeprefix(whose).startswith(path or _MORE)
+
+
+def _is_index(value: dict[str, Any]) -> bool:
+    """Return True for a result of ``repo.index``: its lines are those of its repositories."""
+    if value.keys() != _INDEX or not isinstance(value["repositories"], list):
+        return False
+    lines: list[Any] = []
+    for each in value["repositories"]:
+        if not isinstance(each, dict) or not isinstance(each.get("lines", []), list):
+            return False
+        lines += each.get("lines", [])
+    return isinstance(value["lines"], list) and len(lines) == len(value["lines"])

@@ -1,0 +1,223 @@
+"""What of a conversation fits into the model (feature B12).
+
+Three places keep a request within its room, which is `ContextWindow.threshold` of the model's limit:
+
+    before assembly   `cut`: the newest messages that fit, and how many are left out; or, with the strategy
+                      ``summarize``, what is to be summed up first (`summaries`)
+    before each call  `fitted`: an assembly may have put in more, and tool results make requests grow
+    after a refusal   the provider counts otherwise than we do and says that it is too long: once more, with
+                      `AFTER_REFUSAL` of what was refused
+
+Counts are estimates (`core/token_estimates.py`). Where the model's limit is not known nothing is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from wonder_server.core.conversation.context.resolved_agent import resolve_agent
+from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.values import HistoryTruncation, Message, Summary, Turn
+from wonder_server.core.definitions.specs import PinnedAgent, WindowStrategy
+from wonder_server.core.errors import Fault
+from wonder_server.core.token_estimates import PER_MESSAGE, json_tokens, text_tokens
+
+RETRY_SHARE = 0.6
+"""The part of a refused request that is tried."""
+
+HARD_SHARE = 0.95
+"""Up to this part of the model's limit the newest messages stay even beyond the threshold."""
+
+NOTICE = "[Note: {} older messages are left out, so that the conversation fits the model.]"
+
+Request = dict[str, Any]
+
+encode = msgspec.json.Encoder().encode
+
+
+def context_limit(agent: PinnedAgent) -> int:
+    """Tokens that a request of the agent may have; 0 where the model's limit is not known."""
+    return resolve_agent(agent).context_limit
+
+
+def earlier_messages(state: ConversationState, turn: Turn, agent: PinnedAgent) -> list[Message]:
+    """The messages of the turn's recent turns, oldest first, that the agent may still see and that no summary
+    stands for."""
+    limit = agent.persona.recent_turns_limit
+    after = reset_ordinal(state)
+    turns = [each for each in state.turns.values() if after < each.ordinal < turn.ordinal]
+    turns = [each for each in turns if state.messages.get(each.id)][-limit:] if limit > 0 else []
+    covered = covered_ordinal(state, agent)
+    messages = [m for each in turns for m in state.messages[each.id] if m.ordinal > covered]
+    # Turns at once answer in between each other.
+    return sorted(messages, key=lambda message: message.ordinal)
+
+
+def reset_ordinal(state: ConversationState) -> int:
+    """Ordinal of the last turn that agents no longer see."""
+    return 0 if state.conversation is None else state.conversation.reset_ordinal
+
+
+def summary_of(state: ConversationState, agent: PinnedAgent) -> Summary | None:
+    """What stands in for older messages, for an agent that sums up."""
+    summary = None if state.conversation is None else state.conversation.summary
+    if summary is None or agent.summary is None or summary.after_turn < reset_ordinal(state):
+        return None
+    return summary
+
+
+def covered_ordinal(state: ConversationState, agent: PinnedAgent) -> int:
+    """Ordinal of the last message that the summary stands for; 0 without one."""
+    summary = summary_of(state, agent)
+    return summary.last_ordinal if summary is not None else 0
+
+
+def truncate_history(state: ConversationState, turn: Turn, agent: PinnedAgent) -> HistoryTruncation | None:
+    """What of the history is left out of the turn's assembly; None if everything fits."""
+    limit = context_limit(agent)
+    if not limit:
+        return None
+    used = overhead_tokens(state, turn, agent)
+    # No text has more tokens than letters: that nearly everything fits is seen without counting.
+    if used + state.character_count + PER_MESSAGE * state.message_count <= limit:
+        return None
+    messages = earlier_messages(state, turn, agent)
+    sizes = [text_tokens(message.content) + PER_MESSAGE for message in messages]
+    if used + sum(sizes) <= limit:
+        return None
+    hard = max(limit, int(agent.profile.spec.context_window_tokens * HARD_SHARE))
+    kept = 0
+    for size in reversed(sizes):
+        within = limit if kept >= agent.persona.context_window.keep_recent_messages else hard
+        if used + size > within:
+            break
+        used += size
+        kept += 1
+    left_out = len(messages) - kept
+    first = messages[left_out].ordinal if kept else turn_first(state, turn)
+    return HistoryTruncation(first=first, omitted_messages=left_out, tokens=sum(sizes[:left_out]))
+
+
+def turn_first(state: ConversationState, turn: Turn) -> int:
+    """An ordinal that no earlier message has."""
+    own = state.messages.get(turn.id)
+    conversation = state.conversation
+    return own[0].ordinal if own else (conversation.message_count + 1 if conversation is not None else 1)
+
+
+def overhead_tokens(state: ConversationState, turn: Turn, agent: PinnedAgent) -> int:
+    """Tokens of what a request has besides the history: who the agent is, its tools, the summary, what is
+    said now."""
+    summary = summary_of(state, agent)
+    return (
+        resolve_agent(agent).overhead_tokens
+        + (text_tokens(summary.text) if summary is not None else 0)
+        + text_tokens(turn.input)
+        + 10 * PER_MESSAGE
+    )
+
+
+def uses_summary(agent: PinnedAgent) -> bool:
+    """Whether the agent's older messages are summed up rather than left out."""
+    return agent.persona.context_window.strategy is WindowStrategy.SUMMARIZE and agent.summary is not None
+
+
+# --- requests ---------------------------------------------------------------------------------------
+
+
+class TrimmedRequest(NamedTuple):
+    """A request that was made smaller: how many messages went, and its tokens before and after."""
+
+    body: Request
+    omitted_messages: int
+    tokens_before: int
+    tokens_after: int
+
+
+def trim_request(body: Request, request_format: str, limit: int) -> TrimmedRequest | None:
+    """``body`` with its oldest messages left out, as few as possible, and a notice; None if it fits as it is
+    or nothing can be left out. System messages stay, and everything from the last thing that somebody said:
+    the calls of this turn and their results belong together."""
+    # Nothing has more tokens than letters in JSON.
+    if not limit or len(encode(body)) <= limit:
+        return None
+    before = json_tokens(body)
+    if before <= limit:
+        return None
+    where, is_start, notify = _FORMATS.get(request_format, _FORMATS["openai_chat"])
+    messages = body.get(where)
+    if not isinstance(messages, list):
+        return None
+    head = 0
+    while head < len(messages) and _role(messages[head]) in ("system", "developer"):
+        head += 1
+    # A request may only begin anew where somebody says something: never between a call and its result.
+    starts = [i for i in range(head + 1, len(messages)) if is_start(messages[i])]
+    if not starts:
+        return None
+    dropped, at = 0, head
+    for start in starts:
+        dropped += sum(json_tokens(message) + 2 for message in messages[at:start])
+        at = start
+        if before - dropped <= limit:
+            break
+    rest = {**body, where: [*messages[:head], *messages[at:]]}
+    smaller = notify(rest, head, NOTICE.format(at - head))
+    return TrimmedRequest(smaller, at - head, before, json_tokens(smaller))
+
+
+def is_too_long(fault: Fault) -> bool:
+    """Whether a provider refused a request since it is longer than the model's context."""
+    return fault.metadata.get("kind") == "context_length"
+
+
+def _role(message: Any) -> str:
+    role = message.get("role") if isinstance(message, dict) else None
+    return role if isinstance(role, str) else ""
+
+
+def _is_plain_message(message: Any) -> bool:
+    if _role(message) != "user":
+        return False
+    parts: Any = message.get("content", message.get("parts"))
+    if not isinstance(parts, list):
+        return True
+    return not any(
+        isinstance(part, dict) and (part.get("type") == "tool_result" or "functionResponse" in part)
+        for part in parts
+    )
+
+
+def _notify_in_list(where: str) -> Callable[[Request, int, str], Request]:
+    def notify(body: Request, head: int, text: str) -> Request:
+        messages = body[where]
+        notice = {"role": "system", "content": text}
+        return {**body, where: [*messages[:head], notice, *messages[head:]]}
+
+    return notify
+
+
+def _notify_anthropic(body: Request, head: int, text: str) -> Request:
+    system = body.get("system")
+    if isinstance(system, list):
+        return {**body, "system": [*system, {"type": "text", "text": text}]}
+    return {**body, "system": f"{system}\n\n{text}" if system else text}
+
+
+def _notify_gemini(body: Request, head: int, text: str) -> Request:
+    key = "system_instruction" if "system_instruction" in body else "systemInstruction"
+    given = body.get(key)
+    parts = given.get("parts") if isinstance(given, dict) else None
+    return {**body, key: {"parts": [*(parts if isinstance(parts, list) else ()), {"text": text}]}}
+
+
+_FORMATS: dict[str, tuple[str, Callable[[Any], bool], Callable[[Request, int, str], Request]]] = {
+    "openai_chat": ("messages", _is_plain_message, _notify_in_list("messages")),
+    "openai_responses": ("input", _is_plain_message, _notify_in_list("input")),
+    "anthropic_messages": ("messages", _is_plain_message, _notify_anthropic),
+    "gemini": ("contents", _is_plain_message, _notify_gemini),
+}
+"""By format: where the messages stand, and how a notice is added after the first ``head`` of them."""

@@ -1,0 +1,37 @@
+"""Whether a conversation waits: it does while every active turn waits for tools, other agents or people."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from wonder_server.core.conversation.model.values import (
+    Conversation,
+    ConversationStatus,
+    Operation,
+    OperationKind,
+    Turn,
+    TurnStatus,
+)
+
+OPEN = (ConversationStatus.ACTIVE, ConversationStatus.WAITING)
+
+_OWN_WORK = (OperationKind.ASSEMBLY, OperationKind.MODEL, OperationKind.EXTRACTION, OperationKind.MEMORY)
+"""What a turn does itself. Whatever else is pending, it waits for."""
+
+
+def conversation_status(
+    conversation: Conversation, turns: Collection[Turn], operations: Collection[Operation]
+) -> ConversationStatus:
+    """Where the room stands with these turns and what they have pending."""
+    if conversation.status not in OPEN:
+        return conversation.status
+    for operation in operations:
+        if operation.kind not in _OWN_WORK:
+            break
+    else:
+        return ConversationStatus.ACTIVE
+    awaited = {op.turn_id for op in operations if op.kind not in _OWN_WORK}
+    active = {turn.id for turn in turns if turn.status is TurnStatus.ACTIVE}
+    working = {op.turn_id for op in operations if op.kind in _OWN_WORK}
+    waits = active and active <= awaited - working
+    return ConversationStatus.WAITING if waits else ConversationStatus.ACTIVE

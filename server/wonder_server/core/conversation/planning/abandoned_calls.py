@@ -1,0 +1,57 @@
+"""Calls of models that are given up: they count, though nobody tells what they took (features B4, B10).
+
+A call that is answered is charged with its answer. One that failed for good, was cancelled or ran out of time
+has no answer; its attempts are charged to its turn, and so to the conversation, when it is given up.
+"""
+
+from __future__ import annotations
+
+from wonder_server.core.conversation.model.decisions import (
+    CancelOperation,
+    ChargeTurn,
+    Decision,
+    EndTurnByCancel,
+    FailTurn,
+)
+from wonder_server.core.conversation.model.lifecycle_decisions import EndConversation, MarkDeleted
+from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.usage import UsageDelta, add_usage
+from wonder_server.core.conversation.model.values import OperationKind, OperationStatus
+from wonder_server.core.frozen import replace
+
+Decisions = tuple[Decision, ...]
+
+
+def charge_abandoned_calls(state: ConversationState, decisions: Decisions) -> Decisions:
+    """The same decisions, with what is given up charged to its turn: by the decision that ends the turn, or
+    by one of its own if it goes on."""
+    abandoned = [each for each in decisions if type(each) is CancelOperation and _attempts(each)]
+    if not abandoned:
+        return decisions
+    spent = {each.operation.turn_id: UsageDelta(model_calls=_attempts(each)) for each in abandoned}
+    ended = {each.turn.id for each in decisions if isinstance(each, FailTurn | EndTurnByCancel)}
+    counted: list[Decision] = []
+    for decision in decisions:
+        match decision:
+            case FailTurn() | EndTurnByCancel() if decision.turn.id in spent:
+                counted.append(replace(decision, turn=add_usage(decision.turn, spent[decision.turn.id])))
+            case EndConversation() | MarkDeleted():
+                conversation = decision.conversation
+                for each in spent.values():
+                    conversation = add_usage(conversation, each)
+                counted.append(replace(decision, conversation=conversation))
+            case CancelOperation() if _attempts(decision) and decision.operation.turn_id not in ended:
+                turn = state.turns[decision.operation.turn_id]
+                counted += [decision, ChargeTurn(turn=add_usage(turn, spent[turn.id]))]
+            case _:
+                counted.append(decision)
+    return tuple(counted)
+
+
+def _attempts(decision: CancelOperation) -> int:
+    """How many calls of a model it gives up."""
+    operation = decision.operation
+    if operation.kind is not OperationKind.MODEL:
+        return 0
+    # While it waits for its next attempt, that has not been made.
+    return operation.attempt - (operation.status is OperationStatus.BACKOFF)

@@ -1,0 +1,54 @@
+"""What an agent may still spend of its own budget, over all its conversations (feature C6).
+
+A conversation's planner sees that conversation alone. So the agent's account is looked at just before each
+call of a model (``actors/usage/agent_budgets.py``), with these rules; what it comes to is told to the
+planner as an input
+(`Frugal`), or fails the call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wonder_server.core.budget import Account, Budget
+from wonder_server.core.conversation.model.usage import total_tokens
+from wonder_server.core.conversation.model.values import Limit
+from wonder_server.core.conversation.planning.limits import budget_fault
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What calls of a model will probably spend."""
+
+    tokens: int = 0
+    cost_micros: int = 0
+
+    def __add__(self, other: Estimate) -> Estimate:
+        return Estimate(self.tokens + other.tokens, self.cost_micros + other.cost_micros)
+
+    def __sub__(self, other: Estimate) -> Estimate:
+        return Estimate(self.tokens - other.tokens, self.cost_micros - other.cost_micros)
+
+
+def estimate(account: Account, request_tokens: int) -> Estimate:
+    """What a call with so long a request will spend, going by the agent's calls so far."""
+    calls = account.model_calls or 1
+    return Estimate(request_tokens + account.output_tokens // calls, account.cost_micros // calls)
+
+
+def check_affordable(
+    budget: Budget, account: Account, reserved: Estimate, call: Estimate, *, is_last: bool
+) -> Limit | None:
+    """Whether the agent can afford ``call`` beside those that are ``underway``: None if so. A limit that is
+    not enforced yet: if this is the last that fits, and the model can be told (``is_last``: it was)."""
+    for kind, limit, used, more, next_one in (
+        ("tokens", budget.max_tokens, total_tokens(account), reserved.tokens, call.tokens),
+        ("cost", budget.max_cost_micros, account.cost_micros, reserved.cost_micros, call.cost_micros),
+    ):
+        if limit and used + more >= limit:
+            return Limit(fault=budget_fault("agent", kind, limit, used, enforced=True), enforced=True)
+        # After this call, another of the same size would no longer fit.
+        if limit and not is_last and used + more + 2 * next_one > limit:
+            fault = budget_fault("agent", kind, limit, used, next_one, enforced=False)
+            return Limit(fault=fault, enforced=False)
+    return None

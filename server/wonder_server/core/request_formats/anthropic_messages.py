@@ -1,0 +1,258 @@
+"""Anthropic messages. Sources: Anthropic, "Create a message", "Tool use", "Extended thinking", its errors."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from wonder_server.core.request_formats.parts import (
+    EMPTY_MESSAGE,
+    LEFT_OUT,
+    Ids,
+    Notes,
+    Request,
+    fit_tools,
+    fitting_name,
+    is_blank,
+    listed,
+    objects,
+    tool_schema,
+    without,
+)
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+LONGEST_ID, LEAST_BUDGET, LEAST_TOP_P = 64, 1024, 0.95
+_THOUGHTS = ("thinking", "redacted_thinking")
+
+Message = dict[str, Any]
+
+
+def valid(request: Request, provider: str, notes: Notes) -> Request:
+    request = {**request, "messages": _messages(objects(request.get("messages")))}
+    request = _with_system(request)
+    tools = _tools(listed(request.get("tools")), notes)
+    if not tools and (called := _called(request["messages"])):
+        # A request that tells of calls has to say what could be called.
+        schema = {"type": "object", "properties": {}}
+        tools = [{"name": name, "input_schema": schema} for name in called]
+        request = {**request, "tool_choice": {"type": "none"}}
+    request = {**request, "tools": tools} if tools else without(request, "tools", "tool_choice")
+    stops = request.get("stop_sequences")
+    if stops is not None:
+        stops = [stop for stop in listed(stops) if not is_blank(stop)]
+        request = {**request, "stop_sequences": stops} if stops else without(request, "stop_sequences")
+    return without(_with_thinking(request), "n")
+
+
+# --- parameters -------------------------------------------------------------------------------------
+
+
+def _with_system(request: Request) -> Request:
+    system = request.get("system")
+    if isinstance(system, list):
+        blocks = [block for block in objects(system) if not _is_blank_text(block)]
+        if blocks:
+            return request if len(blocks) == len(system) else {**request, "system": blocks}
+        return without(request, "system")
+    return without(request, "system") if is_blank(system) else request
+
+
+def _with_thinking(request: Request) -> Request:
+    """Thinking takes a part of the answer's tokens, and only some of the other parameters beside it."""
+    thinking = request.get("thinking")
+    if not isinstance(thinking, dict) or thinking.get("type") != "enabled":
+        return request
+    budget, most = thinking.get("budget_tokens"), request.get("max_tokens")
+    if type(budget) is int and type(most) is int and not LEAST_BUDGET <= budget < most:
+        budget = max(LEAST_BUDGET, min(budget, most // 2))
+        if budget >= most:
+            return without(request, "thinking")
+        request = {**request, "thinking": {**thinking, "budget_tokens": budget}}
+    if not _may_think(request["messages"]):
+        return without(request, "thinking")
+    if request.get("temperature") not in (None, 1):
+        request = without(request, "temperature")
+    top_p = request.get("top_p")
+    if isinstance(top_p, int | float) and not LEAST_TOP_P <= top_p <= 1:
+        request = without(request, "top_p")
+    choice = request.get("tool_choice")
+    if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):
+        request = {**request, "tool_choice": {"type": "auto"}}
+    return without(request, "top_k")
+
+
+def _may_think(messages: list[Message]) -> bool:
+    """Whether the answer that goes on with results of tools, if one does, began with a thought."""
+    if messages[-1]["role"] == "assistant":
+        return False  # It is written already, thoughts come first.
+    results = any(block.get("type") == "tool_result" for block in objects(messages[-1].get("content")))
+    if not results or len(messages) < 2:
+        return True
+    first = next(iter(objects(messages[-2].get("content"))), {})
+    return first.get("type") in _THOUGHTS
+
+
+def _tools(tools: list[Any], notes: Notes) -> list[Any]:
+    """Tools of one's own, their schemas as they are taken; those that run at the provider as they are."""
+    own = [tool for tool in objects(tools) if tool.get("type") in (None, "custom")]
+    others = [tool for tool in objects(tools) if tool.get("type") not in (None, "custom")]
+    kept = []
+    for tool in fit_tools(own, NAME, notes):
+        if is_blank(tool.get("description")):
+            tool = without(tool, "description")
+        kept.append({**tool, "input_schema": _schema(tool, notes)})
+    return [*kept, *others]
+
+
+def _schema(tool: dict[str, Any], notes: Notes) -> dict[str, Any]:
+    schema = tool_schema(tool.get("input_schema"))
+    properties = schema["properties"]
+    unfit = [name for name in properties if not PROPERTY.fullmatch(name)]
+    if not unfit:
+        return schema
+    notes.append(f"fields of the tool {tool['name']!r} are left out: no such names are taken: {unfit[:3]!r}")
+    kept = {name: part for name, part in properties.items() if name not in unfit}
+    required = [name for name in listed(schema.get("required")) if name in kept]
+    return {**without(schema, "required"), "properties": kept, **({"required": required} if required else {})}
+
+
+def _called(messages: list[Message]) -> list[str]:
+    blocks = (block for message in messages for block in objects(message.get("content")))
+    return list(dict.fromkeys(block["name"] for block in blocks if block.get("type") == "tool_use"))
+
+
+# --- messages ---------------------------------------------------------------------------------------
+
+
+def _messages(given: list[Message]) -> list[Message]:
+    said, ids, at = list[Message](), Ids(LONGEST_ID), 0
+    while at < len(given):
+        message, at = given[at], at + 1
+        if message.get("role") != "assistant":
+            spoken = _with_blocks(message, [b for b in _blocks(message) if b.get("type") != "tool_result"])
+            if spoken is None and at == len(given):
+                spoken = {"role": "user", "content": EMPTY_MESSAGE}
+            said += [] if spoken is None else [spoken]
+            continue
+        turn = at
+        while at < len(given) and given[at].get("role") != "assistant":
+            at += 1
+        heard, by_call = given[turn:at], _results(given[turn:at])
+        blocks, results = _answered(_blocks(message), by_call, ids)
+        answer = _with_blocks(message, blocks)
+        if answer is None:
+            results = []
+        said += [] if answer is None else [answer]
+        said += _user_message(heard, results, is_last=at == len(given))
+    if not said or said[0]["role"] == "assistant":
+        said.insert(0, {"role": "user", "content": LEFT_OUT if said else EMPTY_MESSAGE})
+    return _without_end(said)
+
+
+def _blocks(message: Message) -> list[dict[str, Any]]:
+    content = message.get("content")
+    if isinstance(content, str):
+        return [] if is_blank(content) else [{"type": "text", "text": content}]
+    return [block for block in objects(content) if not _is_refused(block)]
+
+
+def _is_blank_text(block: dict[str, Any]) -> bool:
+    return block.get("type") == "text" and is_blank(block.get("text"))
+
+
+def _is_refused(block: dict[str, Any]) -> bool:
+    match block.get("type"):
+        case "text":
+            return is_blank(block.get("text"))
+        case "thinking":
+            return is_blank(block.get("signature")) or not isinstance(block.get("thinking"), str)
+        case "redacted_thinking":
+            return is_blank(block.get("data"))
+        case None:
+            return True
+    return False
+
+
+def _with_blocks(message: Message, blocks: list[dict[str, Any]]) -> Message | None:
+    """``message`` with these of its blocks; None for none. The very same if nothing changes."""
+    content = message.get("content")
+    if not blocks:
+        return None
+    if isinstance(content, str) or blocks == content:
+        return message
+    return {**message, "content": blocks}
+
+
+def _results(heard: list[Message]) -> list[dict[str, Any]]:
+    """The results of tools in what was said next."""
+    blocks = (block for message in heard for block in objects(message.get("content")))
+    return [block for block in blocks if block.get("type") == "tool_result"]
+
+
+def _answered(
+    blocks: list[dict[str, Any]], results: list[dict[str, Any]], ids: Ids
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The blocks of an answer, of its calls those that have a result, and these results in their order."""
+    left, kept, found = list(results), list[dict[str, Any]](), list[dict[str, Any]]()
+    for block in blocks:
+        if block.get("type") != "tool_use":
+            kept.append(block)
+            continue
+        result = next((each for each in left if each.get("tool_use_id") == block.get("id")), None)
+        if result is None:
+            continue
+        left.remove(result)
+        call_id = ids.fitting(block.get("id"))
+        kept.append(_call(block, call_id))
+        found.append(_result(result, call_id))
+    while kept and kept[-1].get("type") in _THOUGHTS:
+        kept.pop()  # A thought is never the last word.
+    return kept, found
+
+
+def _call(block: dict[str, Any], call_id: str) -> dict[str, Any]:
+    name, given = fitting_name(block.get("name"), NAME), block.get("input")
+    if call_id == block.get("id") and name == block.get("name") and isinstance(given, dict):
+        return block
+    return {**block, "id": call_id, "name": name, "input": given if isinstance(given, dict) else {}}
+
+
+def _result(result: dict[str, Any], call_id: str) -> dict[str, Any]:
+    content = result.get("content")
+    if isinstance(content, list):
+        parts = [part for part in objects(content) if not _is_blank_text(part)]
+        if len(parts) != len(content):
+            result = {**result, "content": parts} if parts else without(result, "content")
+    elif is_blank(content):
+        result = without(result, "content")
+    return result if result.get("tool_use_id") == call_id else {**result, "tool_use_id": call_id}
+
+
+def _user_message(heard: list[Message], results: list[dict[str, Any]], *, is_last: bool) -> list[Message]:
+    """What was said after an answer: results come first, in the very next message."""
+    said: list[Message] = []
+    for place, message in enumerate(heard):
+        blocks = [block for block in _blocks(message) if block.get("type") != "tool_result"]
+        if place == 0:
+            blocks = [*results, *blocks]
+        spoken = _with_blocks(message, blocks)
+        if spoken is not None:
+            said.append(spoken)
+    if heard and is_last and not said:
+        said.append({"role": "user", "content": EMPTY_MESSAGE})
+    return said
+
+
+def _without_end(messages: list[Message]) -> list[Message]:
+    """The same; an answer that is to be gone on with does not end with white space."""
+    last = messages[-1]
+    if last["role"] != "assistant":
+        return messages
+    content = last.get("content")
+    if isinstance(content, str):
+        return [*messages[:-1], {**last, "content": content.rstrip()}]
+    blocks = objects(content)
+    if blocks[-1].get("type") == "text":
+        blocks = [*blocks[:-1], {**blocks[-1], "text": blocks[-1]["text"].rstrip()}]
+    return [*messages[:-1], {**last, "content": blocks}]

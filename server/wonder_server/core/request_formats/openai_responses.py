@@ -1,0 +1,148 @@
+"""OpenAI responses. Sources: OpenAI, "Create a model response", and what its servers answer with 400."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder_server.core.request_formats.openai_chat import LONGEST_DESCRIPTION, MOST_TOOLS, NAME
+from wonder_server.core.request_formats.parts import (
+    EMPTY_MESSAGE,
+    EMPTY_RESULT,
+    Ids,
+    Notes,
+    Request,
+    fit_tools,
+    fitting_name,
+    is_blank,
+    json_object,
+    listed,
+    objects,
+    shortened,
+    tool_schema,
+    without,
+)
+
+LONGEST_ID, LEAST_ANSWER = 64, 16
+_CALL, _OUTPUT = "function_call", "function_call_output"
+
+
+def valid(request: Request, provider: str, notes: Notes) -> Request:
+    given = request.get("input")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else objects(given)
+    # What was said before may be with the provider.
+    goes_on = bool(request.get("previous_response_id") or request.get("conversation"))
+    fitted = _items(items, goes_on=goes_on)
+    request = {**request, "input": given if isinstance(given, str) and fitted == items else fitted}
+    if is_blank(request.get("instructions")):
+        request = without(request, "instructions")
+    tools = _tools(listed(request.get("tools")), notes)
+    request = (
+        {**request, "tools": tools}
+        if tools
+        else without(request, "tools", "tool_choice", "parallel_tool_calls", "max_tool_calls")
+    )
+    most = request.get("max_output_tokens")
+    if type(most) is int and most < LEAST_ANSWER:
+        request = {**request, "max_output_tokens": LEAST_ANSWER}
+    wanted = request.get("text")
+    form = wanted.get("format") if isinstance(wanted, dict) else None
+    if isinstance(form, dict) and form.get("type") == "json_object":
+        if "json" not in f"{request.get('instructions', '')}{request['input']}".lower():
+            rest = without(wanted, "format") if isinstance(wanted, dict) else {}
+            request = {**request, "text": rest} if rest else without(request, "text")
+    return without(request, "n")
+
+
+def _tools(tools: list[Any], notes: Notes) -> list[Any]:
+    functions = [tool for tool in objects(tools) if tool.get("type") == "function"]
+    others = [tool for tool in objects(tools) if tool.get("type") != "function"]
+    kept = [
+        shortened({**tool, "parameters": tool_schema(tool.get("parameters"))}, LONGEST_DESCRIPTION, notes)
+        for tool in fit_tools(functions, NAME, notes)[:MOST_TOOLS]
+    ]
+    return [*kept, *others]
+
+
+def _items(items: list[dict[str, Any]], *, goes_on: bool) -> list[dict[str, Any]]:
+    outputs = [(at, item) for at, item in enumerate(items) if item.get("type") == _OUTPUT]
+    answered, ids, kept = dict[int, str](), Ids(LONGEST_ID), list[dict[str, Any]]()
+    for at, item in enumerate(items):
+        if item.get("type") == _CALL:
+            found = next(
+                (
+                    place
+                    for place, output in outputs
+                    if place > at and place not in answered and output.get("call_id") == item.get("call_id")
+                ),
+                None,
+            )
+            if found is not None:
+                answered[found] = ids.fitting(item.get("call_id"))
+                kept.append(_call(item, answered[found]))
+        elif item.get("type") == _OUTPUT:
+            if at in answered:
+                kept.append(_output(item, answered[at]))
+            elif goes_on:
+                kept.append(item)
+        elif item.get("type") == "reasoning":
+            kept.append(item)
+        elif (spoken := _readable_message(item)) is not None:
+            kept.append(spoken)
+        elif at == len(items) - 1 and item.get("role") == "user":
+            kept.append({**item, "content": EMPTY_MESSAGE})
+    kept = _with_what_they_led_to(kept)
+    return kept or [{"role": "user", "content": EMPTY_MESSAGE}]
+
+
+def _with_what_they_led_to(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same without thoughts that nothing of the model follows: these may not stand alone."""
+    kept: list[dict[str, Any]] = []
+    led_to = False
+    for item in reversed(items):
+        kind = item.get("type")
+        if kind != "reasoning":
+            led_to = kind not in (None, "message", _OUTPUT) or item.get("role") == "assistant"
+        elif not led_to:
+            continue
+        kept.append(item)
+    return kept[::-1]
+
+
+def _readable_message(item: dict[str, Any]) -> dict[str, Any] | None:
+    """A message with what can be read of it, None if that is nothing; other items as they are."""
+    if item.get("type") not in (None, "message"):
+        return item
+    content = item.get("content")
+    if isinstance(content, list):
+        parts = [part for part in content if not _is_blank_part(part)]
+        if not parts:
+            return None
+        return item if len(parts) == len(content) else {**item, "content": parts}
+    return None if is_blank(content) else item
+
+
+def _is_blank_part(part: Any) -> bool:
+    if not isinstance(part, dict):
+        return True
+    kind = part.get("type")
+    if kind == "refusal":
+        return is_blank(part.get("refusal"))
+    return kind in ("input_text", "output_text", "text", None) and is_blank(part.get("text"))
+
+
+def _call(item: dict[str, Any], call_id: str) -> dict[str, Any]:
+    fitted = {
+        "call_id": call_id,
+        "name": fitting_name(item.get("name"), NAME),
+        "arguments": json_object(item.get("arguments")),
+    }
+    return item if all(item.get(name) == value for name, value in fitted.items()) else {**item, **fitted}
+
+
+def _output(item: dict[str, Any], call_id: str) -> dict[str, Any]:
+    output = item.get("output")
+    if isinstance(output, str) and is_blank(output):
+        output = EMPTY_RESULT
+    if output is item.get("output") and item.get("call_id") == call_id:
+        return item
+    return {**item, "call_id": call_id, "output": output}

@@ -1,0 +1,121 @@
+"""The part of the ConversationService that concerns work on code (features F3, F6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder_server.actors.conversation.conversations import Conversations
+from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
+from wonder_server.actors.runs.lookup import RunLookup
+from wonder_server.core.actor.commands import Scope
+from wonder_server.core.conversation.model.values import BranchMerge
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.logs import logger
+from wonder_server.ports.repositories import Commit, FileDiff
+from wonder_server.rpc.server.authorization import ScopeGrants
+from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required
+from wonder_server.rpc.shared.idempotency import idempotency_key
+from wonder_server.rpc.shared.merge_codec import conflict_to_proto, resolutions_from_proto
+from wonder_server.services.content.repositories import RepositoryService
+
+_log = logger("rpc")
+
+CHANGE_KINDS = {
+    "added": pb.FILE_CHANGE_ADDED,
+    "modified": pb.FILE_CHANGE_MODIFIED,
+    "deleted": pb.FILE_CHANGE_DELETED,
+    "renamed": pb.FILE_CHANGE_RENAMED,
+}
+_MERGE_FIELDS = {"author": "user_id"}
+
+
+class BranchMethods:
+    """Methods of the ConversationServicer; see ``conversation_service.proto``."""
+
+    _repositories: RepositoryService
+    _conversations: Conversations
+    _lifecycle: ConversationLifecycle
+    _runs: RunLookup
+    _grants: ScopeGrants
+
+    async def diff_branch(self, request: pb.DiffBranchRequest, _context: Any) -> pb.DiffBranchResponse:
+        scope = await self._scope(request)
+        found = await self._repositories.diff(
+            scope,
+            bounded(request.repository, "repository"),
+            base_branch=request.base_branch,
+            paths=request.paths,
+        )
+        return pb.DiffBranchResponse(
+            branch=found.branch,
+            head_commit=found.head.id if found.head is not None else "",
+            base_branch=found.base_branch,
+            base_commit=found.diff.base,
+            files=map(_file_to_proto, found.diff.files),
+            truncated=found.diff.truncated,
+        )
+
+    async def merge_branch(self, request: pb.MergeBranchRequest, _context: Any) -> pb.MergeBranchResponse:
+        scope = await self._scope(request)
+        with map_fault_fields(_MERGE_FIELDS):
+            merged = await self._repositories.merge(
+                scope,
+                self._grants.resolve_user(request.user_id, "user_id"),
+                bounded(request.repository, "repository"),
+                target=request.target_branch,
+                message=request.message,
+                expected=request.expected_head_commit,
+                resolutions=resolutions_from_proto(request.resolutions),
+                dry=request.validate_only,
+                remove=request.remove_branch,
+                idempotency_key=idempotency_key(request),
+            )
+        if merged.commit is not None and merged.tree and not request.validate_only and scope.conversation_id:
+            await self._record_merge(scope, request, merged.commit)
+        return pb.MergeBranchResponse(
+            merged=not merged.conflicts,
+            commit=merged.commit.id if merged.commit is not None else "",
+            conflicts=map(conflict_to_proto, merged.conflicts),
+            nothing_to_merge=merged.is_up_to_date,
+            branch_kept=merged.is_kept,
+        )
+
+    async def _record_merge(self, scope: Scope, request: pb.MergeBranchRequest, commit: Commit) -> None:
+        """Tell those who watch the conversation. What is merged is merged, whether or not that works."""
+        place = await self._repositories.merge_target(scope, request.repository, request.target_branch)
+        merge = BranchMerge(
+            repository=place.repository,
+            branch=place.branch,
+            target_branch=place.target,
+            commit=commit.id,
+            user_id=self._grants.resolve_user(request.user_id, "user_id"),
+        )
+        try:
+            await self._lifecycle.record_merge(scope.conversation_id, merge)
+        except WonderError as problem:
+            _log.warning(
+                "merge_not_recorded", conversation=scope.conversation_id, reason=problem.fault.reason
+            )
+
+    async def _scope(self, request: Any) -> Scope:
+        """Where the conversation, or the run, works. CONVERSATION_NOT_FOUND, RUN_NOT_FOUND."""
+        if request.run_id:
+            if request.conversation_id:
+                raise error(Reason.FIELD_INVALID, "Name a conversation or a run, not both.", field="run_id")
+            scope = (await self._runs.run(bounded(request.run_id, "run_id"))).scope
+        else:
+            found = await self._conversations.get(required(request.conversation_id, "conversation_id"))
+            scope = Scope(project_id=found.project_id, conversation_id=found.id, branch=found.branch)
+        return await self._repositories.find_scope(scope, request.repository)
+
+
+def _file_to_proto(file: FileDiff) -> pb.FileDiff:
+    return pb.FileDiff(
+        path=file.path,
+        old_path=file.old_path,
+        change=CHANGE_KINDS[file.change],
+        additions=file.additions,
+        deletions=file.deletions,
+        patch=file.patch,
+    )

@@ -1,0 +1,106 @@
+"""CallAgent: what a service asks of an agent, and what it is answered."""
+
+from __future__ import annotations
+
+from wonder.v1 import common_pb2, conversation_pb2
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder_server.actors.conversation.call_agent import AgentCallRequest
+from wonder_server.core.conversation.model.values import Caller, Turn
+from wonder_server.core.errors import Reason, error
+from wonder_server.core.ids import is_id
+from wonder_server.core.paths import check_work_branch
+from wonder_server.rpc.conversation import codec
+from wonder_server.rpc.server.authorization import ACT_AS, ScopeGrants
+from wonder_server.rpc.shared.common_codec import budget_from_proto, check_text_size
+from wonder_server.rpc.shared.fields import required
+from wonder_server.rpc.shared.idempotency import request_key
+from wonder_server.rpc.shared.names import NameResolver
+from wonder_server.rpc.shared.payload import value_to_json
+
+MAX_TIMEOUT_MS = 24 * 60 * 60 * 1000
+
+
+async def request_from_proto(
+    request: pb.CallAgentRequest, resolver: NameResolver, grants: ScopeGrants
+) -> AgentCallRequest:
+    """Errors: FIELD_INVALID, PERMISSION_DENIED, PROJECT_NOT_FOUND, NOT_IMPLEMENTED, those of payloads."""
+    loop_in = request.mode == common_pb2.INVOCATION_MODE_LOOP_IN
+    if request.mode not in common_pb2.InvocationMode.values():
+        raise error(Reason.FIELD_INVALID, "There is no such mode.", field="mode")
+    if loop_in:
+        required(request.conversation_id, "conversation_id")
+    elif request.conversation_id:
+        raise error(
+            Reason.FIELD_INVALID,
+            "A delegated turn has a conversation of its own; set mode to loop in to name one.",
+            field="conversation_id",
+        )
+    if loop_in and request.branch:
+        raise error(
+            Reason.FIELD_INVALID,
+            "An agent that is looped in works on the conversation's branch.",
+            field="branch",
+        )
+    if loop_in and request.project_id:
+        raise error(
+            Reason.FIELD_INVALID, "An agent that is looped in works in its own project.", field="project_id"
+        )
+    if not request.HasField("input"):
+        raise error(Reason.FIELD_INVALID, "input is required.", field="input")
+    if not 0 <= request.timeout_ms <= MAX_TIMEOUT_MS:
+        raise error(
+            Reason.FIELD_INVALID, f"timeout_ms lies between 0 and {MAX_TIMEOUT_MS}.", field="timeout_ms"
+        )
+    return AgentCallRequest(
+        agent=required(request.agent_id, "agent_id"),
+        input=value_to_json(request.input, "input"),
+        caller=_caller_from_proto(request.caller, grants),
+        conversation_id=request.conversation_id,
+        project_id=await resolver.project_id(request.project_id) if request.project_id else "",
+        branch=check_work_branch(request.branch) if request.branch else "",
+        timeout_ms=request.timeout_ms,
+        budget=budget_from_proto(request.budget, "budget") if request.HasField("budget") else None,
+        request_id=request_key(request.request_id),
+    )
+
+
+def response_to_proto(turn: Turn) -> pb.CallAgentResponse:
+    """The answer; ``turn`` has ended."""
+    answer = pb.CallAgentResponse(turn=codec.turn_to_proto(turn))
+    fault = turn.fault
+    if fault is not None:
+        declined = "declined" in fault.metadata
+        answer.error.CopyFrom(
+            conversation_pb2.ToolError(
+                code=conversation_pb2.TOOL_ERROR_CODE_AGENT_DECLINED
+                if declined
+                else conversation_pb2.TOOL_ERROR_CODE_EXECUTION_FAILED,
+                message=fault.message,
+                retriable=fault.transient,
+            )
+        )
+    return answer
+
+
+def _caller_from_proto(caller: common_pb2.Caller, grants: ScopeGrants) -> Caller:
+    kind = caller.WhichOneof("caller")
+    if kind in ("workflow", "agent"):
+        grants.require(ACT_AS, "caller is another than the token's own name.", f"caller.{kind}")
+    if kind == "workflow":
+        return Caller(
+            type="workflow", run_id=_checked_id("run", caller.workflow.run_id, "caller.workflow.run_id")
+        )
+    if kind == "agent":
+        return Caller(
+            type="agent",
+            agent_id=_checked_id("agt", caller.agent.agent_id, "caller.agent.agent_id"),
+            turn_id=_checked_id("turn", caller.agent.turn_id, "caller.agent.turn_id"),
+        )
+    user_id = check_text_size(caller.user.user_id, codec.MAX_USER_BYTES, "caller.user.user_id")
+    return Caller(user_id=grants.resolve_user(user_id, "caller.user.user_id"))
+
+
+def _checked_id(prefix: str, value: str, field: str) -> str:
+    if value and not is_id(prefix, value):
+        raise error(Reason.FIELD_INVALID, f"This is no id of the form {prefix}_….", field=field)
+    return value

@@ -1,0 +1,31 @@
+"""PreviewContext: the request that would be sent, as the contract says it."""
+
+from __future__ import annotations
+
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder_server.actors.conversation.context_preview import Preview
+from wonder_server.rpc.shared.common_codec import enum_value
+from wonder_server.rpc.shared.payload import dict_to_struct
+
+
+def preview_to_proto(preview: Preview) -> pb.PreviewContextResponse:
+    """Each block's source by the contract's numbers."""
+    return pb.PreviewContextResponse(
+        request=dict_to_struct(preview.request),
+        provider=preview.provider,
+        model=preview.model,
+        format=preview.format,
+        blocks=[
+            pb.ContextBlock(
+                path=block.path,
+                source=enum_value(pb.ContextSource, "CONTEXT_SOURCE", block.source or "unspecified"),
+                source_id=block.source_id,
+                excerpt=block.excerpt,
+                tokens=block.tokens,
+            )
+            for block in preview.blocks
+        ],
+        input_tokens=preview.input_tokens,
+        context_window_tokens=preview.context_window_tokens,
+        workflow=preview.workflow,
+    )

@@ -1,0 +1,140 @@
+"""The part of the ConversationService that concerns a conversation as a whole: who takes part, its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from wonder.v1 import conversation_pb2
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
+from wonder_server.core.conversation.model.lifecycle_inputs import Update
+from wonder_server.core.conversation.model.values import Conversation
+from wonder_server.core.errors import Reason, error
+from wonder_server.rpc.conversation import codec
+from wonder_server.rpc.shared.common_codec import budget_from_proto, check_text_size, metadata_from_proto
+from wonder_server.rpc.shared.fields import required
+from wonder_server.rpc.shared.idempotency import request_key
+from wonder_server.rpc.shared.times import from_timestamp
+
+UPDATABLE_PATHS = ("title", "external_ref", "metadata", "budget", "expire_time")
+"""What UpdateConversation changes."""
+
+
+class LifecycleMethods:
+    """Methods of the ConversationServicer; see ``conversation_service.proto``."""
+
+    def __init__(self, lifecycle: ConversationLifecycle) -> None:
+        self._lifecycle = lifecycle
+
+    async def _encode(self, value: Conversation) -> conversation_pb2.Conversation:
+        """The conversation, with where its record ends and what is active."""
+        raise NotImplementedError
+
+    async def add_participant(
+        self, request: pb.AddParticipantRequest, _context: Any
+    ) -> pb.AddParticipantResponse:
+        conversation_id = required(request.conversation_id, "conversation_id")
+        participant = codec.participant_from_proto(request.participant, "participant")
+        joined = await self._lifecycle.join(conversation_id, participant, request_key(request.request_id))
+        return pb.AddParticipantResponse(conversation=await self._encode(joined))
+
+    async def remove_participant(
+        self, request: pb.RemoveParticipantRequest, _context: Any
+    ) -> pb.RemoveParticipantResponse:
+        conversation_id = required(request.conversation_id, "conversation_id")
+        who = request.WhichOneof("participant")
+        if who is None:
+            raise error(Reason.FIELD_INVALID, "Name a user or an agent.", field="user_id")
+        key = required(getattr(request, who), who)
+        left = await self._lifecycle.leave(
+            conversation_id, who.removesuffix("_id"), key, request_key(request.request_id)
+        )
+        return pb.RemoveParticipantResponse(conversation=await self._encode(left))
+
+    async def update_conversation(
+        self, request: pb.UpdateConversationRequest, _context: Any
+    ) -> pb.UpdateConversationResponse:
+        message = request.conversation
+        change = _update_from_proto(message, request.update_mask)
+        conversation_id = required(message.id, "conversation.id")
+        changed = await self._lifecycle.update(conversation_id, change, request_key(request.request_id))
+        return pb.UpdateConversationResponse(conversation=await self._encode(changed))
+
+    async def complete_conversation(
+        self, request: pb.CompleteConversationRequest, _context: Any
+    ) -> pb.CompleteConversationResponse:
+        completed = await self._lifecycle.complete(
+            required(request.conversation_id, "conversation_id"),
+            cancel_turns=request.cancel_turns,
+            version=_version(request.etag),
+            request_id=request_key(request.request_id),
+        )
+        return pb.CompleteConversationResponse(conversation=await self._encode(completed))
+
+    async def reopen_conversation(
+        self, request: pb.ReopenConversationRequest, _context: Any
+    ) -> pb.ReopenConversationResponse:
+        opened = await self._lifecycle.reopen(
+            required(request.conversation_id, "conversation_id"),
+            version=_version(request.etag),
+            request_id=request_key(request.request_id),
+        )
+        return pb.ReopenConversationResponse(conversation=await self._encode(opened))
+
+    async def reset_conversation(
+        self, request: pb.ResetConversationRequest, _context: Any
+    ) -> pb.ResetConversationResponse:
+        updated = await self._lifecycle.reset(
+            required(request.conversation_id, "conversation_id"),
+            keep_system_message=request.keep_system_message,
+            version=_version(request.etag),
+            request_id=request_key(request.request_id),
+        )
+        return pb.ResetConversationResponse(conversation=await self._encode(updated))
+
+    async def delete_conversation(
+        self, request: pb.DeleteConversationRequest, _context: Any
+    ) -> pb.DeleteConversationResponse:
+        await self._lifecycle.delete(
+            required(request.conversation_id, "conversation_id"),
+            version=_version(request.etag),
+            request_id=request_key(request.request_id),
+        )
+        return pb.DeleteConversationResponse()
+
+
+def _version(etag: str) -> int:
+    """The version that an etag names, 0 for any; one that no conversation has for what is no etag."""
+    if not etag:
+        return 0
+    return int(etag) if etag.isascii() and etag.isdecimal() and len(etag) < 19 and int(etag) else -1
+
+
+def _update_from_proto(message: conversation_pb2.Conversation, mask: FieldMask) -> Update:
+    for path in mask.paths:
+        if path not in UPDATABLE_PATHS:
+            raise error(
+                Reason.FIELD_MASK_UNSUPPORTED,
+                f"'{path[:100]}' cannot be changed; what can: {', '.join(UPDATABLE_PATHS)}.",
+                field="update_mask",
+            )
+    given = set(mask.paths) or {field.name for field, _ in message.ListFields()} & {*UPDATABLE_PATHS}
+    title, reference = message.title, message.external_ref
+    return Update(
+        title=check_text_size(title, codec.MAX_TITLE_BYTES, "conversation.title")
+        if "title" in given
+        else None,
+        external_ref=check_text_size(reference, codec.MAX_REFERENCE_BYTES, "conversation.external_ref")
+        if "external_ref" in given
+        else None,
+        metadata=metadata_from_proto(message.metadata, "conversation.metadata")
+        if "metadata" in given
+        else None,
+        expire_ms=from_timestamp(message.expire_time, "conversation.expire_time")
+        if "expire_time" in given
+        else None,
+        version=_version(message.etag),
+        budget=budget_from_proto(message.budget, "conversation.budget") if "budget" in given else None,
+    )

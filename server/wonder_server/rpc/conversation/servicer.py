@@ -1,0 +1,488 @@
+"""The ConversationService: decode, ask the actors, encode."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, cast
+
+from wonder.v1 import conversation_pb2
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder_server.actors.conversation.call_agent import AgentCallService
+from wonder_server.actors.conversation.context_preview import ContextPreviews
+from wonder_server.actors.conversation.conversations import Conversations, SendRequest, SendResult
+from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
+from wonder_server.actors.runs.lookup import RunLookup
+from wonder_server.actors.streaming.attachment import Attachment
+from wonder_server.actors.streaming.hub import Reply
+from wonder_server.core.actor.commands import Scope, branch_of
+from wonder_server.core.conversation.model.values import Conversation, Message, Move, Turn
+from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.logs import logger
+from wonder_server.ports.records import EventQuery, Query
+from wonder_server.rpc.conversation import call_agent, codec, context_preview
+from wonder_server.rpc.conversation.branches import BranchMethods
+from wonder_server.rpc.conversation.event_codec import event_to_proto
+from wonder_server.rpc.conversation.lifecycle import LifecycleMethods
+from wonder_server.rpc.conversation.message_chunks import message_chunks
+from wonder_server.rpc.conversation.stream import write_stream
+from wonder_server.rpc.server.authorization import NO_GRANTS, ScopeGrants
+from wonder_server.rpc.server.call_pipeline import RequestStream
+from wonder_server.rpc.shared.common_codec import check_text_size, enum_names, metadata_from_proto
+from wonder_server.rpc.shared.faults import fault_to_proto
+from wonder_server.rpc.shared.fields import required
+from wonder_server.rpc.shared.idempotency import request_key
+from wonder_server.rpc.shared.names import NameResolver
+from wonder_server.rpc.shared.pages import PAGE_BYTES, encode_page, page_from_rows
+from wonder_server.rpc.shared.times import from_timestamp
+from wonder_server.rpc.shared.trace_context import trace_from_metadata
+from wonder_server.services.content.repositories import RepositoryService
+from wonder_server.services.paging import PageRequest, page
+
+_log = logger("rpc")
+
+MAX_MOVES_PAGE = 100
+
+ATTACH_TIMEOUT_S = 30.0
+"""Seconds that a client has for the first message of a stream, unless the settings say otherwise."""
+
+
+class ConversationServicer(LifecycleMethods, BranchMethods):
+    """See ``conversation_service.proto``. RPCs that are not here answer NOT_IMPLEMENTED."""
+
+    def __init__(
+        self,
+        conversations: Conversations,
+        lifecycle: ConversationLifecycle,
+        calls: AgentCallService,
+        resolver: NameResolver,
+        previews: ContextPreviews,
+        repositories: RepositoryService,
+        runs: RunLookup,
+        grants: ScopeGrants = NO_GRANTS,
+        attach_timeout_s: float = ATTACH_TIMEOUT_S,
+    ) -> None:
+        super().__init__(lifecycle)
+        self._repositories = repositories
+        self._runs = runs
+        self._grants = grants
+        self._attach_timeout_s = attach_timeout_s
+        self._conversations = conversations
+        self._calls = calls
+        self._previews = previews
+        self._records = conversations.records
+        self._resolver = resolver
+
+    # --- rooms ----------------------------------------------------------------------------------
+
+    async def create_conversation(
+        self, request: pb.CreateConversationRequest, _context: Any
+    ) -> pb.CreateConversationResponse:
+        project_id = await self._resolver.project_id(request.conversation.project_id)
+        draft = codec.conversation_from_proto(request.conversation, project_id)
+        at_home = not request.conversation.project_id
+        if request.validate_only:
+            draft = await self._conversations.resolve_participants(draft, use_home_project=at_home)
+            return pb.CreateConversationResponse(conversation=codec.conversation_to_proto(draft, 0))
+        created, existed = await self._conversations.create(
+            draft,
+            request_key(request.request_id),
+            return_existing=request.return_existing,
+            use_home_project=at_home,
+        )
+        return pb.CreateConversationResponse(conversation=await self._encode(created), existed=existed)
+
+    async def get_conversation(
+        self, request: pb.GetConversationRequest, _context: Any
+    ) -> pb.GetConversationResponse:
+        if request.WhichOneof("key") is None:
+            raise error(
+                Reason.FIELD_INVALID,
+                "Name the conversation by id or external_ref.",
+                field="conversation_id",
+            )
+        if request.HasField("external_ref"):
+            project_id = await self._resolver.project_id(request.project_id)
+            found = await self._conversations.find_by_external_ref(project_id, request.external_ref)
+            if found is None and not request.project_id:
+                found = await self._find_in_any_project(request.external_ref)
+            if found is None:
+                raise error(
+                    Reason.CONVERSATION_NOT_FOUND,
+                    "No conversation of the project has this external_ref.",
+                    field="external_ref",
+                )
+        else:
+            found = await self._conversations.get(request.conversation_id)
+        return pb.GetConversationResponse(conversation=await self._encode(found))
+
+    async def _find_in_any_project(self, external_ref: str) -> Conversation | None:
+        """The conversation of this name, whose project was not named. FIELD_INVALID if there are several."""
+        found = await self._conversations.list_by_external_ref(external_ref, None) if external_ref else []
+        if len(found) > 1:
+            raise error(
+                Reason.FIELD_INVALID,
+                "Several projects have a conversation with this external_ref: name the project.",
+                field="project_id",
+            )
+        return found[0] if found else None
+
+    async def list_conversations(
+        self, request: pb.ListConversationsRequest, _context: Any
+    ) -> pb.ListConversationsResponse:
+        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        project_id = await self._resolver.project_id(request.project_id) if request.project_id else ""
+        members = []
+        if request.agent_id:
+            members.append(("participants", await self._resolver.agent_id(request.agent_id)))
+        if request.user_id:
+            members.append(("participants", request.user_id))
+        statuses = enum_names(
+            conversation_pb2.ConversationStatus,
+            "CONVERSATION_STATUS",
+            request.statuses,
+            "statuses",
+        )
+        scope = ["conversations", project_id, members, statuses]
+        if request.include_archived:
+            scope.append("archived")
+        limit = wanted.limit()
+        query = Query(
+            table="conversations",
+            parent=project_id,
+            members=tuple(members),
+            statuses=statuses,
+            # Not those that were made for one delegated turn.
+            fields=(("called_by", ""),)
+            if request.include_archived
+            else (("called_by", ""), ("archive_key", "")),
+            after=_row_cursor(wanted, scope),
+            limit=limit + 1,
+            max_bytes=PAGE_BYTES,
+        )
+        found = page(await self._records.find(query), limit, scope, _by_time)
+        conversations, token = await encode_page(found, self._to_proto)
+        # What is being deleted is still there for some milliseconds.
+        deleted_ids = {item.id for item in found.items if item.deleted_ms}
+        return pb.ListConversationsResponse(
+            conversations=[each for each in conversations if each.id not in deleted_ids],
+            next_page_token=token,
+        )
+
+    async def _encode(self, value: Conversation) -> conversation_pb2.Conversation:
+        head, active = await asyncio.gather(
+            self._records.head(value.id), self._conversations.active_turns(value.id)
+        )
+        return self._to_proto(value, head or 0, active)
+
+    def _to_proto(
+        self, value: Conversation, head: int = 0, active: Sequence[str] = ()
+    ) -> conversation_pb2.Conversation:
+        scope = Scope(project_id=value.project_id, conversation_id=value.id, branch=value.branch)
+        branch = branch_of(scope) if value.branch or self._repositories.has_files(scope) else ""
+        return codec.conversation_to_proto(value, head, active, branch)
+
+    async def delete_conversation(
+        self, request: pb.DeleteConversationRequest, context: Any
+    ) -> pb.DeleteConversationResponse:
+        answer = await super().delete_conversation(request, context)
+        await self._repositories.delete_conversation_work(request.conversation_id)
+        return answer
+
+    # --- turns ----------------------------------------------------------------------------------
+
+    async def send_message(self, request: pb.SendMessageRequest, context: Any) -> pb.SendMessageResponse:
+        conversation_id = request.conversation_id
+        result = await self._conversations.send(
+            conversation_id, self._send_request(request.send, trace_from_metadata(context))
+        )
+        turn = result.turn or await self._conversations.turn(result.turn_id, conversation_id)
+        message = result.message or await self._conversations.message(result.message_id, conversation_id)
+        return pb.SendMessageResponse(
+            turn=codec.turn_to_proto(turn), message=codec.message_to_proto(message), sequence=result.sequence
+        )
+
+    async def call_agent(self, request: pb.CallAgentRequest, context: Any) -> pb.CallAgentResponse:
+        call = await call_agent.request_from_proto(request, self._resolver, self._grants)
+        call = dataclasses.replace(call, trace_id=trace_from_metadata(context))
+        return call_agent.response_to_proto(await self._calls.call(call))
+
+    async def preview_context(
+        self, request: pb.PreviewContextRequest, _context: Any
+    ) -> pb.PreviewContextResponse:
+        send_request = self._send_request(request.send)
+        return context_preview.preview_to_proto(
+            await self._previews.preview(request.conversation_id, send_request)
+        )
+
+    async def cancel_turn(self, request: pb.CancelTurnRequest, _context: Any) -> pb.CancelTurnResponse:
+        turn, _ = await self._conversations.cancel(
+            request.conversation_id, request.turn_id, request_key(request.request_id)
+        )
+        return pb.CancelTurnResponse(turn=codec.turn_to_proto(turn))
+
+    async def get_turn(self, request: pb.GetTurnRequest, _context: Any) -> pb.GetTurnResponse:
+        if request.conversation_id:
+            await self._conversations.ensure_restored(request.conversation_id)
+        turn = await self._conversations.turn(request.turn_id, request.conversation_id)
+        operations = await self._records.find(
+            Query(
+                table="operations",
+                actor=turn.conversation_id,
+                parent=turn.id,
+                newest_first=False,
+                limit=200,
+            )
+        )
+        return pb.GetTurnResponse(turn=codec.turn_to_proto(turn, operations))
+
+    async def list_turns(self, request: pb.ListTurnsRequest, _context: Any) -> pb.ListTurnsResponse:
+        statuses = enum_names(conversation_pb2.TurnStatus, "TURN_STATUS", request.statuses, "statuses")
+        agent_id = await self._resolver.agent_id(request.agent_id) if request.agent_id else ""
+        query = Query(
+            table="turns",
+            statuses=statuses,
+            fields=(("agent_id", agent_id),) if agent_id else (),
+        )
+        turns, token = await self._page(request, query, MAX_MOVES_PAGE * 5, codec.turn_to_proto)
+        return pb.ListTurnsResponse(turns=turns, next_page_token=token)
+
+    async def list_messages(self, request: pb.ListMessagesRequest, _context: Any) -> pb.ListMessagesResponse:
+        query = Query(table="messages", parent=request.turn_id, newest_first=not request.oldest_first)
+        messages, token = await self._page(request, query, MAX_MOVES_PAGE * 5, codec.message_to_proto)
+        return pb.ListMessagesResponse(messages=messages, next_page_token=token)
+
+    async def read_message(
+        self, request: pb.ReadMessageRequest, _context: Any
+    ) -> AsyncIterator[pb.ReadMessageResponse]:
+        if request.offset < 0:
+            raise error(Reason.FIELD_INVALID, "An offset is not negative.", field="offset")
+        conversation_id = required(request.conversation_id, "conversation_id")
+        text = await self._conversations.whole_text(
+            conversation_id, required(request.message_id, "message_id")
+        )
+        for piece in message_chunks(text, request.offset):
+            yield piece
+
+    async def list_moves(self, request: pb.ListMovesRequest, _context: Any) -> pb.ListMovesResponse:
+        query = Query(table="moves", parent=request.turn_id, newest_first=not request.oldest_first)
+        moves, token = await self._page(request, query, MAX_MOVES_PAGE, codec.move_to_proto)
+        if request.turn_id and not (moves or request.conversation_id or request.page_token):
+            # It may have none yet; but if it is not there, an empty list would be taken for that.
+            await self._conversations.turn(request.turn_id)
+        return pb.ListMovesResponse(moves=moves, next_page_token=token)
+
+    async def list_events(self, request: pb.ListEventsRequest, _context: Any) -> pb.ListEventsResponse:
+        if request.after_sequence and not request.conversation_id:
+            raise error(
+                Reason.FIELD_INVALID,
+                "after_sequence needs conversation_id.",
+                field="after_sequence",
+            )
+        if request.after_sequence < 0:
+            raise error(Reason.FIELD_INVALID, "A sequence is not negative.", field="after_sequence")
+        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        project_id = await self._resolver.project_id(request.project_id) if request.project_id else ""
+        query = EventQuery(
+            actor=request.conversation_id,
+            after_sequence=request.after_sequence,
+            names=tuple(request.names),
+            turn_id=request.turn_id,
+            project_id=project_id,
+            start_ms=from_timestamp(request.start_time, "start_time"),
+            end_ms=from_timestamp(request.end_time, "end_time"),
+        )
+        scope = ["events", repr(query)]
+        cursor = wanted.cursor(scope, [])
+        limit = wanted.limit()
+        found = await self._conversations.events(_paged(query, tuple(cursor) if cursor else None, limit + 1))
+        events, token = await page_from_rows(
+            found, limit, scope, lambda e: [e.at_ms, e.actor_id, e.sequence], event_to_proto
+        )
+        return pb.ListEventsResponse(events=events, next_page_token=token)
+
+    async def _page(
+        self, request: Any, query: Query, max_items: int, encode: Callable[[Any], Any]
+    ) -> tuple[list[Any], str]:
+        """One page of a conversation's rows, or of all conversations', and the next one's token."""
+        if request.conversation_id:
+            await self._conversations.open(request.conversation_id)
+        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        limit = min(wanted.limit(), max_items)
+        scope = ["rows", request.conversation_id, repr(query)]
+        # Moves are numbered within their turn, so a whole conversation's are ordered by time.
+        by_ordinal = bool(query.parent if query.table == "moves" else request.conversation_id)
+        query = dataclasses.replace(
+            query,
+            actor=request.conversation_id,
+            by_ordinal=by_ordinal,
+            after=_row_cursor(wanted, scope),
+            limit=limit + 1,
+            max_bytes=PAGE_BYTES,
+        )
+        cursor: Callable[[Any], list[Any]] = _by_ordinal if by_ordinal else _by_time
+        return await page_from_rows(await self._records.find(query), limit, scope, cursor, encode)
+
+    def _send_request(self, send: pb.ConverseSend, trace_id: str = "") -> SendRequest:
+        user_id = check_text_size(send.user_id, codec.MAX_USER_BYTES, "user_id")
+        return SendRequest(
+            content=send.content,
+            reply_to_message_id=send.reply_to_message_id,
+            request_id=request_key(send.request_id),
+            agent_id=send.agent_id,
+            user_id=self._grants.resolve_user(user_id, "user_id"),
+            metadata=metadata_from_proto(send.metadata, "metadata"),
+            trace_id=trace_id,
+        )
+
+    # --- streams --------------------------------------------------------------------------------
+
+    async def subscribe(self, request: pb.SubscribeRequest, context: Any) -> None:
+        attachment, attached = await self._attach(request.attach)
+        try:
+            await write_stream(attachment, attached, context.write, grouping=request.attach.group_events)
+        finally:
+            attachment.close()
+
+    async def converse(self, requests: RequestStream, context: Any) -> None:
+        first = await self._read_first(requests)
+        if first is None or first.WhichOneof("intent") != "attach":
+            raise error(Reason.NOT_ATTACHED, "The first message of a stream is `attach`.", field="attach")
+        attachment, attached = await self._attach(first.attach)
+        conversation_id, trace_id = first.attach.conversation_id, trace_from_metadata(context)
+        reader = asyncio.create_task(self._read_requests(requests, attachment, conversation_id, trace_id))
+        try:
+            await write_stream(attachment, attached, context.write, grouping=first.attach.group_events)
+        finally:
+            reader.cancel()
+            attachment.close()
+
+    async def _read_first(self, requests: RequestStream) -> pb.ConverseRequest | None:
+        """Return the first message of a stream, None if it ends first. NOT_ATTACHED past the deadline."""
+        try:
+            async with asyncio.timeout(self._attach_timeout_s):
+                return cast(pb.ConverseRequest | None, await anext(requests, None))
+        except TimeoutError:
+            raise error(
+                Reason.NOT_ATTACHED,
+                f"The stream sent no `attach` within {self._attach_timeout_s:g} s.",
+                field="attach",
+            ) from None
+
+    async def _attach(self, attach: pb.ConverseAttach) -> tuple[Attachment, pb.ConverseAttached]:
+        if attach.after_sequence < 0:
+            raise error(Reason.FIELD_INVALID, "A sequence is not negative.", field="attach.after_sequence")
+        attachment = await self._conversations.attach(
+            attach.conversation_id, attach.after_sequence, tail_only=attach.tail_only
+        )
+        try:
+            conversation = await self._conversations.get(attach.conversation_id)
+            attached = pb.ConverseAttached(
+                conversation=await self._encode(conversation), last_sequence=attachment.head
+            )
+        except BaseException:
+            attachment.close()
+            raise
+        return attachment, attached
+
+    async def _read_requests(
+        self,
+        requests: RequestStream,
+        attachment: Attachment,
+        conversation_id: str,
+        trace_id: str,
+    ) -> None:
+        """Take what the client says, in order. A half-closed stream stays open: its reader may listen on."""
+        while True:
+            request_id = ""
+            try:
+                try:
+                    request: Any = await anext(requests)
+                except StopAsyncIteration:
+                    return
+                intent = request.WhichOneof("intent")
+                if intent in ("send", "cancel"):
+                    request_id = getattr(request, intent).request_id
+                    await self._handle_intent(request, request_id, attachment, conversation_id, trace_id)
+                elif intent == "detach":
+                    attachment.subscription.close("detached")
+                    return
+                elif intent != "ack":
+                    raise error(
+                        Reason.FIELD_INVALID,
+                        "After `attach` a client sends `send`, `cancel`, `ack` or `detach`.",
+                        field=intent or "intent",
+                    )
+            except WonderError as problem:
+                requests.log_rejection(problem)
+                rejection = pb.ConverseRefused(request_id=request_id, error=fault_to_proto(problem.fault))
+                attachment.subscription.push(_reply(refused=rejection))
+            except Exception:
+                # The reader hears of it by a refusal; a dead reader would leave it waiting.
+                _log.exception("conversation_stream_failed", conversation=conversation_id)
+                fault = Fault(reason=Reason.INTERNAL, message="Something went wrong inside the server.")
+                rejection = pb.ConverseRefused(request_id=request_id, error=fault_to_proto(fault))
+                attachment.subscription.push(_reply(refused=rejection))
+                return
+
+    async def _handle_intent(
+        self,
+        request: pb.ConverseRequest,
+        request_id: str,
+        attachment: Attachment,
+        conversation_id: str,
+        trace_id: str,
+    ) -> None:
+        if not request_id:
+            raise error(
+                Reason.FIELD_INVALID,
+                "Give a request_id: the answer names it.",
+                field=f"{request.WhichOneof('intent')}.request_id",
+            )
+        if request.HasField("send"):
+            result = await self._conversations.send(
+                conversation_id, self._send_request(request.send, trace_id)
+            )
+            attachment.subscription.push(_sent_reply(request_id, result))
+            return
+        turn, sequence = await self._conversations.cancel(
+            conversation_id, request.cancel.turn_id, request_key(request_id)
+        )
+        cancelled = pb.ConverseCancelled(request_id=request_id, turn_id=turn.id, sequence=sequence)
+        attachment.subscription.push(_reply(cancelled=cancelled))
+
+
+def _sent_reply(request_id: str, result: SendResult) -> Reply:
+    reply = pb.ConverseResponse()
+    sent = reply.sent
+    sent.request_id = request_id
+    sent.turn_id = result.turn_id
+    sent.message_id = result.message_id
+    sent.sequence = result.sequence
+    return Reply(reply.SerializeToString())
+
+
+def _reply(**item: Any) -> Reply:
+    return Reply(pb.ConverseResponse(**item).SerializeToString())
+
+
+def _by_time(row: Any) -> list[Any]:
+    return [row.created_ms, row.id]
+
+
+def _by_ordinal(row: Turn | Message | Move) -> list[Any]:
+    """The place of a row in its actor's order: what the column `ordinal` of its table holds."""
+    return [row.sequence if isinstance(row, Move) else row.ordinal, row.id]
+
+
+def _row_cursor(wanted: PageRequest, scope: list[Any]) -> tuple[int, str] | None:
+    cursor = wanted.cursor(scope, [])
+    if not cursor:
+        return None
+    position, row_id = cursor
+    return int(position), str(row_id)
+
+
+def _paged(query: EventQuery, after: tuple[int, str, int] | None, limit: int) -> EventQuery:
+    return dataclasses.replace(query, after=after, limit=limit, max_bytes=PAGE_BYTES)

@@ -1,0 +1,122 @@
+"""What is said on a conversation's stream: Converse and Subscribe are the same words by the same numbers.
+
+An event goes to many readers and is encoded once: the bytes are kept on the event itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, assert_never
+
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder_server.actors.streaming.attachment import Attachment, CaughtUp
+from wonder_server.actors.streaming.hub import Closed, Delta, Item, KeepAlive, NodeProgress, Reply
+from wonder_server.ports.journal import Event
+from wonder_server.rpc.conversation.event_codec import set_event
+from wonder_server.rpc.shared.event_groups import group_events, join_encoded
+from wonder_server.rpc.shared.message_trimming import trim_encoded
+from wonder_server.rpc.shared.stream_frames import draining, heartbeat, slow_reader
+
+Write = Callable[[bytes], Awaitable[None]]
+
+_GROUP_FIELD_NUMBER = pb.ConverseResponse.EVENTS_FIELD_NUMBER
+
+_END_REASONS = {
+    "draining": pb.STREAM_END_REASON_DRAINING,
+    "detached": pb.STREAM_END_REASON_DETACHED,
+    "deleted": pb.STREAM_END_REASON_DELETED,
+}
+
+
+async def write_stream(
+    attachment: Attachment, attached: pb.ConverseAttached, write: Write, *, grouping: bool = False
+) -> None:
+    """Send an attached client everything, encoded, up to the last word. Raises SLOW_READER.
+
+    ``group_events``: events that are there at the same time go in one message.
+
+    This is the way of every token of every stream, so there is nothing on it that need not be.
+    """
+    await write(_encode(attached=attached))
+    while True:
+        items = await attachment.take()
+        for item in group_events(items, _encode_event) if grouping and len(items) > 1 else items:
+            if type(item) is Delta and not item.attempt:
+                await write(item.wire or _encode_delta(item))
+                continue
+            if type(item) is Event:
+                await write(item.wire or _encode_event(item))
+                continue
+            if isinstance(item, list):
+                await write(join_encoded(map(_encode_event, item), _GROUP_FIELD_NUMBER))
+                continue
+            for frame in _item_frames(attachment, item):
+                await write(frame)
+            if type(item) is Closed:
+                return
+
+
+def _item_frames(attachment: Attachment, item: Item | CaughtUp) -> Iterator[bytes]:
+    match item:
+        case Event():
+            yield _encode_event(item)
+        case Delta():
+            if item.restarted:
+                yield _encode_restart(item)
+            if item.text:
+                yield _encode_delta(item)
+        case Reply():
+            yield item.wire
+        case CaughtUp():
+            yield _encode(caught_up=pb.CaughtUp(sequence=item.sequence))
+        case NodeProgress():
+            pass  # Only of runs.
+        case KeepAlive():
+            yield _encode(heartbeat=heartbeat(attachment.sequence))
+        case Closed():
+            yield from _closing_frames(attachment, item.reason)
+        case _:
+            assert_never(item)
+
+
+def _encode_event(event: Event) -> bytes:
+    if event.wire is None:
+        response = pb.ConverseResponse()
+        set_event(response.event, event)
+        event.wire = trim_encoded(response.SerializeToString(), response)
+    return event.wire
+
+
+def _encode_restart(delta: Delta) -> bytes:
+    return _encode(
+        message_restarted=pb.MessageRestarted(
+            message_id=delta.message_id, turn_id=delta.turn_id, attempt=delta.attempt
+        )
+    )
+
+
+def _encode_delta(delta: Delta) -> bytes:
+    if delta.wire is None:
+        response = pb.ConverseResponse()
+        piece = response.delta
+        piece.message_id = delta.message_id
+        piece.turn_id = delta.turn_id
+        piece.offset = delta.offset
+        piece.text = delta.text
+        delta.wire = response.SerializeToString()
+    return delta.wire
+
+
+def _closing_frames(attachment: Attachment, reason: str) -> list[bytes]:
+    if reason == "slow":
+        raise slow_reader(attachment.sequence)
+    end = pb.StreamEnd(reason=_END_REASONS[reason], resume_after_sequence=attachment.sequence)
+    frames = [_encode(end=end)]
+    if reason == "draining":
+        frames.insert(0, _encode(draining=draining("turns in progress")))
+    return frames
+
+
+def _encode(**item: Any) -> bytes:
+    response = pb.ConverseResponse(**item)
+    return trim_encoded(response.SerializeToString(), response)

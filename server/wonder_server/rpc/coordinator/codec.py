@@ -1,0 +1,237 @@
+"""Workflow runs, tokens, node executions, gates and their events as the contract says them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from wonder.v1 import coordinator_service_pb2, run_pb2, task_pb2
+from wonder_server.actors.runs.lookup import RunView
+from wonder_server.actors.streaming.hub import NodeProgress
+from wonder_server.core.actor.commands import Scope
+from wonder_server.core.actor.trace import scope_trace_id
+from wonder_server.core.coordinator.values import (
+    EmittedEvent,
+    Gate,
+    GateStatus,
+    NodeExecution,
+    Run,
+    Signal,
+    Token,
+)
+from wonder_server.ports.journal import Event
+from wonder_server.ports.records import Head
+from wonder_server.rpc.shared.common_codec import enum_value
+from wonder_server.rpc.shared.faults import fault_to_proto
+from wonder_server.rpc.shared.message_trimming import MAX_ITEM_BYTES
+from wonder_server.rpc.shared.payload import dict_to_struct, json_to_value
+from wonder_server.rpc.shared.task_codec import progress_to_proto
+from wonder_server.rpc.shared.times import to_timestamp
+
+MAX_EXECUTIONS: Final = 500
+
+
+def run_to_proto(view: RunView) -> run_pb2.Run:
+    """A run; with what the view has of its details, all but the node executions (see `add_executions`)."""
+    value, head, details = view.run, view.head, view.details
+    message = run_pb2.Run(
+        id=value.id,
+        workflow=value.workflow_ref,
+        workflow_id=value.workflow_id,
+        workflow_revision=_revision(value.workflow_ref),
+        context=_context_to_proto(value.scope),
+        status=enum_value(run_pb2.RunStatus, "RUN_STATUS", value.status.value),
+        input=dict_to_struct(value.input),
+        output=dict_to_struct(value.output),
+        node_execution_count=view.executions,
+        last_sequence=head.sequence,
+        metadata=dict_to_struct(value.metadata),
+        forked_from_run_id=value.forked_from,
+        deadline=to_timestamp(value.deadline_ms),
+        create_time=to_timestamp(value.created_ms),
+        update_time=to_timestamp(max(value.updated_ms, value.completed_ms, value.created_ms, head.at_ms)),
+        complete_time=to_timestamp(value.completed_ms),
+        etag=str(head.sequence),
+        trace_id=scope_trace_id(value.scope),
+    )
+    if value.fault is not None:
+        message.error.CopyFrom(fault_to_proto(value.fault))
+    if value.parent is not None:
+        message.parent.operation_id = value.parent.operation_id
+        if value.parent.actor_id.startswith("run_"):
+            message.parent.run_id = value.parent.actor_id
+        else:
+            message.parent.turn_id = value.scope.turn_id
+    if details is not None:
+        message.state.CopyFrom(dict_to_struct(details.state))
+        message.tokens.extend(map(token_to_proto, details.tokens))
+        message.pending_gates.extend(map(gate_to_proto, details.gates))
+        if details.parent_node_id:
+            message.parent.node_id = details.parent_node_id
+    _omit_large_fields(message)
+    return message
+
+
+def _omit_large_fields(message: run_pb2.Run) -> None:
+    """Leave out what a client could not take with the rest; the contract says what, in this order."""
+    for name in ("state", "input"):
+        if message.ByteSize() > MAX_ITEM_BYTES and (name == "state" or message.output.fields):
+            message.ClearField(name)
+
+
+def add_executions(message: run_pb2.Run, newest_first: Sequence[NodeExecution]) -> bool:
+    """Put older node executions before those that a run has. Whether there is room for more: there are at
+    most `MAX_EXECUTIONS`, and fewer where a client could not take the answer."""
+    remaining, found = MAX_ITEM_BYTES - message.ByteSize(), list(message.node_executions)
+    older: list[run_pb2.NodeExecution] = []
+    is_full = False
+    for value in newest_first:
+        encoded = execution_to_proto(value)
+        remaining -= encoded.ByteSize() + 8
+        is_full = remaining < 0 or len(found) + len(older) == MAX_EXECUTIONS
+        if is_full:
+            break
+        older.append(encoded)
+    del message.node_executions[:]
+    message.node_executions.extend([*reversed(older), *found])
+    return not is_full
+
+
+def _revision(workflow_ref: str) -> int:
+    name, _, revision = workflow_ref.rpartition("@")
+    return int(revision) if name else 0
+
+
+def _context_to_proto(scope: Scope) -> task_pb2.ExecutionContext:
+    return task_pb2.ExecutionContext(
+        project_id=scope.project_id,
+        agent_id=scope.agent_id,
+        conversation_id=scope.conversation_id,
+        turn_id=scope.turn_id,
+    )
+
+
+def token_to_proto(value: Token) -> run_pb2.Token:
+    return run_pb2.Token(
+        id=value.id,
+        node_id=value.node_id,
+        status=enum_value(run_pb2.TokenStatus, "TOKEN_STATUS", value.status.value),
+        parent_token_id=value.parent_id,
+        fan_out_node_id=value.fan_out_node_id,
+        branch_index=value.branch_index,
+        branch_count=value.branch_count,
+        branch=value.branch,
+        waits_for_id=value.waits_for_id,
+        create_time=to_timestamp(value.created_ms),
+        update_time=to_timestamp(value.updated_ms),
+    )
+
+
+def execution_to_proto(value: NodeExecution) -> run_pb2.NodeExecution:
+    message = run_pb2.NodeExecution(
+        id=value.id,
+        run_id=value.run_id,
+        ordinal=value.ordinal,
+        node_id=value.node_id,
+        token_id=value.token_id,
+        status=enum_value(run_pb2.NodeExecutionStatus, "NODE_EXECUTION_STATUS", value.status.value),
+        input=dict_to_struct(value.input),
+        attempts=value.attempts,
+        target=value.target,
+        carried_out_by=value.carried_out_by,
+        create_time=to_timestamp(value.started_ms),
+        complete_time=to_timestamp(value.completed_ms),
+    )
+    if value.branch is not None:
+        branch = value.branch
+        message.branch.parent_token_id = branch.parent_id
+        message.branch.fan_out_node_id = branch.fan_out_node_id
+        message.branch.name, message.branch.index = branch.name, branch.index
+        message.branch.count = branch.count
+    if value.status == "completed":
+        message.output.CopyFrom(json_to_value(value.output))
+    if value.fault is not None:
+        message.error.CopyFrom(fault_to_proto(value.fault))
+    return message
+
+
+def gate_to_proto(value: Gate) -> run_pb2.Gate:
+    message = run_pb2.Gate(
+        id=value.id,
+        run_id=value.run_id,
+        node_id=value.node_id,
+        project_id=value.project_id,
+        workflow=value.workflow_ref,
+        prompt=value.prompt,
+        shown=dict_to_struct(value.shown),
+        shown_hash=value.shown_hash,
+        user_ids=value.user_ids,
+        status=enum_value(run_pb2.GateStatus, "GATE_STATUS", value.status.value),
+        create_time=to_timestamp(value.created_ms),
+        expire_time=to_timestamp(value.expires_ms),
+    )
+    if value.answer_schema:
+        message.answer_schema.CopyFrom(dict_to_struct(value.answer_schema))
+    if value.status is not GateStatus.PENDING:
+        message.resolution.CopyFrom(_resolution_to_proto(value))
+    return message
+
+
+def _resolution_to_proto(value: Gate) -> run_pb2.GateResolution:
+    return run_pb2.GateResolution(
+        user_id=value.user_id,
+        resolve_time=to_timestamp(value.resolved_ms),
+        answer=dict_to_struct(value.answer) if value.answer is not None else None,
+        comment=value.comment,
+    )
+
+
+def signal_to_proto(value: Signal) -> run_pb2.Signal:
+    return run_pb2.Signal(name=value.name, payload=json_to_value(value.payload), user_id=value.user_id)
+
+
+def _emitted_to_proto(value: EmittedEvent) -> run_pb2.EmittedEvent:
+    return run_pb2.EmittedEvent(name=value.name, payload=dict_to_struct(value.payload), node_id=value.node_id)
+
+
+_PAYLOADS: Final[dict[str, Callable[[Any], Any]]] = {
+    "token_moved": token_to_proto,
+    "node_started": execution_to_proto,
+    "node_completed": execution_to_proto,
+    "node_failed": execution_to_proto,
+    "node_cancelled": execution_to_proto,
+    "gate_opened": gate_to_proto,
+    "gate_resolved": gate_to_proto,
+    "signal_received": signal_to_proto,
+    "event_emitted": _emitted_to_proto,
+}
+
+
+def event_to_proto(stored: Event) -> run_pb2.RunEvent:
+    """One event of a run's record."""
+    emit = stored.emit
+    encoded = run_pb2.RunEvent(
+        sequence=stored.sequence,
+        run_id=stored.actor_id,
+        create_time=to_timestamp(stored.at_ms),
+        name=emit.name,
+    )
+    if isinstance(emit.value, Run):
+        payload = run_to_proto(RunView(emit.value, Head(stored.sequence, stored.at_ms)))
+    else:
+        payload = _PAYLOADS[emit.kind](emit.value)
+    getattr(encoded, emit.kind).CopyFrom(payload)
+    return encoded
+
+
+def node_progress_to_proto(value: NodeProgress) -> coordinator_service_pb2.NodeProgress:
+    """What a node does in its task."""
+    message = coordinator_service_pb2.NodeProgress(
+        node_id=value.node_id, node_execution_id=value.execution_id
+    )
+    item = progress_to_proto(value.item)
+    if item.HasField("step"):
+        message.step.CopyFrom(item.step)
+    else:
+        message.progress.CopyFrom(item.progress.progress)
+    return message

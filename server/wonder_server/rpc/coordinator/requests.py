@@ -1,0 +1,272 @@
+"""Requests about runs, read: what is asked, looked up and checked, in core's values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from wonder.v1 import coordinator_service_pb2 as pb
+from wonder.v1 import run_pb2, task_pb2
+from wonder_server.actors.archive.archiver import Archive
+from wonder_server.actors.conversation.conversations import conversation_not_found as no_conversation
+from wonder_server.actors.conversation.conversations import turn_not_found
+from wonder_server.actors.runs.forks import ForkRequest
+from wonder_server.actors.runs.lookup import run_not_found as no_run
+from wonder_server.actors.runs.runs import Runs, StartRunRequest
+from wonder_server.core import ids
+from wonder_server.core.actor import trace
+from wonder_server.core.actor.commands import Scope
+from wonder_server.core.conversation.model.values import Conversation, Turn
+from wonder_server.core.coordinator.inputs import ReceiveSignal, ResolveGate
+from wonder_server.core.coordinator.values import GateStatus
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.frozen import replace
+from wonder_server.core.paths import check_work_branch
+from wonder_server.core.schema import payloads
+from wonder_server.ports.records import Query
+from wonder_server.rpc.server.authorization import ScopeGrants
+from wonder_server.rpc.shared.common_codec import enum_names
+from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required
+from wonder_server.rpc.shared.names import NameResolver
+from wonder_server.rpc.shared.payload import struct_to_dict, value_to_json
+from wonder_server.rpc.shared.times import from_timestamp
+from wonder_server.services.catalog.agents import check_metadata
+from wonder_server.services.paging import PageRequest
+
+MAX_WAIT_MS: Final = 300_000
+MAX_TIMEOUT_MS: Final = 100 * 365 * 24 * 3600 * 1000
+MAX_PAYLOAD_BYTES: Final = 1 << 20
+"""What a signal may carry, or a person answer at a gate."""
+MAX_COMMENT_CHARS: Final = 10_000
+"""Characters of what a person says: a comment, a reason."""
+
+_SIGNAL: Final = re.compile(r"[A-Za-z0-9_]{1,64}\Z")
+_CONTEXT_FIELDS: Final = {
+    name: f"context.{name}" for name in ("project_id", "agent_id", "conversation_id", "run_id")
+}
+
+
+class RunRequests:
+    """Reads requests that name something which has to be looked up."""
+
+    def __init__(self, runs: Runs, resolver: NameResolver, archive: Archive) -> None:
+        self._runs = runs
+        self._records = runs.records
+        self._resolver = resolver
+        self._archive = archive
+
+    async def start_request(self, request: pb.StartRunRequest, trace_id: str = "") -> StartRunRequest:
+        """FIELD_INVALID, PAYLOAD_TOO_LARGE, and …_NOT_FOUND for what the context names."""
+        metadata = struct_to_dict(request.metadata, "metadata")
+        check_metadata(metadata, "metadata")
+        return StartRunRequest(
+            workflow=required(request.workflow_id, "workflow_id"),
+            input=struct_to_dict(request.input, "input"),
+            scope=await self._scope(request.context),
+            metadata=metadata,
+            timeout_ms=_milliseconds(request.timeout_ms, "timeout_ms", MAX_TIMEOUT_MS),
+            trace_id=trace_id,
+        )
+
+    async def runs_query(self, request: pb.ListRunsRequest) -> Query:
+        """Which runs are asked for; those of one conversation are there afterwards, also if it was archived.
+        DEFINITION_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID, STORAGE_UNAVAILABLE."""
+        fields: list[tuple[str, str]] = []
+        if request.workflow_id:
+            with map_fault_fields({"": "workflow_id"}):
+                definition_id, pinned = await self._runs.resolve_workflow(
+                    bounded(request.workflow_id, "workflow_id")
+                )
+            fields.append(("workflow_id", definition_id))
+            if pinned:
+                fields.append(("workflow_ref", pinned))
+        if request.project_id:
+            fields.append(("scope.project_id", await self._project(request.project_id)))
+        parent = bounded(request.parent_run_id, "parent_run_id")
+        if parent or not (request.include_children or request.conversation_id):
+            fields.append(("parent.actor_id", parent))
+        query = Query(
+            table="runs",
+            parent=bounded(request.conversation_id, "conversation_id"),
+            fields=tuple(fields),
+            statuses=enum_names(run_pb2.RunStatus, "RUN_STATUS", request.statuses, "statuses"),
+            start_ms=max(from_timestamp(request.start_time, "start_time"), 0),
+            end_ms=_exclusive_end_ms(request.end_time, "end_time"),
+        )
+        if request.conversation_id:
+            await self._archive.ensure_restored(request.conversation_id)
+        return query
+
+    async def gates_query(self, request: pb.ListGatesRequest) -> Query:
+        """Which gates are asked for. RUN_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID."""
+        if request.run_id:
+            await self._runs.lookup.run(request.run_id)
+        user_id = bounded(request.user_id, "user_id")
+        statuses = enum_names(run_pb2.GateStatus, "GATE_STATUS", request.statuses, "statuses")
+        return Query(
+            table="gates",
+            actor=request.run_id,
+            parent=await self._project(request.project_id) if request.project_id else "",
+            statuses=statuses or (GateStatus.PENDING.value,),
+            allowed=(("user_ids", user_id),) if user_id else (),
+            newest_first=False,
+        )
+
+    async def _project(self, key: str) -> str:
+        return await self._resolver.project_id(bounded(key, "project_id"))
+
+    # --- the context of a run -------------------------------------------------------------------
+
+    async def _scope(self, context: task_pb2.ExecutionContext) -> Scope:
+        """Everything that a context names, found. Where it names no project, the conversation or run that it
+        names says which; where it does, they must belong to it."""
+        branch = check_work_branch(context.branch, "context.branch") if context.branch else ""
+        agent_id, project_id = "", ""
+        with map_fault_fields(_CONTEXT_FIELDS):
+            if context.agent_id:
+                agent_id = await self._resolver.agent_id(bounded(context.agent_id, "agent_id"))
+            if context.project_id:
+                project_id = await self._project(context.project_id)
+            scope = Scope(project_id=project_id, agent_id=agent_id, branch=branch)
+            if context.conversation_id or context.turn_id:
+                scope = await self._in_conversation(scope, context)
+            if context.run_id:
+                run_scope = (await self._runs.lookup.run(context.run_id)).scope
+                if scope.project_id not in ("", run_scope.project_id):
+                    raise no_run(context.run_id)
+                scope = replace(
+                    scope, project_id=run_scope.project_id, trace_id=trace.scope_trace_id(run_scope)
+                )
+        return scope if scope.project_id else replace(scope, project_id=await self._resolver.project_id(""))
+
+    async def _in_conversation(self, scope: Scope, context: task_pb2.ExecutionContext) -> Scope:
+        conversation_id, turn_id = context.conversation_id, context.turn_id
+        if turn_id:
+            turn = await self._turn(turn_id, conversation_id)
+            conversation_id, scope = turn.conversation_id, replace(scope, trace_id=turn.trace_id)
+        found: Conversation | None = None
+        if ids.is_id("conv", conversation_id):
+            found = await self._records.get("conversations", conversation_id, conversation_id)
+        if found is None or scope.project_id not in ("", found.project_id):
+            raise no_conversation(conversation_id)
+        return replace(scope, project_id=found.project_id, conversation_id=conversation_id, turn_id=turn_id)
+
+    async def _turn(self, turn_id: str, conversation_id: str) -> Turn:
+        found: Turn | None = None
+        if conversation_id:
+            await self._archive.ensure_restored(conversation_id)
+        if ids.is_id("turn", turn_id) and (not conversation_id or ids.is_id("conv", conversation_id)):
+            found = await self._records.get("turns", turn_id, conversation_id)
+        if found is None:
+            raise turn_not_found(turn_id, conversation_id, "context.turn_id")
+        return found
+
+
+# --- what needs no look-up --------------------------------------------------------------------------
+
+
+def wait_ms_of(request: pb.StartRunRequest) -> int:
+    """Milliseconds to wait for the run's end. FIELD_INVALID."""
+    return _milliseconds(request.wait_ms, "wait_ms", MAX_WAIT_MS)
+
+
+def comment_of(text: str, field: str) -> str:
+    """What a person says. FIELD_INVALID if it is too long."""
+    return bounded(text, field, MAX_COMMENT_CHARS)
+
+
+def signal_from_proto(request: pb.SignalRunRequest, grants: ScopeGrants) -> ReceiveSignal:
+    """FIELD_INVALID, PAYLOAD_TOO_LARGE, PERMISSION_DENIED."""
+    given = request.signal
+    if not _SIGNAL.match(given.name):
+        raise error(
+            Reason.FIELD_INVALID, "A signal's name is 1 to 64 of a-z, A-Z, 0-9 and '_'.", field="signal.name"
+        )
+    payload = value_to_json(given.payload, "signal.payload")
+    _check_size(payload, "signal.payload")
+    return ReceiveSignal(
+        name=given.name, payload=payload, user_id=_user(given.user_id, "signal.user_id", grants)
+    )
+
+
+def decision_from_proto(request: pb.ResolveGateRequest, grants: ScopeGrants) -> ResolveGate:
+    """FIELD_INVALID, PAYLOAD_TOO_LARGE, PERMISSION_DENIED."""
+    if request.decision == pb.GATE_DECISION_UNSPECIFIED:
+        raise error(Reason.FIELD_INVALID, "Say what is decided: approve or reject.", field="decision")
+    answer = struct_to_dict(request.answer, "answer") if request.HasField("answer") else None
+    _check_size(answer, "answer")
+    return ResolveGate(
+        gate_id=required(request.gate_id, "gate_id"),
+        approve=request.decision == pb.GATE_DECISION_APPROVE,
+        shown_hash=required(request.shown_hash, "shown_hash"),
+        answer=answer,
+        comment=comment_of(request.comment, "comment"),
+        user_id=_user(request.user_id, "user_id", grants),
+    )
+
+
+def fork_request_from_proto(request: pb.ForkRunRequest) -> ForkRequest:
+    """FIELD_INVALID."""
+    point = request.WhichOneof("point")
+    if point is None:
+        raise error(
+            Reason.FIELD_INVALID,
+            "Say from where: `after_sequence` or `before_node_execution`.",
+            field="after_sequence",
+        )
+    position = getattr(request, point)
+    if position < 0:
+        raise error(Reason.FIELD_INVALID, f"{point} must not be negative.", field=point)
+    if position == 0 and point == "before_node_execution":
+        raise error(Reason.FIELD_INVALID, "The ordinals of node executions begin with 1.", field=point)
+    if position == 0:
+        raise error(Reason.CURSOR_OUT_OF_RANGE, "A run's record begins with 1.", field=point)
+    if request.workflow_revision < 0:
+        raise error(Reason.FIELD_INVALID, "A revision is not negative.", field="workflow_revision")
+    return ForkRequest(
+        run_id=request.run_id,
+        after_sequence=request.after_sequence,
+        before_execution=request.before_node_execution,
+        input=struct_to_dict(request.input, "input") if request.HasField("input") else None,
+        state=struct_to_dict(request.state, "state") if request.HasField("state") else None,
+        revision=request.workflow_revision,
+    )
+
+
+def row_cursor(wanted: PageRequest, scope: Sequence[Any]) -> tuple[int, str] | None:
+    """The row behind which the page begins: its time and id. PAGE_TOKEN_INVALID."""
+    match wanted.cursor(scope, []):
+        case []:
+            return None
+        case [int(at_ms), str(row_id)]:
+            return at_ms, row_id
+        case _:
+            raise error(
+                Reason.PAGE_TOKEN_INVALID,
+                "Give the next_page_token of an earlier answer.",
+                field="page_token",
+            )
+
+
+def _user(given: str, field: str, grants: ScopeGrants) -> str:
+    """The person who is named, else the caller. FIELD_INVALID, PERMISSION_DENIED."""
+    return grants.resolve_user(bounded(given, field), field)
+
+
+def _check_size(payload: Any, field: str) -> None:
+    fault = payloads.check(payload, field=field, max_bytes=MAX_PAYLOAD_BYTES)
+    if fault is not None:
+        raise WonderError(fault)
+
+
+def _milliseconds(given: int, field: str, max_ms: int) -> int:
+    if not 0 <= given <= max_ms:
+        raise error(Reason.FIELD_INVALID, f"{field} is between 0 and {max_ms}.", field=field)
+    return given
+
+
+def _exclusive_end_ms(timestamp: Any, field: str) -> int:
+    """An exclusive bound; 0 is none, so what lies before 1970 is the first millisecond, before all runs."""
+    found = from_timestamp(timestamp, field)
+    return found if found >= 0 else 1

@@ -1,0 +1,155 @@
+"""The CoordinatorService: decode, ask the actors, encode."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator
+from typing import Any
+
+from wonder.v1 import coordinator_service_pb2 as pb
+from wonder_server.actors.archive.archiver import Archive, NullArchive
+from wonder_server.actors.runs.lookup import RunView
+from wonder_server.actors.runs.runs import Runs
+from wonder_server.core.errors import Reason, error
+from wonder_server.rpc.coordinator import codec
+from wonder_server.rpc.coordinator.requests import (
+    RunRequests,
+    comment_of,
+    decision_from_proto,
+    fork_request_from_proto,
+    row_cursor,
+    signal_from_proto,
+    wait_ms_of,
+)
+from wonder_server.rpc.coordinator.stream import stream_run
+from wonder_server.rpc.server.authorization import NO_GRANTS, ScopeGrants
+from wonder_server.rpc.shared.fields import bounded
+from wonder_server.rpc.shared.idempotency import request_key
+from wonder_server.rpc.shared.names import NameResolver
+from wonder_server.rpc.shared.pages import PAGE_BYTES, page_from_rows
+from wonder_server.rpc.shared.payload import json_to_value
+from wonder_server.rpc.shared.trace_context import trace_from_metadata
+from wonder_server.services.paging import PageRequest
+
+MAX_DECISION_CHARS = 20_000
+"""Characters of a decision that a replay shows."""
+
+
+class CoordinatorServicer:
+    """See ``coordinator_service.proto``."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        resolver: NameResolver,
+        archive: Archive | None = None,
+        grants: ScopeGrants = NO_GRANTS,
+    ) -> None:
+        self._grants = grants
+        self._runs = runs
+        self._requests = RunRequests(runs, resolver, archive or NullArchive())
+
+    # --- starting -------------------------------------------------------------------------------
+
+    async def start_run(self, request: pb.StartRunRequest, context: Any) -> pb.StartRunResponse:
+        wait_ms = wait_ms_of(request)
+        self._grants.require_context(request.context)
+        starting = await self._requests.start_request(request, trace_from_metadata(context))
+        if request.validate_only:
+            await self._runs.check_start(starting)
+            return pb.StartRunResponse()
+        view = await self._runs.start(starting, request_key(request.request_id), wait_ms=wait_ms)
+        return pb.StartRunResponse(run=codec.run_to_proto(view))
+
+    async def fork_run(self, request: pb.ForkRunRequest, _context: Any) -> pb.ForkRunResponse:
+        view = await self._runs.forks.fork(fork_request_from_proto(request), request_key(request.request_id))
+        return pb.ForkRunResponse(run=codec.run_to_proto(view))
+
+    # --- looking --------------------------------------------------------------------------------
+
+    async def get_run(self, request: pb.GetRunRequest, _context: Any) -> pb.GetRunResponse:
+        lookup = self._runs.lookup
+        view = await lookup.with_details(request.run_id)
+        message = codec.run_to_proto(view)
+        page = view.details.executions if view.details is not None else []
+        while page and codec.add_executions(message, page):
+            page = await lookup.executions(request.run_id, page[-1].ordinal)
+        return pb.GetRunResponse(run=message)
+
+    async def list_runs(self, request: pb.ListRunsRequest, _context: Any) -> pb.ListRunsResponse:
+        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        query = await self._requests.runs_query(request)
+        scope, limit = ["runs", repr(query)], wanted.limit()
+        query = dataclasses.replace(
+            query, after=row_cursor(wanted, scope), limit=limit + 1, max_bytes=PAGE_BYTES
+        )
+        found = await self._runs.lookup.views(query)
+        runs, token = await page_from_rows(found, limit, scope, _row_position, codec.run_to_proto)
+        return pb.ListRunsResponse(runs=runs, next_page_token=token)
+
+    async def watch_run(self, request: pb.WatchRunRequest, _context: Any) -> AsyncIterator[bytes]:
+        if request.after_sequence < 0:
+            raise error(Reason.FIELD_INVALID, "A sequence is not negative.", field="after_sequence")
+        attachment = await self._runs.attach(
+            request.run_id, request.after_sequence, wants_progress=request.include_progress
+        )
+        try:
+            # Not before: an end in between would be missed.
+            view = await self._runs.lookup.snapshot(request.run_id)
+            end_sequence = view.head.sequence if view.has_ended else 0
+            async for frame in stream_run(attachment, end_sequence, grouping=request.group_events):
+                yield frame
+        finally:
+            attachment.close()
+
+    # --- steering -------------------------------------------------------------------------------
+
+    async def cancel_run(self, request: pb.CancelRunRequest, _context: Any) -> pb.CancelRunResponse:
+        reason = comment_of(request.reason, "reason")
+        view = await self._runs.cancel(
+            request.run_id, reason, bounded(request.etag, "etag"), request_key(request.request_id)
+        )
+        return pb.CancelRunResponse(run=codec.run_to_proto(view))
+
+    async def signal_run(self, request: pb.SignalRunRequest, _context: Any) -> pb.SignalRunResponse:
+        sequence = await self._runs.signal(
+            request.run_id, signal_from_proto(request, self._grants), request_key(request.request_id)
+        )
+        return pb.SignalRunResponse(sequence=sequence)
+
+    async def list_gates(self, request: pb.ListGatesRequest, _context: Any) -> pb.ListGatesResponse:
+        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        query = await self._requests.gates_query(request)
+        scope, limit = ["gates", repr(query)], wanted.limit()
+        query = dataclasses.replace(
+            query, after=row_cursor(wanted, scope), limit=limit + 1, max_bytes=PAGE_BYTES
+        )
+        found = await self._runs.gates.find(query)
+        gates, token = await page_from_rows(
+            found, limit, scope, lambda gate: [gate.created_ms, gate.id], codec.gate_to_proto
+        )
+        return pb.ListGatesResponse(gates=gates, next_page_token=token)
+
+    async def resolve_gate(self, request: pb.ResolveGateRequest, _context: Any) -> pb.ResolveGateResponse:
+        gate = await self._runs.gates.resolve(
+            decision_from_proto(request, self._grants), request_key(request.request_id)
+        )
+        return pb.ResolveGateResponse(gate=codec.gate_to_proto(gate))
+
+    # --- proving --------------------------------------------------------------------------------
+
+    async def replay_run(self, request: pb.ReplayRunRequest, _context: Any) -> pb.ReplayRunResponse:
+        verdict = await self._runs.replay(request.run_id)
+        answer = pb.ReplayRunResponse(identical=verdict.difference is None, step_count=verdict.steps)
+        if verdict.difference is not None:
+            found = verdict.difference
+            answer.first_difference.step = found.step
+            answer.first_difference.input = found.input
+            for side, decided in (("recorded", found.recorded), ("planned", found.planned)):
+                listed = getattr(answer.first_difference, side)
+                listed.values.extend(json_to_value(text[:MAX_DECISION_CHARS]) for text in decided)
+        return answer
+
+
+def _row_position(view: RunView) -> list[Any]:
+    return [view.run.created_ms, view.run.id]

@@ -1,0 +1,243 @@
+"""``wonder.v1.ExecutorService``: tasks on demand (document 5; features H1 to H4).
+
+::
+
+    request -> Call (task pinned, input checked, context resolved) -> Execution -> result
+
+An execution without a ``request_id`` belongs to its caller: when the caller goes away it is cancelled.
+With one it runs to its end, so that whoever asks again finds its result; `Recent` bounds how many are
+kept. Work, the stream of remote workers, is in `rpc.work`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from wonder.v1 import executor_service_pb2 as pb
+from wonder.v1 import task_pb2
+from wonder_server.core.definitions.specs import PinnedTask
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.frozen import replace
+from wonder_server.core.ids import is_id, random_id
+from wonder_server.core.paths import check_work_branch
+from wonder_server.core.task import plan
+from wonder_server.ports.clock import Clock
+from wonder_server.rpc.executor.executions import Execution
+from wonder_server.rpc.executor.worker_stream import serve_worker
+from wonder_server.rpc.server.authorization import ADMIN, NO_GRANTS, ScopeGrants
+from wonder_server.rpc.server.call_pipeline import RequestStream
+from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required
+from wonder_server.rpc.shared.idempotency import RecentRequests, idempotency_key
+from wonder_server.rpc.shared.names import NameResolver
+from wonder_server.rpc.shared.pages import encode_page
+from wonder_server.rpc.shared.payload import struct_to_dict
+from wonder_server.rpc.shared.task_codec import (
+    kind_to_proto,
+    progress_to_proto,
+    remote_kind_to_proto,
+    result_to_proto,
+    with_timeout,
+)
+from wonder_server.rpc.shared.trace_context import trace_from_metadata
+from wonder_server.services.actions import ACTIONS, ActionKind, ExecutionContext
+from wonder_server.services.catalog.transactions import IdempotencyKey
+from wonder_server.services.paging import PageRequest, page
+from wonder_server.services.tasks.executor import Executor, Progress
+from wonder_server.services.workers import WorkerPool
+
+_CONTEXT_FIELDS: Final = {
+    "": "context",
+    **{name: f"context.{name}" for name in ("project_id", "agent_id", "conversation_id")},
+}
+
+
+class TaskSource(Protocol):
+    """Where tasks come from; ``services.library.Library`` is one."""
+
+    async def pin_task(self, ref: str) -> PinnedTask:
+        """The task that a reference leads to, with all that it needs. DEFINITION_NOT_FOUND."""
+        ...
+
+
+class ConversationLookup(Protocol):
+    """Knows which conversations there are; ``actors.conversations.Conversations`` is one."""
+
+    async def get(self, conversation_id: str) -> object:
+        """CONVERSATION_NOT_FOUND unless there is such a conversation."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCall:
+    """What is to be run: all that a request says, looked up and checked."""
+
+    task: PinnedTask
+    input: dict[str, Any]
+    context: ExecutionContext
+
+
+class ExecutorServicer:
+    """The methods of the service. `close` it before the loop ends."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        *,
+        tasks: TaskSource,
+        resolver: NameResolver,
+        conversations: ConversationLookup,
+        clock: Clock,
+        kinds: Mapping[str, ActionKind] = ACTIONS,
+        workers: WorkerPool | None = None,
+        unavailable: Callable[[], Awaitable[Mapping[str, str]]] | None = None,
+        grants: ScopeGrants = NO_GRANTS,
+    ) -> None:
+        """``missing`` says of which kinds this server cannot carry out, by name, why that is."""
+        self._executor = executor
+        self._tasks = tasks
+        self._resolver = resolver
+        self._conversations = conversations
+        self._clock = clock
+        self._kinds = list(kinds.values())
+        self._workers = workers
+        self._unavailable = unavailable
+        self._grants = grants
+        self._recent = RecentRequests[Execution]()
+        self._running: set[Execution] = set()
+
+    async def execute_task(self, request: pb.ExecuteTaskRequest, context: Any) -> pb.ExecuteTaskResponse:
+        if request.validate_only:
+            call = await self._decode_call(request, idempotency_key(request))
+            return pb.ExecuteTaskResponse(result=task_pb2.TaskResult(task=str(call.task.pin)))
+        execution = await self._execution(request, trace_from_metadata(context))
+        try:
+            return pb.ExecuteTaskResponse(result=await execution.result())
+        finally:
+            execution.release()
+
+    async def stream_task(
+        self, request: pb.StreamTaskRequest, context: Any
+    ) -> AsyncIterator[pb.StreamTaskResponse]:
+        execution = await self._execution(request, trace_from_metadata(context))
+        try:
+            async for item in execution.steps():
+                yield progress_to_proto(item)
+            yield pb.StreamTaskResponse(result=await execution.result())
+        finally:
+            execution.release()
+
+    async def list_action_kinds(
+        self, request: pb.ListActionKindsRequest, _context: Any
+    ) -> pb.ListActionKindsResponse:
+        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        scope = ["action_kinds"]
+        after, limit = wanted.cursor(scope, ""), wanted.limit()
+        unavailable = await self._unavailable() if self._unavailable is not None else {}
+        kinds = sorted(
+            (kind for kind in self.kinds(unavailable) if kind.name > after), key=lambda kind: kind.name
+        )
+        found = page(kinds[: limit + 1], limit, scope, lambda kind: kind.name)
+        shown, token = await encode_page(found, lambda kind: kind)
+        return pb.ListActionKindsResponse(action_kinds=shown, next_page_token=token)
+
+    def kinds(self, unavailable: Mapping[str, str]) -> list[task_pb2.ActionKind]:
+        """The action kinds that steps can use, in no particular order; ``missing`` ones not now."""
+        remote = self._workers.kinds() if self._workers is not None else []
+        own = [kind_to_proto(kind, unavailable.get(kind.name, "")) for kind in self._kinds]
+        return [*own, *map(remote_kind_to_proto, remote)]
+
+    async def work(self, requests: RequestStream, context: Any) -> None:
+        if self._workers is None:
+            raise error(Reason.NOT_IMPLEMENTED, "This server takes no workers.", method="Work")
+        await serve_worker(self._workers, self._resolver, requests, context)
+
+    async def close(self) -> None:
+        """Cancel what still runs, and wait until it has stopped."""
+        await asyncio.gather(*(execution.cancel() for execution in self._running))
+
+    async def _execution(
+        self, request: pb.ExecuteTaskRequest | pb.StreamTaskRequest, trace_id: str
+    ) -> Execution:
+        """A new execution, or that of the same request before."""
+        key = idempotency_key(request)
+        if key is not None and (known := self._recent.find(key)) is not None:
+            return known
+        call = await self._decode_call(request, key)
+        # Looking up took time: it may have come again.
+        if key is not None and (known := self._recent.find(key)) is not None:
+            return known
+        context = replace(call.context, trace_id=trace_id)
+        return self._start_execution(dataclasses.replace(call, context=context), key)
+
+    def _start_execution(self, call: TaskCall, key: IdempotencyKey | None) -> Execution:
+        async def run(on_progress: Progress) -> task_pb2.TaskResult:
+            began = self._clock.now_ms()
+            outcome = await self._executor.execute(call.task, call.input, call.context, on_progress)
+            return result_to_proto(call.task, outcome, max(self._clock.now_ms() - began, 0))
+
+        if key is not None:
+            self._recent.check_capacity()
+        execution = Execution(run, outlives_callers=key is not None)
+        if key is not None:
+            execution.complete_slot_when_done(self._recent.reserve(key, execution))
+        self._running.add(execution)
+        execution.on_done(self._running.discard)
+        return execution
+
+    async def _decode_call(
+        self, request: pb.ExecuteTaskRequest | pb.StreamTaskRequest, key: IdempotencyKey | None
+    ) -> TaskCall:
+        self._grants.require_context(request.context)
+        with map_fault_fields({"": "task_id"}):
+            task = await self._tasks.pin_task(required(request.task_id, "task_id"))
+        if step := deleting_step(task):
+            self._grants.require(ADMIN, f"Step '{step}' of the task deletes.", "task_id")
+        task = with_timeout(task, request.timeout_ms)
+        input = struct_to_dict(request.input, "input")
+        begun = plan.begin(task, input)
+        if isinstance(begun, plan.Failed):
+            raise WonderError(begun.fault)
+        # A request that is sent again, even after a restart, has the effects of the first one.
+        operation_key = f"exec_{key.fingerprint}" if key else random_id("exec", self._clock.now_ms())
+        return TaskCall(
+            task=task, input=input, context=await self._decode_context(request.context, operation_key)
+        )
+
+    async def _decode_context(self, given: task_pb2.ExecutionContext, key: str) -> ExecutionContext:
+        for prefix, value, field in (
+            ("turn", given.turn_id, "context.turn_id"),
+            ("run", given.run_id, "context.run_id"),
+        ):
+            if value and not is_id(prefix, value):
+                raise error(Reason.FIELD_INVALID, f"{field} is no id of a {prefix}.", field=field)
+        with map_fault_fields(_CONTEXT_FIELDS):
+            project_id = await self._resolver.project_id(bounded(given.project_id, "project_id"))
+            agent_id = bounded(given.agent_id, "agent_id")
+            if agent_id:
+                agent_id = await self._resolver.agent_id(agent_id)
+            if given.conversation_id:
+                await self._conversations.get(bounded(given.conversation_id, "conversation_id"))
+        return ExecutionContext(
+            project_id=project_id,
+            agent_id=agent_id,
+            conversation_id=given.conversation_id,
+            turn_id=given.turn_id,
+            run_id=given.run_id,
+            key=key,
+            branch=check_work_branch(given.branch, "context.branch") if given.branch else "",
+        )
+
+
+def deleting_step(task: PinnedTask) -> str:
+    """Return the id of the task's first step that can delete what others wrote; "" if there is none."""
+    for step in task.spec.steps:
+        if step.action is None:
+            continue
+        says_delete = "delete" in step.action.config or "delete" in step.input_mapping
+        if step.action.kind == "memory.delete" or (step.action.kind == "artifact.write" and says_delete):
+            return step.id
+    return ""

@@ -1,0 +1,143 @@
+"""The part of the LibraryService that concerns artifacts (feature F1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder.v1 import artifact_pb2
+from wonder.v1 import library_service_pb2 as pb
+from wonder_server.core.errors import Reason, error
+from wonder_server.ports.repositories import Commit, Match
+from wonder_server.rpc.server.authorization import ADMIN, ScopeGrants
+from wonder_server.rpc.shared.fields import required
+from wonder_server.rpc.shared.idempotency import idempotency_key
+from wonder_server.rpc.shared.merge_codec import conflict_to_proto, resolutions_from_proto
+from wonder_server.rpc.shared.pages import encode_page
+from wonder_server.rpc.shared.times import to_timestamp
+from wonder_server.services.content.artifacts import Artifact, Artifacts
+from wonder_server.services.paging import PageRequest
+
+
+class ArtifactMethods:
+    """Methods of the LibraryServicer; see ``library_service.proto``."""
+
+    def __init__(self, artifacts: Artifacts, grants: ScopeGrants) -> None:
+        self._artifacts = artifacts
+        self._grants = grants
+
+    async def read_artifact(self, request: pb.ReadArtifactRequest, _context: Any) -> pb.ReadArtifactResponse:
+        found = await self._artifacts.read(
+            _project_id(request), request.path, branch=request.branch, revision_id=request.revision_id
+        )
+        return pb.ReadArtifactResponse(artifact=artifact_to_proto(found))
+
+    async def write_artifact(
+        self, request: pb.WriteArtifactRequest, _context: Any
+    ) -> pb.WriteArtifactResponse:
+        change = request.WhichOneof("change")
+        if change is None or (change == "deletion" and not request.deletion):
+            raise error(Reason.FIELD_INVALID, "Give the new content, or set deletion.", field="content")
+        if change == "deletion":
+            self._grants.require(ADMIN, "It deletes an artifact.", "deletion")
+        written = await self._artifacts.write(
+            _project_id(request),
+            request.path,
+            request.content if change == "content" else None,
+            branch=request.branch,
+            author=self._grants.resolve_user(request.author, "author"),
+            message=request.message,
+            etag=request.etag,
+            idempotency_key=idempotency_key(request),
+        )
+        return pb.WriteArtifactResponse(artifact=artifact_to_proto(written))
+
+    async def list_artifacts(
+        self, request: pb.ListArtifactsRequest, _context: Any
+    ) -> pb.ListArtifactsResponse:
+        page = await self._artifacts.list(
+            _project_id(request),
+            PageRequest(size=request.page_size, token=request.page_token),
+            branch=request.branch,
+            prefix=request.path_prefix,
+        )
+        artifacts, token = await encode_page(page, artifact_to_proto)
+        return pb.ListArtifactsResponse(artifacts=artifacts, next_page_token=token)
+
+    async def search_artifacts(
+        self, request: pb.SearchArtifactsRequest, _context: Any
+    ) -> pb.SearchArtifactsResponse:
+        found = await self._artifacts.search(
+            _project_id(request),
+            request.query,
+            branch=request.branch,
+            prefix=request.path_prefix,
+            limit=request.limit,
+        )
+        return pb.SearchArtifactsResponse(
+            matches=map(_match_to_proto, found.matches), truncated=found.truncated
+        )
+
+    async def list_artifact_revisions(
+        self, request: pb.ListArtifactRevisionsRequest, _context: Any
+    ) -> pb.ListArtifactRevisionsResponse:
+        page = await self._artifacts.revisions(
+            _project_id(request),
+            PageRequest(size=request.page_size, token=request.page_token),
+            branch=request.branch,
+            path=request.path,
+        )
+        revisions, token = await encode_page(page, _revision_to_proto)
+        return pb.ListArtifactRevisionsResponse(revisions=revisions, next_page_token=token)
+
+    async def merge_artifacts(
+        self, request: pb.MergeArtifactsRequest, _context: Any
+    ) -> pb.MergeArtifactsResponse:
+        if any(each.deletion for each in request.resolutions):
+            self._grants.require(ADMIN, "A resolution deletes an artifact.", "resolutions")
+        merged = await self._artifacts.merge(
+            _project_id(request),
+            request.source_branch,
+            target=request.target_branch,
+            author=self._grants.resolve_user(request.author, "author"),
+            message=request.message,
+            resolutions=resolutions_from_proto(request.resolutions),
+            dry=request.validate_only,
+            idempotency_key=idempotency_key(request),
+        )
+        return pb.MergeArtifactsResponse(
+            merged=not merged.conflicts,
+            revision=_revision_to_proto(merged.commit) if merged.commit is not None else None,
+            conflicts=map(conflict_to_proto, merged.conflicts),
+            nothing_to_merge=merged.is_up_to_date,
+        )
+
+
+def _project_id(request: Any) -> str:
+    return required(request.project_id, "project_id")
+
+
+def artifact_to_proto(artifact: Artifact) -> artifact_pb2.Artifact:
+    return artifact_pb2.Artifact(
+        project_id=artifact.project_id,
+        path=artifact.path,
+        branch=artifact.branch,
+        revision=_revision_to_proto(artifact.revision),
+        size_bytes=artifact.size,
+        content=artifact.content,
+        etag=artifact.etag,
+        damaged=artifact.is_damaged,
+    )
+
+
+def _revision_to_proto(commit: Commit) -> artifact_pb2.ArtifactRevision:
+    return artifact_pb2.ArtifactRevision(
+        id=commit.id,
+        author=commit.author,
+        message=commit.message,
+        create_time=to_timestamp(commit.created_ms),
+        paths=commit.paths,
+    )
+
+
+def _match_to_proto(match: Match) -> artifact_pb2.ArtifactMatch:
+    return artifact_pb2.ArtifactMatch(path=match.path, line=match.line, text=match.text)

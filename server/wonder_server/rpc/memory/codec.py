@@ -1,0 +1,141 @@
+"""Memories between the contract and the core."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wonder.v1 import memory_pb2, memory_service_pb2
+from wonder_server.core.errors import Reason, error
+from wonder_server.core.memory.records import Change, Draft, Filter, Hit, Memory, Source, Weights
+from wonder_server.rpc.shared.fields import bounded
+from wonder_server.rpc.shared.payload import dict_to_struct, struct_to_dict
+from wonder_server.rpc.shared.times import from_timestamp, to_timestamp
+
+DEFAULT_SIGNIFICANCE: Final = 0.5
+UPDATABLE: Final = ("type", "content", "significance", "metadata", "contradicts_ids")
+
+
+def memory_to_proto(memory: Memory) -> memory_pb2.Memory:
+    """The memory as the contract says it."""
+    source = memory.source
+    return memory_pb2.Memory(
+        id=memory.id,
+        agent_id=memory.agent_id,
+        type=memory.type,
+        content=memory.content,
+        significance=memory.significance,
+        metadata=dict_to_struct(memory.metadata),
+        source=memory_pb2.MemorySource(
+            conversation_id=source.conversation_id,
+            turn_id=source.turn_id,
+            move_id=source.move_id,
+            run_id=source.run_id,
+            speaker=source.speaker,
+            ordinal=source.ordinal,
+        ),
+        supersedes_id=memory.supersedes_id,
+        superseded_by_id=memory.superseded_by_id,
+        contradicts_ids=memory.contradicts_ids,
+        size_bytes=memory.size_bytes,
+        archive_time=to_timestamp(memory.archived_ms),
+        create_time=to_timestamp(memory.created_ms),
+        update_time=to_timestamp(memory.updated_ms),
+        etag=memory.etag,
+    )
+
+
+def hit_to_proto(hit: Hit) -> memory_pb2.SearchHit:
+    """The hit with its memory and the parts of its score."""
+    return memory_pb2.SearchHit(
+        memory=memory_to_proto(hit.memory),
+        score=hit.score,
+        relevance=hit.relevance,
+        significance=hit.significance,
+        recency=hit.recency,
+    )
+
+
+def draft_from_proto(
+    memory: memory_pb2.Memory, *, path: str, idempotency_key: str = "", unless_known: bool = False
+) -> Draft:
+    """What is to be written; ``path`` is the memory's in the request. What the server sets is not read.
+
+    FIELD_INVALID; the values themselves are checked by the service.
+    """
+    source = memory.source
+    return Draft(
+        type=memory.type,
+        content=memory.content,
+        significance=_significance(memory),
+        metadata=struct_to_dict(memory.metadata, f"{path}.metadata"),
+        source=Source(
+            conversation_id=source.conversation_id,
+            turn_id=source.turn_id,
+            move_id=source.move_id,
+            run_id=source.run_id,
+            speaker=source.speaker,
+            ordinal=source.ordinal,
+        ),
+        contradicts_ids=tuple(memory.contradicts_ids),
+        idempotency_key=idempotency_key,
+        unless_known=unless_known,
+    )
+
+
+def change_from_proto(request: memory_service_pb2.UpdateMemoryRequest) -> Change:
+    """Which fields are to change, and to what. FIELD_MASK_UNSUPPORTED, FIELD_INVALID."""
+    memory, paths = request.memory, _masked_change(request)
+    if not paths:
+        raise error(
+            Reason.FIELD_INVALID,
+            "There is nothing to change: set a field, or name it in update_mask.",
+            field="update_mask",
+        )
+    return Change(
+        type=memory.type if "type" in paths else None,
+        content=memory.content if "content" in paths else None,
+        significance=_significance(memory) if "significance" in paths else None,
+        metadata=struct_to_dict(memory.metadata, "memory.metadata") if "metadata" in paths else None,
+        contradicts_ids=tuple(memory.contradicts_ids) if "contradicts_ids" in paths else None,
+    )
+
+
+def filter_from_proto(wanted: memory_service_pb2.MemoryFilter) -> Filter:
+    """Which memories are wanted. FIELD_INVALID for a time that is none."""
+
+    def time(name: str) -> int | None:
+        given = getattr(wanted, name)
+        return from_timestamp(given, f"filter.{name}") if wanted.HasField(name) else None
+
+    return Filter(
+        types=tuple(wanted.types),
+        metadata=struct_to_dict(wanted.metadata, "filter.metadata"),
+        conversation_id=bounded(wanted.conversation_id, "filter.conversation_id"),
+        turn_id=bounded(wanted.turn_id, "filter.turn_id"),
+        start_ms=time("start_time"),
+        end_ms=time("end_time"),
+        set_aside=wanted.include_superseded,
+    )
+
+
+def weights_from_proto(weights: memory_service_pb2.SearchWeights) -> Weights:
+    """The weights, with the contract's default for each that is unset."""
+    given = {field.name: value for field, value in weights.ListFields()}
+    return Weights(**given)
+
+
+def _masked_change(request: memory_service_pb2.UpdateMemoryRequest) -> set[str]:
+    """The fields that the mask names; without a mask those that are set."""
+    for path in request.update_mask.paths:
+        if path not in UPDATABLE:
+            raise error(
+                Reason.FIELD_MASK_UNSUPPORTED,
+                f"update_mask: only {', '.join(UPDATABLE)} can be updated.",
+                field="update_mask",
+            )
+    set_fields = {field.name for field, _ in request.memory.ListFields()}
+    return set(request.update_mask.paths) or set_fields & set(UPDATABLE)
+
+
+def _significance(memory: memory_pb2.Memory) -> float:
+    return memory.significance if memory.HasField("significance") else DEFAULT_SIGNIFICANCE

@@ -1,0 +1,297 @@
+"""``wonder.v1.MemoryService``: what agents remember (features E1, E3, E4, E6).
+
+A ``request_id`` is part of the key under which a memory is stored, so a write that is sent again, even
+after a restart, answers what the first one wrote. Changes and deletions are noted with it in their own
+commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol, TypeVar
+
+from wonder.v1 import memory_service_pb2 as pb
+from wonder_server.core.errors import Reason, error
+from wonder_server.core.ids import is_id
+from wonder_server.ports.memories import Request
+from wonder_server.rpc.memory.codec import (
+    change_from_proto,
+    draft_from_proto,
+    filter_from_proto,
+    hit_to_proto,
+    memory_to_proto,
+    weights_from_proto,
+)
+from wonder_server.rpc.server.authorization import SEARCH_ALL, ScopeGrants
+from wonder_server.rpc.shared.fields import map_fault_fields, required
+from wonder_server.rpc.shared.idempotency import RecentRequests, RequestSlot, idempotency_key
+from wonder_server.rpc.shared.names import NameResolver
+from wonder_server.rpc.shared.pages import encode_page
+from wonder_server.rpc.shared.principal import current_principal
+from wonder_server.services.memory.service import MAX_BATCH, MemoryService
+from wonder_server.services.paging import PageRequest
+
+R = TypeVar("R")
+
+MAX_QUERY_BYTES: Final = 64 * 1024
+MAX_AGENTS: Final = 1_000
+"""Agents whose memories are searched together."""
+
+_MEMORY_FIELDS: Final = {
+    name: f"memory.{name}"
+    for name in (
+        *("id", "etag", "type", "content", "significance", "metadata", "contradicts_ids"),
+        *(
+            f"source.{part}"
+            for part in ("conversation_id", "turn_id", "move_id", "run_id", "speaker", "ordinal")
+        ),
+    )
+}
+_SUPERSEDE_FIELDS: Final = _MEMORY_FIELDS | {"id": "memory_id", "etag": "etag"}
+_FILTER_FIELDS: Final = {"types": "filter.types", "metadata": "filter.metadata"}
+
+
+class AgentResolver(NameResolver, Protocol):
+    """What is needed of the library besides."""
+
+    async def agent_ids(self, project: str, limit: int) -> list[str]:
+        """Ids of up to ``limit`` agents, of a project (id or name) or of all. PROJECT_NOT_FOUND."""
+        ...
+
+
+class MemoryServicer:
+    """The methods of the service."""
+
+    def __init__(self, memory: MemoryService, resolver: AgentResolver, grants: ScopeGrants) -> None:
+        self._memory = memory
+        self._resolver = resolver
+        self._grants = grants
+        self._recent = RecentRequests[asyncio.Event]()
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def write_memory(self, request: pb.WriteMemoryRequest, _context: Any) -> pb.WriteMemoryResponse:
+        agent_id = await self._agent_id(request.agent_id)
+        draft = draft_from_proto(
+            request.memory,
+            path="memory",
+            idempotency_key=_write_key(request),
+            unless_known=request.unless_known,
+        )
+
+        async def write() -> pb.WriteMemoryResponse:
+            with map_fault_fields(_MEMORY_FIELDS):
+                memory = await self._memory.write(agent_id, draft)
+            return pb.WriteMemoryResponse(memory=memory_to_proto(memory))
+
+        return await self._execute_once(request, write, write)
+
+    async def batch_write_memories(
+        self, request: pb.BatchWriteMemoriesRequest, _context: Any
+    ) -> pb.BatchWriteMemoriesResponse:
+        agent_id = await self._agent_id(request.agent_id)
+        if len(request.memories) > MAX_BATCH:
+            raise error(Reason.FIELD_INVALID, f"Give 1 to {MAX_BATCH} memories.", field="memories")
+        key = _write_key(request)
+        drafts = [
+            draft_from_proto(
+                memory,
+                path=f"memories[{position}]",
+                idempotency_key=f"{key}:{position}" if key else "",
+                unless_known=request.unless_known,
+            )
+            for position, memory in enumerate(request.memories)
+        ]
+
+        async def write() -> pb.BatchWriteMemoriesResponse:
+            written = await self._memory.write_all(agent_id, drafts)
+            return pb.BatchWriteMemoriesResponse(memories=[memory_to_proto(memory) for memory in written])
+
+        return await self._execute_once(request, write, write)
+
+    async def get_memory(self, request: pb.GetMemoryRequest, _context: Any) -> pb.GetMemoryResponse:
+        agent_id = await self._agent_id(request.agent_id)
+        memory_id = _memory_id(request.memory_id, "memory_id")
+        with map_fault_fields({"id": "memory_id"}):
+            return pb.GetMemoryResponse(memory=memory_to_proto(await self._memory.get(agent_id, memory_id)))
+
+    async def update_memory(self, request: pb.UpdateMemoryRequest, _context: Any) -> pb.UpdateMemoryResponse:
+        agent_id = await self._agent_id(request.agent_id)
+        memory_id = _memory_id(request.memory.id, "memory.id")
+        change, change_request = change_from_proto(request), _change_request(request)
+
+        async def update() -> pb.UpdateMemoryResponse:
+            with map_fault_fields(_MEMORY_FIELDS):
+                memory = await self._memory.update(
+                    agent_id, memory_id, change, etag=request.memory.etag, request=change_request
+                )
+            return pb.UpdateMemoryResponse(memory=memory_to_proto(memory))
+
+        async def read() -> pb.UpdateMemoryResponse:
+            with map_fault_fields(_MEMORY_FIELDS):
+                memory = await self._memory.get(agent_id, memory_id)
+            return pb.UpdateMemoryResponse(memory=memory_to_proto(memory))
+
+        return await self._execute_once(request, update, read)
+
+    async def delete_memory(self, request: pb.DeleteMemoryRequest, _context: Any) -> pb.DeleteMemoryResponse:
+        agent_id = await self._agent_id(request.agent_id)
+        memory_id = _memory_id(request.memory_id, "memory_id")
+
+        async def delete() -> pb.DeleteMemoryResponse:
+            with map_fault_fields({"id": "memory_id"}):
+                await self._memory.delete(
+                    agent_id, memory_id, etag=request.etag, request=_change_request(request)
+                )
+            return pb.DeleteMemoryResponse()
+
+        async def answer() -> pb.DeleteMemoryResponse:
+            return pb.DeleteMemoryResponse()
+
+        return await self._execute_once(request, delete, answer)
+
+    async def supersede_memory(
+        self, request: pb.SupersedeMemoryRequest, _context: Any
+    ) -> pb.SupersedeMemoryResponse:
+        agent_id = await self._agent_id(request.agent_id)
+        memory_id = _memory_id(request.memory_id, "memory_id")
+        draft, change_request = draft_from_proto(request.memory, path="memory"), _change_request(request)
+
+        async def supersede() -> pb.SupersedeMemoryResponse:
+            with map_fault_fields(_SUPERSEDE_FIELDS):
+                new, old = await self._memory.supersede(
+                    agent_id, memory_id, draft, etag=request.etag, request=change_request
+                )
+            return pb.SupersedeMemoryResponse(memory=memory_to_proto(new), superseded=memory_to_proto(old))
+
+        return await self._execute_once(request, supersede, supersede)
+
+    async def list_memories(self, request: pb.ListMemoriesRequest, _context: Any) -> pb.ListMemoriesResponse:
+        agent_id = await self._agent_id(request.agent_id)
+        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        with map_fault_fields(_FILTER_FIELDS):
+            page = await self._memory.page(agent_id, wanted, filter_from_proto(request.filter))
+        found, token = await encode_page(page, memory_to_proto)
+        return pb.ListMemoriesResponse(memories=found, next_page_token=token)
+
+    async def search_memories(
+        self, request: pb.SearchMemoriesRequest, _context: Any
+    ) -> pb.SearchMemoriesResponse:
+        agent_ids = await self._searched_agents(request)
+        _check_search(request)
+        with map_fault_fields(_FILTER_FIELDS):
+            hits = await self._memory.search_all(
+                agent_ids,
+                request.query,
+                limit=request.limit,
+                wanted=filter_from_proto(request.filter),
+                weights=weights_from_proto(request.weights),
+            )
+        return pb.SearchMemoriesResponse(
+            hits=[hit_to_proto(hit) for hit in hits if hit.score >= request.min_score]
+        )
+
+    async def _searched_agents(self, request: pb.SearchMemoriesRequest) -> list[str]:
+        """The agents whose memories are searched."""
+        if not request.across_agents:
+            if request.project_id:
+                raise error(Reason.FIELD_INVALID, "project_id goes with across_agents.", field="project_id")
+            return [await self._agent_id(request.agent_id)]
+        self._grants.require(SEARCH_ALL)
+        if request.agent_id:
+            raise error(
+                Reason.FIELD_INVALID,
+                "Give an agent_id, or across_agents for the agents of a project or all.",
+                field="agent_id",
+            )
+        with map_fault_fields({"": "project_id"}):
+            ids = await self._resolver.agent_ids(request.project_id, MAX_AGENTS + 1)
+        if len(ids) > MAX_AGENTS:
+            raise error(
+                Reason.LIMIT_EXCEEDED,
+                f"At most {MAX_AGENTS} agents are searched at once; name a project.",
+                field="project_id",
+                limit=str(MAX_AGENTS),
+            )
+        return ids
+
+    async def _agent_id(self, key: str) -> str:
+        with map_fault_fields({"": "agent_id"}):
+            return await self._resolver.agent_id(required(key, "agent_id"))
+
+    async def _execute_once(
+        self, request: Any, execute: Callable[[], Awaitable[R]], repeat: Callable[[], Awaitable[R]]
+    ) -> R:
+        """``act`` for a new request; ``again`` for one that was carried out before.
+
+        What has a ``request_id`` is carried out to its end even if the caller goes away.
+        """
+        key = idempotency_key(request)
+        if key is None:
+            return await execute()
+        while (done := self._recent.find(key)) is not None:
+            if done.is_set():
+                return await repeat()
+            await done.wait()
+        done = asyncio.Event()
+        slot = self._recent.reserve(key, done)
+        task = asyncio.create_task(_execute(execute, done, slot))
+        self._running.add(task)
+        task.add_done_callback(self._on_done)
+        return await asyncio.shield(task)
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # Seen, even if the caller is gone.
+
+
+async def _execute(
+    execute: Callable[[], Awaitable[R]], done: asyncio.Event, slot: RequestSlot[asyncio.Event]
+) -> R:
+    try:
+        answer = await execute()
+    except BaseException:
+        slot.discard()
+        raise
+    else:
+        slot.complete()
+        return answer
+    finally:
+        done.set()
+
+
+def _write_key(request: Any) -> str:
+    """The idempotency key of a write. The fingerprint, which covers the caller, is part of it: another
+    request that comes with the same ``request_id`` must not be answered with this one's memory."""
+    key = idempotency_key(request)
+    return f"request:{request.request_id}:{key.fingerprint}" if key else ""
+
+
+def _change_request(request: Any) -> Request | None:
+    """A change's ``request_id``, each caller's by themselves."""
+    key = idempotency_key(request)
+    if key is None:
+        return None
+    # Stored with the caller's name before it, an empty one without tokens.
+    stored_id = key.request_id if current_principal.get() else f"/{key.request_id}"
+    return Request(id=stored_id, fingerprint=key.fingerprint)
+
+
+def _memory_id(value: str, field: str) -> str:
+    if not is_id("mem", required(value, field)):
+        raise error(Reason.MEMORY_NOT_FOUND, "The agent has no memory with this id.", field=field, id=value)
+    return value
+
+
+def _check_search(request: pb.SearchMemoriesRequest) -> None:
+    size = len(request.query.encode())
+    if size > MAX_QUERY_BYTES:
+        raise error(
+            Reason.PAYLOAD_TOO_LARGE,
+            f"query has {size} bytes; at most {MAX_QUERY_BYTES} are taken.",
+            field="query",
+            limit=str(MAX_QUERY_BYTES),
+        )
+    if not 0.0 <= request.min_score <= 1.0:  # Also refuses NaN.
+        raise error(Reason.FIELD_INVALID, "min_score lies between 0 and 1.", field="min_score")

@@ -1,0 +1,133 @@
+"""Admission of calls: how many are served at once, and how many of one caller.
+
+Three limits apply:
+
+- ``max_concurrent_rpcs``: all calls together.
+- ``max_streams``: open streams. The rest is for unary calls, which therefore always find a place.
+- ``max_caller_rpcs``: the calls of one token, so that none takes every place. No effect without tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.rpc.server.authentication import Credential, credential
+from wonder_server.rpc.shared.principal import ANONYMOUS, current_principal
+from wonder_server.settings import Settings
+
+RETRY_AFTER_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """Limits on calls that are served at once."""
+
+    total: int
+    streams: int
+    per_caller: int
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> CallLimits:
+        """Read the limits; a share of 0 is nine tenths for streams and half for a caller."""
+        limit = settings.max_concurrent_rpcs
+        return cls(
+            total=limit,
+            streams=min(settings.max_streams or limit - limit // 10, limit),
+            per_caller=min(settings.max_caller_rpcs or max(limit // 2, 1), limit),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class ActiveCall:
+    """A call being served."""
+
+    caller_name: str
+    credential: Credential | None
+    is_stream: bool
+    task: asyncio.Task[object] | None
+    end_error: WonderError | None = None
+    """The reason for which the server ends the call."""
+
+    def end(self, problem: WonderError) -> None:
+        """End the call with ``problem``: its task is cancelled, and finds the error here."""
+        if self.end_error is None and self.task is not None:
+            self.end_error = problem
+            self.task.cancel()
+
+
+class Admission:
+    """The calls being served."""
+
+    def __init__(self, limits: CallLimits) -> None:
+        self._limits = limits
+        self._active: set[ActiveCall] = set()
+        self._streams = 0
+        self._by_caller: Counter[str] = Counter()
+        self._draining = False
+
+    @property
+    def active_calls(self) -> int:
+        """Calls being served now, open streams included."""
+        return len(self._active)
+
+    def close(self) -> None:
+        """Refuse every new call with SERVER_DRAINING from now on."""
+        self._draining = True
+
+    def admit(self, *, is_stream: bool) -> ActiveCall:
+        """Admit the current task's call. SERVER_DRAINING, LIMIT_EXCEEDED."""
+        name = current_principal.get()
+        if self._draining:
+            raise error(
+                Reason.SERVER_DRAINING,
+                "The server is shutting down; try again.",
+                retry_after_ms=RETRY_AFTER_MS,
+            )
+        limits = self._limits
+        if len(self._active) >= limits.total:
+            raise _limit_error(f"The server already serves {limits.total} calls", limits.total)
+        if name != ANONYMOUS and self._by_caller[name] >= limits.per_caller:
+            raise _limit_error(
+                f"The server already serves {limits.per_caller} calls of '{name}'", limits.per_caller
+            )
+        if is_stream and self._streams >= limits.streams:
+            raise _limit_error(f"The server already serves {limits.streams} streams", limits.streams)
+        call = ActiveCall(name, credential.get(), is_stream, asyncio.current_task())
+        self._active.add(call)
+        self._streams += is_stream
+        self._by_caller[name] += 1
+        return call
+
+    def release(self, call: ActiveCall) -> None:
+        """Give up the call's place."""
+        self._active.discard(call)
+        self._streams -= call.is_stream
+        self._by_caller[call.caller_name] -= 1
+        if not self._by_caller[call.caller_name]:
+            del self._by_caller[call.caller_name]
+
+    def end_revoked(self, is_valid: Callable[[Credential], bool]) -> int:
+        """End the calls whose token is no longer valid, with UNAUTHENTICATED; return their number."""
+        revoked = [v for v in self._active if v.credential is not None and not is_valid(v.credential)]
+        for visit in revoked:
+            visit.end(
+                error(
+                    Reason.UNAUTHENTICATED,
+                    f"The token '{visit.caller_name}' was removed from the server's tokens "
+                    "while the call was open.",
+                )
+            )
+        return len(revoked)
+
+
+def _limit_error(reason: str, limit: int) -> WonderError:
+    return error(
+        Reason.LIMIT_EXCEEDED,
+        f"{reason}; try again later.",
+        retry_after_ms=RETRY_AFTER_MS,
+        limit=str(limit),
+    )

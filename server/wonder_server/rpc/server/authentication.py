@@ -1,0 +1,223 @@
+"""Who is calling: bearer tokens from a file, one name each.
+
+Configured by ``auth_tokens_file``; without it every caller is anonymous. Health stays open, so that
+an orchestrator needs no secret; everything else, reflection included, asks for a token.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import hmac
+import os
+import stat
+import time
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import grpc
+from grpc import aio
+
+from wonder_server.actors.runtime.fair_queue import current_caller
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.logs import logger
+from wonder_server.rpc.server.rejection_log import RejectionLog
+from wonder_server.rpc.server.status import to_rpc_status
+from wonder_server.rpc.shared.principal import current_principal
+from wonder_server.settings import SettingsError
+
+MIN_TOKEN_LENGTH: Final = 16
+CHECK_INTERVAL_S: Final = 1.0
+"""Seconds between two looks at the tokens file."""
+_MAX_FILE_BYTES: Final = 8 << 20
+_log = logger("rpc")
+_UNAUTHENTICATED_PREFIXES: Final = ("/grpc.health.v1.Health/",)
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A token, by its hash, and its name."""
+
+    digest: bytes
+    name: str
+
+
+credential: ContextVar[Credential | None] = ContextVar("credential", default=None)
+"""The token that the current call brought; None where no token is asked for."""
+
+
+class Tokens:
+    """The tokens a server accepts. Keeps only their hashes."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        """``names`` maps each token to its name."""
+        self._known = tuple(Credential(_digest(token), name) for token, name in names.items())
+        self._valid = frozenset(self._known)
+
+    @classmethod
+    def read(cls, path: Path) -> Tokens:
+        """Read lines of ``token name``; blank lines and lines that begin with ``#`` are skipped.
+
+        Raises `SettingsError`, which names the line and never the token.
+        """
+        try:
+            lines = _content(path).decode("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as problem:
+            reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
+            raise SettingsError(f"auth_tokens_file: {path} cannot be read: {reason}.") from None
+        names: dict[str, str] = {}
+        for number, line in enumerate(lines, 1):
+            token, _, name = line.strip().partition(" ")
+            if not token or token.startswith("#"):
+                continue
+            if len(token) < MIN_TOKEN_LENGTH or not name.strip() or token in names:
+                raise SettingsError(
+                    f"auth_tokens_file: line {number} of {path} is not 'token name' with a token of its own "
+                    f"of at least {MIN_TOKEN_LENGTH} characters."
+                )
+            names[token] = name.strip()
+        if not names:
+            raise SettingsError(f"auth_tokens_file: {path} holds no token, so nobody could ever call.")
+        return cls(names)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __contains__(self, credential: object) -> bool:
+        """Return True if this token is still valid, and still under this name."""
+        return credential in self._valid
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all tokens."""
+        return frozenset(known.name for known in self._known)
+
+    def find(self, authorization: str) -> Credential:
+        """Return the credential that an ``authorization`` header brings. Raises UNAUTHENTICATED."""
+        scheme, _, token = authorization.strip().partition(" ")
+        digest = _digest(token.strip())
+        found = None
+        # Every token is compared, in constant time, so that timing tells nothing about any of them.
+        for known in self._known:
+            if hmac.compare_digest(known.digest, digest):
+                found = known
+        if scheme.lower() != "bearer" or found is None:
+            raise error(
+                Reason.UNAUTHENTICATED,
+                "A token that this server knows is wanted, as the metadata 'authorization: Bearer <token>'.",
+            )
+        return found
+
+
+class TokensFile:
+    """The tokens of a file. A change of the file takes effect without a restart.
+
+    `current` looks at the file's times, size and inode at most once in ``every_s`` seconds. A new content
+    that cannot be read is logged once, and the tokens before it stay in force.
+    """
+
+    def __init__(self, path: Path, *, interval_s: float = CHECK_INTERVAL_S) -> None:
+        """Raise `SettingsError` as `Tokens.read`."""
+        self._path = path
+        self._interval_s = interval_s
+        # The stamp comes first: a change between the two is then seen as one at the next look.
+        self._stamp = _stamp(path)
+        self._tokens = Tokens.read(path)
+        self._checked_at = time.monotonic()
+
+    def current(self) -> Tokens:
+        """Return the tokens in force now; the object changes when they do."""
+        now = time.monotonic()
+        if now - self._checked_at >= self._interval_s:
+            self._checked_at = now
+            self._reload_if_changed()
+        return self._tokens
+
+    def _reload_if_changed(self) -> None:
+        stamp = _stamp(self._path)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._tokens = Tokens.read(self._path)
+        except SettingsError as problem:
+            _log.error("tokens_file_rejected", problem=str(problem), effect="the tokens before stay in force")
+        else:
+            _log.info("tokens_file_loaded", path=str(self._path), tokens=len(self._tokens))
+
+
+class Authentication(aio.ServerInterceptor):
+    """Asks every call but health for a token, and sets `caller` for what runs after it."""
+
+    def __init__(self, tokens: TokensFile, rejections: RejectionLog) -> None:
+        self._tokens = tokens
+        self._rejections = rejections
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        handler = await continuation(handler_call_details)
+        if handler is None or str(handler_call_details.method).startswith(_UNAUTHENTICATED_PREFIXES):
+            return handler
+        metadata = handler_call_details.invocation_metadata or ()
+        headers = [value for key, value in metadata if key == "authorization"]
+        # Of two, nobody could say which was meant.
+        header = headers[0] if len(headers) == 1 else ""
+        try:
+            found = self._tokens.current().find(header if isinstance(header, str) else "")
+        except WonderError as problem:
+            return _rejecting_handler(
+                handler, problem, partial(self._log_rejection, str(handler_call_details.method))
+            )
+        credential.set(found)
+        current_principal.set(found.name)
+        current_caller.set(found.name)
+        return handler
+
+    def _log_rejection(self, method: str, peer: str) -> None:
+        self._rejections.record(Reason.UNAUTHENTICATED, rpc=method.lstrip("/"), peer=peer)
+
+
+def _rejecting_handler(handler: Any, problem: WonderError, on_rejected: Callable[[str], None]) -> Any:
+    """A handler that only ever answers ``problem``, without waiting for a request."""
+    answer = to_rpc_status(problem)
+
+    async def refuse(_request: object, context: Any) -> NoReturn:
+        on_rejected(context.peer())
+        await context.abort(answer.code, answer.message, answer.trailers)
+        raise AssertionError("abort always raises")
+
+    if handler.response_streaming:
+        return grpc.stream_stream_rpc_method_handler(refuse)
+    return grpc.stream_unary_rpc_method_handler(refuse)
+
+
+def _content(path: Path) -> bytes:
+    """Read a plain file. Raises OSError, also for what could keep the reader waiting, such as a pipe."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a plain file")
+        content = file.read(_MAX_FILE_BYTES + 1)
+    if len(content) > _MAX_FILE_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {_MAX_FILE_BYTES} bytes")
+    return content
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Return what changes when a file is written or replaced; nothing if there is no file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    # A program can set a file's time of change back, but not that of its inode.
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()

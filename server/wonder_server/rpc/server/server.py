@@ -1,0 +1,223 @@
+"""The gRPC server: the contract's services from their descriptors, health, and reflection.
+
+Which services and methods there are is read from the generated descriptors of ``wonder.v1``, so a
+method of the contract is always there, if only to answer NOT_IMPLEMENTED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import importlib
+import pkgutil
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc import aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from wonder_server.core.errors import WonderError
+from wonder_server.core.suggestions import closest
+from wonder_server.logs import logger
+from wonder_server.rpc.server.admission import CallLimits
+from wonder_server.rpc.server.authentication import CHECK_INTERVAL_S, Authentication, Credential, TokensFile
+from wonder_server.rpc.server.authorization import ScopeGrants
+from wonder_server.rpc.server.call_pipeline import CallPipeline
+from wonder_server.rpc.server.reflection import Reflection
+from wonder_server.rpc.server.rejection_log import RejectionLog
+from wonder_server.settings import Settings, SettingsError
+from wonder_server.settings.kinds import split_address
+
+_MIN_PENDING_CALLS: Final = 16_384
+"""Calls that may have come and not begun to be served; how many are served is limited with a reason."""
+
+
+_log = logger("rpc")
+
+
+class ListenError(Exception):
+    """The address cannot be listened on. The message is a plain sentence."""
+
+
+def contract_services() -> tuple[ServiceDescriptor, ...]:
+    """The services of ``wonder.v1``, by name."""
+    package = importlib.import_module("wonder.v1")
+    names = sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.name.endswith("_service_pb2"))
+    modules = [importlib.import_module(f"wonder.v1.{name}") for name in names]
+    return tuple(service for m in modules for service in m.DESCRIPTOR.services_by_name.values())
+
+
+class RpcServer:
+    """One gRPC server. ``bind``, ``start``, then ``drain`` and ``stop``.
+
+    ``servicers`` maps full service names (``wonder.v1.MemoryService``) to servicers; see `calls`. It is
+    looked into at `start`, so that a port can be bound before there is anything to serve.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        servicers: Mapping[str, object],
+        services: Sequence[ServiceDescriptor] | None = None,
+        storage_full: Callable[[], WonderError | None] = lambda: None,
+    ) -> None:
+        """``full`` is the error for what needs room, while the disk has none."""
+        self._settings = settings
+        self._services = contract_services() if services is None else tuple(services)
+        self._names = [service.full_name for service in self._services]
+        self._rejections = RejectionLog()
+        self._grants = ScopeGrants.from_settings(settings)
+        self._pipeline = CallPipeline(
+            max_request_bytes=settings.max_request_bytes,
+            limits=CallLimits.from_settings(settings),
+            grants=self._grants,
+            rejections=self._rejections,
+            max_concurrent_pages=settings.max_concurrent_pages,
+            storage_full=storage_full,
+            request_seconds=float(settings.request_seconds),
+        )
+        self._health = health.aio.HealthServicer()
+        self._tokens = TokensFile(settings.auth_tokens_file) if settings.auth_tokens_file else None
+        self._watch_task: asyncio.Task[None] | None = None
+        self._server = aio.server(
+            options=_options(settings.max_request_bytes, settings.max_concurrent_rpcs),
+            interceptors=[Authentication(self._tokens, self._rejections)] if self._tokens else (),
+        )
+        self._servicers = servicers
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        Reflection(self._services, self._is_valid).add_to(self._server)
+
+    def _is_valid(self, found: Credential) -> bool:
+        return self._tokens is None or found in self._tokens.current()
+
+    @property
+    def active_calls(self) -> int:
+        """Calls of the contract being served now, open streams included."""
+        return self._pipeline.admission.active_calls
+
+    def bind(self) -> str:
+        """Bind the address of the settings. Returns it with the real port.
+
+        Raises `ListenError`, or `SettingsError` for TLS files that cannot be read.
+        """
+        address = self._settings.listen
+        _check_bindable(address)
+        credentials = _credentials(self._settings)
+        try:
+            if credentials is None:
+                port = self._server.add_insecure_port(address)
+            else:
+                port = self._server.add_secure_port(address, credentials)
+        except RuntimeError:
+            port = 0
+        if port == 0:
+            hint = " or the TLS certificate and key do not fit together" if credentials else ""
+            raise ListenError(f"{address} cannot be listened on: it was taken just now{hint}.")
+        return f"{address.rpartition(':')[0]}:{port}"
+
+    async def start(self) -> None:
+        """Begin to serve, and say so on the health service."""
+        for service in self._services:
+            self._add(service, self._servicers.get(service.full_name))
+        await self._server.start()
+        if self._tokens is not None:
+            self._watch_task = asyncio.create_task(self._watch_tokens(self._tokens))
+        self._warn_of_unused_grants()
+        await self._announce(health_pb2.HealthCheckResponse.SERVING)
+
+    async def drain(self) -> None:
+        """Say NOT_SERVING and refuse new calls; those being served go on."""
+        self._pipeline.admission.close()
+        await self._announce(health_pb2.HealthCheckResponse.NOT_SERVING)
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Stop; calls still being served after ``grace_seconds`` are cancelled."""
+        if self._watch_task is not None:
+            self._watch_task.cancel()
+        await self._server.stop(grace_seconds)
+        self._rejections.flush()
+
+    async def _watch_tokens(self, file: TokensFile) -> None:
+        """End the open calls of tokens that were removed from the file."""
+        tokens = file.current()
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            if (changed := file.current()) is not tokens:
+                tokens = changed
+                self._warn_of_unused_grants()
+                ended = self._pipeline.admission.end_revoked(tokens.__contains__)
+                if ended:
+                    _log.info("calls_ended", calls=ended, reason="their tokens were removed")
+
+    def _warn_of_unused_grants(self) -> None:
+        """Log each grant that has no effect: to a name without a token, or on a server without tokens."""
+        names = self._tokens.current().names if self._tokens is not None else frozenset()
+        for scope, name in self._grants.unused_grants(names):
+            if self._tokens is None:
+                effect = "no tokens file is set, so every caller has every right"
+                _log.warning("right_without_tokens", right=scope, name=name, effect=effect)
+            else:
+                near = closest(name, names)
+                more = {"did_you_mean": near} if near else {}
+                _log.warning("right_of_unknown_token", right=scope, name=name, **more)
+
+    async def _announce(self, status: int) -> None:
+        for name in ("", *self._names):
+            await self._health.set(name, status)
+
+    def _add(self, service: ServiceDescriptor, servicer: object) -> None:
+        handlers = {method.name: self._pipeline.build_handler(method, servicer) for method in service.methods}
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service.full_name, handlers),)
+        )
+
+
+def _options(max_request_bytes: int, max_concurrent_rpcs: int) -> list[tuple[str, Any]]:
+    # All that may be served may come at once. What waits beyond these, grpc cancels without a word.
+    max_pending = max(_MIN_PENDING_CALLS, 2 * max_concurrent_rpcs)
+    return [
+        ("grpc.server.max_pending_requests", max_pending),
+        ("grpc.server.max_pending_requests_hard_limit", max_pending),
+        # Of one connection twice what may be served, so that it is refused with a reason.
+        ("grpc.max_concurrent_streams", 2 * max_concurrent_rpcs),
+        # On by default, and then a second server on the same port would succeed in silence.
+        ("grpc.so_reuseport", 0),
+        # By default pings under five minutes apart are answered by hanging up.
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # Twice what is allowed still arrives, so that it is refused with a reason; grpc has none to give.
+        ("grpc.max_receive_message_length", 2 * max_request_bytes),
+    ]
+
+
+def _check_bindable(address: str) -> None:
+    """Bind and let go, for the system's own word on why an address cannot be had."""
+    host, port = split_address(address)
+    try:
+        family, kind, proto, _, where = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, proto) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+            probe.listen(1)
+    except OSError as problem:
+        if problem.errno == errno.EADDRINUSE:
+            raise ListenError(
+                f"{address} is in use by another program. Stop it, or choose another address "
+                "with --listen (port 0 picks a free one)."
+            ) from None
+        raise ListenError(f"{address} cannot be listened on: {problem.strerror}.") from None
+
+
+def _credentials(settings: Settings) -> grpc.ServerCredentials | None:
+    if settings.tls_key is None or settings.tls_cert is None:
+        return None
+    try:
+        pair = (settings.tls_key.read_bytes(), settings.tls_cert.read_bytes())
+    except OSError as problem:
+        raise SettingsError(f"The TLS file {problem.filename} cannot be read: {problem.strerror}.") from None
+    return grpc.ssl_server_credentials([pair])

@@ -1,0 +1,92 @@
+"""Enum names, budgets, usage, bounded texts and metadata, which the codecs of several services share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from google.protobuf.struct_pb2 import Struct
+
+from wonder.v1 import common_pb2
+from wonder_server.core.budget import Account, Budget
+from wonder_server.core.conversation.model.usage import known_cost
+from wonder_server.core.conversation.model.values import Conversation, Turn
+from wonder_server.core.errors import Reason, error
+from wonder_server.rpc.shared.payload import struct_to_dict
+from wonder_server.services.catalog.agents import check_metadata
+
+MAX_BUDGET = 2**53
+
+
+@cache
+def enum_value(enum_type: Any, prefix: str, name: str) -> Any:
+    """Return the number of the enum value that the core calls ``word``."""
+    return enum_type.Value(f"{prefix}_{name.upper()}")
+
+
+def enum_names(enum_type: Any, prefix: str, numbers: Sequence[int], field: str) -> tuple[str, ...]:
+    """Return the core's names of enum numbers. FIELD_INVALID for UNSPECIFIED."""
+    found = []
+    for index, number in enumerate(numbers):
+        name = enum_type.Name(number).removeprefix(f"{prefix}_").lower()
+        if name == "unspecified":
+            raise error(Reason.FIELD_INVALID, "Name a status.", field=f"{field}[{index}]")
+        found.append(name)
+    return tuple(found)
+
+
+def budget_to_proto(value: Budget) -> common_pb2.Budget | None:
+    """Encode a budget; None for one without limits."""
+    if value == Budget():
+        return None
+    return common_pb2.Budget(
+        max_tokens=value.max_tokens,
+        max_cost_micros=value.max_cost_micros,
+        max_duration_ms=value.max_duration_ms,
+    )
+
+
+def budget_from_proto(message: common_pb2.Budget, field: str) -> Budget:
+    """Decode a budget. FIELD_INVALID for a limit that is out of range."""
+    given = {name: getattr(message, name) for name in ("max_tokens", "max_cost_micros", "max_duration_ms")}
+    for name, limit in given.items():
+        if not 0 <= limit <= MAX_BUDGET:
+            raise error(
+                Reason.FIELD_INVALID,
+                f"A budget lies between 0, for none, and {MAX_BUDGET}.",
+                field=f"{field}.{name}",
+            )
+    return Budget(**given)
+
+
+def usage_to_proto(spender: Conversation | Turn | Account) -> common_pb2.Usage:
+    """Encode the usage of a conversation, a turn or an agent."""
+    encoded = common_pb2.Usage()
+    set_usage(encoded, spender)
+    return encoded
+
+
+def set_usage(message: common_pb2.Usage, spender: Conversation | Turn | Account) -> None:
+    """Set ``into`` to what ``spender`` has used; the cost is left unset where it is not known."""
+    message.input_tokens = spender.input_tokens
+    message.output_tokens = spender.output_tokens
+    if (cost := known_cost(spender)) is not None:
+        message.cost_micros = cost
+    message.model_calls = spender.model_calls or getattr(spender, "moves", 0)
+
+
+def check_text_size(text: str, max_bytes: int, field: str) -> str:
+    """Return ``text``. FIELD_INVALID if it has more than ``most`` bytes."""
+    if len(text.encode("utf-8", "replace")) > max_bytes:
+        raise error(Reason.FIELD_INVALID, f"{field} has at most {max_bytes} bytes.", field=field)
+    return text
+
+
+def metadata_from_proto(message: Struct, field: str) -> dict[str, Any]:
+    """Decode a client's metadata. PAYLOAD_TOO_LARGE and the errors of payloads."""
+    if not message.fields:
+        return {}
+    metadata = struct_to_dict(message, field)
+    check_metadata(metadata, field)
+    return metadata

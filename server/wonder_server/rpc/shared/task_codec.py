@@ -1,0 +1,99 @@
+"""Tasks between the contract and the core: what is asked, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from wonder.v1 import executor_service_pb2, task_pb2
+from wonder_server.core.definitions.specs import PinnedTask
+from wonder_server.core.errors import Reason, error
+from wonder_server.rpc.shared.faults import fault_to_proto
+from wonder_server.rpc.shared.payload import dict_to_struct
+from wonder_server.rpc.shared.times import to_timestamp
+from wonder_server.services.actions import ActionKind
+from wonder_server.services.tasks.executor import StepProgress, StepTrace, TaskOutcome
+from wonder_server.services.workers import RemoteKind
+
+_STATUS: Final = {
+    "running": task_pb2.STEP_STATUS_RUNNING,
+    "completed": task_pb2.STEP_STATUS_COMPLETED,
+    "failed": task_pb2.STEP_STATUS_FAILED,
+    "skipped": task_pb2.STEP_STATUS_SKIPPED,
+}
+
+
+def step_to_proto(step: StepTrace) -> task_pb2.StepTrace:
+    """What became of a step, or that it runs."""
+    return task_pb2.StepTrace(
+        step_id=step.step_id,
+        status=_STATUS[step.status],
+        task_attempt=step.attempt,
+        attempts=step.tries,
+        error=fault_to_proto(step.fault) if step.fault is not None else None,
+        start_time=to_timestamp(step.started_ms),
+        duration_ms=step.duration_ms,
+        action_kind=step.kind,
+    )
+
+
+def progress_to_proto(item: StepTrace | StepProgress) -> executor_service_pb2.StreamTaskResponse:
+    """What a stream says of a running task."""
+    if isinstance(item, StepTrace):
+        return executor_service_pb2.StreamTaskResponse(step=step_to_proto(item))
+    progress = task_pb2.Progress(message=item.message, fraction=item.fraction, output=item.output)
+    return executor_service_pb2.StreamTaskResponse(
+        progress=executor_service_pb2.StepProgress(step_id=item.step_id, progress=progress)
+    )
+
+
+def result_to_proto(task: PinnedTask, outcome: TaskOutcome, duration_ms: int) -> task_pb2.TaskResult:
+    """How the task ended, with its steps."""
+    return task_pb2.TaskResult(
+        output=dict_to_struct(outcome.output) if outcome.output is not None else None,
+        error=fault_to_proto(outcome.fault) if outcome.fault is not None else None,
+        steps=[step_to_proto(step) for step in outcome.steps],
+        attempts=max((step.attempt for step in outcome.steps), default=1),
+        task=str(task.pin),
+        duration_ms=duration_ms,
+    )
+
+
+def with_timeout(task: PinnedTask, timeout_ms: int) -> PinnedTask:
+    """The task with at most ``timeout_ms`` to run; 0 leaves it what it says. FIELD_INVALID."""
+    if timeout_ms < 0:
+        raise error(Reason.FIELD_INVALID, "timeout_ms must not be negative.", field="timeout_ms")
+    retry = task.spec.retry
+    if timeout_ms == 0 or timeout_ms >= retry.timeout_ms:
+        return task
+    return replace(task, spec=replace(task.spec, retry=replace(retry, timeout_ms=timeout_ms)))
+
+
+def kind_to_proto(kind: ActionKind, unavailable_reason: str = "") -> task_pb2.ActionKind:
+    """An action kind of this server; ``missing`` says why it cannot be used."""
+    return task_pb2.ActionKind(
+        name=kind.name,
+        description=kind.description,
+        input_schema=dict_to_struct(kind.input_schema),
+        output_schema=dict_to_struct(kind.output_schema),
+        idempotent=kind.repeatable,
+        requires_commit=not kind.repeatable,
+        available=not unavailable_reason,
+        unavailable_reason=unavailable_reason,
+    )
+
+
+def remote_kind_to_proto(remote: RemoteKind) -> task_pb2.ActionKind:
+    """An action kind of connected workers; steps use it by the kind ``worker``."""
+    kind = remote.kind
+    return task_pb2.ActionKind(
+        name=kind.name,
+        description=kind.description,
+        input_schema=dict_to_struct(kind.input_schema),
+        output_schema=dict_to_struct(kind.output_schema),
+        idempotent=kind.idempotent,
+        requires_commit=True,
+        remote=True,
+        worker_count=remote.workers,
+        available=True,
+    )

@@ -1,0 +1,21 @@
+"""The trace that a caller brings, as the W3C metadata ``traceparent``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structlog.contextvars import bind_contextvars
+
+from wonder_server.core.actor import trace
+
+
+def trace_from_metadata(context: Any) -> str:
+    """The id of the trace that the call is part of, "" if it brings none; lines that the call logs from here
+    on name it."""
+    for key, value in context.invocation_metadata() or ():
+        if key == "traceparent" and isinstance(value, str):
+            trace_id = trace.parse_traceparent(value)
+            if trace_id:
+                bind_contextvars(trace=trace_id)
+            return trace_id
+    return ""

@@ -1,0 +1,140 @@
+"""What the ``artifact.*`` actions share: whose artifacts, who writes, how they look as JSON."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import Any, Final
+
+import msgspec
+
+from wonder_server.core.errors import Reason, error
+from wonder_server.ports.repositories import Commit, Merged
+from wonder_server.services.actions.contract.kind import ActionCall
+from wonder_server.services.catalog.transactions import IdempotencyKey
+from wonder_server.services.content.artifacts import Artifact, Artifacts
+
+PATH: Final = {"type": "string", "minLength": 1, "description": "Such as designs/auth.md."}
+BRANCH: Final = {"type": "string", "description": "The branch; main if left out."}
+PREFIX: Final = {"type": "string", "description": "Only paths that begin so."}
+LIMIT: Final = {"type": "integer", "minimum": 0, "maximum": 500, "description": "At most this many; 0: 50."}
+MESSAGE: Final = {"type": "string", "description": "Why, for those who read the history."}
+PAGE_TOKEN: Final = {"type": "string", "description": "next_page_token of the answer before."}
+
+REVISION_SCHEMA: Final = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "author": {"type": "string"},
+        "message": {"type": "string"},
+        "create_time_ms": {"type": "integer"},
+        "paths": {"type": "array", "items": {"type": "string"}},
+    },
+}
+ARTIFACT_SCHEMA: Final = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string"},
+        "branch": {"type": "string"},
+        "size_bytes": {"type": "integer"},
+        "etag": {"type": "string"},
+        "revision": REVISION_SCHEMA,
+        "content": {"type": "string"},
+        "content_base64": {"type": "string", "description": "Instead of content, where it is no text."},
+    },
+}
+CONFLICT_SCHEMA: Final = {
+    "type": "object",
+    "properties": {
+        **{name: {"type": "string"} for name in ("path", "kind", "base", "ours", "theirs")},
+        "truncated": {"type": "boolean"},
+    },
+}
+
+
+def artifacts_of(call: ActionCall) -> Artifacts:
+    """The artifacts of the server. NOT_IMPLEMENTED where it has none."""
+    if call.services.artifacts is None:
+        raise error(Reason.NOT_IMPLEMENTED, "This server keeps no artifacts.")
+    return call.services.artifacts
+
+
+def author_of(call: ActionCall) -> str:
+    """Who does it: the agent, or the run."""
+    return call.context.agent_id or call.context.run_id or "task"
+
+
+def idempotency_key(call: ActionCall) -> IdempotencyKey | None:
+    """What makes a second try of the same step with the same input no second change."""
+    if not call.context.key:
+        return None
+    encoded = msgspec.json.encode(dict(call.input), order="deterministic")
+    fingerprint = hashlib.blake2b(encoded, digest_size=16).hexdigest()
+    return IdempotencyKey(f"{call.context.key}/{fingerprint}", fingerprint)
+
+
+def content_of(call: ActionCall) -> bytes | None:
+    """The new content; None for deleting. INPUT_INVALID unless exactly one of the three is given."""
+    given = [name for name in ("content", "content_base64") if name in call.input]
+    if call.input.get("delete"):
+        given.append("delete")
+    if len(given) != 1:
+        raise error(
+            Reason.INPUT_INVALID, "Give content or content_base64, or say delete.", field="input.content"
+        )
+    if given == ["content"]:
+        try:
+            return str(call.input["content"]).encode()
+        except UnicodeEncodeError:
+            raise error(Reason.INPUT_INVALID, "content is not valid text.", field="input.content") from None
+    if given == ["delete"]:
+        return None
+    try:
+        return base64.b64decode(call.input["content_base64"], validate=True)
+    except (binascii.Error, ValueError):
+        raise error(
+            Reason.INPUT_INVALID, "content_base64 is no base64.", field="input.content_base64"
+        ) from None
+
+
+def content_as_json(content: bytes) -> dict[str, str]:
+    """A content as text where it is text, else in base64."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        return {"content_base64": base64.b64encode(content).decode()}
+    return {"content": text}
+
+
+def artifact_as_json(artifact: Artifact) -> dict[str, Any]:
+    """All but its content."""
+    return {
+        "path": artifact.path,
+        "branch": artifact.branch,
+        "size_bytes": artifact.size,
+        "etag": artifact.etag,
+        "revision": revision_as_json(artifact.revision),
+    }
+
+
+def revision_as_json(commit: Commit) -> dict[str, Any]:
+    return {
+        "id": commit.id,
+        "author": commit.author,
+        "message": commit.message,
+        "create_time_ms": commit.created_ms,
+        "paths": list(commit.paths[:100]),
+    }
+
+
+def merged_as_json(merged: Merged) -> dict[str, Any]:
+    return {
+        "merged": not merged.conflicts,
+        "commit": merged.commit.id if merged.commit is not None else "",
+        "conflicts": [
+            msgspec.to_builtins(conflict) | {"kind": conflict.kind} for conflict in merged.conflicts
+        ],
+    }

@@ -1,0 +1,45 @@
+"""``artifact.read``: one document of the project (feature F1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder_server.services.actions.artifact.common import (
+    ARTIFACT_SCHEMA,
+    BRANCH,
+    PATH,
+    artifact_as_json,
+    artifacts_of,
+    content_as_json,
+)
+from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+
+
+async def _run(call: ActionCall) -> dict[str, Any]:
+    given = call.input
+    found = await artifacts_of(call).read(
+        call.context.project_id,
+        given["path"],
+        branch=given.get("branch", ""),
+        revision_id=given.get("revision_id", ""),
+    )
+    return artifact_as_json(found) | content_as_json(found.content)
+
+
+ARTIFACT_READ = ActionKind(
+    name="artifact.read",
+    description="Reads an artifact of the project, as it is or as it was in a revision.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "path": PATH,
+            "branch": BRANCH,
+            "revision_id": {"type": "string", "description": "A revision, as artifact.history shows it."},
+        },
+        "required": ["path"],
+        "additionalProperties": False,
+    },
+    output_schema=ARTIFACT_SCHEMA,
+    repeatable=True,
+    run=_run,
+)

@@ -1,0 +1,345 @@
+"""``http``: one request to an HTTP server that the project may reach (feature H3).
+
+Which addresses those are is `core.network`'s matter; redirects are followed here, so that each is held
+against the same rules. What an answer means:
+
+==============================  ====================================================================
+status                          means
+==============================  ====================================================================
+below 400                       the result
+429, 503                        not begun: tried again, after ``Retry-After`` if it is there
+408, 425, 5xx but 501 and 505   the server's trouble: tried again if the request may be repeated, else
+                                nobody knows whether it was done
+any other                       the step fails; with ``fail_on_status`` false, the result
+==============================  ====================================================================
+
+With ``fail_on_status`` false every status is a result.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+from urllib.parse import quote, urldefrag, urlencode, urljoin, urlsplit
+
+import msgspec
+
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.frozen import replace
+from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.repeatable import DEFAULT_METHOD
+from wonder_server.ports.web import WebRequest, WebResponse
+from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+
+DEFAULT_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 3 << 20
+DEFAULT_REDIRECTS: Final = 5
+MAX_RETRY_AFTER_MS: Final = 3_600_000
+BODY_HEAD: Final = 500
+"""How many characters of a body a fault shows."""
+
+_METHODS: Final = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_NOT_STARTED: Final = frozenset({429, 503})
+_PERMANENT: Final = frozenset({501, 505})
+_IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+
+_OWN_HEADERS: Final = re.compile(
+    r"host|connection|keep-alive|upgrade|te|trailer|transfer-encoding|content-length|expect|accept-encoding"
+    r"|proxy-.*",
+    re.IGNORECASE,
+)
+"""Those that the connection is made of; a definition cannot set them."""
+
+_HARMLESS: Final = frozenset({"accept", "accept-language", "user-agent"})
+"""Those that another host may see after a redirect. Any other may hold a secret."""
+
+_CHARSETS: Final = frozenset(
+    codecs.lookup(name).name
+    for name in (
+        *("utf-8", "ascii", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "iso8859-2", "iso8859-15"),
+        *("cp1250", "cp1251", "cp1252", "koi8-r", "gb18030", "gbk", "big5", "shift_jis", "euc_jp", "euc_kr"),
+    )
+)
+"""Those that text is read by. Others are refused, since some of Python's take forever."""
+
+
+async def _run(call: ActionCall) -> dict[str, Any]:
+    policy = await call.services.policies.network_policy(call.context.project_id)
+    request = _request(call)
+    left = int(call.input.get("max_redirects", DEFAULT_REDIRECTS))
+    follows = left > 0
+    while True:
+        response = await call.services.web.send(request, policy)
+        location = response.headers.get("location", "")
+        if not follows or response.status not in _REDIRECTS or not location:
+            break
+        if left == 0:
+            raise error(Reason.TASK_FAILED, f"{_host(request.url)} redirects the request too often.")
+        left -= 1
+        request = _redirected(request, response.status, location)
+    if call.input.get("fail_on_status", True):
+        _check_status(call, request, response)
+    body, encoding = _body(response)
+    return {
+        "status": response.status,
+        "url": request.url,
+        "headers": dict(response.headers),
+        "body": body,
+        "encoding": encoding,
+    }
+
+
+# --- the request --------------------------------------------------------------------------------
+
+
+def _request(call: ActionCall) -> WebRequest:
+    given = call.input
+    method = given.get("method", DEFAULT_METHOD)
+    headers = dict(given.get("headers", {}))
+    for name in headers:
+        if _OWN_HEADERS.fullmatch(name):
+            raise error(Reason.INPUT_INVALID, f"The header '{name}' is the server's to set.", field="headers")
+    present = {name.lower() for name in headers}
+    body = b""
+    if given.get("body") is not None:
+        body = _encoded(given["body"])
+        if "content-type" not in present:
+            is_text = isinstance(given["body"], str)
+            headers["Content-Type"] = "text/plain; charset=utf-8" if is_text else "application/json"
+    if method not in _SAFE and _IDEMPOTENCY_KEY.lower() not in present and given.get("idempotency_key", True):
+        headers[_IDEMPOTENCY_KEY] = quote(call.context.key, safe="/:")
+    return WebRequest(
+        method=method,
+        url=_with_query(given["url"], given.get("query", {})),
+        headers=headers,
+        body=body,
+        repeatable=call.repeatable,
+        max_bytes=int(given.get("max_response_bytes", DEFAULT_BYTES)),
+    )
+
+
+def _encoded(body: Any) -> bytes:
+    """The bytes of a request's body. INPUT_INVALID for text that is not valid Unicode."""
+    try:
+        return body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+    except (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError):
+        raise error(
+            Reason.INPUT_INVALID, "The body cannot be sent: it is neither valid text nor JSON.", field="body"
+        ) from None
+
+
+def _with_query(url: str, query: Mapping[str, Any]) -> str:
+    """Return the URL with the pairs of ``query`` added and without its fragment, which is never sent.
+    INPUT_INVALID."""
+    pairs = [
+        (name, _query_text(each))
+        for name, value in query.items()
+        for each in (value if isinstance(value, list) else [value])
+    ]
+    try:
+        plain = urldefrag(url).url
+    except ValueError:
+        raise error(
+            Reason.INPUT_INVALID, "The url cannot be requested: it cannot be read.", field="url"
+        ) from None
+    if not pairs:
+        return plain
+    try:
+        return f"{plain}{'&' if '?' in plain else '?'}{urlencode(pairs)}"
+    except ValueError:
+        raise error(
+            Reason.INPUT_INVALID, "The query cannot be sent: it is not valid text.", field="query"
+        ) from None
+
+
+def _query_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _redirected(request: WebRequest, status: int, location: str) -> WebRequest:
+    """The request that a redirect asks for. TASK_FAILED for one that would give something away."""
+    try:
+        url = urldefrag(urljoin(request.url, location)).url
+        before, after = urlsplit(request.url), urlsplit(url)
+    except ValueError:
+        raise error(
+            Reason.TASK_FAILED, f"{_host(request.url)} redirects to an address that cannot be read."
+        ) from None
+    if before.scheme.lower() == "https" and after.scheme.lower() != "https":
+        raise error(Reason.TASK_FAILED, f"{_host(request.url)} redirects to an address without https.")
+    elsewhere = (before.scheme, before.netloc.lower()) != (after.scheme, after.netloc.lower())
+    method, body, headers = request.method, request.body, dict(request.headers)
+    if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
+        method, body = "GET", b""
+        headers = {
+            name: value
+            for name, value in headers.items()
+            if name.lower() not in ("content-type", _IDEMPOTENCY_KEY.lower())
+        }
+    if elsewhere:
+        if method not in _SAFE:
+            raise error(
+                Reason.TASK_FAILED,
+                f"{_host(request.url)} redirects a {method} request to {_host(url)}, which is not followed:"
+                " name that address in the action.",
+            )
+        headers = {name: value for name, value in headers.items() if name.lower() in _HARMLESS}
+    return replace(request, method=method, url=url, headers=headers, body=body)
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[2][:300] or "The server"
+
+
+# --- the answer ---------------------------------------------------------------------------------
+
+
+def _check_status(call: ActionCall, request: WebRequest, response: WebResponse) -> None:
+    """Raise what the status means, if it does not mean a result."""
+    status = response.status
+    if status < 400:
+        return
+    message = f"{_host(request.url)} answered with status {status}."
+    if status in _NOT_STARTED:
+        after = _retry_after_ms(response.headers.get("retry-after", ""), call.services.clock.now_ms())
+        raise NotStartedError(Reason.TASK_FAILED, message, retry_after_ms=after)
+    transient = status in (408, 425) or (status >= 500 and status not in _PERMANENT)
+    raise _status_error(message, response, transient)
+
+
+def _status_error(message: str, response: WebResponse, transient: bool) -> WonderError:
+    head = response.body[: 4 * BODY_HEAD].decode("utf-8", "replace")[:BODY_HEAD]
+    return error(
+        Reason.TASK_FAILED, message, transient=transient, status=str(response.status), body=head.strip()
+    )
+
+
+def _retry_after_ms(text: str, now_ms: int) -> int | None:
+    """Seconds, or a date; None for neither."""
+    if text.isascii() and text.isdecimal():
+        return min(int(text[:9]) * 1000, MAX_RETRY_AFTER_MS)
+    try:
+        until = parsedate_to_datetime(text).timestamp() * 1000
+    except (ValueError, TypeError, OverflowError, IndexError, OSError):
+        return None
+    return min(max(int(until) - now_ms, 0), MAX_RETRY_AFTER_MS)
+
+
+def _body(response: WebResponse) -> tuple[Any, str]:
+    """The body and how it was read: ``json``, ``text``, ``base64``, or ``none`` if there is nothing."""
+    if not response.body:
+        return None, "none"
+    kind, _, parameters = response.headers.get("content-type", "").lower().partition(";")
+    kind = kind.strip()
+    if kind == "application/json" or kind.endswith("+json"):
+        try:
+            return msgspec.json.decode(response.body), "json"
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            pass  # it says so, but is none: its reader sees what there is
+    try:
+        return response.body.decode(_charset(parameters)), "text"
+    except (UnicodeDecodeError, LookupError):
+        return base64.b64encode(response.body).decode(), "base64"
+
+
+def _charset(parameters: str) -> str:
+    found = re.search(r"charset\s*=\s*\"?([a-z0-9_.:-]{1,40})", parameters)
+    if found is None:
+        return "utf-8"
+    name = codecs.lookup(found[1]).name
+    if name not in _CHARSETS:
+        raise LookupError(name)
+    return name
+
+
+_SCALAR: Final = {"type": ["string", "number", "boolean"]}
+
+HTTP = ActionKind(
+    name="http",
+    description=(
+        "Sends a request to an HTTP server and answers with its status, headers and body. Reaches public"
+        " addresses, and what the project's network policy allows. May be repeated after an error if the"
+        " action's settings fix a method that is idempotent, or if the action says that it is."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "method": {"enum": list(_METHODS), "description": f"Left out: {DEFAULT_METHOD}."},
+            "url": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 8192,
+                "description": "http:// or https://, without user and password.",
+            },
+            "query": {
+                "type": "object",
+                "maxProperties": 1000,
+                "additionalProperties": {
+                    "anyOf": [_SCALAR, {"type": "array", "items": _SCALAR, "maxItems": 1000}]
+                },
+                "description": "More of the query; a list gives the name several times.",
+            },
+            "headers": {
+                "type": "object",
+                "maxProperties": 100,
+                "propertyNames": {"pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}$"},
+                "additionalProperties": {
+                    "type": "string",
+                    "maxLength": 8192,
+                    "pattern": "^[^\\x00-\\x08\\x0a-\\x1f\\x7f]*$",
+                },
+            },
+            "body": {"description": "A text is sent as it is, anything else as JSON. Null: none."},
+            "fail_on_status": {
+                "type": "boolean",
+                "description": "False: every status is a result, and none is tried again. Left out: true.",
+            },
+            "max_redirects": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": 20,
+                "description": f"0: a redirect is the result. Left out: {DEFAULT_REDIRECTS}.",
+            },
+            "max_response_bytes": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX_BYTES,
+                "description": f"A longer body fails the step. Left out: {DEFAULT_BYTES}.",
+            },
+            "idempotency_key": {
+                "type": "boolean",
+                "description": (
+                    "Whether requests other than GET, HEAD and OPTIONS carry the header Idempotency-Key,"
+                    " the same in every try. Left out: true."
+                ),
+            },
+        },
+        "required": ["url"],
+        "additionalProperties": False,
+    },
+    output_schema={
+        "type": "object",
+        "properties": {
+            "status": {"type": "integer"},
+            "url": {"type": "string", "description": "Where the answer came from, after redirects."},
+            "headers": {"type": "object", "description": "Names in lower case."},
+            "body": {"description": "JSON if the answer says that it is, else a text; null if empty."},
+            "encoding": {
+                "enum": ["json", "text", "base64", "none"],
+                "description": "What body is; base64 for what is no text.",
+            },
+        },
+    },
+    repeatable=False,
+    run=_run,
+)

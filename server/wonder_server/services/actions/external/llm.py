@@ -1,0 +1,166 @@
+"""``llm``: one call of a language model with a request in the provider's own format (feature H3).
+
+Patience is the model profile's: its ``timeout_ms`` for each attempt, beside the watchdogs that the
+model adapter keeps. Transient faults are retried by the executor after 500 ms, 1 s, 2 s (feature I3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, cast
+
+from wonder_server.core.definitions.parse import read_record
+from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.errors import Reason, error
+from wonder_server.core.model import NO_USAGE, Meter, ModelResult, Usage
+from wonder_server.ports.model import Chunk, TextDelta, UsageUpdate
+from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+
+
+async def _run(call: ActionCall) -> dict[str, Any]:
+    profile, usage_reporter = _profile(call), call.services.usage_reporter
+    if usage_reporter is not None:
+        await usage_reporter.report_start(call.context)
+    try:
+        async with asyncio.timeout(profile.timeout_ms / 1000) as deadline:
+            result = await _answer(call, profile)
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        raise error(
+            Reason.TIMEOUT, f"The model did not finish within {profile.timeout_ms} ms.", transient=True
+        ) from None
+    return _as_json(await _report_cost(call, profile, result))
+
+
+async def _report_cost(call: ActionCall, profile: ModelProfile, result: ModelResult) -> ModelResult:
+    """``result`` with its price, charged to whoever the action works for, if need be without its price."""
+    prices, with_cost = call.services.prices, result
+    try:
+        if prices is not None:
+            with_cost = await prices.with_cost(profile, result)
+    finally:
+        _report_usage(call, with_cost.usage)
+    return with_cost
+
+
+def _report_usage(call: ActionCall, usage: Usage) -> None:
+    if call.services.usage_reporter is not None:
+        call.services.usage_reporter.report_usage(call.context, usage)
+
+
+def _profile(call: ActionCall) -> ModelProfile:
+    """The profile of the input, with ``auto`` settled; the operator's if there is none."""
+    default = call.services.default_profile
+    given = call.input.get("model_profile")
+    if not given:
+        return default
+    profile = read_record(ModelProfile, given, path="model_profile")
+    if profile.provider != "auto":
+        return profile
+    return replace(
+        profile,
+        provider=default.provider,
+        model=profile.model or default.model,
+        format=profile.format or default.format,
+    )
+
+
+async def _answer(call: ActionCall, profile: ModelProfile) -> ModelResult:
+    request, meter = dict(call.input["request"]), Meter()
+    chunks = call.services.model.stream(profile, request)
+    try:
+        # Closing it closes the upstream request at once, whatever ends this: an error, a timeout, a cancel.
+        async with aclosing(cast("AsyncGenerator[Chunk]", chunks)):
+            async for chunk in chunks:
+                if isinstance(chunk, TextDelta):
+                    meter.add_text(chunk.text)
+                elif isinstance(chunk, UsageUpdate):
+                    meter.set_usage(chunk.usage, chunk.character_count)
+                else:
+                    return chunk.result
+        raise error(Reason.MODEL_FAILED, "The model's answer has no end.", transient=True)
+    except BaseException:
+        # What has come of the answer is paid for, whoever still waits for it.
+        used = meter.estimate_usage(request)
+        if used is None:
+            _report_usage(call, NO_USAGE)
+        else:
+            await _report_cost(call, profile, ModelResult(text="", usage=used))
+        raise
+
+
+def _as_json(result: ModelResult) -> dict[str, Any]:
+    return {
+        "text": result.text,
+        "tool_calls": [
+            {"id": call.id, "name": call.name, "arguments": call.arguments, "malformed": call.malformed}
+            for call in result.tool_calls
+        ],
+        "usage": {
+            "input_tokens": result.usage.input_tokens,
+            "output_tokens": result.usage.output_tokens,
+            "cost_micros": result.usage.cost_micros,
+        },
+        "stop_reason": result.stop_reason,
+        "model": result.model,
+    }
+
+
+LLM = ActionKind(
+    name="llm",
+    description="Calls a language model with a request in its provider's own format.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "request": {"type": "object", "description": "In the format that the model profile names."},
+            "model_profile": {
+                "type": "object",
+                "description": "A model profile's fields; the operator's default model if left out.",
+            },
+        },
+        "required": ["request"],
+        "additionalProperties": False,
+    },
+    output_schema={
+        "type": "object",
+        "properties": {
+            "text": {"type": "string"},
+            "tool_calls": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "id": {"type": "string"},
+                        "name": {"type": "string"},
+                        "arguments": {
+                            "type": ["object", "null"],
+                            "description": "Null if what the model sent does not parse.",
+                        },
+                        "malformed": {"type": "string", "description": "What it sent then."},
+                    },
+                },
+            },
+            "usage": {
+                "type": "object",
+                "properties": {
+                    "input_tokens": {"type": ["integer", "null"]},
+                    "output_tokens": {"type": ["integer", "null"]},
+                    "cost_micros": {
+                        "type": ["integer", "null"],
+                        "description": "Millionths of a US dollar; null if the price is not known.",
+                    },
+                },
+            },
+            "stop_reason": {"enum": ["end", "tool_calls", "length", "refusal", "other"]},
+            "model": {"type": "string"},
+        },
+    },
+    repeatable=True,
+    run=_run,
+    min_backoff_ms=500,
+    enforces_timeout=True,
+)

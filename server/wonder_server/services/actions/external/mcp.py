@@ -1,0 +1,127 @@
+"""``mcp``: one call of a tool of an MCP server (Model Context Protocol; feature H3).
+
+Nobody knows what a tool does, so a call may be repeated only if the action says that it is idempotent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from wonder_server.core.definitions.resources import NetworkPolicy
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.printable import quoted
+from wonder_server.ports.mcp import McpCall, McpResult
+from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+
+TEXT_HEAD: Final = 1_000
+"""How many characters of what a tool says a fault shows."""
+
+
+async def _run(call: ActionCall) -> dict[str, Any]:
+    given = call.input
+    server, url = given.get("server", ""), given.get("url", "")
+    if bool(server) == bool(url):
+        raise error(
+            Reason.INPUT_INVALID,
+            "Say either server, a name that the operator has given, or url.",
+            field="url" if server else "server",
+        )
+    if server and given.get("headers"):
+        raise error(
+            Reason.INPUT_INVALID, "headers go with a url: a server's are the operator's.", field="headers"
+        )
+    policy = NetworkPolicy()
+    if url:
+        policy = await call.services.policies.network_policy(call.context.project_id)
+    mcp_call = McpCall(
+        server=server,
+        url=url,
+        headers=given.get("headers", {}),
+        tool=given["tool"],
+        arguments=given.get("arguments", {}),
+        key=call.context.key,
+        timeout_s=call.timeout_ms / 1000,
+    )
+    result = await _call_tool(call, mcp_call, policy)
+    text = _text(result)
+    if result.is_error and given.get("fail_on_error", True):
+        excerpt = quoted(text, TEXT_HEAD)
+        raise error(Reason.TASK_FAILED, f"The tool '{mcp_call.tool}' failed: {excerpt}", tool=mcp_call.tool)
+    return {
+        "content": result.content,
+        "text": text,
+        "structured": result.structured,
+        "is_error": result.is_error,
+    }
+
+
+async def _call_tool(call: ActionCall, mcp_call: McpCall, policy: NetworkPolicy) -> McpResult:
+    """Make the call. A server that did not answer in time is not asked again: that would take as long."""
+    try:
+        return await call.services.mcp.call(mcp_call, policy, call.progress)
+    except WonderError as problem:
+        if problem.fault.reason is Reason.TIMEOUT and call.repeatable:
+            raise WonderError(replace(problem.fault, transient=False)) from None
+        raise
+
+
+def _text(result: McpResult) -> str:
+    """What the tool says in words."""
+    blocks = [block for block in result.content if isinstance(block, dict) and block.get("type") == "text"]
+    return "\n".join(str(block.get("text", "")) for block in blocks)
+
+
+MCP = ActionKind(
+    name="mcp",
+    description=(
+        "Calls a tool of an MCP server: one that the operator has named, or one at an address that the"
+        " project may reach. Is repeated after an error only if the action says that it is idempotent."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "server": {
+                "type": "string",
+                "maxLength": 100,
+                "description": "Name of a server, as the operator's setting mcp_servers says it.",
+            },
+            "url": {
+                "type": "string",
+                "maxLength": 8192,
+                "description": "Instead: where a server is, by streamable HTTP.",
+            },
+            "headers": {
+                "type": "object",
+                "maxProperties": 100,
+                "propertyNames": {"pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}$"},
+                "additionalProperties": {
+                    "type": "string",
+                    "maxLength": 8192,
+                    "pattern": "^[^\\x00-\\x08\\x0a-\\x1f\\x7f]*$",
+                },
+                "description": "Of the requests to url, such as Authorization.",
+            },
+            "tool": {"type": "string", "minLength": 1, "maxLength": 200, "description": "Name of the tool."},
+            "arguments": {"type": "object", "description": "As the tool's schema wants them."},
+            "fail_on_error": {
+                "type": "boolean",
+                "description": "False: an error of the tool is a result like any other. Left out: true.",
+            },
+        },
+        "required": ["tool"],
+        "additionalProperties": False,
+    },
+    output_schema={
+        "type": "object",
+        "properties": {
+            "content": {"type": "array", "description": "The tool's content blocks, as MCP has them."},
+            "text": {"type": "string", "description": "Those of them that are text, one after the other."},
+            "structured": {"description": "The tool's structured content; null if there is none."},
+            "is_error": {"type": "boolean"},
+        },
+    },
+    repeatable=False,
+    run=_run,
+    enforces_timeout=True,
+)

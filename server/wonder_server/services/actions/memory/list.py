@@ -1,0 +1,53 @@
+"""``memory.list``: what the agent remembers, newest first (features D7, E1, E7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+from wonder_server.services.actions.memory.common import (
+    FILTER,
+    MEMORY_SCHEMA,
+    as_json,
+    filter_from_input,
+    memory_owner,
+)
+from wonder_server.services.paging import PageRequest
+
+
+async def _run(call: ActionCall) -> dict[str, Any]:
+    request = PageRequest(size=int(call.input.get("limit", 0)), token=call.input.get("page_token", ""))
+    page = await call.services.memory.page(memory_owner(call), request, filter_from_input(call))
+    return {
+        "memories": [as_json(memory) for memory in page.items],
+        "next_page_token": page.next_page_token,
+    }
+
+
+MEMORY_LIST = ActionKind(
+    name="memory.list",
+    description="Lists memories of the agent in whose name the task runs, newest first, page by page.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "limit": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": 500,
+                "description": "At most this many on a page; 0 means 50.",
+            },
+            "page_token": {"type": "string", "description": "The next_page_token of the page before."},
+            **FILTER,
+        },
+        "additionalProperties": False,
+    },
+    output_schema={
+        "type": "object",
+        "properties": {
+            "memories": {"type": "array", "items": MEMORY_SCHEMA},
+            "next_page_token": {"type": "string", "description": "Empty on the last page."},
+        },
+    },
+    repeatable=True,
+    run=_run,
+)

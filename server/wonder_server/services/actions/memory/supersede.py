@@ -1,0 +1,41 @@
+"""``memory.supersede``: the agent knows better now (feature E6).
+
+The old memory stays readable and is no longer found. The step's key makes it repeatable.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+from wonder_server.services.actions.memory.common import (
+    DRAFT,
+    ID,
+    MEMORY_SCHEMA,
+    as_json,
+    draft_from_input,
+    idempotency_key,
+    memory_owner,
+)
+
+
+async def _run(call: ActionCall) -> dict[str, Any]:
+    new, _ = await call.services.memory.supersede(
+        memory_owner(call), call.input["id"], draft_from_input(call, kind=""), request=idempotency_key(call)
+    )
+    return as_json(new)
+
+
+MEMORY_SUPERSEDE = ActionKind(
+    name="memory.supersede",
+    description="Stores a memory that takes the place of another; its type is the other's if left out.",
+    input_schema={
+        "type": "object",
+        "properties": {"id": ID, **DRAFT},
+        "required": ["id", "content"],
+        "additionalProperties": False,
+    },
+    output_schema=MEMORY_SCHEMA,
+    repeatable=True,
+    run=_run,
+)

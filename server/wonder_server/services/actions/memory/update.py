@@ -1,0 +1,60 @@
+"""``memory.update``: the agent changes what it remembers (features E1, E6).
+
+What is left out stays as it is. The step's key makes it repeatable.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder_server.core.memory.records import Change
+from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+from wonder_server.services.actions.memory.common import (
+    DRAFT,
+    ID,
+    MEMORY_SCHEMA,
+    as_json,
+    idempotency_key,
+    memory_owner,
+)
+
+_CHANGEABLE = ("content", "type", "significance", "metadata", "contradicts_ids")
+
+
+async def _run(call: ActionCall) -> dict[str, Any]:
+    given = call.input
+    contradicts, archived = given.get("contradicts_ids"), given.get("archived")
+    change = Change(
+        type=given.get("type"),
+        content=given.get("content"),
+        significance=float(given["significance"]) if "significance" in given else None,
+        metadata=dict(given["metadata"]) if "metadata" in given else None,
+        contradicts_ids=None if contradicts is None else tuple(contradicts),
+        archived_ms=None if archived is None else call.services.clock.now_ms() * archived,
+    )
+    memory = await call.services.memory.update(
+        memory_owner(call), given["id"], change, request=idempotency_key(call)
+    )
+    return as_json(memory)
+
+
+MEMORY_UPDATE = ActionKind(
+    name="memory.update",
+    description="Changes a memory of the agent in whose name the task runs.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "id": ID,
+            **{name: DRAFT[name] for name in _CHANGEABLE},
+            "archived": {
+                "type": "boolean",
+                "description": "Whether it is archived: no longer found by search, still readable by id.",
+            },
+        },
+        "required": ["id"],
+        "additionalProperties": False,
+    },
+    output_schema=MEMORY_SCHEMA,
+    repeatable=True,
+    run=_run,
+)

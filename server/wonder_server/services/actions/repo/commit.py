@@ -1,0 +1,38 @@
+"""``repo.commit``: what the work has changed becomes a commit of its branch (feature F3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder_server.services.actions.artifact.common import MESSAGE, author_of
+from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+from wonder_server.services.actions.repo.common import REPOSITORY, commit_as_json, repositories_of
+
+
+async def _run(call: ActionCall) -> dict[str, Any]:
+    given = call.input
+    made = await repositories_of(call).commit(
+        call.context, author_of(call), given["message"], given.get("repository", "")
+    )
+    return commit_as_json(made)
+
+
+REPO_COMMIT = ActionKind(
+    name="repo.commit",
+    description="Commits what was changed on the branch that is worked on.",
+    input_schema={
+        "type": "object",
+        "properties": {"message": MESSAGE, "repository": REPOSITORY},
+        "required": ["message"],
+        "additionalProperties": False,
+    },
+    output_schema={
+        "type": "object",
+        "properties": {
+            "commit": {"type": "string"},
+            "paths": {"type": "array", "items": {"type": "string"}},
+        },
+    },
+    repeatable=True,
+    run=_run,
+)

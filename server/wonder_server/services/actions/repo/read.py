@@ -1,0 +1,52 @@
+"""``repo.read``: one file of a repository (feature F2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder_server.services.actions.artifact.common import content_as_json
+from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+from wonder_server.services.actions.repo.common import PATH, REPOSITORY, repositories_of
+
+
+async def _run(call: ActionCall) -> dict[str, Any]:
+    given = call.input
+    found = await repositories_of(call).read(call.context, given["path"], given.get("repository", ""))
+    answer: dict[str, Any] = {"path": found.path, "size_bytes": found.size, "etag": found.id}
+    answer |= content_as_json(found.content)
+    if "content" in answer:
+        lines = answer["content"].splitlines(keepends=True)
+        begin = int(given.get("first_line", 1)) - 1
+        end = begin + int(given["lines"]) if "lines" in given else len(lines)
+        answer |= {"content": "".join(lines[begin:end]), "total_lines": len(lines)}
+    return answer
+
+
+REPO_READ = ActionKind(
+    name="repo.read",
+    description="Reads a file of a repository of the project, or some of its lines.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "path": PATH,
+            "repository": REPOSITORY,
+            "first_line": {"type": "integer", "minimum": 1, "description": "Where to begin, from 1."},
+            "lines": {"type": "integer", "minimum": 1, "description": "How many lines; left out: all."},
+        },
+        "required": ["path"],
+        "additionalProperties": False,
+    },
+    output_schema={
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "content": {"type": "string"},
+            "content_base64": {"type": "string", "description": "Instead of content, where it is no text."},
+            "size_bytes": {"type": "integer"},
+            "etag": {"type": "string"},
+            "total_lines": {"type": "integer"},
+        },
+    },
+    repeatable=True,
+    run=_run,
+)

@@ -1,0 +1,50 @@
+"""``repo.search``: lines and paths of a repository that contain words (feature F2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder_server.services.actions.artifact.common import LIMIT, PREFIX
+from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+from wonder_server.services.actions.repo.common import REPOSITORY, repositories_of
+
+
+async def _run(call: ActionCall) -> dict[str, Any]:
+    given = call.input
+    if not given["query"].strip():
+        return {"matches": [], "truncated": False}
+    found = await repositories_of(call).search(
+        call.context,
+        given["query"],
+        given.get("repository", ""),
+        prefix=given.get("path_prefix", ""),
+        limit=int(given.get("limit", 0)),
+    )
+    matches = [{"path": match.path, "line": match.line, "text": match.text} for match in found.matches]
+    return {"matches": matches, "truncated": found.truncated}
+
+
+REPO_SEARCH = ActionKind(
+    name="repo.search",
+    description="Finds lines and paths of a repository of the project that contain all the words.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "Words; an empty text finds nothing."},
+            "repository": REPOSITORY,
+            "path_prefix": PREFIX,
+            "limit": LIMIT,
+        },
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+    output_schema={
+        "type": "object",
+        "properties": {
+            "matches": {"type": "array", "items": {"type": "object"}},
+            "truncated": {"type": "boolean"},
+        },
+    },
+    repeatable=True,
+    run=_run,
+)

@@ -1,0 +1,48 @@
+"""``repo.tree``: the files of a repository (feature F2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder_server.services.actions.artifact.common import PREFIX
+from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+from wonder_server.services.actions.repo.common import REPOSITORY, repositories_of
+
+
+async def _run(call: ActionCall) -> dict[str, Any]:
+    given = call.input
+    found = await repositories_of(call).tree(
+        call.context,
+        given.get("repository", ""),
+        prefix=given.get("path_prefix", ""),
+        after=given.get("after", ""),
+        limit=int(given.get("limit", 0)),
+    )
+    files = [{"path": file.path, "size_bytes": file.size} for file in found.files]
+    return {"files": files, "truncated": found.truncated}
+
+
+REPO_TREE = ActionKind(
+    name="repo.tree",
+    description="Lists the files of a repository of the project, on the branch that is worked on.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "repository": REPOSITORY,
+            "path_prefix": PREFIX,
+            "after": {"type": "string", "description": "Only paths after this one, to go on."},
+            "limit": {"type": "integer", "minimum": 0, "maximum": 5000, "description": "0 means 1,000."},
+        },
+        "required": [],
+        "additionalProperties": False,
+    },
+    output_schema={
+        "type": "object",
+        "properties": {
+            "files": {"type": "array", "items": {"type": "object"}},
+            "truncated": {"type": "boolean"},
+        },
+    },
+    repeatable=True,
+    run=_run,
+)

@@ -1,0 +1,49 @@
+"""``repo.write``: one file of a repository gets new content, or is removed (feature F2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wonder_server.services.actions.artifact.common import content_of
+from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+from wonder_server.services.actions.repo.common import PATH, REPOSITORY, repositories_of
+
+
+async def _run(call: ActionCall) -> dict[str, Any]:
+    given = call.input
+    etag = await repositories_of(call).write(
+        call.context,
+        given["path"],
+        content_of(call),
+        given.get("repository", ""),
+        etag=given.get("etag", ""),
+    )
+    return {"path": given["path"], "etag": etag}
+
+
+REPO_WRITE = ActionKind(
+    name="repo.write",
+    description=(
+        "Writes or removes a file of a repository of the project, on the branch that is worked on; "
+        "repo.commit commits it."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "path": PATH,
+            "repository": REPOSITORY,
+            "content": {"type": "string", "description": "The new content."},
+            "content_base64": {"type": "string", "description": "The new content, if it is no text."},
+            "delete": {"type": "boolean", "description": "Remove it instead."},
+            "etag": {
+                "type": "string",
+                "description": "The file's etag, if it must not have changed; none if it must not exist.",
+            },
+        },
+        "required": ["path"],
+        "additionalProperties": False,
+    },
+    output_schema={"type": "object", "properties": {"path": {"type": "string"}, "etag": {"type": "string"}}},
+    repeatable=True,
+    run=_run,
+)

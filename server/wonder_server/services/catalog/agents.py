@@ -1,0 +1,278 @@
+"""Agents: a persona with a memory of its own, scoped to projects (feature A5)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from wonder_server.core.definitions.check import check_spec
+from wonder_server.core.definitions.document import MAX_DESCRIPTION_BYTES
+from wonder_server.core.definitions.fault_list import under
+from wonder_server.core.definitions.index import DefinitionIndex, IndexResolver
+from wonder_server.core.definitions.references import (
+    NAME_RULE,
+    is_definition_name,
+    parse_reference,
+)
+from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Agent
+from wonder_server.core.definitions.specs import Kind, Persona
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.ids import random_id
+from wonder_server.logs import logger
+from wonder_server.ports.catalog import Catalog, Drop, Put
+from wonder_server.services.catalog.dependencies import load_dependencies, refuse_if_agent_used
+from wonder_server.services.catalog.not_found import agent_not_found, definition_not_found, project_not_found
+from wonder_server.services.catalog.transactions import (
+    CatalogTransactions,
+    EmptyResult,
+    IdempotencyKey,
+    PlannedChange,
+    check_etag,
+)
+from wonder_server.services.paging import Page, PageRequest, page
+
+MAX_METADATA_BYTES: Final = 65_536
+MAX_PROJECTS: Final = 100
+_MAX_CACHED_IDS: Final = 10_000
+_ID_CACHE_TTL_S: Final = 1.0
+
+_log = logger("library")
+
+BeforeDelete = Callable[[Agent], Awaitable[None]]
+"""Asked before an agent is deleted: raises RESOURCE_IN_USE, or lets go of what belongs to the agent."""
+
+AfterDelete = Callable[[Agent], Awaitable[None]]
+"""Told when an agent is deleted; not after a crash just then, so it is asked before as well."""
+
+
+class Agents:
+    """The use-cases over the catalog. Keys are ids or names."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        transactions: CatalogTransactions,
+        actions: Mapping[str, Mapping[str, Any]],
+        before_delete: Sequence[BeforeDelete] = (),
+        after_delete: Sequence[AfterDelete] = (),
+    ) -> None:
+        self._catalog = catalog
+        self._transactions = transactions
+        self._actions = actions
+        self._before_delete = before_delete
+        self._after_delete = after_delete
+        self._id_cache: dict[str, tuple[str, float]] = {}
+        """Ids by what clients called agents by, since the last change to any agent, and until when they are
+        good: every call that names one asks, and most agents stay what they are."""
+        self._change_count = 0
+
+    async def create(
+        self, agent: Agent, *, idempotency_key: IdempotencyKey | None = None, validate_only: bool = False
+    ) -> Agent:
+        """A new agent, with no memories. ``project_ids`` are ids or names; none: the default project.
+        Id, version and times of ``agent`` are not read.
+
+        FIELD_INVALID, ALREADY_EXISTS, PROJECT_NOT_FOUND, DEFINITION_NOT_FOUND, DEFINITION_INVALID.
+        """
+
+        async def plan(now: int) -> PlannedChange[Agent]:
+            if await self._catalog.agent(agent.name) is not None:
+                raise _name_taken(agent.name)
+            validated = await self._validated(agent)
+            made = replace(validated, id=random_id("agt", now), version=1, created_ms=now, updated_ms=now)
+            return PlannedChange(made, [Put(made)])
+
+        with self._invalidating_ids():
+            return await self._transactions.execute(
+                Agent, plan, idempotency_key=idempotency_key, validate_only=validate_only
+            )
+
+    async def agent_id(self, key: str) -> str:
+        """`agent(key).id`, mostly without a look into the catalog."""
+        known = self._id_cache.get(key)
+        if known is not None and time.monotonic() < known[1]:
+            return known[0]
+        changes = self._change_count
+        found = (await self.agent(key)).id
+        if changes == self._change_count:
+            if len(self._id_cache) >= _MAX_CACHED_IDS:
+                self._id_cache.clear()
+            self._id_cache[key] = found, time.monotonic() + _ID_CACHE_TTL_S
+        return found
+
+    async def agent(self, key: str, *, field: str = "agent_id") -> Agent:
+        """AGENT_NOT_FOUND if there is none."""
+        found = await self._catalog.agent(key) if key else None
+        if found is None:
+            raise await agent_not_found(self._catalog, key, field=field)
+        return found
+
+    async def agents(self, request: PageRequest, *, project: str = "") -> Page[Agent]:
+        """Agents of a project or of all, newest first. PROJECT_NOT_FOUND."""
+        project_id = await self._project_id(project, "project_id") if project else ""
+        scope = ["agents", project_id]
+        before, limit = request.cursor(scope, ""), request.limit()
+        found = await self._catalog.agents(project_id, before, limit + 1)
+        return page(found, limit, scope, lambda agent: agent.id)
+
+    async def update(
+        self,
+        key: str,
+        edit: Callable[[Agent], Agent],
+        *,
+        etag: str = "",
+        idempotency_key: IdempotencyKey | None = None,
+        validate_only: bool = False,
+    ) -> Agent:
+        """The agent that ``edit`` makes of the stored one; its id and times are kept.
+
+        As `create`, and AGENT_NOT_FOUND, ETAG_MISMATCH.
+        """
+
+        async def plan(now: int) -> PlannedChange[Agent]:
+            stored = await self.agent(key, field="agent.id")
+            check_etag(stored, etag)
+            wanted = await self._validated(edit(stored))
+            if wanted == stored:
+                return PlannedChange(stored)
+            holder = await self._catalog.agent(wanted.name)
+            if holder is not None and holder.id != stored.id:
+                raise _name_taken(wanted.name)
+            if wanted.name != stored.name:
+                await refuse_if_agent_used(self._catalog, stored.name)
+            made = replace(wanted, id=stored.id, version=stored.version + 1, updated_ms=now)
+            return PlannedChange(made, [Put(made)])
+
+        with self._invalidating_ids():
+            return await self._transactions.execute(
+                Agent, plan, idempotency_key=idempotency_key, validate_only=validate_only
+            )
+
+    async def delete(
+        self, key: str, *, etag: str = "", idempotency_key: IdempotencyKey | None = None
+    ) -> None:
+        """Delete an agent and all that it remembers.
+
+        AGENT_NOT_FOUND, ETAG_MISMATCH; RESOURCE_IN_USE if a tool calls it or it is at work.
+        """
+
+        deleted: list[Agent] = []
+
+        async def plan(now: int) -> PlannedChange[EmptyResult]:
+            stored = await self._agent_to_delete(key, etag)
+            await refuse_if_agent_used(self._catalog, stored.id, stored.name)
+            for check in self._before_delete:
+                await check(stored)
+            deleted.append(stored)
+            return PlannedChange(EmptyResult(), [Drop(stored)])
+
+        with self._invalidating_ids():
+            await self._transactions.execute(EmptyResult, plan, idempotency_key=idempotency_key)
+        for agent in deleted:
+            for callback in self._after_delete:
+                await callback(agent)
+
+    async def _agent_to_delete(self, key: str, etag: str) -> Agent:
+        """The agent; of a damaged one its id and name, whatever the ``etag``."""
+        try:
+            stored = await self.agent(key)
+        except WonderError as problem:
+            if problem.fault.reason is not Reason.STORAGE_UNAVAILABLE or problem.fault.transient:
+                raise
+            remains = await self._catalog.agent_header(key)
+            if remains is None:
+                raise
+            _log.warning("damaged_agent_deleted", agent=remains.id)
+            return remains
+        check_etag(stored, etag)
+        return stored
+
+    @contextlib.contextmanager
+    def _invalidating_ids(self) -> Iterator[None]:
+        """What was read before or during a change is not kept. (A change whose caller goes away may be
+        written a little later; hence also the time.)"""
+        try:
+            self._invalidate_ids()
+            yield
+        finally:
+            self._invalidate_ids()
+
+    def _invalidate_ids(self) -> None:
+        self._change_count += 1
+        self._id_cache.clear()
+
+    async def _validated(self, agent: Agent) -> Agent:
+        """``agent`` checked, with ids for its projects."""
+        _check_header(agent)
+        ids: list[str] = []
+        for index, key in enumerate(agent.project_ids or (DEFAULT_PROJECT,)):
+            project_id = await self._project_id(key, f"agent.project_ids[{index}]")
+            if project_id not in ids:
+                ids.append(project_id)
+        if agent.persona is not None:
+            await self._check_inline(agent.persona)
+        else:
+            await self._check_reference(agent.persona_id)
+        return replace(agent, project_ids=tuple(ids))
+
+    async def _project_id(self, key: str, field: str) -> str:
+        project = await self._catalog.project(key) if key else None
+        if project is None:
+            raise await project_not_found(self._catalog, key, field=field)
+        return project.id
+
+    async def _check_reference(self, text: str) -> None:
+        reference = parse_reference(text)
+        if reference is None or not (reference.definition_id or reference.library):
+            raise error(
+                Reason.FIELD_INVALID,
+                "Name a persona by def_… or library/name, with or without @revision, or write one down.",
+                field="agent.persona_id",
+            )
+        found = await self._catalog.definition(reference)
+        if found is None or found.kind is not Kind.PERSONA:
+            kind, field = Kind.PERSONA, "agent.persona_id"
+            raise await definition_not_found(
+                self._catalog, text, reference, kind=kind, found=found, field=field
+            )
+
+    async def _check_inline(self, persona: Persona) -> None:
+        shelf = DefinitionIndex()
+        await load_dependencies(shelf, self._catalog, [(persona, "")])
+        if found := check_spec(persona, "", IndexResolver(shelf, self._actions)):
+            faults = under("agent.persona", found)
+            raise WonderError(faults[0], faults=faults)
+
+
+def _check_header(agent: Agent) -> None:
+    if not is_definition_name(agent.name):
+        raise error(Reason.FIELD_INVALID, f"An agent's name is {NAME_RULE}.", field="agent.name")
+    if len(agent.description.encode()) > MAX_DESCRIPTION_BYTES:
+        raise error(
+            Reason.FIELD_INVALID,
+            f"The description is longer than {MAX_DESCRIPTION_BYTES} bytes.",
+            field="agent.description",
+        )
+    if len(agent.project_ids) > MAX_PROJECTS:
+        raise error(
+            Reason.LIMIT_EXCEEDED,
+            f"An agent is in at most {MAX_PROJECTS} projects.",
+            field="agent.project_ids",
+        )
+    check_metadata(agent.metadata, "agent.metadata")
+
+
+def check_metadata(metadata: Mapping[str, Any], field: str) -> None:
+    """PAYLOAD_TOO_LARGE for more than a client may keep with a resource."""
+    if len(json.dumps(metadata)) > MAX_METADATA_BYTES:
+        raise error(
+            Reason.PAYLOAD_TOO_LARGE, f"Metadata is at most {MAX_METADATA_BYTES} bytes of JSON.", field=field
+        )
+
+
+def _name_taken(name: str) -> WonderError:
+    return error(Reason.ALREADY_EXISTS, f"There is an agent '{name}' already.", field="agent.name")

@@ -1,0 +1,455 @@
+"""Libraries and definitions: create, save, apply, list, delete (features A1, A6, A7)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from wonder_server.core.definitions.check import check_spec
+from wonder_server.core.definitions.diff import diff
+from wonder_server.core.definitions.document import MAX_DESCRIPTION_BYTES, DefinitionDraft
+from wonder_server.core.definitions.fault_list import under
+from wonder_server.core.definitions.index import DefinitionIndex, IndexResolver
+from wonder_server.core.definitions.references import (
+    LIBRARY_RULE,
+    Reference,
+    is_library_name,
+    parse_reference,
+)
+from wonder_server.core.definitions.resources import STANDARD_LIBRARY, Definition, Library
+from wonder_server.core.definitions.specs import Kind
+from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.ids import random_id
+from wonder_server.ports.catalog import Catalog, Change, DefinitionQuery, Drop, Put
+from wonder_server.services.catalog.dependencies import (
+    NO_LIMIT,
+    latest_revisions,
+    load_dependencies,
+    refuse_if_used,
+)
+from wonder_server.services.catalog.not_found import definition_not_found
+from wonder_server.services.catalog.transactions import (
+    CatalogTransactions,
+    EmptyResult,
+    IdempotencyKey,
+    PlannedChange,
+    check_etag,
+)
+from wonder_server.services.paging import Page, PageRequest, page
+
+MAX_APPLY: Final = 1_000
+
+
+class ChangeAction(StrEnum):
+    """What saving, or pruning, did."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionChange:
+    """What saving, or pruning, did to one definition. A revision of 0: there was, or is, none."""
+
+    action: ChangeAction
+    kind: Kind
+    name: str
+    old_revision: int = 0
+    new_revision: int = 0
+    diff: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A definition as it is now, and what happened to it."""
+
+    definition: Definition
+    change: DefinitionChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What a batch did: a change for each definition, in the order of the batch, then what was pruned."""
+
+    changes: tuple[DefinitionChange, ...]
+    library: Library
+
+
+YIELD_EVERY = 20
+"""Definitions that are checked before others get their turn: a large folder must not hold up the server."""
+
+
+class Definitions:
+    """The use-cases over the catalog. Keys of libraries are ids or names."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        transactions: CatalogTransactions,
+        actions: Mapping[str, Mapping[str, Any]],
+        providers: Collection[str] = (),
+    ) -> None:
+        """``actions``: the action kinds of this server, each with the JSON Schema of its input.
+        ``providers``: its providers of models; empty: any."""
+        self._providers = frozenset(providers)
+        self._catalog = catalog
+        self._transactions = transactions
+        self._actions = actions
+
+    # --- libraries ------------------------------------------------------------------------------
+
+    async def create_library(
+        self,
+        name: str,
+        description: str = "",
+        *,
+        idempotency_key: IdempotencyKey | None = None,
+        validate_only: bool = False,
+    ) -> Library:
+        """A new, empty library. FIELD_INVALID, ALREADY_EXISTS."""
+        _check_library(name, description)
+
+        async def plan(now: int) -> PlannedChange[Library]:
+            if await self._catalog.library(name) is not None:
+                raise error(
+                    Reason.ALREADY_EXISTS, f"There is a library '{name}' already.", field="library.name"
+                )
+            library = _new_library(name, description, now)
+            return PlannedChange(library, [Put(library)])
+
+        return await self._transactions.execute(
+            Library, plan, idempotency_key=idempotency_key, validate_only=validate_only
+        )
+
+    async def library(self, key: str, *, field: str = "library_id") -> Library:
+        """LIBRARY_NOT_FOUND if there is none."""
+        found = await self._catalog.library(key) if key else None
+        if found is None:
+            raise error(Reason.LIBRARY_NOT_FOUND, f"There is no library '{key}'.", field=field)
+        return found
+
+    async def libraries(self, request: PageRequest) -> Page[Library]:
+        """All libraries, by name."""
+        after, limit = request.cursor(["libraries"], ""), request.limit()
+        found = await self._catalog.libraries(after, limit + 1)
+        return page(found, limit, ["libraries"], lambda library: library.name)
+
+    async def delete_library(
+        self, key: str, *, force: bool = False, etag: str = "", idempotency_key: IdempotencyKey | None = None
+    ) -> None:
+        """LIBRARY_NOT_FOUND, ETAG_MISMATCH; RESOURCE_IN_USE if it is the standard library, holds
+        definitions and ``force`` is not set, or others refer to one of them."""
+
+        async def plan(now: int) -> PlannedChange[EmptyResult]:
+            library = await self.library(key)
+            check_etag(library, etag)
+            _refuse_standard(library.name)
+            contents = await self._catalog.definitions(DefinitionQuery(library_id=library.id, limit=NO_LIMIT))
+            if contents and not force:
+                raise error(
+                    Reason.RESOURCE_IN_USE,
+                    f"The library '{library.name}' holds {len(contents)} definitions; delete them, "
+                    "or use force.",
+                )
+            await refuse_if_used(self._catalog, contents, ())
+            return PlannedChange(EmptyResult(), [*map(Drop, contents), Drop(library)])
+
+        await self._transactions.execute(EmptyResult, plan, idempotency_key=idempotency_key)
+
+    # --- definitions ----------------------------------------------------------------------------
+
+    async def definition(self, text: str, *, field: str = "definition_id") -> Definition:
+        """The revision that ``def_…`` or ``library/name``, with or without ``@revision``, leads to.
+
+        FIELD_INVALID if it is no such reference, DEFINITION_NOT_FOUND.
+        """
+        reference = _reference(text, field)
+        found = await self._catalog.definition(reference)
+        if found is None:
+            raise await definition_not_found(self._catalog, text, reference, field=field)
+        return found
+
+    async def definitions(
+        self,
+        request: PageRequest,
+        *,
+        library: str = "",
+        kinds: Sequence[Kind] = (),
+        labels: Mapping[str, str] | None = None,
+    ) -> Page[Definition]:
+        """The newest revisions, by library and name. LIBRARY_NOT_FOUND."""
+        library_id = (await self.library(library)).id if library else ""
+        scope = ["definitions", library_id, sorted(kinds), dict(labels or {})]
+        after, limit = request.cursor(scope, ["", ""]), request.limit()
+        query = DefinitionQuery(
+            library_id=library_id,
+            kinds=tuple(kinds),
+            labels=dict(labels or {}),
+            after=_pair(after),
+            limit=limit + 1,
+        )
+        found = await self._catalog.definitions(query)
+        return page(found, limit, scope, lambda definition: [definition.library, definition.name])
+
+    async def revisions(self, text: str, request: PageRequest) -> Page[Definition]:
+        """All revisions of a definition, newest first. DEFINITION_NOT_FOUND."""
+        head = await self.definition(text.partition("@")[0])
+        scope = ["revisions", head.id]
+        before, limit = request.cursor(scope, 0), request.limit()
+        found = await self._catalog.revisions(head.id, before, limit + 1)
+        return page(found, limit, scope, lambda definition: definition.revision)
+
+    async def put(
+        self,
+        library: str,
+        draft: DefinitionDraft,
+        *,
+        etag: str = "",
+        idempotency_key: IdempotencyKey | None = None,
+        validate_only: bool = False,
+    ) -> Saved:
+        """Save one definition: a new one, a next revision, or nothing if it says the same already.
+
+        LIBRARY_NOT_FOUND, DEFINITION_INVALID (``faults`` has every place), ETAG_MISMATCH.
+        """
+
+        async def plan(now: int) -> PlannedChange[Saved]:
+            home = await self.library(library)
+            reference = Reference(library=home.name, name=draft.name)
+            before = await self._catalog.definition(reference)
+            check_etag(before, etag)
+            after = _next_revision(home, draft, before, now)
+            await self._check(home, [(after, before, "definition")])
+            saved = Saved(definition=after, change=_change(before, after))
+            if after is before:
+                return PlannedChange(saved)
+            bumped = _next_version(home, now, added=before is None)
+            return PlannedChange(saved, [Put(bumped), Put(after)])
+
+        return await self._transactions.execute(
+            Saved, plan, idempotency_key=idempotency_key, validate_only=validate_only
+        )
+
+    async def delete(
+        self, text: str, *, etag: str = "", idempotency_key: IdempotencyKey | None = None
+    ) -> None:
+        """Delete a definition with all its revisions.
+
+        FIELD_INVALID for a reference with a revision, DEFINITION_NOT_FOUND, ETAG_MISMATCH;
+        RESOURCE_IN_USE if it is of the standard library, or another definition or an agent refers to it.
+        """
+        if _reference(text, "definition_id").revision:
+            raise error(
+                Reason.FIELD_INVALID,
+                "A revision cannot be deleted, only the whole definition: leave @… out.",
+                field="definition_id",
+            )
+
+        async def plan(now: int) -> PlannedChange[EmptyResult]:
+            definition = await self.definition(text)
+            check_etag(definition, etag)
+            _refuse_standard(definition.library)
+            await refuse_if_used(self._catalog, [definition], ())
+            home = await self.library(definition.library_id)
+            return PlannedChange(EmptyResult(), [Put(_next_version(home, now, added=-1)), Drop(definition)])
+
+        await self._transactions.execute(EmptyResult, plan, idempotency_key=idempotency_key)
+
+    async def apply(
+        self,
+        library: str,
+        drafts: Sequence[DefinitionDraft],
+        *,
+        prune: bool = False,
+        idempotency_key: IdempotencyKey | None = None,
+        validate_only: bool = False,
+    ) -> Applied:
+        """Save many definitions of one library (by name, made if there is none), all or none.
+
+        They may refer to each other in any order. ``prune`` deletes what is not among them.
+        FIELD_INVALID, LIMIT_EXCEEDED, DEFINITION_INVALID (``faults`` has every place, beginning with
+        ``definitions[3].``), RESOURCE_IN_USE if something that is pruned is referred to.
+        """
+        _check_batch(library, drafts)
+
+        async def plan(now: int) -> PlannedChange[Applied]:
+            known = await self._catalog.library(library)
+            home = known or _new_library(library, "", now)
+            latest = await latest_revisions(
+                self._catalog, home, [draft.name for draft in drafts], everything=prune
+            )
+            saved = [
+                (
+                    _next_revision(home, draft, latest.get(draft.name), now),
+                    latest.get(draft.name),
+                    f"definitions[{index}]",
+                )
+                for index, draft in enumerate(drafts)
+            ]
+            await self._check(home, saved)
+            kept = {draft.name for draft in drafts}
+            removed = [latest[name] for name in sorted(latest) if prune and name not in kept]
+            if removed:
+                _refuse_standard(library)
+                await refuse_if_used(self._catalog, removed, [after for after, _, _ in saved])
+            return _apply_plan(home, known is None, saved, removed, now)
+
+        return await self._transactions.execute(
+            Applied, plan, idempotency_key=idempotency_key, validate_only=validate_only
+        )
+
+    async def _check(self, home: Library, saved: Sequence[tuple[Definition, Definition | None, str]]) -> None:
+        """Refuse what must not be saved: every fault of every definition at once."""
+        changed = [(after, before, path) for after, before, path in saved if after is not before]
+        if not changed:
+            return
+        faults: list[Fault] = []
+        shelf = DefinitionIndex(after for after, _, _ in saved)
+        await load_dependencies(shelf, self._catalog, [(after.spec, home.name) for after, _, _ in changed])
+        surroundings = IndexResolver(shelf, self._actions, self._providers)
+        for number, (after, before, path) in enumerate(changed):
+            if number % YIELD_EVERY == YIELD_EVERY - 1:
+                await asyncio.sleep(0)
+            if before is not None and before.kind is not after.kind:
+                message = f"'{after.name}' is a {before.kind} for life; give the {after.kind} another name."
+                faults.append(Fault(reason=Reason.DEFINITION_INVALID, message=message, field=f"{path}.kind"))
+            faults.extend(under(f"{path}.{after.kind}", check_spec(after.spec, home.name, surroundings)))
+        if faults:
+            raise WonderError(faults[0], faults=tuple(faults))
+
+
+# --- the parts of a plan ----------------------------------------------------------------------------
+
+
+def _next_revision(home: Library, draft: DefinitionDraft, before: Definition | None, now: int) -> Definition:
+    """What saving ``draft`` makes: ``before`` itself where it says the same already."""
+    content_hash = draft.content_hash()
+    if before is not None and before.content_hash == content_hash:
+        return before
+    return Definition(
+        id=before.id if before else random_id("def", now),
+        library_id=home.id,
+        library=home.name,
+        revision=before.revision + 1 if before else 1,
+        draft=replace(draft, library=""),
+        content_hash=content_hash,
+        created_ms=before.created_ms if before else now,
+        updated_ms=now,
+    )
+
+
+def _change(before: Definition | None, after: Definition | None) -> DefinitionChange:
+    known = after or before
+    assert known is not None
+    if after is before:
+        action = ChangeAction.UNCHANGED
+    elif before is None:
+        action = ChangeAction.CREATED
+    else:
+        action = ChangeAction.UPDATED if after else ChangeAction.DELETED
+    lines = "" if after is before else diff(before.draft if before else None, after.draft if after else None)
+    return DefinitionChange(
+        action=action,
+        kind=known.kind,
+        name=known.name,
+        old_revision=before.revision if before else 0,
+        new_revision=after.revision if after else 0,
+        diff=tuple(lines.splitlines()),
+    )
+
+
+def _apply_plan(
+    home: Library,
+    is_new: bool,
+    saved: Sequence[tuple[Definition, Definition | None, str]],
+    removed: Sequence[Definition],
+    now: int,
+) -> PlannedChange[Applied]:
+    puts: list[Change] = [Put(after) for after, before, _ in saved if after is not before]
+    drops: list[Change] = [Drop(definition) for definition in removed]
+    added = sum(before is None for _, before, _ in saved) - len(removed)
+    library = home
+    if is_new:
+        library = replace(home, definition_count=added)
+    elif puts or drops:
+        library = _next_version(home, now, added=added)
+    changes = [Put(library), *drops, *puts] if is_new or puts or drops else []
+    reported = [_change(before, after) for after, before, _ in saved] + [
+        _change(each, None) for each in removed
+    ]
+    return PlannedChange(Applied(changes=tuple(reported), library=library), changes)
+
+
+def _new_library(name: str, description: str, now: int) -> Library:
+    return Library(
+        id=random_id("lib", now), name=name, description=description, created_ms=now, updated_ms=now
+    )
+
+
+def _next_version(library: Library, now: int, *, added: int) -> Library:
+    return replace(
+        library,
+        definition_count=library.definition_count + added,
+        version=library.version + 1,
+        updated_ms=now,
+    )
+
+
+# --- small checks -----------------------------------------------------------------------------------
+
+
+def _check_library(name: str, description: str) -> None:
+    if not is_library_name(name):
+        raise error(Reason.FIELD_INVALID, f"A library's name is {LIBRARY_RULE}.", field="library.name")
+    if len(description.encode()) > MAX_DESCRIPTION_BYTES:
+        raise error(
+            Reason.FIELD_INVALID,
+            f"The description is longer than {MAX_DESCRIPTION_BYTES} bytes.",
+            field="library.description",
+        )
+
+
+def _check_batch(library: str, drafts: Sequence[DefinitionDraft]) -> None:
+    if not is_library_name(library):
+        raise error(Reason.FIELD_INVALID, f"A library's name is {LIBRARY_RULE}.", field="library")
+    if len(drafts) > MAX_APPLY:
+        raise error(
+            Reason.LIMIT_EXCEEDED,
+            f"At most {MAX_APPLY} definitions are applied at once.",
+            field="definitions",
+        )
+    seen: set[str] = set()
+    for index, draft in enumerate(drafts):
+        if draft.name in seen:
+            raise error(
+                Reason.FIELD_INVALID,
+                f"Two definitions have the name '{draft.name}'; in a library a name stands once.",
+                field=f"definitions[{index}].name",
+            )
+        seen.add(draft.name)
+
+
+def _refuse_standard(library: str) -> None:
+    if library == STANDARD_LIBRARY:
+        raise error(
+            Reason.RESOURCE_IN_USE, f"'{STANDARD_LIBRARY}' comes with the server and cannot be deleted."
+        )
+
+
+def _reference(text: str, field: str) -> Reference:
+    reference = parse_reference(text)
+    if reference is None or not (reference.definition_id or reference.library):
+        raise error(
+            Reason.FIELD_INVALID, "Give def_… or library/name, with or without @revision.", field=field
+        )
+    return reference
+
+
+def _pair(cursor: Any) -> tuple[str, str]:
+    library, name = cursor
+    return (str(library), str(name))

@@ -1,0 +1,83 @@
+"""What to say of a definition, an agent or a project that is not there: what was probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from wonder_server.core.definitions.references import Reference
+from wonder_server.core.definitions.resources import Definition
+from wonder_server.core.definitions.specs import Kind
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.suggestions import closest, did_you_mean, suggestion
+from wonder_server.ports.catalog import Catalog, DefinitionQuery
+
+MAX_COMPARED_NAMES = 1_000
+"""So many names are compared with what was said."""
+MAX_QUOTED_CHARACTERS = 100
+"""So many characters of a key are said again."""
+
+
+async def definition_not_found(
+    catalog: Catalog,
+    text: str,
+    reference: Reference | None,
+    *,
+    kind: Kind | None = None,
+    found: Definition | None = None,
+    field: str = "",
+) -> WonderError:
+    """DEFINITION_NOT_FOUND for ``text``, which was to lead to a definition, of ``kind`` if one is said.
+    ``found`` is what it led to, of another kind."""
+
+    def refusal(message: str) -> WonderError:
+        return error(Reason.DEFINITION_NOT_FOUND, message, field=field)
+
+    wanted = _kind_name(kind) if kind else "definition"
+    if found is not None:
+        return refusal(f"'{text}' is {_with_article(_kind_name(found.kind))}, not {_with_article(wanted)}.")
+    if reference is not None and reference.revision:
+        newest = await catalog.definition(replace(reference, revision=0))
+        if newest is not None and newest.kind is (kind or newest.kind):
+            has = f"revisions 1 to {newest.revision}" if newest.revision > 1 else "revision 1"
+            return refusal(f"There is no {wanted} '{text}': it only has {has}.")
+    query = DefinitionQuery(kinds=(kind,) if kind else (), limit=MAX_COMPARED_NAMES)
+    names = [f"{each.library}/{each.name}" for each in await catalog.definitions(query)]
+    closest_name = _closest_name(text.partition("@")[0], names)
+    return refusal(f"There is no {wanted} '{text}'{suggestion(closest_name)}.")
+
+
+async def agent_not_found(catalog: Catalog, key: str, *, field: str = "") -> WonderError:
+    """AGENT_NOT_FOUND for an id or a name."""
+    names = [each.name for each in await catalog.agents("", "", MAX_COMPARED_NAMES)] if key else []
+    message = f"There is no agent '{key[:MAX_QUOTED_CHARACTERS]}'{did_you_mean(key, names)}."
+    return error(Reason.AGENT_NOT_FOUND, message, field=field)
+
+
+async def project_not_found(catalog: Catalog, key: str, *, field: str = "") -> WonderError:
+    """PROJECT_NOT_FOUND for an id or a name."""
+    names = [each.name for each in await catalog.projects("", MAX_COMPARED_NAMES)] if key else []
+    message = f"There is no project '{key[:MAX_QUOTED_CHARACTERS]}'{did_you_mean(key, names)}."
+    return error(Reason.PROJECT_NOT_FOUND, message, field=field)
+
+
+def _closest_name(text: str, names: Sequence[str]) -> str:
+    """Which of ``library/name`` was meant by ``text``. Names are compared within the library that was meant:
+    two in one library are not alike for that."""
+    library, _, name = text.rpartition("/")
+    same = sorted(each for each in names if each.rpartition("/")[2] == name)
+    if same:
+        return same[0]
+    if library:
+        library = closest(library, {each.rpartition("/")[0] for each in names})
+        names = [each for each in names if each.rpartition("/")[0] == library]
+    full = {each.rpartition("/")[2]: each for each in sorted(names, reverse=True)}
+    return full.get(closest(name, full), "")
+
+
+def _kind_name(kind: Kind) -> str:
+    return kind.replace("_", " ")
+
+
+def _with_article(words: str) -> str:
+    return f"an {words}" if words[0] in "aeiou" else f"a {words}"

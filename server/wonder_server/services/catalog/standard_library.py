@@ -1,0 +1,84 @@
+"""What every server has from its first start: the standard library, a project, an agent (feature K1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from wonder_server.core.definitions.document import DefinitionDraft, parse_draft
+from wonder_server.core.definitions.fault_list import under
+from wonder_server.core.definitions.resources import DEFAULT_PROJECT, STANDARD_LIBRARY, Agent, Project
+from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.services.catalog.agents import Agents
+from wonder_server.services.catalog.definitions import Definitions
+from wonder_server.services.catalog.projects import Projects
+
+STANDARD_DESCRIPTION = "What every agent can stand on: an assistant, its tools and its two hooks."
+STANDARD_AGENT = "assistant"
+LIBRARY_FILE = "library.yaml"
+STANDARD_PERSONA = f"{STANDARD_LIBRARY}/assistant"
+
+
+async def ensure_standard(folder: Path, definitions: Definitions, agents: Agents, projects: Projects) -> None:
+    """Apply the definitions in ``folder`` to the standard library, and make the project ``default`` and
+    the agent ``assistant`` if there are none. What is there and says the same is left alone."""
+    with _ignore_existing():
+        await definitions.create_library(STANDARD_LIBRARY, STANDARD_DESCRIPTION)
+    await definitions.apply(STANDARD_LIBRARY, read_folder(folder))
+    project = Project(id="", name=DEFAULT_PROJECT, description="Where everything goes that names no other.")
+    agent = Agent(id="", name=STANDARD_AGENT, project_ids=(), persona_id=STANDARD_PERSONA)
+    with _ignore_existing():
+        await projects.create(project)
+    with _ignore_existing():
+        await agents.create(agent)
+
+
+@contextmanager
+def _ignore_existing() -> Iterator[None]:
+    try:
+        yield
+    except WonderError as refusal:
+        if refusal.fault.reason is not Reason.ALREADY_EXISTS:
+            raise
+
+
+def read_folder(folder: Path) -> list[DefinitionDraft]:
+    """The definitions in the ``*.yaml`` files of a folder and those inside it, by file name; all but
+    ``library.yaml``, which names the library for whoever applies the folder by hand.
+
+    DEFINITION_INVALID with the file's name before the place of each fault.
+    """
+    drafts: list[DefinitionDraft] = []
+    faults: list[Fault] = []
+    for path in sorted(folder.rglob("*.yaml")):
+        name = path.relative_to(folder).as_posix()
+        if path.name == LIBRARY_FILE:
+            continue
+        for document in _documents(path, name):
+            try:
+                drafts.append(parse_draft(document))
+            except WonderError as refusal:
+                faults.extend(under(name, refusal.faults))
+    if faults:
+        raise WonderError(faults[0], faults=tuple(faults))
+    return drafts
+
+
+def _documents(path: Path, name: str) -> Iterator[Any]:
+    try:
+        for document in yaml.load_all(path.read_bytes(), Loader=_Loader):
+            if not isinstance(document, dict):
+                raise error(Reason.DEFINITION_INVALID, "A definition is an object.", field=name)
+            yield document
+    except yaml.YAMLError as fault:
+        mark = getattr(fault, "problem_mark", None)
+        place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+        problem = getattr(fault, "problem", None) or "it cannot be read"
+        raise error(Reason.DEFINITION_INVALID, f"This is not YAML: {problem}.", field=place) from None
+
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,0 +1,105 @@
+"""How the catalog is changed: one change at a time, checked, committed once, answered once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from wonder_server.core.definitions.parse import read_record, to_json
+from wonder_server.core.definitions.resources import Resource, etag
+from wonder_server.core.errors import Reason, error
+from wonder_server.ports.catalog import Answer, Catalog, Change
+from wonder_server.ports.clock import Clock
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyResult:
+    """The result of a change that answers nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """A client's ``request_id``; ``fingerprint`` tells requests that carry the same one apart (AIP-155)."""
+
+    request_id: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChange(Generic[T]):
+    """What is to change, and what is answered once it has."""
+
+    result: T
+    changes: Sequence[Change] = ()
+
+
+class CatalogTransactions:
+    """One writer: plans read what they need with nobody changing it under them."""
+
+    def __init__(self, catalog: Catalog, clock: Clock) -> None:
+        self.lock = asyncio.Lock()
+        self._catalog = catalog
+        self._clock = clock
+        self._listeners: list[Callable[[Sequence[Change]], None]] = []
+
+    def add_listener(self, listener: Callable[[Sequence[Change]], None]) -> None:
+        """Call ``listener`` after each commit, kept or not, before anybody is answered."""
+        self._listeners.append(listener)
+
+    async def execute(
+        self,
+        result_type: type[T],
+        plan: Callable[[int], Awaitable[PlannedChange[T]]],
+        *,
+        idempotency_key: IdempotencyKey | None = None,
+        validate_only: bool = False,
+    ) -> T:
+        """Plan (given the time in ms), commit, answer.
+
+        The same request again gets the first answer; another one with its ``request_id`` gets
+        REQUEST_ID_REUSED. With ``validate_only`` the plan is answered and nothing is kept.
+        """
+        async with self.lock:
+            if idempotency_key is not None and (
+                answer := await self._catalog.answer(idempotency_key.request_id)
+            ):
+                if answer.fingerprint != idempotency_key.fingerprint:
+                    raise error(
+                        Reason.REQUEST_ID_REUSED,
+                        "This request_id was used for another request; choose a new one.",
+                        field="request_id",
+                    )
+                return read_record(result_type, answer.result)
+            now = self._clock.now_ms()
+            planned = await plan(now)
+            if not validate_only and (planned.changes or idempotency_key):
+                try:
+                    await self._catalog.commit(planned.changes, _answer(idempotency_key, planned.result, now))
+                finally:
+                    # Also when the caller is gone: the commit may still happen, before any later read.
+                    for listener in self._listeners:
+                        listener(planned.changes)
+            return planned.result
+
+
+def _answer(idempotency_key: IdempotencyKey | None, result: Any, now: int) -> Answer | None:
+    if idempotency_key is None:
+        return None
+    return Answer(
+        request_id=idempotency_key.request_id,
+        fingerprint=idempotency_key.fingerprint,
+        result=to_json(result),
+        created_ms=now,
+    )
+
+
+def check_etag(resource: Resource | None, expected: str) -> None:
+    """ETAG_MISMATCH unless ``expected`` is empty or the resource's."""
+    if expected and (resource is None or expected != etag(resource)):
+        raise error(
+            Reason.ETAG_MISMATCH, "It was changed since it was read; read it again and retry.", field="etag"
+        )

@@ -1,0 +1,132 @@
+"""What becomes of memories when their agent goes, and of objects that nobody has any more (feature E6).
+
+An agent is deleted in the catalog, its memories lie in another store: it is marked as leaving before, and
+as deleted after the catalog has committed. A start asks the catalog about those in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final, Protocol
+
+from wonder_server.core.definitions.resources import Agent
+from wonder_server.core.errors import WonderError
+from wonder_server.logs import logger
+from wonder_server.ports.memories import IndexResidue, MemoryMaintenance
+from wonder_server.ports.vectors import Vectors
+from wonder_server.services.memory.large_contents import LargeContents
+
+_log = logger("memory")
+
+START_DELAY_S: Final = 30.0
+"""After a start, searches come before tidying up."""
+INTERVAL_S: Final = 600.0
+"""How often objects are looked for that could not be removed before."""
+BATCH: Final = 200
+"""Memories that are forgotten in one transaction; others wait for it no longer than 20 ms or so."""
+
+
+PAUSE_S: Final = 0.02
+"""Between steps of what nobody waits for."""
+
+
+class Agents(Protocol):
+    """What is needed of the catalog."""
+
+    async def agent(self, key: str) -> Agent | None: ...
+
+
+class MemoryGarbageCollector:
+    """Keeps the store of memories in order."""
+
+    def __init__(
+        self,
+        *,
+        maintenance: MemoryMaintenance,
+        index_residue: IndexResidue,
+        large_contents: LargeContents,
+        vectors: Vectors,
+        agents: Agents,
+    ) -> None:
+        self._maintenance = maintenance
+        self._index_residue = index_residue
+        self._large_contents = large_contents
+        self._vectors = vectors
+        self._agents = agents
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Take up what was left, and look after objects from now on."""
+        self._spawn(self._run())
+
+    async def stop(self) -> None:
+        """The next start goes on with what is left."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._large_contents.close()
+
+    async def before_delete(self, agent: Agent) -> None:
+        """An agent is about to be deleted, if nothing comes between."""
+        await self._maintenance.add_tombstone(agent.id, "leaving")
+
+    async def after_delete(self, agent: Agent) -> None:
+        """It was. Nobody can read its memories any more; they go in parts."""
+        try:
+            await self._maintenance.add_tombstone(agent.id, "deleted")
+        except WonderError as problem:
+            # The agent is deleted, whatever becomes of this: the next sweep asks the catalog.
+            _log.warning("agent_memories_deletion_deferred", agent=agent.id, problem=str(problem))
+        else:
+            self._spawn(self._purge(agent.id))
+
+    async def sweep(self) -> None:
+        """Forget what agents have left, remove what nobody has."""
+        for agent_id, status in (await self._maintenance.tombstones()).items():
+            if status == "leaving":
+                if await self._agents.agent(agent_id) is not None:
+                    await self._maintenance.add_tombstone(agent_id, "kept")
+                    continue
+                await self._maintenance.add_tombstone(agent_id, "deleted")
+            await self._purge(agent_id)
+        await self._large_contents.try_collect()
+
+    async def purge_residue(self) -> None:
+        """Let nothing be left of what was forgotten, step by step."""
+        more = await self._index_residue.purge()
+        while more:
+            await asyncio.sleep(PAUSE_S)
+            more = await self._index_residue.purge()
+
+    async def _purge(self, agent_id: str) -> None:
+        count, total = BATCH, 0
+        while count == BATCH:
+            count, removed_keys = await self._maintenance.delete_agent_memories(agent_id, BATCH)
+            await self._vectors.remove(agent_id, removed_keys)
+            total += count
+        if total:
+            _log.info("agent_memories_deleted", agent=agent_id, memories=total)
+        await self._large_contents.try_collect()
+
+    async def _run(self) -> None:
+        pause_s = START_DELAY_S
+        while True:
+            for work in (self.sweep, self.purge_residue):
+                try:
+                    await work()
+                except Exception:
+                    _log.exception("memory_gc_failed")
+                await asyncio.sleep(pause_s)
+            pause_s = INTERVAL_S / 2
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception:
+                _log.exception("memory_gc_failed")
+
+        task = asyncio.create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

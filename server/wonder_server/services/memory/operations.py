@@ -1,0 +1,168 @@
+"""Memory operations that an extraction returns as data, for the platform to apply (features D4, E6).
+
+::
+
+    {op: write,     content, type, significance, metadata, contradicts_ids, archives_ids, speaker, ordinal,
+                    move_id}
+    {op: update,    id, …}         what is given is changed
+    {op: supersede, id, content, …}  a new memory takes the place of this one
+    {op: archive,   id}            no longer found by search, still readable
+    {op: delete,    id}            forgotten everywhere; one that is not there is forgotten
+
+Each is applied once, whatever happens: the scope's key is the idempotency key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from wonder_server.core.actor.commands import Scope
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.memory.records import Change, Draft, Memory, Source
+from wonder_server.ports.clock import Clock
+from wonder_server.ports.memories import Request
+
+DEFAULT_TYPE: Final = "fact"
+DEFAULT_SIGNIFICANCE: Final = 0.5
+MAX_CHAIN: Final = 10
+"""How often what is to be replaced may have been replaced already."""
+_OPS: Final = ("write", "update", "supersede", "archive", "delete")
+
+
+class MemoryWriter(Protocol):
+    """What is needed of the memory service."""
+
+    async def write(self, agent_id: str, draft: Draft) -> Memory: ...
+
+    async def get(self, agent_id: str, memory_id: str) -> Memory: ...
+
+    async def update(
+        self, agent_id: str, memory_id: str, change: Change, *, request: Request | None = None
+    ) -> Memory: ...
+
+    async def supersede(
+        self, agent_id: str, memory_id: str, draft: Draft, *, request: Request | None = None
+    ) -> tuple[Memory, Memory]: ...
+
+    async def delete(self, agent_id: str, memory_id: str, *, request: Request | None = None) -> None: ...
+
+
+class MemoryOperations:
+    """Applies operations in the name of the scope's agent."""
+
+    def __init__(self, memory: MemoryWriter, clock: Clock) -> None:
+        self._memory = memory
+        self._clock = clock
+
+    async def apply(self, operation: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+        """The id of the memory that it is about. Errors: FIELD_INVALID for what is no memory operation,
+        MEMORY_NOT_FOUND, and those of the memory service."""
+        op = operation.get("op", "write")
+        request = Request(id=f"operation/{scope.key}", fingerprint="")
+        if op == "write":
+            return {"id": (await self._memory.write(scope.agent_id, _draft(operation, scope))).id}
+        if op not in _OPS:
+            raise _invalid("op", f"A memory operation's `op` is one of {', '.join(_OPS)}.")
+        memory_id = operation.get("id")
+        if not isinstance(memory_id, str) or not memory_id:
+            raise _invalid("id", f"The memory operation `{op}` needs the `id` of a memory.")
+        if op == "supersede":
+            return {"id": await self._supersede(operation, scope, memory_id, request)}
+        if op == "delete":
+            try:
+                await self._memory.delete(scope.agent_id, memory_id, request=request)
+            except WonderError as problem:
+                if problem.fault.reason is not Reason.MEMORY_NOT_FOUND:
+                    raise
+            return {"id": memory_id}
+        change = Change(archived_ms=self._clock.now_ms()) if op == "archive" else _change(operation)
+        await self._memory.update(scope.agent_id, memory_id, change, request=request)
+        return {"id": memory_id}
+
+    async def _supersede(
+        self, operation: Mapping[str, Any], scope: Scope, memory_id: str, request: Request
+    ) -> str:
+        """The new memory's id. What was replaced meanwhile, perhaps by another conversation, is replaced
+        where it stands now; what was forgotten meanwhile needs no replacing."""
+        draft = _draft(operation, scope, unless_known=False)
+        for _ in range(MAX_CHAIN):
+            try:
+                new, _old = await self._memory.supersede(scope.agent_id, memory_id, draft, request=request)
+            except WonderError as problem:
+                fault = problem.fault
+                if fault.reason is Reason.MEMORY_NOT_FOUND:
+                    break
+                if fault.reason is not Reason.FIELD_INVALID or fault.field != "memory_id":
+                    raise
+                memory_id = (await self._memory.get(scope.agent_id, memory_id)).superseded_by_id or memory_id
+            else:
+                return new.id
+        return (await self._memory.write(scope.agent_id, _draft(operation, scope))).id
+
+
+def _draft(operation: Mapping[str, Any], scope: Scope, *, unless_known: bool = True) -> Draft:
+    """The memory to write. ``known``: what the agent knows already is not written again."""
+    source = Source(
+        conversation_id=scope.conversation_id,
+        turn_id=scope.turn_id,
+        run_id=scope.run_id,
+        move_id=_text(operation, "move_id", "") or scope.move_id,
+        speaker=_text(operation, "speaker", ""),
+        ordinal=int(_number(operation, "ordinal", 0)),
+    )
+    return Draft(
+        type=_text(operation, "type", DEFAULT_TYPE if unless_known else ""),
+        content=_text(operation, "content"),
+        significance=_number(operation, "significance", DEFAULT_SIGNIFICANCE),
+        metadata=_metadata(operation) or {},
+        source=source,
+        contradicts_ids=_ids(operation) or (),
+        archives_ids=_ids(operation, "archives_ids") or (),
+        idempotency_key=scope.key,
+        unless_known=unless_known,
+    )
+
+
+def _change(operation: Mapping[str, Any]) -> Change:
+    return Change(
+        type=_text(operation, "type") if "type" in operation else None,
+        content=_text(operation, "content") if "content" in operation else None,
+        significance=_number(operation, "significance") if "significance" in operation else None,
+        metadata=_metadata(operation),
+        contradicts_ids=_ids(operation),
+    )
+
+
+def _text(operation: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    value = operation.get(name, default)
+    if not isinstance(value, str):
+        raise _invalid(name, f"A memory operation's `{name}` is a text.")
+    return value
+
+
+def _number(operation: Mapping[str, Any], name: str, default: float | None = None) -> float:
+    value = operation.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _invalid(name, f"A memory operation's `{name}` is a number.")
+    return float(value)
+
+
+def _metadata(operation: Mapping[str, Any]) -> dict[str, Any] | None:
+    value = operation.get("metadata")
+    if value is not None and not isinstance(value, Mapping):
+        raise _invalid("metadata", "A memory operation's `metadata` is an object.")
+    return None if value is None else dict(value)
+
+
+def _ids(operation: Mapping[str, Any], name: str = "contradicts_ids") -> tuple[str, ...] | None:
+    value = operation.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+        raise _invalid(name, f"A memory operation's `{name}` are ids of memories.")
+    return tuple(value)
+
+
+def _invalid(name: str, sentence: str) -> WonderError:
+    return error(Reason.FIELD_INVALID, sentence, field=f"memory_operations.{name}")

@@ -1,0 +1,426 @@
+"""Memory use-cases: what an agent stores, reads, lists, finds and forgets (features E1 to E6).
+
+Every method takes the agent's id, which comes from the execution context or from a caller that may
+act for that agent; whether it may, and whether the agent exists, is the caller's question.
+
+A write goes: check, embed, put what is long into the object store, one commit of the row with text,
+vectors and links, then the vector index. Rows are the truth; whatever a crash keeps from following them
+is made good at the next start. A ``request`` makes a change single across restarts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.ids import random_id
+from wonder_server.core.memory.chunking import chunks
+from wonder_server.core.memory.records import (
+    Candidate,
+    Change,
+    Draft,
+    Filter,
+    Hit,
+    Memory,
+    Ranked,
+    Weights,
+    rank,
+)
+from wonder_server.core.memory.validation import (
+    check_change,
+    check_content,
+    check_draft,
+    check_filter,
+    check_name,
+    check_weights,
+)
+from wonder_server.logs import logger
+from wonder_server.ports.clock import Clock
+from wonder_server.ports.embedder import Embedder
+from wonder_server.ports.memories import Entry, Memories, Request, Stored, StoredText
+from wonder_server.ports.vectors import Vectors, VectorSource
+from wonder_server.services.memory.large_contents import LargeContents
+from wonder_server.services.paging import Page, PageRequest, page
+
+_log = logger("memory")
+
+T = TypeVar("T")
+
+MAX_BATCH: Final = 1000
+MAX_HITS: Final = 100
+DEFAULT_HITS: Final = 10
+MAX_RESPONSE_BYTES: Final = 3 << 20
+MAX_PAGE_BYTES: Final = 1 << 20
+"""What the memories of one answer hold together, about; one is always answered."""
+_MIN_POOL: Final = 32
+_POOL_PER_HIT: Final = 4
+"""Candidates taken from each of full text and vectors: significance may lift one from far down."""
+
+
+class MemoryService:
+    """The use-cases, over a store of records, one of long contents, a vector index and an embedder."""
+
+    def __init__(
+        self,
+        *,
+        memories: Memories,
+        large_contents: LargeContents,
+        source: VectorSource,
+        vectors: Vectors,
+        embedder: Embedder,
+        clock: Clock,
+        on_missing_vectors: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``without_vectors`` is called when memories were written that the embedder could not be had for:
+        they are found by their words until they have vectors too."""
+        self._memories = memories
+        self._large_contents = large_contents
+        self._source = source
+        self._vectors = vectors
+        self._embedder = embedder
+        self._clock = clock
+        self._on_missing_vectors = on_missing_vectors
+        self._running: set[asyncio.Task[Any]] = set()
+
+    # --- writing --------------------------------------------------------------------------------
+
+    async def write(self, agent_id: str, draft: Draft) -> Memory:
+        """Store one memory; durable when this returns.
+
+        Answers the earlier record where the draft's idempotency key or ``unless_known`` says so.
+        Errors: FIELD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_TOO_DEEP, NUMBER_OUT_OF_RANGE,
+        STORAGE_UNAVAILABLE.
+        """
+        check_draft(draft)
+        return (await self._run_to_end(self._store(agent_id, [draft])))[0]
+
+    async def write_all(self, agent_id: str, drafts: Sequence[Draft]) -> list[Memory]:
+        """`write` for up to 1,000, in one commit: all or none. Answers in the drafts' order."""
+        if not 1 <= len(drafts) <= MAX_BATCH:
+            raise error(Reason.FIELD_INVALID, f"Give 1 to {MAX_BATCH} memories.", field="memories")
+        for position, draft in enumerate(drafts):
+            check_draft(draft, f"memories[{position}].")
+        return await self._run_to_end(self._store(agent_id, drafts, path="memories[{}]."))
+
+    async def supersede(
+        self, agent_id: str, memory_id: str, draft: Draft, *, etag: str = "", request: Request | None = None
+    ) -> tuple[Memory, Memory]:
+        """Write a memory that takes the place of another: the new one and the old. An empty ``type`` is the
+        old one's. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID for one that was replaced
+        already, and those of `write`."""
+        if not draft.type:
+            draft = dataclasses.replace(draft, type=await self._type_of(agent_id, memory_id))
+        check_draft(draft)
+        [new] = await self._run_to_end(
+            self._store(agent_id, [draft], request=request, supersedes_id=memory_id, version=_version(etag))
+        )
+        return new, await self.get(agent_id, memory_id)
+
+    async def update(
+        self, agent_id: str, memory_id: str, change: Change, *, etag: str = "", request: Request | None = None
+    ) -> Memory:
+        """Change a memory; its text and vectors follow its content.
+
+        With an ``etag`` only the version it names is changed. Errors: MEMORY_NOT_FOUND,
+        ETAG_MISMATCH, and those of `write`.
+        """
+        check_change(change)
+        while True:
+            old = await self.get(agent_id, memory_id)
+            new = dataclasses.replace(
+                old,
+                type=old.type if change.type is None else change.type,
+                content=old.content if change.content is None else change.content,
+                significance=old.significance if change.significance is None else change.significance,
+                metadata=old.metadata if change.metadata is None else change.metadata,
+                contradicts_ids=(
+                    old.contradicts_ids if change.contradicts_ids is None else change.contradicts_ids
+                ),
+                archived_ms=old.archived_ms if change.archived_ms is None else change.archived_ms,
+                updated_ms=self._clock.now_ms(),
+                version=old.version + 1,
+            )
+            expected = _version(etag)
+            try:
+                return await self._run_to_end(
+                    self._replace(old, new, old.version if expected is None else expected, request)
+                )
+            except WonderError as problem:
+                # Without an etag the caller wants the change whatever became of it meanwhile.
+                if etag or problem.fault.reason is not Reason.ETAG_MISMATCH:
+                    raise
+
+    async def delete(
+        self, agent_id: str, memory_id: str, *, etag: str = "", request: Request | None = None
+    ) -> None:
+        """Forget a memory: record, text, vectors, links and what lies in the object store; that at once, or
+        as soon as the store can be reached. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH."""
+        check_name(agent_id, "agent_id")
+        await self._run_to_end(self._remove(agent_id, memory_id, _version(etag), request))
+
+    # --- reading --------------------------------------------------------------------------------
+
+    async def get(self, agent_id: str, memory_id: str) -> Memory:
+        """One memory. Errors: MEMORY_NOT_FOUND, also where it is another agent's; STORAGE_UNAVAILABLE."""
+        check_name(agent_id, "agent_id")
+        for memory in await self._memories.get(agent_id, [memory_id]):
+            return (await self._large_contents.load([memory]))[0]
+        raise error(Reason.MEMORY_NOT_FOUND, "The agent has no memory with this id.", field="id")
+
+    async def page(self, agent_id: str, request: PageRequest, wanted: Filter | None = None) -> Page[Memory]:
+        """One page of the agent's memories, newest first, of those wanted (None: all that are not set
+        aside). It ends early where contents are long: 1 MiB together. Errors: FIELD_INVALID,
+        PAGE_TOKEN_INVALID, STORAGE_UNAVAILABLE."""
+        wanted = wanted or Filter()
+        check_name(agent_id, "agent_id")
+        check_filter(wanted)
+        scope = ["memories", agent_id, dataclasses.asdict(wanted)]
+        before_id, limit = request.cursor(scope, ""), request.limit()
+        found = await self._memories.page(agent_id, wanted, before_id, limit + 1)
+        fitting = _fitting_count(found, MAX_PAGE_BYTES)
+        listed = page(found, min(limit, fitting), scope, lambda memory: memory.id)
+        return dataclasses.replace(listed, items=tuple(await self._large_contents.load(listed.items)))
+
+    async def search(
+        self,
+        agent_id: str,
+        query: str,
+        *,
+        limit: int = 0,
+        wanted: Filter | None = None,
+        weights: Weights | None = None,
+    ) -> list[Hit]:
+        """The agent's memories that best fit ``query`` (plain text), best first, each explained.
+
+        ``limit`` 0 means 10, at most 100. Full text (BM25 over stemmed words) and vectors are joined
+        by score, see `core.memory.rank`. Hits whose contents would make the answer longer than 3 MiB are
+        left out. Errors: FIELD_INVALID, STORAGE_UNAVAILABLE.
+        """
+        check_name(agent_id, "agent_id")
+        return await self.search_all([agent_id], query, limit=limit, wanted=wanted, weights=weights)
+
+    def search_inline(
+        self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
+    ) -> list[Hit] | None:
+        """`search` of an agent that is known to have no memories, so that there is nothing to look for; None
+        for others."""
+        if not self._memories.is_empty(agent_id):
+            return None
+        _check_search(query, limit, wanted or Filter())
+        return []
+
+    async def search_all(
+        self,
+        agent_ids: Sequence[str],
+        query: str,
+        *,
+        limit: int = 0,
+        wanted: Filter | None = None,
+        weights: Weights | None = None,
+    ) -> list[Hit]:
+        """`search` among the memories of several agents, for callers who have the right to."""
+        wanted, weights = wanted or Filter(), weights or Weights()
+        _check_search(query, limit, wanted)
+        check_weights(weights)
+        if all(map(self._memories.is_empty, agent_ids)):
+            return []
+        limit = limit or DEFAULT_HITS
+        pool = max(_MIN_POOL, limit * _POOL_PER_HIT)
+        vector = await self._vector_of(query)
+        now_ms, share = self._clock.now_ms(), self._embedder.share
+
+        ranked: list[Ranked] = []
+
+        def best(candidates: Sequence[Candidate]) -> list[str]:
+            ranked[:] = rank(candidates, weights, now_ms, limit, share)
+            return [hit.id for hit in ranked]
+
+        single_agent = len(agent_ids) == 1
+        candidates: list[Candidate] = []
+        owners: dict[str, str] = {}
+        for agent_id in agent_ids:
+            near = await self._nearest(agent_id, vector, wanted, pool) if vector else {}
+            recalled = await self._memories.recall(
+                agent_id, query, near, wanted, pool, best if single_agent else None
+            )
+            owners.update((candidate.id, agent_id) for candidate in recalled)
+            candidates += recalled
+        if not single_agent:
+            best(candidates)
+        found = {each.id: each.memory for each in candidates if each.memory is not None}
+        for agent_id in () if single_agent else dict.fromkeys(owners[hit.id] for hit in ranked):
+            # One that was forgotten in between is left out.
+            ids = [hit.id for hit in ranked if owners[hit.id] == agent_id]
+            found.update((memory.id, memory) for memory in await self._memories.get(agent_id, ids))
+        kept = [found[hit.id] for hit in ranked if hit.id in found]
+        filled = {
+            memory.id: memory for memory in await self._large_contents.load(kept[: _fitting_count(kept)])
+        }
+        return [
+            Hit(
+                memory=filled[hit.id],
+                score=hit.score,
+                relevance=hit.relevance,
+                significance=hit.significance,
+                recency=hit.recency,
+            )
+            for hit in ranked
+            if hit.id in filled
+        ]
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    async def _type_of(self, agent_id: str, memory_id: str) -> str:
+        check_name(agent_id, "agent_id")
+        for memory in await self._memories.get(agent_id, [memory_id]):
+            return memory.type
+        raise error(Reason.MEMORY_NOT_FOUND, "The agent has no memory with this id.", field="memory_id")
+
+    async def _store(
+        self,
+        agent_id: str,
+        drafts: Sequence[Draft],
+        *,
+        request: Request | None = None,
+        supersedes_id: str = "",
+        version: int | None = None,
+        path: str = "",
+    ) -> list[Memory]:
+        check_name(agent_id, "agent_id")
+        now_ms = self._clock.now_ms()
+        contents = [draft.content for draft in drafts]
+        vectors = await self._vectors_of(contents)
+        async with self._large_contents.reserve(agent_id, contents) as keys:
+            # In the order of the drafts, which is how lists show them.
+            ids = sorted(random_id("mem", now_ms) for _ in drafts)
+            entries = [
+                Entry(
+                    id=memory_id,
+                    draft=draft,
+                    text=StoredText(content=draft.content, vectors=of_it, content_ref=key),
+                    supersedes_id=supersedes_id,
+                    supersedes_version=version,
+                    path=path.format(position),
+                )
+                for position, (memory_id, draft, of_it, key) in enumerate(
+                    zip(ids, drafts, vectors, keys, strict=True)
+                )
+            ]
+            stored = await self._memories.add(agent_id, entries, self._embedder.name, now_ms, request)
+        if any(keys) and not all(item.written for item in stored):
+            self._large_contents.schedule_collection()
+        await self._update_index(agent_id, list(zip(stored, vectors, strict=True)))
+        return await self._with_contents(stored, contents)
+
+    async def _replace(
+        self, old: Memory, new: Memory, expected_version: int, request: Request | None
+    ) -> Memory:
+        embedder = self._embedder.name
+        if new.content == old.content:
+            stored = await self._memories.replace(new, expected_version, None, embedder, request)
+            return (await self._with_contents([stored], [new.content]))[0]
+        [vectors] = await self._vectors_of([new.content])
+        async with self._large_contents.reserve(new.agent_id, [new.content]) as [key]:
+            text = StoredText(content=new.content, vectors=vectors, content_ref=key)
+            stored = await self._memories.replace(new, expected_version, text, embedder, request)
+        await self._update_index(new.agent_id, [(stored, vectors)])
+        if old.content_ref:
+            await self._large_contents.try_collect()
+        return (await self._with_contents([stored], [new.content]))[0]
+
+    async def _remove(
+        self, agent_id: str, memory_id: str, version: int | None, request: Request | None
+    ) -> None:
+        removed = await self._memories.remove(agent_id, memory_id, version, self._clock.now_ms(), request)
+        if removed is None:  # Long since.
+            return
+        await self._vectors.remove(agent_id, removed.removed_keys)
+        if removed.memory.content_ref:
+            await self._large_contents.try_collect()
+
+    async def _nearest(self, agent_id: str, vector: bytes, wanted: Filter, limit: int) -> dict[int, float]:
+        """The agent's nearest vectors: key to cosine."""
+        among = await self._source.keys(agent_id, self._embedder.name, wanted) if wanted.narrows else None
+        nearest = await self._vectors.nearest(agent_id, vector, limit, among)
+        return {key: cosine for key, cosine in nearest if cosine > 0}
+
+    async def _vector_of(self, query: str) -> bytes | None:
+        """The query's vector; None where the embedder cannot be had, and words must do."""
+        try:
+            [vector] = await self._embedder.embed([chunks(query)[0]])
+        except WonderError as failure:
+            _log.warning("vector_search_skipped", why=failure.fault.message)
+            return None
+        return vector
+
+    async def _vectors_of(self, contents: Sequence[str]) -> list[tuple[bytes, ...]]:
+        """The vectors of each content, one for each of its passages; none where the embedder cannot be had,
+        which must not keep anybody from remembering."""
+        split = [chunks(content) for content in contents]
+        try:
+            vectors = iter(await self._embedder.embed([passage for some in split for passage in some]))
+        except WonderError as failure:
+            _log.warning("embedding_deferred", why=failure.fault.message)
+            return [() for _ in contents]
+        return [tuple(islice(vectors, len(some))) for some in split]
+
+    async def _update_index(self, agent_id: str, changes: Sequence[tuple[Stored, Sequence[bytes]]]) -> None:
+        """Let the index follow what was committed."""
+        fresh = [
+            pair
+            for stored, vectors in changes
+            if stored.vector_keys
+            for pair in zip(stored.vector_keys, vectors, strict=True)
+        ]
+        if fresh:
+            await self._vectors.add(agent_id, fresh)
+        if any(stored.written and not vectors for stored, vectors in changes):
+            self._on_missing_vectors()
+        removed_keys = [key for stored, _ in changes for key in stored.removed_keys]
+        if removed_keys:
+            await self._vectors.remove(agent_id, removed_keys)
+
+    async def _with_contents(self, stored: Sequence[Stored], contents: Sequence[str]) -> list[Memory]:
+        """The memories with their contents: just written, or read if they were there before."""
+        memories = [
+            dataclasses.replace(item.memory, content=content) if item.written else item.memory
+            for item, content in zip(stored, contents, strict=True)
+        ]
+        return await self._large_contents.load(memories)
+
+    async def _run_to_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it to its end even if the caller goes away: rows that are committed must reach the
+        index as well."""
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+
+def _check_search(query: str, limit: int, wanted: Filter) -> None:
+    check_content(query, "query")
+    check_filter(wanted)
+    if not 0 <= limit <= MAX_HITS:
+        raise error(Reason.FIELD_INVALID, f"A limit lies between 1 and {MAX_HITS}.", field="limit")
+
+
+def _version(etag: str) -> int | None:
+    """The version that an etag names; None for none, -1 for what is no etag."""
+    if not etag:
+        return None
+    return int(etag) if etag.isascii() and etag.isdecimal() and len(etag) < 16 else -1
+
+
+def _fitting_count(memories: Sequence[Memory], max_bytes: int = MAX_RESPONSE_BYTES) -> int:
+    """How many of them, from the first on, fit into an answer; at least one."""
+    size = 0
+    for count, memory in enumerate(memories):
+        size += memory.size_bytes + (len(json.dumps(memory.metadata)) if memory.metadata else 0)
+        if count and size > max_bytes:
+            return count
+    return max(len(memories), 1)

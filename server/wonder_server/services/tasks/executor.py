@@ -1,0 +1,267 @@
+"""The executor: runs tasks (document 5; features H1, H2, I1, I4, G6).
+
+The interpreter (``core/task/plan.py``) decides; the executor does what it says, with the patience that
+the definitions give:
+
+    action   its ``timeout_ms`` for each try; transient faults are tried again with exponential backoff,
+             unseen by the task, as long as it may be repeated (``core/task/effects.py``)
+    task     its ``retry.timeout_ms`` for everything together, its own retries included
+
+A task is carried out by one of two drivers. `Executor.execute` waits for its actions; `Executor.at_once` is a
+plain function for tasks whose actions need not wait this time, and costs no event loop. Nobody watches it, so
+it keeps no trace.
+
+Stateless: all that it knows of a task is in the call. Cancelling the call stops the action that runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from wonder_server.core import frozen
+from wonder_server.core.definitions.specs import PinnedTask
+from wonder_server.core.errors import Fault, Reason, WonderError, system_fault
+from wonder_server.core.identity_cache import cache_by_identity
+from wonder_server.core.schema import schemas
+from wonder_server.core.task import plan
+from wonder_server.core.task.effects import NotStartedError, outcome_unknown
+from wonder_server.core.task.repeatable import may_repeat
+from wonder_server.logs import logger
+from wonder_server.services.actions import ACTIONS, ActionCall, ActionKind, ExecutionContext, Services
+from wonder_server.services.actions.contract.kind import InlineNotPossibleError
+from wonder_server.services.tasks.task_run import (
+    Ending,
+    OnEvent,
+    Progress,
+    StepProgress,
+    StepTrace,
+    TaskOutcome,
+    TaskRun,
+)
+
+__all__ = ["Executor", "OnEvent", "Progress", "StepProgress", "StepTrace", "TaskOutcome"]
+
+_log = logger("executor")
+
+MAX_INLINE_S: Final = 0.005
+"""A task whose steps never wait gives way to others after this long."""
+
+Sleep = Callable[[float], Awaitable[None]]
+
+ActionAttempts = tuple[plan.Outcome, int]
+"""An action's outcome, and how often it ran."""
+
+
+class Executor:
+    """Runs tasks with the given services and action kinds."""
+
+    def __init__(
+        self,
+        services: Services,
+        *,
+        kinds: Mapping[str, ActionKind] = ACTIONS,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._services = services
+        self._kinds = kinds
+        self._sleep = sleep
+        self._may_run_inline = cache_by_identity(self._every_step_may_run_inline)
+
+    async def execute(
+        self,
+        task: PinnedTask,
+        input: Mapping[str, Any],
+        context: ExecutionContext,
+        on_progress: Progress | None = None,
+        on_event: OnEvent | None = None,
+    ) -> TaskOutcome:
+        """Run a task to its end. Whatever goes wrong is a fault of the outcome; only a cancel is raised.
+
+        ``on_progress`` is told when a step begins, how far it is, and when it is over; ``on_event`` is
+        given what steps emit.
+        """
+        run = TaskRun(task, context, self._services.clock, on_progress, on_event)
+        limit_ms = task.spec.retry.timeout_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000) as limit:
+                ending = await self._drive(run, input, limit.when() or 0.0)
+        except TimeoutError:
+            ending = run.timed_out(limit_ms)
+        return run.outcome(ending)
+
+    def execute_inline(
+        self, task: PinnedTask, input: Mapping[str, Any], context: ExecutionContext
+    ) -> TaskOutcome | None:
+        """Run a task here and now, if no action on its way has to wait; None if it is to be executed instead.
+
+        None too if it takes longer than `LONGEST_STRETCH_S` or wants to pause. Nothing has happened then:
+        quick actions have no effect. Its steps are not traced.
+        """
+        if not self._may_run_inline(task):
+            return None
+        state = plan.begin(task, input)
+        if isinstance(state, plan.Failed):
+            return TaskOutcome(fault=state.fault)
+        latest = time.perf_counter() + min(MAX_INLINE_S, task.spec.retry.timeout_ms / 1000)
+        while True:
+            decision = plan.decide(task, state)
+            if isinstance(decision, plan.Run):
+                try:
+                    outcome = self._run_action_inline(decision, context)
+                except InlineNotPossibleError:
+                    return None
+                decision = plan.record(task, state, outcome)
+            if isinstance(decision, plan.Done):
+                return TaskOutcome(output=decision.output)
+            if isinstance(decision, plan.Failed):
+                return TaskOutcome(fault=decision.fault)
+            if isinstance(decision, plan.RetryTask) or time.perf_counter() > latest:
+                return None
+            state = decision.state
+
+    # --- drivers --------------------------------------------------------------------------------
+
+    async def _drive(self, run: TaskRun, input: Mapping[str, Any], deadline: float) -> Ending:
+        """Go through the task until it has ended; ``ends_at`` is when it will be stopped."""
+        task, state = run.task, plan.begin(run.task, input)
+        if isinstance(state, plan.Failed):
+            return state.fault
+        began = time.perf_counter()
+        while True:
+            decision = plan.decide(task, state)
+            if isinstance(decision, plan.Done):
+                return decision.output
+            started_ms, tries = self._services.clock.now_ms(), 0
+            if isinstance(decision, plan.Run):
+                run.step_started(decision, state, started_ms)
+                outcome, tries = await self._run_action(run, decision, deadline)
+                decision = plan.record(task, state, outcome)
+            run.step_ended(state, decision, tries, started_ms)
+            if isinstance(decision, plan.Failed):
+                return decision.fault
+            if isinstance(decision, plan.RetryTask):
+                await self._sleep(decision.delay_ms / 1000)
+            if time.perf_counter() - began > MAX_INLINE_S:
+                await asyncio.sleep(0)
+                began = time.perf_counter()
+            state = decision.state
+
+    async def _run_action(self, run: TaskRun, need: plan.Run, deadline: float) -> ActionAttempts:
+        """Carry out one action, infrastructure retries included."""
+        kind = self._validated_kind(need)
+        if isinstance(kind, Fault):
+            return kind, 0
+        if kind.run_inline is not None:
+            with contextlib.suppress(InlineNotPossibleError):
+                return self._run_inline(kind, need, run.context), 1
+        call = self._call(kind, need, run)
+        delay_ms = max(need.action.backoff_ms, kind.min_backoff_ms)
+        tries = 1
+        while True:
+            run.uncertain_step = "" if call.repeatable else need.step.id
+            outcome = await _run_attempt(kind, call)
+            run.uncertain_step = ""
+            if not isinstance(outcome, Fault) or not outcome.transient or tries >= need.action.max_attempts:
+                return outcome, tries
+            pause_s = max(delay_ms, outcome.retry_after_ms or 0) / 1000
+            if asyncio.get_running_loop().time() + pause_s >= deadline:
+                return outcome, tries  # the task would be over: this says more than its timeout
+            await self._sleep(pause_s)
+            delay_ms *= 2
+            tries += 1
+
+    def _run_action_inline(self, need: plan.Run, context: ExecutionContext) -> plan.Outcome:
+        """The same without waiting. Raises `MustWaitError`."""
+        kind = self._validated_kind(need)
+        return kind if isinstance(kind, Fault) else self._run_inline(kind, need, context)
+
+    def _run_inline(self, kind: ActionKind, need: plan.Run, context: ExecutionContext) -> plan.Outcome:
+        """What a quick action comes to; `MustWaitError` if it is none, or not this time."""
+        if kind.run_inline is None:
+            raise InlineNotPossibleError
+        try:
+            call = ActionCall(input=need.input, context=context, services=self._services)
+            return plan.Succeeded(result=kind.run_inline(call))
+        except InlineNotPossibleError:
+            raise
+        except Exception as problem:
+            return _fault_of(kind, problem)
+
+    # --- pieces ---------------------------------------------------------------------------------
+
+    def _every_step_may_run_inline(self, task: PinnedTask) -> bool:
+        """Whether all actions that the task cannot pass by may be quick: then it is worth a try."""
+        return all(
+            step.condition or step.action is None or self._kind_may_run_inline(step.action.kind)
+            for step in task.spec.steps
+        )
+
+    def _kind_may_run_inline(self, name: str) -> bool:
+        kind = self._kinds.get(name)
+        return kind is None or kind.run_inline is not None
+
+    def _validated_kind(self, need: plan.Run) -> ActionKind | Fault:
+        """The kind of an action, if its input fits it; else why not."""
+        kind = self._kinds.get(need.action.kind)
+        if kind is None:
+            message = f"There is no action kind '{need.action.kind}' on this server."
+            return Fault(reason=Reason.NOT_IMPLEMENTED, message=message)
+        problems = schemas.validate(kind.input_schema, need.input, name="input")
+        if problems:
+            message = f"The input does not fit the action '{kind.name}': {'; '.join(problems[:5])}"
+            return Fault(reason=Reason.INPUT_INVALID, message=message)
+        return kind
+
+    def _call(self, kind: ActionKind, need: plan.Run, run: TaskRun) -> ActionCall:
+        """The call of an action that may take its time."""
+        context = frozen.replace(run.context, key=f"{run.context.key}/{need.step.id}")
+        return ActionCall(
+            input=need.input,
+            context=context,
+            services=self._services,
+            timeout_ms=need.action.timeout_ms,
+            repeatable=_may_repeat(kind, need),
+            idempotent=need.action.idempotent,
+            progress=partial(run.report_progress, need.step),
+            emit=partial(run.emit, need.step, context),
+        )
+
+
+def _may_repeat(kind: ActionKind, need: plan.Run) -> bool:
+    """What the definition says; kinds that the core does not know, such as a test's, say it themselves."""
+    if need.action.idempotent is not None:
+        return need.action.idempotent
+    return kind.repeatable or may_repeat(need.step, need.action)
+
+
+async def _run_attempt(kind: ActionKind, call: ActionCall) -> plan.Outcome:
+    """One try of an action. Its fault is transient if it may be tried again."""
+    deadline = asyncio.timeout(None if kind.enforces_timeout else call.timeout_ms / 1000)
+    try:
+        async with deadline:
+            return plan.Succeeded(result=await kind.run(call))
+    except Exception as problem:
+        if deadline.expired() and not isinstance(problem, WonderError):
+            message = f"The action '{kind.name}' took longer than {call.timeout_ms} ms."
+            fault = Fault(reason=Reason.TIMEOUT, message=message, transient=True)
+        else:
+            fault = _fault_of(kind, problem)
+        if not fault.transient or call.repeatable or isinstance(problem, NotStartedError):
+            return fault
+        return outcome_unknown(fault)
+
+
+def _fault_of(kind: ActionKind, problem: Exception) -> Fault:
+    if isinstance(problem, WonderError):
+        return problem.fault
+    known = system_fault(problem)
+    if known is not None:
+        _log.error("action_failed", kind=kind.name, reason=known.reason, problem=str(problem))
+        return known
+    _log.error("action_failed", kind=kind.name, exc_info=problem)
+    return Fault(reason=Reason.INTERNAL, message=f"The action '{kind.name}' failed unexpectedly.")

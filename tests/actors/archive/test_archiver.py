@@ -1,0 +1,549 @@
+"""Conversations that expire: put away whole, brought back whole, and nothing lost on the way (B11)."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sqlite3
+import zlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.actors.kit import CONVERSATION_ID, FakeClock
+from tests.conformance.ports.journal_subjects import ROW_TYPES
+from tests.core.conversation.conversation_kit import ASSEMBLED, agent, new_conversation, send, text_answer
+from wonder_server.actors.archive.archiver import Archiver, unpack
+from wonder_server.actors.conversation.conversations import Conversations, SendRequest
+from wonder_server.actors.conversation.expiry_sweeper import ExpirySweeper
+from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
+from wonder_server.actors.runs.replay import replay
+from wonder_server.actors.runtime.loop import Loop
+from wonder_server.actors.streaming.hub import StreamHub
+from wonder_server.adapters.in_memory.blobs import MemoryBlobs
+from wonder_server.adapters.sqlite.connection import connect
+from wonder_server.adapters.sqlite.shard.archives import _KEYS, SqliteArchives
+from wonder_server.adapters.sqlite.shard.schema import MIGRATIONS
+from wonder_server.adapters.sqlite.shard.shards import SqliteShards
+from wonder_server.core.actor.changes import Put
+from wonder_server.core.actor.commands import Command
+from wonder_server.core.conversation.model import inputs
+from wonder_server.core.conversation.model.lifecycle_inputs import BeginDeletion, Update
+from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.values import OperationKind, Participant
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.ports.journal import Commit
+from wonder_server.ports.records import EventQuery, Query
+
+HOUR = 3_600_000
+
+
+pytestmark = pytest.mark.disk
+
+
+class Agents:
+    """A library of one agent."""
+
+    async def pin_agent(self, _: str) -> PinnedAgent:
+        return agent(extraction=False)
+
+
+class ArchiveStage:
+    """A server's inside on real shards, with the test for a model; ``restart`` is a crash and a new start."""
+
+    def __init__(self, shards: SqliteShards, blobs: MemoryBlobs) -> None:
+        self.shards, self.blobs, self.clock = shards, blobs, FakeClock()
+        self.restart()
+
+    def restart(self) -> None:
+        self.loop = Loop(
+            (CONVERSATION, RUN), self.shards.of, self.clock,
+            dispatch=self._dispatch, publish=lambda *_: None, idle_limit=100, idle_bytes=1 << 30,
+        )  # fmt: skip
+        self.archives = SqliteArchives(self.shards)
+        self.attic = Archiver(loop=self.loop, records=self.shards, archives=self.archives, blobs=self.blobs)
+        shared: dict[str, Any] = {
+            "loop": self.loop, "journals": self.shards, "records": self.shards,
+            "streams": StreamHub(100, 1 << 20), "agents": Agents(),
+        }  # fmt: skip
+        self.conversations = Conversations(**shared, clock=self.clock, archive=self.attic)
+        self.rooms = ConversationLifecycle(**shared, conversations=self.conversations)
+        self.sweeper = ExpirySweeper(
+            archiver=self.attic, lifecycle=self.rooms, records=self.shards, clock=self.clock
+        )
+
+    def _dispatch(self, _actor_id: str, _command: Command) -> None:
+        """Nothing is carried out: the test says what comes of it."""
+
+    def pending_operation(self, kind: OperationKind) -> str:
+        state = self.loop.peek(CONVERSATION_ID)
+        assert isinstance(state, ConversationState)
+        return next(op.id for op in state.operations.values() if op.kind is kind)
+
+    async def turn(self, text: str) -> None:
+        """A whole turn."""
+        await self.loop.ask(CONVERSATION_ID, send(f"seed {text}", text, extraction=False))
+        assembly = self.pending_operation(OperationKind.ASSEMBLY)
+        await self.loop.ask(CONVERSATION_ID, inputs.Succeeded(operation_id=assembly, output=ASSEMBLED))
+        model = self.pending_operation(OperationKind.MODEL)
+        await self.loop.ask(
+            CONVERSATION_ID, inputs.ModelAnswered(operation_id=model, result=text_answer(f"To {text}."))
+        )
+
+    async def lines(self, *tables: str) -> dict[str, list[Any]]:
+        """What is written of the room, table by table."""
+        found: dict[str, list[Any]] = {}
+        async for page in self.archives.export(CONVERSATION_ID, ()):
+            for table, row in page:
+                found.setdefault(table, []).append(dict(row))
+        return {table: rows for table, rows in found.items() if not tables or table in tables}
+
+    async def expire(self, after_ms: int = HOUR) -> None:
+        await self.loop.ask(CONVERSATION_ID, Update(expire_ms=self.clock.now + after_ms))
+
+
+@pytest_asyncio.fixture
+async def house(tmp_path: Path) -> AsyncIterator[ArchiveStage]:
+    shards = await SqliteShards.open(tmp_path / "shards", 1, ROW_TYPES)
+    house = ArchiveStage(shards, MemoryBlobs())
+    await house.loop.ask(CONVERSATION_ID, new_conversation(CONVERSATION_ID))
+    yield house
+    await house.loop.stop()
+    await shards.close()
+
+
+async def test_an_expired_conversation_is_archived_and_restored_row_for_row(house: ArchiveStage) -> None:
+    for number in range(3):
+        await house.turn(f"turn {number}")
+    await house.expire()
+    before, events = await house.lines(), await house.conversations.events(EventQuery(actor=CONVERSATION_ID))
+    assert await house.sweeper.sweep() == 0
+    house.clock.now += HOUR
+    assert await house.sweeper.sweep() == 1
+    left = await house.lines()
+    assert set(left) == {"conversations", "actors", "entries"} and len(left["entries"]) == 1
+    assert len(house.blobs.contents) == 1
+    stub = await house.conversations.get(CONVERSATION_ID)
+    assert stub.archived_ms == house.clock.now and stub.archive_key in house.blobs.contents
+    assert await house.sweeper.sweep() == 0
+
+    back = await house.conversations.open(CONVERSATION_ID)
+    assert (back.archive_key, back.archived_ms, back.turn_count) == ("", 0, 3)
+    assert not house.blobs.contents
+    after = await house.lines()
+    for table in ("turns", "messages", "moves", "parts", "requests_answered"):
+        assert after.get(table) == before.get(table), table
+    assert after["entries"][: len(before["entries"])] == before["entries"]
+    again = await house.conversations.events(EventQuery(actor=CONVERSATION_ID, limit=100))
+    assert [e.sequence for e in again] == list(range(1, len(events) + 3))
+    assert [e.emit.name for e in again[len(events) :]] == ["conversation.updated"] * 2
+    assert again[: len(events)] == events
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_message_restores_the_conversation_and_agents_see_its_history(
+    house: ArchiveStage, restarts: bool
+) -> None:
+    await house.turn("turn 1")
+    await house.expire()
+    house.clock.now += HOUR
+    await house.sweeper.sweep()
+    if restarts:
+        house.restart()
+    said = await house.conversations.send(CONVERSATION_ID, SendRequest(content="Back?", metadata={}))
+    assert said.turn is not None and said.turn.ordinal == 2
+    state = house.loop.peek(CONVERSATION_ID)
+    assert isinstance(state, ConversationState) and state.conversation is not None
+    assert [m.content for m in next(iter(state.messages.values()))] == ["turn 1", "To turn 1."]
+    # The turn has moved its expiry on.
+    assert state.conversation.expire_ms == house.clock.now + HOUR
+    entries = await house.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 1000)
+    assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))
+    assert replay(CONVERSATION, entries).difference is None
+
+
+async def test_a_conversation_is_archived_and_restored_repeatedly(house: ArchiveStage) -> None:
+    await house.expire()
+    for number in range(3):
+        await house.turn(f"turn {number}")
+        house.clock.now += HOUR
+        assert await house.sweeper.sweep() == 1
+        await house.attic.ensure_restored(CONVERSATION_ID)
+    assert len(await house.shards.find(Query(table="turns", actor=CONVERSATION_ID))) == 3
+    entries = await house.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 1000)
+    assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))
+    assert replay(CONVERSATION, entries).difference is None
+
+
+async def test_a_conversation_with_work_in_progress_is_not_archived(house: ArchiveStage) -> None:
+    await house.expire(1)
+    await house.loop.ask(CONVERSATION_ID, send("slow", extraction=False))
+    house.clock.now += 2 * HOUR
+    assert await house.sweeper.sweep() == 0
+    assert (await house.conversations.get(CONVERSATION_ID)).archived_ms == 0 and not house.blobs.contents
+
+
+async def test_joining_during_archiving_keeps_the_conversation_active(
+    house: ArchiveStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.turn("turn 1")
+    await house.expire()
+    house.clock.now += HOUR
+    put = house.blobs.put
+
+    async def slow_put(content: bytes) -> str:
+        await house.rooms.join(CONVERSATION_ID, Participant(type="user", id="zoe"), "")
+        return await put(content)
+
+    monkeypatch.setattr(house.blobs, "put", slow_put)
+    assert await house.sweeper.sweep() == 0
+    room = await house.conversations.get(CONVERSATION_ID)
+    assert (room.archived_ms, room.archive_key, room.participants[-1].id) == (0, "", "zoe")
+    assert not house.blobs.contents and len((await house.lines("turns"))["turns"]) == 1
+
+
+async def test_each_turn_moves_the_expiry_on(house: ArchiveStage) -> None:
+    await house.expire()
+    house.clock.now += HOUR - 1
+    await house.turn("turn 1")
+    house.clock.now += HOUR - 1
+    assert await house.sweeper.sweep() == 0
+    house.clock.now += 1
+    assert await house.sweeper.sweep() == 1
+
+
+async def test_sending_during_archiving_keeps_the_conversation_active(
+    house: ArchiveStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.turn("turn 1")
+    await house.expire()
+    house.clock.now += HOUR
+    put = house.blobs.put
+
+    async def slow_put(content: bytes) -> str:
+        await house.conversations.send(CONVERSATION_ID, SendRequest(content="Wait!", metadata={}))
+        return await put(content)
+
+    monkeypatch.setattr(house.blobs, "put", slow_put)
+    assert await house.sweeper.sweep() == 0
+    assert not house.blobs.contents
+    found = await house.shards.find(
+        Query(table="messages", actor=CONVERSATION_ID, newest_first=False, limit=9)
+    )
+    assert [message.content for message in found] == ["turn 1", "To turn 1.", "Wait!"]
+    room = await house.conversations.get(CONVERSATION_ID)
+    assert (room.archived_ms, room.archive_key) == (0, "")
+
+
+async def test_concurrent_reads_restore_the_conversation_once(
+    house: ArchiveStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.turn("turn 1")
+    await house.expire()
+    house.clock.now += HOUR
+    await house.sweeper.sweep()
+    get, delete, calls, gone = house.blobs.get, house.blobs.delete, itertools.count(), asyncio.Event()
+
+    async def late_get(key: str) -> bytes | None:
+        if next(calls):
+            # A second one would find nothing any more.
+            await gone.wait()
+        return await get(key)
+
+    async def told_delete(key: str) -> None:
+        await delete(key)
+        gone.set()
+
+    monkeypatch.setattr(house.blobs, "get", late_get)
+    monkeypatch.setattr(house.blobs, "delete", told_delete)
+    opened = await asyncio.gather(*(house.conversations.open(CONVERSATION_ID) for _ in range(10)))
+    assert {room.archive_key for room in opened} == {""}
+    names = [
+        e.emit.name for e in await house.conversations.events(EventQuery(actor=CONVERSATION_ID, limit=100))
+    ]
+    # Given a time, put away, brought back.
+    assert names.count("conversation.updated") == 3
+
+
+# --- what is damaged or lost is said, and never made worse ------------------------------------------
+
+
+async def archived(house: ArchiveStage) -> str:
+    await house.turn("turn 1")
+    await house.expire()
+    house.clock.now += HOUR
+    await house.sweeper.sweep()
+    (key,) = house.blobs.contents
+    return key
+
+
+@pytest.mark.parametrize("loss", ["gone", "damaged"])
+async def test_a_lost_or_damaged_object_is_reported_and_nothing_changes(
+    house: ArchiveStage, loss: str
+) -> None:
+    key = await archived(house)
+    whole = house.blobs.contents[key]
+    if loss == "gone":
+        del house.blobs.contents[key]
+    else:
+        house.blobs.contents[key] = whole[:-1] + b"x"
+    for _ in range(2):
+        with pytest.raises(WonderError) as problem:
+            await house.conversations.open(CONVERSATION_ID)
+        assert problem.value.fault.reason is Reason.STORAGE_UNAVAILABLE
+    # It can still be looked at, and comes back when its object does.
+    assert (await house.conversations.get(CONVERSATION_ID)).archive_key == key
+    house.blobs.contents[key] = whole
+    assert (await house.conversations.open(CONVERSATION_ID)).turn_count == 1
+
+
+def pack_lines(*lines: str) -> bytes:
+    packer = zlib.compressobj(wbits=31)
+    return packer.compress("\n".join(lines).encode() + b"\n") + packer.flush()
+
+
+HEADER = '{"format": "wonder-conversation", "version": 1, "id": "c", "runs": []}'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"no gzip", pack_lines(""), pack_lines("{}"), pack_lines(HEADER),
+        pack_lines(HEADER, '{"lines": 1}'),
+        pack_lines(HEADER, '["turns", {"id": "x"}]', '{"lines": 2}'), pack_lines("[]", '{"lines": 0}'),
+        pack_lines('{"format": "other", "version": 1}', '{"lines": 0}'),
+        pack_lines(HEADER, '{"lines": 0}')[:-9],
+        pack_lines(HEADER.replace('"version": 1', '"version": 99'), '{"lines": 0}'),
+    ],
+)  # fmt: skip
+def test_an_incomplete_archive_is_rejected(content: bytes) -> None:
+    with pytest.raises(WonderError) as problem:
+        list(unpack(content, version=3))
+    assert problem.value.fault.reason is Reason.STORAGE_UNAVAILABLE
+
+
+def test_a_complete_archive_is_read() -> None:
+    whole = pack_lines(HEADER, '["turns", {"id": "x"}]', '{"lines": 1}')
+    assert list(unpack(whole, version=1)) == [("turns", {"id": "x"})]
+
+
+async def test_a_failing_object_store_changes_nothing(
+    house: ArchiveStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.turn("turn 1")
+    await house.expire()
+    house.clock.now += HOUR
+
+    async def full(_: bytes) -> str:
+        raise error(Reason.STORAGE_UNAVAILABLE, "Full.", transient=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.blobs, "put", full)
+        assert await house.sweeper.sweep() == 0
+    assert len((await house.lines())["turns"]) == 1
+    # The next sweep takes it up.
+    assert await house.sweeper.sweep() == 1
+    assert (await house.conversations.open(CONVERSATION_ID)).turn_count == 1
+
+
+async def test_an_interrupted_restore_is_repeated(
+    house: ArchiveStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash after the rows are back, and before anybody knows."""
+    key = await archived(house)
+
+    class Crash(Exception):
+        pass
+
+    def crash(_: str) -> bool:
+        raise Crash
+
+    monkeypatch.setattr(house.loop, "evict", crash)
+    with pytest.raises(Crash):
+        await house.conversations.open(CONVERSATION_ID)
+    assert key in house.blobs.contents
+    house.restart()
+    assert await house.sweeper.sweep() == 0
+    assert (await house.conversations.open(CONVERSATION_ID)).turn_count == 1
+    assert not house.blobs.contents
+    entries = await house.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 1000)
+    assert replay(CONVERSATION, entries).difference is None
+
+
+# --- what is of it goes with it ---------------------------------------------------------------------
+
+
+async def test_the_record_may_be_larger_than_a_page(house: ArchiveStage) -> None:
+    await house.turn("turn 1")
+    many = [
+        Put("moves", f"move_{n:04}", message, parent="turn_x", ordinal=n)
+        for n, message in enumerate(
+            await house.shards.find(Query(table="moves", actor=CONVERSATION_ID)) * 650
+        )
+    ]
+    written = Commit(CONVERSATION_ID, CONVERSATION, changes=list(many))
+    heads = (await house.lines("actors"))["actors"][0]
+    written.entry_head, written.event_head = heads["entry_head"], heads["event_head"]
+    await house.shards.of(CONVERSATION_ID).commit([written])
+    before = await house.lines("moves")
+    await house.expire()
+    house.clock.now += HOUR
+    assert await house.sweeper.sweep() == 1
+    await house.conversations.open(CONVERSATION_ID)
+    assert await house.lines("moves") == before and len(before["moves"]) == 651
+
+
+async def test_deleting_an_archived_conversation_leaves_neither_rows_nor_object(house: ArchiveStage) -> None:
+    await archived(house)
+    await house.rooms.delete(CONVERSATION_ID, version=0, request_id="bye")
+    assert not house.blobs.contents
+    left = await house.lines()
+    assert list(left) == ["requests_answered"]
+    await house.rooms.delete(CONVERSATION_ID, version=0, request_id="bye")
+    with pytest.raises(WonderError) as problem:
+        await house.conversations.open(CONVERSATION_ID)
+    assert problem.value.fault.reason is Reason.CONVERSATION_NOT_FOUND
+
+
+@pytest.mark.parametrize("loss", ["gone", "damaged"])
+async def test_a_conversation_whose_object_is_lost_can_be_deleted(house: ArchiveStage, loss: str) -> None:
+    key = await archived(house)
+    if loss == "gone":
+        del house.blobs.contents[key]
+    elif loss == "damaged":
+        house.blobs.contents[key] = house.blobs.contents[key][:-1] + b"x"
+    await house.rooms.delete(CONVERSATION_ID, version=0, request_id="")
+    assert await house.lines() == {} and not house.blobs.contents
+
+
+async def test_an_unreachable_object_store_is_a_transient_error(
+    house: ArchiveStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await archived(house)
+
+    async def down(_: str) -> bytes | None:
+        raise error(Reason.STORAGE_UNAVAILABLE, "Down.", transient=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.blobs, "get", down)
+        with pytest.raises(WonderError):
+            await house.rooms.delete(CONVERSATION_ID, version=0, request_id="")
+    assert key in house.blobs.contents
+    assert (await house.conversations.open(CONVERSATION_ID)).turn_count == 1
+
+
+@pytest.mark.parametrize("then", ["sweep", "start", "delete", "put away"])
+async def test_a_stale_object_is_removed_after_a_crash(
+    house: ArchiveStage, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """A crash after the conversation is back, and before its object is gone."""
+    await archived(house)
+
+    async def crash(_: str) -> None:
+        raise error(Reason.STORAGE_UNAVAILABLE, "Crashed.", transient=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.blobs, "delete", crash)
+        with pytest.raises(WonderError):
+            await house.conversations.open(CONVERSATION_ID)
+    house.restart()
+    room = await house.conversations.open(CONVERSATION_ID)
+    assert (room.archive_key, room.stale_archive) == ("", next(iter(house.blobs.contents)))
+    if then == "sweep":
+        assert await house.sweeper.sweep() == 0
+    elif then == "start":
+        await house.sweeper.recover()
+    elif then == "delete":
+        await house.rooms.delete(CONVERSATION_ID, version=0, request_id="")
+        assert not house.blobs.contents and await house.lines() == {}
+        return
+    else:
+        house.clock.now += 2 * HOUR
+        assert await house.sweeper.sweep() == 1
+        assert len(house.blobs.contents) == 1
+        room = await house.conversations.open(CONVERSATION_ID)
+    assert not house.blobs.contents
+    assert (await house.conversations.get(CONVERSATION_ID)).stale_archive == ""
+    entries = await house.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 1000)
+    assert replay(CONVERSATION, entries).difference is None
+
+
+@pytest.mark.parametrize("then", ["delete", "speak"])
+async def test_an_object_of_a_conversation_that_stayed_is_removed(
+    house: ArchiveStage, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """It is deleted, or somebody speaks in it, while it is written; and the object cannot be removed."""
+    await house.turn("turn 1")
+    await house.expire()
+    house.clock.now += HOUR
+    put = house.blobs.put
+
+    async def slow_put(content: bytes) -> str:
+        if then == "delete":
+            await house.loop.ask(CONVERSATION_ID, BeginDeletion())
+        else:
+            await house.rooms.join(CONVERSATION_ID, Participant(type="user", id="zoe"), "")
+        return await put(content)
+
+    async def crash(_: str) -> None:
+        raise error(Reason.STORAGE_UNAVAILABLE, "Crashed.", transient=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.blobs, "put", slow_put)
+        patched.setattr(house.blobs, "delete", crash)
+        assert await house.sweeper.sweep() == 0
+    assert len(house.blobs.contents) == 1
+    house.restart()
+    await house.sweeper.sweep()
+    assert not house.blobs.contents
+    assert ("conversations" in await house.lines()) == (then == "speak")
+
+
+async def test_an_interrupted_archiving_is_completed_at_the_next_start(
+    house: ArchiveStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash after the object is written: before anybody can speak in it, it is the same object again."""
+    await house.turn("turn 1")
+    await house.expire()
+    house.clock.now += HOUR
+    put = house.blobs.put
+
+    async def crash(content: bytes) -> str:
+        await put(content)
+        raise error(Reason.STORAGE_UNAVAILABLE, "Crashed.", transient=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.blobs, "put", crash)
+        assert await house.sweeper.sweep() == 0
+    (key,) = house.blobs.contents
+    house.restart()
+    await house.sweeper.recover()
+    assert list(house.blobs.contents) == [key]
+    assert (await house.conversations.get(CONVERSATION_ID)).archive_key == key
+
+
+async def test_an_interrupted_deletion_is_completed_by_the_next_sweep(house: ArchiveStage) -> None:
+    await house.turn("turn 1")
+    await house.loop.ask(CONVERSATION_ID, BeginDeletion())
+    house.restart()
+    with pytest.raises(WonderError):
+        await house.conversations.open(CONVERSATION_ID)
+    assert await house.sweeper.sweep() == 1
+    assert await house.lines() == {}
+
+
+def test_lines_of_the_archive_name_every_table_of_a_shard(tmp_path: Path) -> None:
+    """A table that a later migration makes must be thought of here too."""
+    connection: sqlite3.Connection = connect(tmp_path / "00.db", MIGRATIONS)
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    connection.close()
+    # What agents have spent outlives their conversations, and charges are not kept.
+    apart = {"identity", "migrations", "accounts", "unsealed"}
+    apart |= {name for name in tables if name.startswith("sqlite_")}
+    assert tables - apart == set(_KEYS)

@@ -1,0 +1,149 @@
+"""Child runs below one root run: bounded, counted once, and no hindrance to others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.actors.dispatch.test_handlers import Agents, Memory, Model, Tasks
+from tests.actors.run_kit import RunStage, open_stage, pinned
+from wonder_server.actors.dispatch import descendant_quota
+from wonder_server.actors.dispatch.descendant_quota import DescendantQuota
+from wonder_server.actors.dispatch.handlers import Handlers
+from wonder_server.actors.runtime import flush_timer
+from wonder_server.adapters.in_memory.prices import MemoryPrices
+from wonder_server.core.coordinator.values import Run, RunStatus
+from wonder_server.core.definitions.specs import PinnedWorkflow
+from wonder_server.core.errors import Reason
+from wonder_server.ports.records import Query
+
+
+@pytest.fixture(autouse=True)
+def _without_logs() -> Iterator[None]:
+    with capture_logs():
+        yield
+
+
+def with_handlers(stage: RunStage, *, quick: bool = True) -> tuple[Handlers, Tasks]:
+    """Let real handlers carry out what the stage's loop hands out; tasks give an empty output, at once or
+    never."""
+    tasks = Tasks()
+    tasks.output, tasks.quick, tasks.wait = {}, quick, not quick
+    handlers = Handlers(
+        tasks=tasks,
+        model=Model(),
+        prices=MemoryPrices(),
+        memory=Memory(),
+        streams=stage.streams,
+        agents=Agents(),
+        records=stage.shards,
+        clock=stage.clock,
+    )
+    handlers.attach(stage.loop)
+    stage.loop._dispatch = handlers.dispatch
+    return handlers, tasks
+
+
+def nested(levels: int, each: int) -> PinnedWorkflow:
+    """``levels`` workflows one in the other, each begun for every one of ``each`` items."""
+    every = {"s>b": {"for_each": {"items": str(list(range(each)))}}}
+    inner = pinned("level0", "a")
+    for level in range(1, levels + 1):
+        outer = pinned(f"level{level}", "s>b", nodes={"b": {"workflow_id": "w"}}, edges=every)
+        inner = replace(outer, workflows={"w": inner})
+    return inner
+
+
+async def children(stage: RunStage, run_id: str) -> list[Run]:
+    found: list[Run] = await stage.shards.find(
+        Query(table="runs", fields=(("parent.actor_id", run_id),), limit=100)
+    )
+    return found
+
+
+# --- how many there may be --------------------------------------------------------------------------
+
+
+async def test_a_tree_of_runs_that_grows_too_large_fails_and_is_taken_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(descendant_quota, "MAX_DESCENDANTS", 50)
+    async with open_stage() as stage:
+        handlers, tasks = with_handlers(stage)
+        stage.workflows.known += [nested(30, 5), nested(2, 6)]
+        begun = await stage.start("team/level30")
+        await stage.wait_until_idle()
+        run = await stage.runs.lookup.run(begun.run.id)
+        assert run.status is RunStatus.FAILED and run.fault is not None
+        assert run.fault.reason is Reason.LIMIT_EXCEEDED and "50 runs and agents" in run.fault.message
+        assert handlers._descendant_quota.count(run.id) == 0 and stage.loop.actor_count == 0
+        assert tasks.at_once_count < 500
+        smaller = await stage.start("team/level2", wait_ms=5000)
+        assert smaller.run.status is RunStatus.COMPLETED, "one that fits in"
+        assert handlers._descendant_quota.count(smaller.run.id) == 0
+
+
+async def test_a_run_below_counts_until_it_has_ended_and_others_wait_for_that() -> None:
+    counted = DescendantQuota()
+    for number in range(descendant_quota.MAX_DESCENDANTS):
+        assert counted.acquire("run_r", f"op_{number}") is None
+    assert counted.acquire("run_r", "op_0") is None, "handed out again"
+    assert counted.acquire("run_q", "op_q") is None, "below another run"
+    for refused in ("op_x", "op_y"):
+        fault = counted.acquire("run_r", refused)
+        assert fault is not None and fault.reason is Reason.LIMIT_EXCEEDED and not fault.transient
+        assert not counted.is_counted(refused)
+        counted.release("op_1")
+    for number in range(descendant_quota.MAX_DESCENDANTS):
+        counted.release(f"op_{number}")
+    assert counted.count("run_r") == 0
+    assert counted.acquire("run_r", "op_z") is None
+
+
+async def test_runs_at_any_depth_know_their_root() -> None:
+    async with open_stage() as stage:
+        handlers, _ = with_handlers(stage)
+        stage.workflows.known.append(nested(2, 1))
+        begun = (await stage.start("team/level2", wait_ms=5000)).run
+        (child,) = await children(stage, begun.id)
+        (grandchild,) = await children(stage, child.id)
+        assert begun.scope.root_id == ""
+        assert child.scope.root_id == grandchild.scope.root_id == begun.id
+        assert handlers._descendant_quota.count(begun.id) == 0
+
+
+# --- seen while they are at work --------------------------------------------------------------------
+
+
+async def test_a_running_child_is_found_by_its_id(stage: RunStage) -> None:
+    begun = await stage.start("team/outer")
+    await stage.finish("a", run_id=begun.run.id)
+    whole = await stage.runs.lookup.with_details(begun.run.id)
+    assert whole.details is not None
+    (child_id,) = (token.waits_for_id for token in whole.details.tokens)
+    assert await children(stage, begun.run.id) == [], "nothing of it is on disk"
+    found = await stage.runs.lookup.with_details(child_id)
+    assert found.run.status is RunStatus.RUNNING
+    assert [run.id for run in await children(stage, begun.run.id)] == [child_id]
+    cancelled = await stage.runs.cancel(child_id, "Enough.", "", "")
+    assert cancelled.run.status is RunStatus.CANCELLED
+    await stage.wait_until_idle()
+    assert (await stage.runs.lookup.run(begun.run.id)).status is RunStatus.FAILED
+
+
+async def test_a_child_that_goes_on_for_a_while_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flush_timer, "FLUSH_AFTER_S", 0.0)
+    async with open_stage() as stage:
+        begun = await stage.start("team/outer")
+        await stage.finish("a", run_id=begun.run.id)
+        loop = asyncio.get_running_loop()
+        aged = loop.create_future()
+        loop.call_later(0.01, aged.set_result, None)  # Timers ring in their order.
+        await aged
+        await stage.wait_until_idle()
+        (child,) = await children(stage, begun.run.id)
+        assert child.status is RunStatus.RUNNING

@@ -1,0 +1,376 @@
+"""Handlers: each operation once, its result told, its end quick when nobody waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.actors.kit import CONVERSATION_ID, Stage, run_ready_tasks
+from tests.core.conversation.conversation_kit import (
+    ASSEMBLED,
+    BUSINESS,
+    RUN_ID,
+    agent,
+    call,
+    task,
+    text_answer,
+    workflow,
+)
+from tests.replacing import replace
+from wonder_server.actors.dispatch import handlers
+from wonder_server.actors.dispatch.handlers import Handlers
+from wonder_server.actors.streaming.hub import NodeProgress, StreamHub
+from wonder_server.adapters.in_memory.journal import MemoryShards
+from wonder_server.adapters.in_memory.prices import MemoryPrices
+from wonder_server.core.actor.commands import RunTask, RunWorkflow, Scope
+from wonder_server.core.conversation.model.inputs import CancelTurn, TimerFired
+from wonder_server.core.conversation.model.values import TurnStatus
+from wonder_server.core.coordinator.inputs import EventEmitted, NodeFailed, NodeSucceeded
+from wonder_server.core.definitions.specs import ModelProfile, Node, PinnedAgent, PinnedTask, Workflow
+from wonder_server.core.errors import Fault, Reason, error
+from wonder_server.core.model import ModelResult
+from wonder_server.ports.model import Chunk, Finished, TextDelta
+
+
+class Outcome:
+    def __init__(self, output: dict[str, Any] | None = None, fault: Fault | None = None) -> None:
+        self.output, self.fault = output, fault
+
+
+class Tasks:
+    """Every task gives ``output``, or waits for ever."""
+
+    def __init__(self) -> None:
+        self.output: Any = ASSEMBLED
+        self.scopes: list[Scope] = []
+        self.wait = False
+        self.quick = False
+        """Whether they need not wait."""
+        self.at_once_count = 0
+        self.progress: list[Any] = []
+        self.events: list[tuple[str, str, Mapping[str, Any]]] = []
+        """What is told on the way."""
+
+    def execute_inline(self, task: PinnedTask, given: Mapping[str, Any], scope: Scope, /) -> Outcome | None:
+        if not self.quick:
+            return None
+        self.at_once_count += 1
+        if isinstance(self.output, Exception):
+            raise self.output
+        return Outcome(fault=self.output) if isinstance(self.output, Fault) else Outcome(self.output)
+
+    async def execute(
+        self,
+        task: PinnedTask,
+        given: Mapping[str, Any],
+        scope: Scope,
+        on_progress: Any,
+        on_event: Any,
+        /,
+    ) -> Outcome:
+        self.scopes.append(scope)
+        for item in self.progress:
+            on_progress(item)
+        for event in self.events:
+            on_event(*event)
+        if self.wait:
+            await asyncio.Event().wait()
+        if isinstance(self.output, Exception):
+            raise self.output
+        return Outcome(fault=self.output) if isinstance(self.output, Fault) else Outcome(self.output)
+
+
+class Model:
+    """Says pieces, then ends with each of ``ends`` in turn."""
+
+    def __init__(self) -> None:
+        self.pieces = ["Hel", "lo"]
+        self.ends: list[Any] = []
+        self.closed = 0
+        self.calls = 0
+
+    async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncIterator[Chunk]:
+        self.calls += 1
+        try:
+            for piece in self.pieces:
+                yield TextDelta(piece)
+            end = self.ends.pop(0) if self.ends else text_answer("Hello")
+            if end == "wait":
+                await asyncio.Event().wait()
+            elif isinstance(end, Exception):
+                raise end
+            elif isinstance(end, ModelResult):
+                yield Finished(end)
+        finally:
+            self.closed += 1
+
+    async def close(self) -> None:
+        pass
+
+
+class Memory:
+    async def apply(self, operation: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+        return {}
+
+
+class Agents:
+    """The agent ``agt_1``, called helper, whose context assembly puts out what its task does."""
+
+    async def pin_agent(self, ref: str) -> PinnedAgent:
+        await asyncio.sleep(0)
+        if ref not in ("agt_1", "helper"):
+            raise error(Reason.AGENT_NOT_FOUND, "No agent has this id or name.")
+        node = Node(id="n", task_id="t", output_mapping={"output.request": "result.request"})
+        assembly = replace(workflow(), spec=Workflow(nodes=(node,), initial_node_id="n"))
+        return replace(agent(extraction=False), assembly=assembly)
+
+
+class HandlerStage(Stage):
+    """A stage with real handlers over fake tasks and a fake model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams = StreamHub(1000, 1_000_000)
+        self.tasks_done, self.model = Tasks(), Model()
+        self.records = MemoryShards(self.journal)
+        self.handlers = Handlers(
+            tasks=self.tasks_done,
+            model=self.model,
+            prices=MemoryPrices(),
+            memory=Memory(),
+            streams=self.streams,
+            agents=Agents(),
+            records=self.records,
+            clock=self.clock,
+        )
+        self.handlers.attach(self.loop)
+        self.runs_by_hand = False
+        """Whether runs that are handed out are left to the test."""
+
+    def _dispatch(self, actor_id: str, command: Any) -> None:
+        super()._dispatch(actor_id, command)
+        if not (self.runs_by_hand and isinstance(command, RunWorkflow)):
+            self.handlers.dispatch(actor_id, command)
+
+    def _publish(self, actor_id: str, events: Any) -> None:
+        super()._publish(actor_id, events)
+        self.streams.publish(actor_id, events)
+
+    async def wait_for_assembly(self) -> None:
+        """A turn whose model is being called."""
+        self.runs_by_hand = True
+        await self.open()
+        await self.send(extraction=False)
+        (operation_id,) = self.state().operations
+        self.runs_by_hand = False
+        self.loop.report_success(CONVERSATION_ID, operation_id, ASSEMBLED)
+
+    def status(self) -> TurnStatus:
+        (turn,) = self.state().turns.values()
+        return turn.status
+
+
+@pytest.fixture
+def _without_logs() -> Any:
+    with capture_logs():
+        yield
+
+
+async def test_an_answer_is_streamed_and_then_reported() -> None:
+    stage = HandlerStage()
+    reader, _ = stage.streams.subscribe(CONVERSATION_ID)
+    await stage.wait_for_assembly()
+    await run_ready_tasks()
+    assert stage.status() is TurnStatus.COMPLETED
+    said_so_far = "".join(getattr(item, "text", "") for item in reader.take())
+    assert said_so_far == "Hello"
+    assert stage.handlers.running == 0
+    assert stage.model.closed == 1
+    assert not stage.streams._open_messages
+
+
+async def test_a_cancelled_turn_closes_its_model_call_at_once() -> None:
+    stage = HandlerStage()
+    stage.model.ends = ["wait"]
+    await stage.wait_for_assembly()
+    await run_ready_tasks()
+    assert stage.handlers.running == 1
+    (turn_id,) = stage.state().turns
+    await stage.loop.ask(
+        CONVERSATION_ID,
+        CancelTurn(turn_id=turn_id, partial_text=stage.streams.partial_text(CONVERSATION_ID, turn_id)),
+    )
+    await run_ready_tasks()
+    assert stage.model.closed == 1
+    assert stage.handlers.running == 0
+    assert stage.names()[-2:] == ["message.appended", "turn.cancelled"]
+
+
+@pytest.mark.parametrize("end", ["nothing", error(Reason.MODEL_UNAVAILABLE, "Busy.", transient=True)])
+async def test_an_answer_that_breaks_off_is_tried_again_from_the_start(end: Any) -> None:
+    stage = HandlerStage()
+    stage.model.ends = [end, text_answer("Hello")]
+    reader, _ = stage.streams.subscribe(CONVERSATION_ID)
+    await stage.wait_for_assembly()
+    await run_ready_tasks()
+    (operation,) = stage.state().operations.values()
+    assert operation.attempt == 2
+    reader.take()
+    stage.clock.now = operation.wake_ms
+    stage.loop.tell(CONVERSATION_ID, TimerFired(operation_id=operation.id))
+    await run_ready_tasks()
+    again, *_ = reader.take()
+    assert again.restarted  # type: ignore[union-attr]
+    assert stage.status() is TurnStatus.COMPLETED
+
+
+@pytest.mark.usefixtures("_without_logs")
+async def test_an_unexpected_error_of_a_handler_is_reported_without_details() -> None:
+    stage = HandlerStage()
+    stage.model.ends = [ZeroDivisionError("secret")]
+    await stage.wait_for_assembly()
+    await run_ready_tasks()
+    (turn,) = stage.state().turns.values()
+    assert turn.fault is not None
+    assert turn.fault.reason is Reason.INTERNAL
+    assert "secret" not in turn.fault.message
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ({"n": 1}, '{"n":1}'),
+        (Fault(reason=Reason.TASK_FAILED, message="No."), "EXECUTION_FAILED"),
+        (error(Reason.PERMISSION_DENIED, "Not yours."), "PERMISSION_DENIED"),
+    ],
+)
+async def test_a_tools_end_reaches_the_model(output: Any, text: str) -> None:
+    stage = HandlerStage()
+    stage.model.ends = [text_answer("", call("find")), text_answer("Hello")]
+    stage.tasks_done.output = output
+    await stage.wait_for_assembly()
+    await run_ready_tasks()
+    assert text in stage.model_calls()[-1].request["messages"][-1]["content"]
+    assert stage.status() is TurnStatus.COMPLETED
+
+
+async def test_a_hook_runs_as_a_run_and_a_stopped_one_ends_with_all_it_started() -> None:
+    stage = HandlerStage()
+    stage.tasks_done.wait = True
+    await stage.open()
+    sent = await stage.send()
+    await run_ready_tasks()
+    assert stage.handlers.running == 1
+    assert stage.tasks_done.scopes[0].conversation_id == CONVERSATION_ID
+    await stage.loop.ask(CONVERSATION_ID, CancelTurn(turn_id=sent.answer["turn_id"]))
+    await run_ready_tasks()
+    assert stage.handlers.running == 0
+    assert stage.status() is TurnStatus.CANCELLED
+    (command,) = stage.run_commands()
+    assert stage.loop.peek(command.run_id) is None
+    assert stage.recorded(command.run_id)[-1] == "workflow.cancelled"
+
+
+async def test_an_operation_that_is_cancelled_before_its_start_leaves_nothing() -> None:
+    stage = HandlerStage()
+    await stage.open()
+    await stage.send()
+    await run_ready_tasks()
+    stage.handlers.dispatch(CONVERSATION_ID, stage.commands[-1])
+    await stage.handlers.stop()
+    assert stage.handlers.running == 0
+
+
+async def test_after_stop_nothing_is_reported_and_nothing_begun() -> None:
+    stage = HandlerStage()
+    stage.model.ends = ["wait"]
+    await stage.wait_for_assembly()
+    await run_ready_tasks()
+    commits = stage.journal.commits
+    await stage.handlers.stop()
+    stage.handlers.dispatch(CONVERSATION_ID, stage.model_calls()[0])
+    await run_ready_tasks()
+    assert stage.model.closed == stage.model.calls == 1
+    assert stage.journal.commits == commits
+    assert await stage.journal.unfinished() == [CONVERSATION_ID]
+
+
+# --- tasks on the spot, and what they tell ----------------------------------------------------------
+
+
+def task_of(run_id: str) -> RunTask:
+    return RunTask(
+        operation_id="op_1",
+        task=task(),
+        input={},
+        scope=Scope(key=f"{run_id}/n/1"),
+        node_id="n",
+    )
+
+
+class RecordingStage(HandlerStage):
+    """A stage that notes down what actors are told instead of telling them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Any] = []
+        self.loop.tell = lambda actor, event, *_: self.told.append((actor, event))  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ({"n": 1}, NodeSucceeded(operation_id="op_1", output={"n": 1})),
+        (BUSINESS, NodeFailed(operation_id="op_1", fault=BUSINESS)),
+    ],
+)
+async def test_a_task_that_need_not_wait_is_answered_on_the_spot(output: Any, told: Any) -> None:
+    stage = RecordingStage()
+    stage.tasks_done.quick, stage.tasks_done.output = True, output
+    stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
+    assert stage.told == [(RUN_ID, told)]
+    assert stage.handlers.running == 0
+
+
+async def test_tasks_are_answered_on_the_spot_only_until_others_have_waited_long_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = RecordingStage()
+    stage.tasks_done.quick = True
+    monkeypatch.setattr(handlers, "MAX_INLINE_S", 0.0)
+    for _ in range(3):
+        stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
+    assert stage.tasks_done.at_once_count == 1
+    await run_ready_tasks()
+    assert len(stage.told) == 2, "the two that came late are one operation"
+    stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
+    assert stage.tasks_done.at_once_count == 2
+
+
+@pytest.mark.usefixtures("_without_logs")
+async def test_an_unexpected_error_of_an_inline_task_is_reported_without_details() -> None:
+    stage = RecordingStage()
+    stage.tasks_done.quick, stage.tasks_done.output = True, ZeroDivisionError("secret")
+    stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
+    ((_, failed),) = stage.told
+    assert failed.fault.reason is Reason.INTERNAL
+    assert "secret" not in failed.fault.message
+
+
+async def test_events_of_a_runs_task_are_reported_before_its_result() -> None:
+    stage = RecordingStage()
+    watcher, _ = stage.streams.subscribe(RUN_ID, wants_progress=True)
+    stage.tasks_done.progress = ["half"]
+    stage.tasks_done.events = [("k/s", "counted", {"n": 3})]
+    stage.tasks_done.output = {"n": 3}
+    stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
+    await run_ready_tasks()
+    assert stage.told == [
+        (RUN_ID, EventEmitted(operation_id="op_1", key="k/s", name="counted", payload={"n": 3})),
+        (RUN_ID, NodeSucceeded(operation_id="op_1", output={"n": 3})),
+    ]
+    assert list(watcher.take()) == [NodeProgress(node_id="n", execution_id="op_1", item="half")]

@@ -1,0 +1,64 @@
+"""Child runs whose parents gave them up just before the server ended: found, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.actors.run_kit import RunStage, pinned
+from tests.conformance.ports.journal_subjects import commit, conversation, put_conversation
+from wonder_server.actors.dispatch.orphans import orphaned_runs
+from wonder_server.core.actor.changes import Put
+from wonder_server.core.actor.commands import Parent, Scope
+from wonder_server.core.conversation.model.values import Caller, Turn, TurnStatus
+from wonder_server.core.coordinator.values import Run
+from wonder_server.ports.records import Query
+
+TURN = "turn_01HF7YAT000000000000000010"
+RUN = "run_01HF7YAT000000000000000020"
+
+
+async def test_a_child_is_waited_for_until_its_parent_is_cancelled(stage: RunStage) -> None:
+    held = pinned("held", "hold", nodes={"hold": {"wait": {"signal": "go"}}})
+    outer = pinned("outermost", "sub", nodes={"sub": {"workflow_id": "w"}})
+    stage.workflows.known.append(replace(outer, workflows={"w": held}))
+    parent = await stage.start("team/outermost")
+    await stage.wait_until_idle()
+    everything = await stage.shards.find(Query(table="runs"))
+    (child,) = (run for run in everything if run.parent is not None)
+    assert await orphaned_runs(stage.shards) == []
+    # This stage's stops reach nobody, as when the server ends right after the commit.
+    await stage.runs.cancel(parent.run.id, "Enough.", "", "")
+    assert await orphaned_runs(stage.shards) == [child.id]
+
+
+@pytest.mark.parametrize(
+    ("status", "extraction", "orphaned"),
+    [
+        (TurnStatus.ACTIVE, "", False),
+        (TurnStatus.CANCELLED, "", True),
+        (TurnStatus.COMPLETED, "", True),
+        (TurnStatus.COMPLETED, RUN, False),
+    ],
+)
+async def test_a_turn_waits_for_its_runs_while_it_is_active_and_then_for_extraction(
+    stage: RunStage, status: TurnStatus, extraction: str, orphaned: bool
+) -> None:
+    room = conversation(1)
+    turn = Turn(
+        id=TURN, conversation_id=room.id, ordinal=1, caller=Caller(), agent_id="a", agent_name="a",
+        persona="p", input="hi", status=status, memory_extraction_run_id=extraction,
+    )  # fmt: skip
+    run = Run(
+        id=RUN,
+        workflow_ref="team/one@1",
+        workflow_id="def_one",
+        scope=Scope(project_id="p", conversation_id=room.id, turn_id=TURN),
+        parent=Parent(actor_id=room.id, operation_id="op_x"),
+    )
+    await stage.put(
+        commit(room.id, put_conversation(room), Put("turns", TURN, turn, ordinal=1)),
+        commit(RUN, Put("runs", RUN, run, status="running", live=True)),
+    )
+    assert await orphaned_runs(stage.shards) == ([RUN] if orphaned else [])

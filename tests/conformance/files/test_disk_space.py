@@ -1,0 +1,78 @@
+"""The reserve for a full disk: given up when hardly anything else is free, taken back when there is
+enough."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from wonder_server.adapters.files.disk_space import RESERVE_NAME, DiskSpaceGuard
+from wonder_server.core.errors import Reason
+
+KIB = 1024
+RESERVE = 64 * KIB
+
+
+class Disk:
+    """How much is free beside the reserve."""
+
+    def __init__(self, folder: Path, free: int) -> None:
+        self.free = free
+        self.guard = DiskSpaceGuard(folder, RESERVE, lambda _: self.free)
+
+    def look(self) -> bool:
+        with capture_logs():
+            return self.guard.update()
+
+
+def reserved(folder: Path) -> int:
+    file = folder / RESERVE_NAME
+    return file.stat().st_size if file.exists() else 0
+
+
+def test_with_free_space_there_is_a_reserve_and_nothing_is_rejected(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, 10 * RESERVE)
+    assert not disk.look()
+    assert reserved(tmp_path) == RESERVE
+    assert disk.guard.write_rejection() is None
+
+
+def test_the_reserve_is_given_up_when_a_quarter_of_it_is_left_and_taken_back_with_some_to_spare(
+    tmp_path: Path,
+) -> None:
+    disk = Disk(tmp_path, 10 * RESERVE)
+    disk.look()
+    disk.free = RESERVE // 4
+    assert not disk.look()
+    disk.free -= 1
+    assert disk.look()
+    assert reserved(tmp_path) == 0
+    refused = disk.guard.write_rejection()
+    assert refused is not None
+    assert refused.fault.reason is Reason.STORAGE_UNAVAILABLE
+    assert refused.fault.transient
+    assert "0.1 MiB must be free there, and 0.07 are:" in refused.fault.message
+    disk.free = RESERVE + RESERVE // 4
+    assert disk.look(), "it would be given up again at once"
+    disk.free = RESERVE + RESERVE // 2
+    assert not disk.look()
+    assert reserved(tmp_path) == RESERVE
+    assert disk.guard.write_rejection() is None
+
+
+@pytest.mark.parametrize("left", [0, RESERVE])
+def test_a_start_on_a_full_disk_is_one_with_refusals(tmp_path: Path, left: int) -> None:
+    if left:
+        Disk(tmp_path, 10 * RESERVE).look()
+    disk = Disk(tmp_path, 0)
+    assert disk.look()
+    assert reserved(tmp_path) == 0
+
+
+def test_without_a_reserve_nothing_is_ever_refused(tmp_path: Path) -> None:
+    room = DiskSpaceGuard(tmp_path, 0, lambda _: 0)
+    assert not room.update()
+    assert room.write_rejection() is None
+    assert not (tmp_path / RESERVE_NAME).exists()

@@ -1,0 +1,253 @@
+"""Runs written in brief: whoever looks finds what would be there if they had been written whole.
+
+The runs are recorded ones (`tests.golden`), those that have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.conformance.ports.journal_subjects import CONVERSATION_ID, ROW_TYPES, Shards, commit, opened
+from tests.golden.journals import load
+from tests.paths import ROOT
+from wonder_server.adapters.sqlite.shard.archives import SqliteArchives
+from wonder_server.adapters.sqlite.shard.compact_runs import MAX_EXPANDED_AT_ONCE
+from wonder_server.adapters.sqlite.shard.shards import SqliteShards
+from wonder_server.core.actor.changes import Erase, Put
+from wonder_server.core.coordinator.inputs import Start, StartFork
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.coordinator.state import RunState
+from wonder_server.core.errors import WonderError
+from wonder_server.ports.journal import Commit, Entry
+from wonder_server.ports.records import EventQuery, Query
+
+GOLDEN = sorted((ROOT / "tests/golden").glob("run-*.jsonl"))
+TABLES = tuple(RUN.row_types)
+
+
+def recorded(file: Path) -> tuple[list[Entry], RunState]:
+    """A run's journal, and the working set it leads to."""
+    _, entries = load(file.read_text(encoding="utf-8"))
+    state = RunState()
+    for entry in entries:
+        for decision in entry.decisions:
+            state.apply(decision)
+    return list(entries), state
+
+
+ENDED = [
+    file for file in GOLDEN if RUN.compact_row is not None and RUN.compact_row(recorded(file)[1]) is not None
+]
+
+
+def id_of(entries: list[Entry]) -> str:
+    start = entries[0].input
+    assert isinstance(start, Start | StartFork)
+    return start.run_id
+
+
+def expanded(entries: list[Entry], root: str = "") -> Commit:
+    made = Commit(id_of(entries), RUN, entries, entry_head=len(entries), root=root)
+    made.add_all(entries)
+    return made
+
+
+def compact(entries: list[Entry], state: RunState, root: str = "") -> Commit:
+    assert RUN.compact_row is not None
+    summary = RUN.compact_row(state)
+    assert summary is not None
+    return Commit(id_of(entries), RUN, entries, [summary], entry_head=len(entries), root=root, compact=True)
+
+
+@pytest_asyncio.fixture(params=["memory", "sqlite"])
+async def shards(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shards]:
+    async with opened(request.param, tmp_path / "briefs") as shards:
+        yield shards
+
+
+@pytest_asyncio.fixture
+async def others(tmp_path: Path) -> AsyncIterator[Shards]:
+    """Where runs are written whole."""
+    async with opened("sqlite", tmp_path / "whole") as shards:
+        yield shards
+
+
+async def rows(shards: Shards, run: str, table: str) -> list[Any]:
+    return await shards.find(Query(table=table, actor=run, by_ordinal=True, newest_first=False, limit=1000))
+
+
+LOOKS: dict[str, Any] = {
+    "load": lambda shards, run: shards.of(run).load(run, RUN),
+    "events": lambda shards, run: shards.of(run).events(run, RUN, 0, 1000),
+    "later events": lambda shards, run: shards.of(run).events(run, RUN, 2, 3),
+    "entries": lambda shards, run: shards.of(run).entries(run, RUN, 0, 1000),
+    "head": lambda shards, run: shards.head(run),
+    "heads": lambda shards, run: shards.heads([run, CONVERSATION_ID, "run_01HF7YAT00000000000000099"]),
+    "listed": lambda shards, run: shards.find(Query(table="runs")),
+    "event query": lambda shards, run: shards.events(RUN, EventQuery(actor=run)),
+    "snapshot": lambda shards, run: shards.snapshot(run, [Query(table=table) for table in TABLES]),
+    "one": lambda shards, run: shards.get("runs", run, run),
+    **{f"rows of {table}": lambda shards, run, table=table: rows(shards, run, table) for table in TABLES},
+}
+
+
+@pytest.mark.parametrize("file", ENDED, ids=lambda file: str(file.stem))
+async def test_nobody_can_tell_who_looks_first(file: Path, shards: Shards, others: Shards) -> None:
+    entries, state = recorded(file)
+    run = id_of(entries)
+    await others.of(run).commit([expanded(entries)])
+    await shards.of(run).commit([compact(entries, state)])
+    for name, look in LOOKS.items():
+        assert await look(shards, run) == await look(others, run), name
+
+
+@pytest.mark.parametrize("name", LOOKS)
+async def test_nobody_can_tell_whatever_is_looked_at_first(name: str, shards: Shards, others: Shards) -> None:
+    entries, state = recorded(ENDED[0])
+    run = id_of(entries)
+    await others.of(run).commit([expanded(entries)])
+    await shards.of(run).commit([compact(entries, state)])
+    assert await LOOKS[name](shards, run) == await LOOKS[name](others, run)
+
+
+async def test_many_look_at_once(shards: Shards, others: Shards) -> None:
+    entries, state = recorded(ENDED[0])
+    run = id_of(entries)
+    await others.of(run).commit([expanded(entries)])
+    await shards.of(run).commit([compact(entries, state)])
+    found = await asyncio.gather(*(look(shards, run) for look in [*LOOKS.values()] * 3))
+    assert found == [await look(others, run) for look in [*LOOKS.values()] * 3]
+
+
+async def test_it_is_there_after_a_restart(tmp_path: Path, others: Shards) -> None:
+    entries, state = recorded(ENDED[0])
+    run = id_of(entries)
+    await others.of(run).commit([expanded(entries)])
+    async with opened("sqlite", tmp_path) as shards:
+        await shards.of(run).commit([compact(entries, state)])
+    async with opened("sqlite", tmp_path) as shards:
+        assert await shards.of(run).load(run, RUN) == await others.of(run).load(run, RUN)
+    async with opened("sqlite", tmp_path) as shards:
+        assert await shards.of(run).events(run, RUN, 0, 100) == await others.of(run).events(run, RUN, 0, 100)
+
+
+async def test_nothing_is_written_out_unless_somebody_looks(tmp_path: Path) -> None:
+    entries, state = recorded(ENDED[0])
+    run = id_of(entries)
+    async with opened("sqlite", tmp_path) as shards:
+        assert isinstance(shards, SqliteShards)
+        shard = shards.of(run)
+        await shard.commit([compact(entries, state)])
+        await shards.find(Query(table="runs"))
+        assert await shard.database.read(_counted) == (0, 0)
+        await shards.head(run)
+        events, executions = await shard.database.read(_counted)
+        assert events and executions
+
+
+def _counted(connection: Any) -> tuple[int, int]:
+    counts = [
+        connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        for table in ("events", "executions")
+    ]
+    return counts[0], counts[1]
+
+
+@contextmanager
+def full(file: Path) -> Iterator[None]:
+    """No file of this process can become longer than this one is."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_it_can_be_read_while_the_disk_is_full(tmp_path: Path, others: Shards) -> None:
+    entries, state = recorded(ENDED[0])
+    run = id_of(entries)
+    await others.of(run).commit([expanded(entries)])
+    wanted = {name: await look(others, run) for name, look in LOOKS.items()}
+    async with opened("sqlite", tmp_path) as shards:
+        assert isinstance(shards, SqliteShards)
+        database = shards.of(run).database
+        await shards.of(run).commit([compact(entries, state)])
+        with full(database.path.with_name(f"{database.path.name}-wal")):
+            with pytest.raises(WonderError):
+                await shards.of(CONVERSATION_ID).commit([commit(CONVERSATION_ID)])
+            assert {name: await look(shards, run) for name, look in LOOKS.items()} == wanted
+        assert await database.read(_counted) == (0, 0), "nothing of it was kept"
+        assert {name: await look(shards, run) for name, look in LOOKS.items()} == wanted
+
+
+async def test_more_than_are_written_out_in_one_go(tmp_path: Path) -> None:
+    entries, state = recorded(ENDED[0])
+    assert state.run is not None
+    async with opened("sqlite", tmp_path, count=1) as shards:
+        ids = [f"{id_of(entries)[:-3]}{number:02}0" for number in range(2 * MAX_EXPANDED_AT_ONCE + 1)]
+        for run in ids:
+            made = compact(entries, state)
+            made.actor_id = run
+            await shards.of(run).commit([made])
+        heads = await shards.heads(ids)
+        assert set(heads) == set(ids)
+        assert len({head.sequence for head in heads.values()}) == 1
+        assert all(head.sequence for head in heads.values())
+
+
+async def test_it_goes_with_its_conversation(shards: Shards) -> None:
+    entries, state = recorded(ENDED[0])
+    run = id_of(entries)
+    room = f"{CONVERSATION_ID[:-1]}{run[-1]}"
+    await shards.of(room).commit([commit(room), compact(entries, state, root=room)])
+    await shards.of(room).commit([commit(room, Erase(whole=True))])
+    assert await shards.head(run) is None
+    assert await shards.of(run).entries(run, RUN, 0, 10) == []
+    assert await shards.find(Query(table="runs")) == []
+
+
+async def test_it_is_put_away_and_brought_back_as_it_lies(tmp_path: Path, others: Shards) -> None:
+    entries, state = recorded(ENDED[0])
+    run = id_of(entries)
+    await others.of(run).commit([expanded(entries)])
+    async with opened("sqlite", tmp_path / "from") as here, opened("sqlite", tmp_path / "to") as there:
+        assert isinstance(here, SqliteShards) and isinstance(there, SqliteShards)
+        await here.of(run).commit([compact(entries, state)])
+        lines = [line async for page in SqliteArchives(here).export(run, ()) for line in page]
+        assert {table for table, _ in lines} <= {"runs", "entries", "actors", "parts"}
+        await SqliteArchives(there).restore(run, lines)
+        shared = [("parts", row) for row in await here.of(run).database.read(_parts)]
+        await SqliteArchives(there).restore(run, shared)
+        for name, look in LOOKS.items():
+            assert await look(there, run) == await look(others, run), name
+
+
+def _parts(connection: Any) -> list[dict[str, Any]]:
+    found = connection.execute("SELECT root, hash, data FROM parts").fetchall()
+    return [{"root": root, "hash": digest, "data": data} for root, digest, data in found]
+
+
+def test_only_ended_runs_have_a_summary() -> None:
+    assert RUN.compact_row is not None
+    assert RUN.compact_row(RunState()) is None
+    for file in GOLDEN:
+        entries, _ = recorded(file)
+        state = RunState()
+        for entry in entries:
+            for decision in entry.decisions:
+                state.apply(decision)
+            summary = RUN.compact_row(state)
+            assert state.run is not None
+            assert (summary is not None) == bool(state.run.completed_ms)
+            if summary is not None:
+                assert isinstance(summary, Put) and summary.value == state.run
+    assert set(ROW_TYPES) >= {"runs"}

@@ -1,0 +1,75 @@
+"""Where the parts of a request come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wonder_server.core.conversation.context.provenance import EXCERPT, MAX_BLOCKS, blocks
+
+REQUEST: dict[str, Any] = {
+    "model": "m",
+    "messages": [
+        {"role": "system", "content": "You help.\n\nMemories:\n- Tea."},
+        {"role": "user", "content": "Hello."},
+        {"role": "user", "content": "Hello."},
+    ],
+    "tools": [{"function": {"name": "find", "description": "Finds.", "parameters": {"type": "object"}}}],
+    "a/b": {"~": {"text": "odd keys"}},
+}
+
+
+def places(*sources: Any) -> list[tuple[str, str, str]]:
+    found = blocks(REQUEST, list(sources))
+    return [(block.path, block.source, block.source_id) for block in found if block.source]
+
+
+def test_each_text_is_found_where_it_stands() -> None:
+    assert places(
+        {"source": "persona", "text": "You help."},
+        {"source": "memory", "source_id": "mem_1", "text": "- Tea."},
+        {"source": "tool", "source_id": "def_1", "text": "Finds."},
+    ) == [
+        ("/messages/0/content", "persona", ""),
+        ("/messages/0/content", "memory", "mem_1"),
+        ("/tools/0/function/description", "tool", "def_1"),
+    ]
+
+
+def test_what_is_said_twice_is_two_places() -> None:
+    assert places(
+        {"source": "turn", "source_id": "turn_1", "text": "Hello."}, {"source": "message", "text": "Hello."}
+    ) == [("/messages/1/content", "turn", "turn_1"), ("/messages/2/content", "message", "")]
+
+
+def test_what_was_left_out_is_left_out() -> None:
+    assert places({"source": "turn", "text": "Long ago."}) == []
+
+
+def test_a_workflow_may_say_the_place_itself() -> None:
+    assert places({"source": "artifact", "path": "/messages/1", "text": "whatever"}) == [
+        ("/messages/1", "artifact", "")
+    ]
+
+
+def test_what_no_source_speaks_of_is_there_without_one() -> None:
+    unknown = [block for block in blocks(REQUEST, None) if not block.source]
+    assert [block.path for block in unknown] == [
+        "/messages/0/content", "/messages/1/content", "/messages/2/content",
+        "/tools/0/function/description", "/a~1b/~0/text",
+    ]  # fmt: skip
+    guessed = blocks(REQUEST, [{"source": "guess", "text": "You help."}])
+    assert (guessed[0].path, guessed[0].source) == ("/messages/0/content", "")
+
+
+@pytest.mark.parametrize("sources", [None, "text", {}, [3, None, {}, {"text": 3}, {"text": ""}]])
+def test_nonsense_tells_nothing(sources: Any) -> None:
+    assert all(not block.source for block in blocks(REQUEST, sources))
+
+
+def test_excerpts_and_their_number_are_bounded() -> None:
+    request = {"messages": [{"content": f"{n} " + "x" * 400} for n in range(MAX_BLOCKS + 9)]}
+    found = blocks(request, [])
+    assert len(found) == MAX_BLOCKS and len(found[0].excerpt) == EXCERPT
+    assert found[0].tokens == 101

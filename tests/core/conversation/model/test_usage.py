@@ -1,0 +1,319 @@
+"""What turns and conversations have spent, and when a cost is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.conversation.conversation_kit import ASSEMBLED, Driven, call, text_answer
+from tests.replacing import replace
+from wonder_server.core.actor.changes import Put
+from wonder_server.core.budget import Account, add_accounts
+from wonder_server.core.conversation.model import inputs
+from wonder_server.core.conversation.model.decisions import ChargeTurn
+from wonder_server.core.conversation.model.lifecycle_inputs import Complete
+from wonder_server.core.conversation.model.usage import (
+    UsageDelta,
+    add_usage,
+    as_usage,
+    from_usage,
+    known_cost,
+    reported_usage,
+)
+from wonder_server.core.conversation.model.values import Conversation, OperationKind, TurnStatus
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.model import NO_USAGE, ModelResult, Usage
+
+ASSEMBLY, TASK = OperationKind.ASSEMBLY, OperationKind.TASK
+
+
+def priced(result: ModelResult, cost: int | None) -> ModelResult:
+    return replace(result, usage=Usage(input_tokens=3, output_tokens=2, cost_micros=cost))
+
+
+def room(driven: Driven) -> Conversation:
+    assert driven.state.conversation is not None
+    return driven.state.conversation
+
+
+def two_moves(first: int | None, second: int | None) -> Driven:
+    driven = Driven()
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    driven.answer(priced(text_answer("", call("find")), first))
+    driven.succeed(TASK, {})
+    driven.answer(priced(text_answer("Done."), second))
+    return driven
+
+
+def test_a_turn_and_its_conversation_add_up_what_moves_cost() -> None:
+    driven = two_moves(40, 2)
+    assert as_usage(driven.turn) == {
+        "input_tokens": 6, "output_tokens": 4, "model_calls": 2, "cost_micros": 42,
+    }  # fmt: skip
+    assert as_usage(room(driven)) == as_usage(driven.turn)
+
+
+def test_one_part_without_a_price_makes_the_cost_unknown() -> None:
+    driven = two_moves(40, None)
+    assert known_cost(driven.turn) is None and driven.turn.cost_micros == 40
+    assert known_cost(room(driven)) is None
+
+
+def test_nothing_spent_is_known_and_what_was_never_counted_is_not() -> None:
+    driven = Driven()
+    assert known_cost(driven.turn) == 0
+    assert known_cost(replace(driven.turn, input_tokens=5)) is None
+
+
+def test_a_delegate_counts_for_the_turn_and_the_conversation_that_called() -> None:
+    driven = Driven()
+    spent = from_usage(
+        as_usage(add_usage(driven.turn, UsageDelta(input_tokens=7, model_calls=2, cost_micros=9)))
+    )
+    decision = ChargeTurn(turn=add_usage(driven.turn, spent))
+    driven.state.apply(decision)
+    assert as_usage(room(driven)) == as_usage(driven.turn)
+    assert room(driven).cost_micros == 9 and room(driven).model_calls == 2
+    tables = [put.table for put in CONVERSATION.record(driven.state, decision) if isinstance(put, Put)]
+    assert tables == ["charges", "conversations", "turns"]
+
+
+def test_usage_from_outside_is_taken_with_care() -> None:
+    assert from_usage({"input_tokens": -4, "output_tokens": "x"}) == UsageDelta(
+        model_calls=1, unpriced_calls=1
+    )
+    assert from_usage({"cost_micros": True, "model_calls": 2.0}).unpriced_calls == 2
+    assert from_usage({"cost_micros": 5, "model_calls": 3}) == UsageDelta(cost_micros=5, model_calls=3)
+
+
+def test_attempts_that_failed_count_as_calls() -> None:
+    driven = Driven()
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    operation = driven.pending(OperationKind.MODEL)
+    driven.state.operations[operation.id] = replace(operation, attempt=3)
+    driven.answer(priced(text_answer("Done."), 1))
+    assert driven.turn.model_calls == 3 and known_cost(driven.turn) == 1
+
+
+@pytest.mark.parametrize("end", ["refused", "cancelled", "overdue", "completed", "between two attempts"])
+def test_calls_that_are_given_up_count_too(end: str) -> None:
+    driven = Driven()
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    operation = driven.pending(OperationKind.MODEL)
+    driven.fail(OperationKind.MODEL, Fault(reason=Reason.TIMEOUT, message="Late.", transient=True))
+    calls = 1 if end == "between two attempts" else 2
+    if calls == 2:
+        driven.wait_for_timer(OperationKind.MODEL)
+    match end:
+        case "refused":
+            driven.fail(OperationKind.MODEL, Fault(reason=Reason.MODEL_FAILED, message="No."))
+        case "overdue":
+            last = replace(driven.pending(OperationKind.MODEL), max_attempts=2)
+            driven.state.operations[operation.id] = last
+            driven.wait_for_timer(OperationKind.MODEL)
+        case "completed":
+            driven.step(Complete(cancel_turns=True))
+        case _:
+            driven.step(inputs.CancelTurn(turn_id=driven.turn.id))
+    assert driven.turn.model_calls == room(driven).model_calls == calls
+    assert not driven.state.operations
+
+
+def test_what_a_delegate_spent_before_it_failed_is_told_too() -> None:
+    fault = Fault(reason=Reason.MODEL_FAILED, message="No.", metadata={"usage": '{"cost_micros": 5}'})
+    assert reported_usage(None, fault) == UsageDelta(cost_micros=5, model_calls=1)
+    assert reported_usage({"usage": {"output_tokens": 2}}, None) == UsageDelta(
+        output_tokens=2, model_calls=1, unpriced_calls=1
+    )
+    for nonsense in ("", "[", "3", "[" * 100_000):
+        assert reported_usage(None, replace(fault, metadata={"usage": nonsense})) is None
+    assert reported_usage("text", None) is None
+
+
+def test_a_hook_that_asks_a_model_is_paid_for_by_its_turn() -> None:
+    usage = {"input_tokens": 4, "output_tokens": 1, "cost_micros": 9}
+    driven = Driven()
+    driven.succeed(ASSEMBLY, {**ASSEMBLED, "usage": usage})
+    driven.answer(priced(text_answer("Done."), 1))
+    assert driven.turn.cost_micros == 10 and driven.turn.model_calls == 2
+    driven.succeed(OperationKind.EXTRACTION, {"memory_operations": [{"content": "a"}], "usage": usage})
+    driven.succeed(OperationKind.MEMORY, {})
+    assert driven.turn.cost_micros == 19 and driven.turn.model_calls == 3
+    assert as_usage(room(driven)) == as_usage(driven.turn)
+
+
+# --- models that tools ask --------------------------------------------------------------------------
+
+
+def asked(driven: Driven, run_id: str = "", turn_id: str = "") -> inputs.ModelUsageReported:
+    usage = Usage(input_tokens=7, output_tokens=1, cost_micros=5)
+    return inputs.ModelUsageReported(turn_id=turn_id or driven.turn.id, run_id=run_id, usage=usage)
+
+
+def test_a_model_that_a_tool_asks_is_its_turns_to_pay() -> None:
+    driven = Driven()
+    driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+    driven.answer(text_answer("", call("find"), call("flow", "c2", {})))
+    before = driven.turn
+    for event in (asked(driven), asked(driven, driven.operation("flow").run_id)):
+        assert [type(each) for each in driven.step(event)] == [ChargeTurn]
+    spent = UsageDelta(input_tokens=14, output_tokens=2, cost_micros=10, model_calls=2)
+    assert driven.turn == add_usage(before, spent)
+    assert as_usage(room(driven)) == as_usage(driven.turn)
+
+
+def test_a_hook_tells_its_spending_itself() -> None:
+    driven = Driven()
+    assert driven.step(asked(driven, driven.pending(OperationKind.ASSEMBLY).run_id)) == ()
+    driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+    driven.answer(text_answer("Done."))
+    extraction = driven.pending(OperationKind.EXTRACTION)
+    assert driven.step(asked(driven, extraction.run_id)) == ()
+
+
+def test_what_comes_when_the_turn_has_ended_is_paid_all_the_same_but_not_by_strangers() -> None:
+    driven = Driven(extraction=False)
+    driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+    driven.answer(text_answer("Done."))
+    assert [type(each) for each in driven.step(asked(driven))] == [ChargeTurn]
+    assert driven.turn.status is TurnStatus.COMPLETED and driven.turn.cost_micros == 5
+    assert driven.step(asked(driven, turn_id="turn_of_a_preview")) == ()
+    assert CONVERSATION.plan(CONVERSATION.new_state(), asked(driven), 1) == ()
+
+
+# --- calls that came to no end, and those of hooks --------------------------------------------------
+
+
+EXTRACTION, MODEL = OperationKind.EXTRACTION, OperationKind.MODEL
+USED = Usage(input_tokens=10, output_tokens=4, cost_micros=7)
+
+
+def asked_by(driven: Driven, run_id: str, **fields: object) -> inputs.ModelUsageReported:
+    return inputs.ModelUsageReported(
+        turn_id=driven.turn.id, run_id=run_id, usage=USED, metered=True, **fields
+    )
+
+
+def extracting() -> Driven:
+    driven = Driven()
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    driven.answer(priced(text_answer("Done."), 1))
+    return driven
+
+
+def test_a_hook_is_charged_as_it_spends_and_not_again_by_what_it_says() -> None:
+    driven = extracting()
+    before = driven.turn
+    driven.step(asked_by(driven, driven.pending(EXTRACTION).run_id))
+    assert driven.turn.model_calls == before.model_calls + 1
+    assert driven.pending(EXTRACTION).metered
+    driven.succeed(EXTRACTION, {"memory_operations": [], "usage": {"input_tokens": 10, "model_calls": 1}})
+    assert driven.turn.input_tokens == before.input_tokens + 10
+    assert driven.turn.cost_micros == before.cost_micros + 7
+    assert as_usage(room(driven)) == as_usage(driven.turn)
+
+
+def test_a_hook_that_fails_has_been_charged() -> None:
+    driven = extracting()
+    before = driven.turn
+    driven.step(asked_by(driven, driven.pending(EXTRACTION).run_id))
+    driven.fail(EXTRACTION, Fault(reason=Reason.TASK_FAILED, message="No JSON."))
+    assert driven.turn.model_calls == before.model_calls + 1
+    assert driven.turn.memory_extraction_failed
+
+
+def test_a_hook_that_asks_by_other_means_says_what_it_has_spent() -> None:
+    driven = extracting()
+    before = driven.turn
+    driven.succeed(EXTRACTION, {"memory_operations": [], "usage": {"input_tokens": 10, "model_calls": 1}})
+    assert driven.turn.input_tokens == before.input_tokens + 10
+
+
+def test_what_an_earlier_server_recorded_is_planned_as_it_was() -> None:
+    driven = extracting()
+    asked = replace(asked_by(driven, driven.pending(EXTRACTION).run_id), metered=False)
+    assert driven.step(asked) == ()
+    operation = next(iter(driven.state.operations.values()))
+    decided = driven.step(inputs.Restarted(operation_id=operation.id))
+    assert not any(isinstance(each, ChargeTurn) for each in decided)
+
+
+def test_an_estimate_counts_and_makes_the_cost_unknown() -> None:
+    driven = Driven()
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    usage = replace(USED, estimated=True)
+    driven.step(inputs.ModelUsageReported(turn_id=driven.turn.id, run_id="", usage=usage, calls=0))
+    driven.answer(priced(text_answer("Done."), 1))
+    assert (driven.turn.input_tokens, driven.turn.model_calls) == (13, 1)
+    assert driven.turn.cost_micros == 8 and known_cost(driven.turn) is None
+
+
+def test_a_call_that_was_under_way_when_the_server_was_killed_counts() -> None:
+    driven = Driven()
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    driven.step(inputs.Restarted(operation_id=driven.pending(MODEL).id, metered=True))
+    driven.answer(priced(text_answer("Done."), 1))
+    assert driven.turn.model_calls == 2 and known_cost(driven.turn) is None
+    assert as_usage(room(driven)) == as_usage(driven.turn)
+
+
+# --- calls that count before they are made ------------------------------------------------------------
+
+
+def begun(driven: Driven) -> None:
+    driven.step(replace(asked_by(driven, driven.pending(EXTRACTION).run_id), usage=Usage()))
+
+
+def settled(driven: Driven, usage: Usage) -> None:
+    driven.step(
+        replace(asked_by(driven, driven.pending(EXTRACTION).run_id), usage=usage, calls=0, settles=True)
+    )
+
+
+def test_a_call_that_has_begun_counts_as_one_without_a_price() -> None:
+    driven = extracting()
+    before = driven.turn
+    begun(driven)
+    assert driven.turn == add_usage(before, UsageDelta(model_calls=1, unpriced_calls=1))
+    assert known_cost(driven.turn) is None and known_cost(room(driven)) is None
+
+
+@pytest.mark.parametrize(
+    ("usage", "spent"),
+    [
+        (USED, UsageDelta(model_calls=1, input_tokens=10, output_tokens=4, cost_micros=7)),
+        (NO_USAGE, UsageDelta(model_calls=1)),
+        (
+            replace(USED, estimated=True),
+            UsageDelta(model_calls=1, input_tokens=10, output_tokens=4, cost_micros=7, unpriced_calls=1),
+        ),
+    ],
+)
+def test_a_call_that_has_ended_has_cost_what_it_used_and_counts_once(usage: Usage, spent: UsageDelta) -> None:
+    driven = extracting()
+    before = driven.turn
+    begun(driven)
+    settled(driven, usage)
+    assert driven.turn == add_usage(before, spent)
+    assert as_usage(room(driven)) == as_usage(driven.turn)
+
+
+def test_no_two_charges_of_calls_side_by_side_have_the_same_id() -> None:
+    driven = extracting()
+    ids = []
+    for change in (begun, begun, begun):
+        change(driven)
+        ids.append(driven.state.charge)
+    for _ in range(3):
+        settled(driven, NO_USAGE)
+        ids.append(driven.state.charge)
+    charges = [each for each in ids if each is not None]
+    assert len({each.id for each in charges}) == 6
+    assert add_accounts(each.amount for each in charges) == Account(model_calls=3)
+
+
+def test_what_was_never_counted_settles_nothing() -> None:
+    driven = extracting()
+    before = driven.turn
+    settled(driven, NO_USAGE)
+    assert driven.turn == before

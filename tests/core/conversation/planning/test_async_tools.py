@@ -1,0 +1,307 @@
+"""Tools in the background and agents as tools, planned: what is waited for, what is told, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.core.conversation.conversation_kit import (
+    ASSEMBLED,
+    BUSINESS,
+    NOW,
+    ROOM,
+    TOOLS,
+    TRANSIENT,
+    Driven,
+    agent,
+    agent_tool,
+    call,
+    called,
+    flow_tool,
+    kinds,
+    send,
+    text_answer,
+)
+from tests.replacing import replace
+from wonder_server.core.actor.commands import CallAgent, RunWorkflow, Stop
+from wonder_server.core.conversation.model import agent_tools, inputs
+from wonder_server.core.conversation.model.decisions import (
+    AgentCallEnded,
+    AsyncOperationCompleted,
+    Decision,
+    RetryOperation,
+)
+from wonder_server.core.conversation.model.values import OperationKind, ToolErrorCode, TurnStatus
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.model import ToolCall
+
+MODEL = OperationKind.MODEL
+
+
+def assembled(**fields: Any) -> Driven:
+    driven = Driven(extraction=False, **fields)
+    driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+    return driven
+
+
+def commands(driven: Driven, decisions: tuple[Decision, ...]) -> list[Any]:
+    return [command for d in decisions for command in CONVERSATION.commands(driven.state, d)]
+
+
+def last(driven: Driven) -> str:
+    """The last message of the request."""
+    return str(driven.request()["messages"][-1])
+
+
+# --- tools in the background ------------------------------------------------------------------------
+
+
+def test_the_model_is_told_at_once_that_it_runs_and_the_turn_waits_after_its_answer() -> None:
+    driven = assembled()
+    decisions = driven.answer(text_answer("", call("slow")))
+    assert kinds(decisions) == ["RecordMove", "DispatchTask", "TrackAsyncOperation", "DispatchModel"]
+    operation = driven.operation("slow")
+    assert "running" in last(driven) and operation.id in last(driven)
+    assert kinds(driven.answer(text_answer("I am at it."))) == ["RecordMove", "AppendMessage"]
+    assert driven.turn.status is TurnStatus.ACTIVE
+    decisions = driven.back("slow", {"n": 1})
+    assert kinds(decisions) == ["AsyncOperationCompleted", "DispatchModel"]
+    assert driven.request()["messages"][-1]["role"] == "user"
+    assert '{"n":1}' in last(driven) and operation.id in last(driven)
+    assert kinds(driven.answer(text_answer("One.")))[-2:] == ["CompleteTurn", "ReleaseTurn"]
+    assert driven.turn.moves == 3
+
+
+def test_a_result_that_comes_while_the_model_speaks_is_told_when_it_has_spoken() -> None:
+    driven = assembled()
+    driven.answer(text_answer("", call("slow"), call("slow_flow")))
+    assert kinds(driven.back("slow", 1)) == ["AsyncOperationCompleted"]
+    assert kinds(driven.back("slow_flow", fault=BUSINESS)) == ["WorkflowEnded", "AsyncOperationCompleted"]
+    # Both at once, in the order of their arrival.
+    assert kinds(driven.answer(text_answer("Started."))) == ["RecordMove", "AppendMessage", "DispatchModel"]
+    assert last(driven).index("`slow`") < last(driven).index("EXECUTION_FAILED")
+    assert len(driven.pending(MODEL).reports) == 2
+    driven.answer(text_answer("Both are back."))
+    assert driven.turn.status is TurnStatus.COMPLETED and driven.turn.tool_failures == 1
+
+
+def test_a_call_of_the_model_that_is_tried_again_still_tells_and_tells_once() -> None:
+    driven = assembled()
+    driven.answer(text_answer("", call("slow")))
+    driven.answer(text_answer("Started."))
+    driven.back("slow", 1)
+    driven.fail(MODEL, TRANSIENT)
+    driven.wait_for_timer(MODEL)
+    driven.answer(text_answer("", call("find")))
+    decisions = driven.back("find", {})
+    assert kinds(decisions) == ["ResumeFromTool", "DispatchModel"]
+    assert driven.pending(MODEL).reports == ()
+
+
+def test_what_is_waited_for_is_waited_for_although_something_else_came_back() -> None:
+    driven = assembled()
+    driven.answer(text_answer("", call("slow"), call("find")))
+    (came,) = driven.back("slow", 1)
+    assert isinstance(came, AsyncOperationCompleted) and not came.move.completed_ms
+    assert kinds(driven.back("find", 2)) == ["ResumeFromTool", "DispatchModel"]
+    messages = driven.request()["messages"]
+    assert [m["role"] for m in messages[-3:]] == ["tool", "tool", "user"]
+    assert "running" in str(messages[-3]) and messages[-2]["content"] == "2"
+
+
+def test_the_last_move_waits_for_everything_that_is_still_to_come() -> None:
+    driven = assembled(max_moves=2)
+    assert "DispatchModel" not in kinds(driven.answer(text_answer("", call("slow"), call("slow_flow"))))
+    assert kinds(driven.back("slow", 1)) == ["AsyncOperationCompleted"]
+    decisions = driven.back("slow_flow", 2)
+    told = ["WorkflowEnded", "AsyncOperationCompleted", "LimitReached", "DispatchModel"]
+    assert kinds(decisions) == told
+    assert "CompleteTurn" in kinds(driven.answer(text_answer("All of it.")))
+
+
+def test_a_tool_in_the_background_is_tried_again_like_any_other() -> None:
+    driven = assembled()
+    driven.answer(text_answer("", call("slow")))
+    driven.answer(text_answer("Started."))
+    (retry,) = driven.back("slow", fault=TRANSIENT)
+    assert isinstance(retry, RetryOperation)
+    driven.wait_for_timer(OperationKind.TASK)
+    driven.back("slow", 1)
+    (told,) = (e.invocations[0] for e in driven.state.moves[driven.turn.id] if e.invocations)
+    assert told.result is not None and told.result.attempts == 2
+
+
+@pytest.mark.parametrize("end", ["cancel", "fail"])
+def test_the_end_of_a_turn_stops_what_runs_in_the_background(end: str) -> None:
+    driven = assembled()
+    driven.answer(text_answer("", call("slow_flow"), call("slow_peer")))
+    flow, peer = driven.operation("slow_flow"), driven.operation("slow_peer")
+    if end == "cancel":
+        decisions = driven.step(inputs.CancelTurn(turn_id=driven.turn.id))
+    else:
+        decisions = driven.fail(MODEL, BUSINESS)
+    stopped = [command for command in commands(driven, decisions) if isinstance(command, Stop)]
+    assert Stop(operation_id=flow.id, child_id=flow.run_id) in stopped
+    assert Stop(operation_id=peer.id, child_id=peer.run_id) in stopped
+    assert "AgentCallEnded" in kinds(decisions)
+    assert not driven.state.operations
+
+
+def test_another_turn_sees_what_runs() -> None:
+    driven = assembled()
+    driven.answer(text_answer("", call("slow")))
+    driven.answer(text_answer("Started."))
+    slow = driven.operation("slow")
+    (assembly,) = commands(driven, driven.step(send("second", extraction=False)))
+    assert isinstance(assembly, RunWorkflow)
+    (active,) = assembly.input["active_turns"]
+    expected = {"operation_id": slow.id, "kind": "task", "tool_name": "slow", "async": True}
+    assert active["pending"] == [expected]
+
+
+def test_calls_of_an_answer_that_was_cut_off_do_not_run() -> None:
+    driven = assembled()
+    decisions = driven.answer(replace(text_answer("I", call("find"), call("slow")), stop_reason="length"))
+    assert not [name for name in kinds(decisions) if name.startswith("Dispatch") and name != "DispatchModel"]
+    assert driven.turn.tool_failures == 2 and "cut off" in last(driven)
+
+
+# --- agents as tools --------------------------------------------------------------------------------
+
+
+def asked(driven: Driven, *calls: ToolCall) -> CallAgent:
+    """The call of an agent that these lead to."""
+    (only,) = (
+        c for c in commands(driven, driven.answer(text_answer("", *calls))) if isinstance(c, CallAgent)
+    )
+    return only
+
+
+def test_a_delegate_has_a_conversation_of_its_own_and_its_answer_is_the_result() -> None:
+    driven = assembled()
+    command = asked(driven, call("peer"))
+    assert (command.agent_id, command.mode, command.input) == ("agt_2", "delegate", {"q": "x"})
+    assert command.conversation_id.startswith("conv_") and command.conversation_id != ROOM
+    assert command.conversation_id[-1] == ROOM[-1], "both live in one shard"
+    assert (command.scope.agent_id, command.scope.call_chain) == ("agt_1", ("agt_1",))
+    usage = {"input_tokens": 10, "output_tokens": 5, "model_calls": 2, "cost_micros": 7}
+    decisions = driven.back(
+        "peer", {"text": "Red.", "turn_id": "turn_9", "agent_id": "agt_2", "usage": usage}
+    )
+    assert kinds(decisions) == ["ChargeTurn", "AgentCallEnded", "ResumeFromTool", "DispatchModel"]
+    assert driven.turn.input_tokens == 13 and driven.turn.model_calls == 3
+    assert '"text":"Red."' in last(driven).replace("\\", "") and "usage" not in last(driven)
+
+
+def test_who_is_looped_in_joins_this_conversation_and_is_not_charged_twice() -> None:
+    driven = assembled()
+    command = asked(driven, call("guest"))
+    assert (command.mode, command.conversation_id) == ("loop_in", ROOM)
+    decisions = driven.back("guest", {"text": "Hi.", "turn_id": "turn_9", "usage": {"input_tokens": 10}})
+    assert "ChargeTurn" not in kinds(decisions) and "joined" in last(driven)
+
+
+@pytest.mark.parametrize(("tool", "mode"), [("peer", "loop_in"), ("guest", "delegate")])
+def test_the_model_chooses_the_mode_of_a_call(tool: str, mode: str) -> None:
+    driven = assembled()
+    command = asked(driven, call(tool, arguments={"q": "x", "invocation_mode": mode}))
+    assert (command.mode, command.input) == (mode, {"q": "x"})
+    assert (command.conversation_id == ROOM) is (mode == "loop_in")
+
+
+def test_who_is_looped_in_is_waited_for_even_if_the_tool_runs_in_the_background() -> None:
+    driven = assembled()
+    asked(driven, call("slow_peer", arguments={"q": "x", "invocation_mode": "loop_in"}))
+    assert not driven.operation("slow_peer").is_async
+
+
+def test_the_mode_is_offered_unless_the_tool_has_a_field_of_that_name() -> None:
+    own = {"type": "object", "properties": {"invocation_mode": {"type": "integer"}}}
+    keeps = agent_tool("keeps", input_schema=own)
+    assert agent_tools.offered_schema(keeps) == own
+    assert agent_tools.split_mode(keeps, {"invocation_mode": 1}) == ("delegate", {"invocation_mode": 1}, "")
+    offered = agent_tools.offered_schema(agent_tool("plain", input_schema={}))
+    assert set(offered["properties"]) == {"message", "invocation_mode"}
+    assert "invocation_mode" not in agent_tools.offered_schema(flow_tool("flow")).get("properties", {})
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (Fault(reason=Reason.MODEL_FAILED, message="No.", metadata={"declined": "true", "turn_id": "turn_9"}),
+         ToolErrorCode.AGENT_DECLINED),
+        (Fault(reason=Reason.MODEL_FAILED, message="Broken.", metadata={"turn_id": "turn_9"}),
+         ToolErrorCode.EXECUTION_FAILED),
+        (Fault(reason=Reason.TIMEOUT, message="Its model.", metadata={"turn_id": "turn_9"}),
+         ToolErrorCode.EXECUTION_FAILED),
+        (Fault(reason=Reason.TIMEOUT, message="Late."), ToolErrorCode.TIMEOUT),
+        (Fault(reason=Reason.AGENT_NOT_FOUND, message="Gone."), ToolErrorCode.NOT_FOUND),
+        (Fault(reason=Reason.LIMIT_EXCEEDED, message="Deep."), ToolErrorCode.PERMISSION_DENIED),
+        (Fault(reason=Reason.INPUT_INVALID, message="Empty."), ToolErrorCode.INVALID_INPUT),
+        (Fault(reason=Reason.INTERNAL, message="Ours."), ToolErrorCode.INTERNAL_ERROR),
+    ],
+)  # fmt: skip
+def test_why_an_agent_did_not_answer(fault: Fault, code: ToolErrorCode) -> None:
+    driven = assembled()
+    driven.answer(text_answer("", call("guest")))
+    decisions = driven.back("guest", fault=fault)
+    (ended,) = (d.call for d in decisions if isinstance(d, AgentCallEnded))
+    assert (ended.fault, ended.turn_id) == (fault, fault.metadata.get("turn_id", ""))
+    assert code in last(driven)
+
+
+def test_each_attempt_of_a_delegate_has_a_conversation_of_its_own() -> None:
+    driven = assembled()
+    first = asked(driven, call("peer"))
+    driven.back("peer", fault=TRANSIENT)
+    (again,) = commands(driven, driven.wait_for_timer(OperationKind.AGENT))
+    assert isinstance(again, CallAgent) and again.conversation_id != first.conversation_id
+    late = inputs.Succeeded(
+        operation_id=first.operation_id, output={"text": "Late."}, run_id=first.conversation_id
+    )
+    assert driven.step(late) == ()
+
+
+@pytest.mark.parametrize(
+    ("limit", "depth", "inherited", "may"),
+    [(5, 0, 9, True), (1, 0, 9, True), (0, 0, 9, False), (5, 2, 3, True), (5, 3, 3, False), (1, 3, 9, True)],
+)
+def test_how_deep_agents_call_agents(limit: int, depth: int, inherited: int, may: bool) -> None:
+    driven = Driven(begin=False)
+    asking = agent(extraction=False, max_delegation_depth=limit)
+    driven.step(replace(called(agent=asking), depth=depth, max_depth=inherited))
+    driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+    decisions = driven.answer(text_answer("", call("peer")))
+    assert ("DispatchAgent" in kinds(decisions)) is may
+    if not may:
+        assert "PERMISSION_DENIED" in last(driven)
+
+
+def test_an_agent_that_waits_for_this_one_is_not_called() -> None:
+    driven = Driven(begin=False)
+    driven.step(replace(called(agent=agent(extraction=False)), call_chain=("agt_2",)))
+    driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+    driven.answer(text_answer("", call("peer"), call("mirror")))
+    assert driven.turn.tool_failures == 2 and "circle" in last(driven)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "refused"),
+    [((), 0), (("context",), 1), (("shell", "context"), 0), (("memory.*",), 3)],
+)
+def test_tools_use_only_what_the_persona_allows(allowed: tuple[str, ...], refused: int) -> None:
+    driven = assembled(agent=agent(tools=TOOLS, extraction=False, allowed_actions=allowed))
+    driven.answer(text_answer("", call("find"), call("once"), call("flow")))
+    assert driven.turn.tool_failures == refused
+
+
+def test_the_times_of_a_result() -> None:
+    driven = assembled()
+    driven.answer(text_answer("", call("find"), call("nothing")))
+    driven.back("find", {})
+    find, nothing = driven.state.moves[driven.turn.id][0].invocations
+    assert find.result is not None and nothing.result is not None
+    assert find.result.created_ms > NOW and find.result.duration_ms == 1 and find.result.attempts == 1
+    assert (nothing.result.attempts, nothing.result.duration_ms) == (0, 0)

@@ -1,0 +1,283 @@
+"""Tokens, cost and time of turns and conversations: told first, then enforced (features B10, C6)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.core.conversation.conversation_kit import (
+    ASSEMBLED,
+    TRANSIENT,
+    Driven,
+    agent,
+    call,
+    kinds,
+    new_conversation,
+    send,
+    text_answer,
+)
+from tests.replacing import replace
+from wonder_server.core.actor.commands import CallModel, RunTask
+from wonder_server.core.budget import Budget, tightest
+from wonder_server.core.conversation.model import inputs
+from wonder_server.core.conversation.model import lifecycle_inputs as inputs_of_room
+from wonder_server.core.conversation.model.decisions import Decision, DispatchModel, LimitReached
+from wonder_server.core.conversation.model.values import OperationKind, TurnStatus
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.definitions.specs import Constraints, PinnedAgent
+from wonder_server.core.errors import Reason
+from wonder_server.core.model import ModelResult, ToolCall, Usage
+
+ASSEMBLY, MODEL, TASK = OperationKind.ASSEMBLY, OperationKind.MODEL, OperationKind.TASK
+EXTRACTION = OperationKind.EXTRACTION
+
+
+def limited(**limits: int) -> PinnedAgent:
+    made = agent()
+    return replace(made, persona=replace(made.persona, constraints=Constraints(**limits)))
+
+
+def begun(budget: Budget | None = None, room_budget: Budget | None = None, **limits: int) -> Driven:
+    """A turn whose model is being asked."""
+    driven = Driven(begin=False)
+    if room_budget is not None:
+        assert driven.state.conversation is not None
+        driven.state.conversation = replace(driven.state.conversation, budget=room_budget)
+    driven.step(replace(send(agent=limited(**limits)), budget=budget))
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    return driven
+
+
+def spending(text: str, *calls: ToolCall, tokens: int = 0, cost: int | None = None) -> ModelResult:
+    usage = Usage(input_tokens=tokens, output_tokens=0, cost_micros=cost)
+    return replace(text_answer(text, *calls), usage=usage)
+
+
+def limits(decided: tuple[Decision, ...]) -> list[tuple[str, bool]]:
+    """Which limits were reached, and whether they were enforced."""
+    found = [each.limit for each in decided if isinstance(each, LimitReached)]
+    return [(limit.fault.metadata.get("budget", ""), limit.enforced) for limit in found]
+
+
+def is_wrapped(driven: Driven) -> bool:
+    return driven.request().get("messages", [{}])[-1].get("role") == "system"
+
+
+SPENT: list[tuple[dict[str, Any], str, dict[str, int]]] = [
+    ({"max_tokens_per_turn": 1000}, "tokens", {"tokens": 600}),
+    ({"max_cost_micros_per_turn": 1000}, "cost", {"tokens": 1, "cost": 500}),
+    ({"budget": Budget(max_tokens=1000)}, "tokens", {"tokens": 600}),
+    ({"budget": Budget(max_cost_micros=1000)}, "cost", {"tokens": 1, "cost": 500}),
+    ({"room_budget": Budget(max_tokens=1000)}, "tokens", {"tokens": 600}),
+    ({"room_budget": Budget(max_cost_micros=1000)}, "cost", {"tokens": 1, "cost": 500}),
+]
+
+
+@pytest.mark.parametrize(("given", "kind", "usage"), SPENT)
+def test_the_model_is_told_on_the_last_call_that_fits(
+    given: dict[str, Any], kind: str, usage: dict[str, int]
+) -> None:
+    driven = begun(**given)
+    assert not is_wrapped(driven)
+    assert limits(driven.answer(spending("", call("find"), **usage))) == []
+    decided = driven.succeed(TASK, {})
+    assert limits(decided) == [(kind, False)] and is_wrapped(driven)
+    driven.answer(spending("Enough.", **usage))
+    assert driven.turn.status is TurnStatus.COMPLETED
+
+
+@pytest.mark.parametrize(("given", "kind", "usage"), SPENT)
+def test_a_model_that_goes_on_all_the_same_ends_the_turn(
+    given: dict[str, Any], kind: str, usage: dict[str, int]
+) -> None:
+    driven = begun(**given)
+    driven.answer(spending("", call("find"), **usage))
+    driven.succeed(TASK, {})
+    decided = driven.answer(spending("More!", call("find"), **usage))
+    assert limits(decided) == [(kind, True)]
+    assert kinds(decided) == ["RecordMove", "AppendMessage", "LimitReached", "FailTurn", "ReleaseTurn"]
+    fault = driven.turn.fault
+    assert fault is not None and fault.reason is Reason.BUDGET_EXHAUSTED
+    assert fault.metadata["limit"] == "1000" and int(fault.metadata["used"]) >= 1000
+    assert not driven.state.operations
+
+
+def test_a_turn_that_needs_no_more_than_it_may_spend_hears_nothing() -> None:
+    driven = begun(max_tokens_per_turn=1000, max_cost_micros_per_turn=1000, max_turn_ms=60_000)
+    driven.answer(spending("", call("find"), tokens=100, cost=100))
+    driven.succeed(TASK, {})
+    driven.answer(spending("Done.", tokens=100, cost=100))
+    assert limits(tuple(driven.decided)) == [] and driven.turn.status is TurnStatus.COMPLETED
+
+
+def test_a_request_that_is_too_long_from_the_start_is_asked_without_tools() -> None:
+    driven = Driven(begin=False)
+    driven.step(send(agent=limited(max_tokens_per_turn=100)))
+    long = {"request": {"messages": [{"role": "user", "content": "x" * 4000}]}}
+    decided = driven.succeed(ASSEMBLY, long)
+    assert limits(decided) == [("tokens", False)]
+    (fault,) = (each.limit.fault for each in decided if isinstance(each, LimitReached))
+    told = r"The turn used 0 of 100 tokens; the next call may take about 1,\d{3} of the 100 left, so .*"
+    assert re.fullmatch(told, fault.message)
+
+
+def test_a_price_that_is_not_known_counts_as_free() -> None:
+    driven = begun(max_cost_micros_per_turn=10)
+    driven.answer(spending("", call("find"), tokens=10**9))
+    assert limits(driven.succeed(TASK, {})) == []
+
+
+def test_no_turn_starts_where_the_conversation_has_spent_everything() -> None:
+    driven = begun(room_budget=Budget(max_tokens=1000))
+    driven.answer(spending("Done.", tokens=1000))
+    (refused,) = driven.step(send("two", "more?"))
+    assert type(refused).__name__ == "Refuse"
+    fault = CONVERSATION.rejection((refused,))
+    assert fault is not None and fault.reason is Reason.BUDGET_EXHAUSTED
+    assert fault.metadata == {"budget": "tokens", "limit": "1000", "used": "1000", "of": "conversation"}
+    assert "(UpdateConversation)" in fault.message
+
+
+# --- time -------------------------------------------------------------------------------------------
+
+
+def test_a_tool_is_waited_for_until_there_is_just_time_to_say_so() -> None:
+    driven = begun(max_turn_ms=5_000)
+    driven.answer(text_answer("", call("find")))
+    began = driven.turn.created_ms
+    assert driven.pending(TASK).wake_ms == began + 4_000  # Its own timeout is 10 s.
+    decided = driven.wait_for_timer(TASK)
+    assert limits(decided) == [("time", False)] and is_wrapped(driven)
+    (move,) = driven.state.moves[driven.turn.id]
+    result = move.invocations[0].result
+    assert result is not None and result.code is not None and result.code.value == "TIMEOUT"
+    assert driven.pending(MODEL).wake_ms == began + 5_000
+    driven.answer(text_answer("That is all I have."))
+    assert driven.turn.status is TurnStatus.COMPLETED
+    # What follows the turn has its own time.
+    assert driven.pending(EXTRACTION).wake_ms > began + 5_000
+
+
+@pytest.mark.parametrize("kind", [ASSEMBLY, MODEL])
+def test_at_the_end_of_its_time_the_turn_ends(kind: OperationKind) -> None:
+    driven = Driven(begin=False)
+    driven.step(send(agent=limited(max_turn_ms=2_000)))
+    if kind is MODEL:
+        driven.succeed(ASSEMBLY, ASSEMBLED)
+    decided = driven.wait_for_timer(kind)
+    assert driven.now == driven.turn.created_ms + 2_000
+    assert kinds(decided) == ["CancelOperation", "LimitReached", "FailTurn", "ReleaseTurn"]
+    assert limits(decided) == [("time", True)]
+    fault = driven.turn.fault
+    assert fault is not None and fault.reason is Reason.BUDGET_EXHAUSTED
+    assert fault.metadata["used"] == "2000"
+
+
+def test_a_rooms_time_is_counted_for_as_long_as_its_budget_asks() -> None:
+    driven = begun()
+    room = driven.state.conversation
+    assert room is not None and (room.busy_ms, room.busy_since_ms) == (0, 0)
+    timed = Budget(max_duration_ms=5_000)
+    driven.step(inputs_of_room.Update(budget=timed), after_ms=100)
+    assert driven.state.conversation is not None
+    assert driven.state.conversation.busy_since_ms == driven.now
+    driven.step(inputs_of_room.Update(budget=Budget(max_duration_ms=5_000, max_tokens=9)), after_ms=200)
+    driven.step(inputs_of_room.Update(budget=Budget()), after_ms=300)
+    room = driven.state.conversation
+    assert (room.busy_ms, room.busy_since_ms) == (500, 0)
+    assert driven.step(inputs_of_room.Update(budget=Budget())) == ()
+    driven.step(inputs_of_room.Update(budget=timed))
+    since = driven.now
+    driven.step(inputs.CancelTurn(turn_id=driven.turn.id), after_ms=50)
+    room = driven.state.conversation
+    assert (room.busy_ms, room.busy_since_ms) == (500 + driven.now - since, 0)
+
+
+def test_no_wait_between_attempts_outlasts_the_turn() -> None:
+    driven = Driven(begin=False)
+    driven.step(send(agent=limited(max_turn_ms=150)))
+    driven.fail(ASSEMBLY, replace(TRANSIENT, retry_after_ms=20_000))
+    assert driven.pending(ASSEMBLY).wake_ms == driven.turn.created_ms + 150
+    assert limits(driven.wait_for_timer(ASSEMBLY)) == [("time", True)]
+
+
+def test_a_restart_gives_a_turn_no_more_time() -> None:
+    driven = begun(max_turn_ms=5_000)
+    driven.now += 3_000
+    operation = driven.pending(MODEL)
+    driven.step(inputs.Restarted(operation_id=operation.id))
+    assert driven.pending(MODEL).wake_ms == driven.turn.created_ms + 5_000
+
+
+def test_a_conversations_time_runs_while_turns_are_active() -> None:
+    driven = begun(room_budget=Budget(max_duration_ms=10_000))
+    assert driven.pending(MODEL).wake_ms == driven.turn.created_ms + 10_000
+    driven.now = driven.turn.created_ms + 5_999
+    driven.answer(text_answer("Done."))
+    driven.now += 3_600_000  # Nobody works.
+    driven.step(send("two", "more?", agent=limited()))
+    assert driven.pending(ASSEMBLY).wake_ms == driven.turn.created_ms + 4_000
+    driven.wait_for_timer(ASSEMBLY)
+    assert driven.turn.fault is not None and driven.turn.fault.reason is Reason.BUDGET_EXHAUSTED
+    fault = CONVERSATION.rejection(driven.step(send("three", "and now?", agent=limited())))
+    assert fault is not None and fault.metadata["budget"] == "time"
+
+
+def test_turns_at_once_use_up_a_conversations_time_only_once() -> None:
+    driven = begun(room_budget=Budget(max_duration_ms=10_000))
+    first = driven.turn
+    driven.step(send("two", "and this?", agent=limited()))
+    driven.now = first.created_ms + 1_000
+    for turn in list(driven.state.turns.values()):
+        driven.step(inputs.CancelTurn(turn_id=turn.id), after_ms=0)
+    assert driven.state.conversation is not None
+    assert (driven.state.conversation.busy_ms, driven.state.conversation.busy_since_ms) == (1_000, 0)
+
+
+# --- delegates --------------------------------------------------------------------------------------
+
+
+def test_what_is_left_goes_down_to_whom_a_tool_calls() -> None:
+    driven = begun(
+        max_tokens_per_turn=1000,
+        budget=Budget(max_cost_micros=70),
+        room_budget=Budget(max_tokens=500, max_duration_ms=10_000),
+    )
+    driven.now = driven.turn.created_ms + 999
+    decided = driven.answer(spending("", call("find"), tokens=200, cost=30))
+    (command,) = [c for d in decided for c in CONVERSATION.commands(driven.state, d)]
+    assert isinstance(command, RunTask)
+    assert command.scope.budget == Budget(max_tokens=300, max_cost_micros=40, max_duration_ms=9_000)
+
+
+def test_without_limits_nothing_is_handed_down() -> None:
+    driven = begun(max_moves_per_turn=20)
+    decided = driven.answer(text_answer("", call("find")))
+    (command,) = [c for d in decided for c in CONVERSATION.commands(driven.state, d)]
+    assert isinstance(command, RunTask) and command.scope.budget is None
+
+
+def test_a_budget_that_is_used_up_is_no_budget_without_limit() -> None:
+    driven = begun(max_tokens_per_turn=100)
+    driven.answer(spending("", call("find"), call("flow", "call_2", {}), tokens=500))
+    command = next(iter(CONVERSATION.commands(driven.state, driven.decided[-3])))
+    assert not isinstance(command, CallModel)
+    assert command.scope.budget == Budget(max_tokens=1)  # type: ignore[union-attr]
+
+
+def test_of_several_budgets_the_smallest_counts() -> None:
+    wide, narrow = Budget(max_tokens=5, max_duration_ms=9), Budget(max_tokens=3, max_cost_micros=7)
+    assert tightest(wide, narrow) == Budget(max_tokens=3, max_cost_micros=7, max_duration_ms=9)
+    assert tightest() == Budget()
+
+
+def test_limits_stand_in_the_record_of_the_request() -> None:
+    """A restart in between knows that the model was told."""
+    driven = begun(max_tokens_per_turn=1000)
+    driven.answer(spending("", call("find"), tokens=600))
+    (asked,) = [each for each in driven.succeed(TASK, {}) if isinstance(each, DispatchModel)]
+    assert asked.request.wrap_up is not None
+    assert asked.request.wrap_up.metadata["budget"] == "tokens"
+    assert new_conversation().conversation.budget == Budget()

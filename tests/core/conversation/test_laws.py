@@ -1,0 +1,330 @@
+"""The laws of the conversation planner, over random walks through everything that can happen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.conversation.conversation_kit import (
+    ASSEMBLED,
+    BUSINESS,
+    NOW,
+    ROOM,
+    TRANSIENT,
+    Driven,
+    at_once,
+    call,
+    called,
+    new_conversation,
+    send,
+    text_answer,
+)
+from tests.replacing import replace
+from wonder_server.actors.runs.replay import replay
+from wonder_server.adapters.in_memory.journal import MemoryJournal
+from wonder_server.core.actor.changes import Emit
+from wonder_server.core.actor.commands import Answer
+from wonder_server.core.budget import Budget
+from wonder_server.core.conversation.context.hook_inputs import assembly_input
+from wonder_server.core.conversation.model import inputs
+from wonder_server.core.conversation.model.decisions import (
+    CompleteTurn,
+    EndTurnByCancel,
+    FailTurn,
+    Refuse,
+    RefuseCall,
+    RepeatAnswer,
+)
+from wonder_server.core.conversation.model.state import RECENT_TURNS, ConversationState
+from wonder_server.core.conversation.model.values import HistoryTruncation, OperationKind, TurnStatus
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.model import ToolCall, Usage
+from wonder_server.ports.journal import Commit, Entry, Event
+
+OUTPUTS: tuple[Any, ...] = (
+    ASSEMBLED,
+    {"memory_operations": [{"content": "a"}, {"content": "b"}]},
+    {},
+    None,
+    [],
+    "text",
+    {"text": "Red.", "turn_id": "turn_9", "usage": {"input_tokens": 5, "model_calls": 1}},
+    {"request": {"messages": None}},
+    {"request": {"messages": [{"role": "user", "content": "x" * 40}] * 3}},
+    {"summary": "So far.", "usage": {"input_tokens": 7, "cost_micros": None}},
+    {"summary": " "},
+    {"request": {"messages": []}, "memory_operations": None},
+    {"request": {"messages": [{"role": "user", "content": None}]}, "memory_operations": ["x"]},
+)
+RESULTS = (
+    text_answer("an answer"),
+    text_answer(""),
+    text_answer("", call("find", "same"), call("flow", "same"), call("once", "same")),
+    text_answer("thinking", call("retried"), call("mapped", "c2")),
+    text_answer("", call("nothing"), call("broken"), call("find", arguments={"q": 7})),
+    text_answer("", call("find"), call("peer"), ToolCall(id="", name="", arguments=None, malformed="{")),
+    text_answer("", call("slow"), call("slow"), call("slow_flow"), call("slow_peer")),
+    text_answer("I am at it.", call("slow_peer"), call("find"), call("guest"), call("mirror")),
+    text_answer("", call("slow", "c1")),
+    replace(text_answer("cut", call("slow"), call("find")), stop_reason="length"),
+    replace(text_answer("I will not."), stop_reason="refusal"),
+    replace(text_answer("dear", call("find")), usage=Usage(input_tokens=30, output_tokens=30, cost_micros=2)),
+)
+TOO_LONG = replace(BUSINESS, metadata={"kind": "context_length"})
+AGENTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"max_moves": 0},
+    {"max_moves": 1},
+    {"max_moves": 2, "dialect": "anthropic_messages"},
+    {"max_moves": 2, "extraction": False},
+    {"max_moves": 3, "dialect": "anthropic_messages"},
+    {"tools": (), "max_moves": 1},
+    {"max_tokens_per_turn": 40},
+    {"max_cost_micros_per_turn": 1, "max_turn_ms": 5},
+    {"max_turn_ms": 60_000},
+    {"context": 90},
+    {"context": 90, "summarize": True},
+    {"context": 60, "summarize": True, "max_turn_ms": 4, "max_tokens_per_turn": 9},
+)
+BUDGETS = (
+    Budget(),
+    Budget(max_tokens=60),
+    Budget(max_cost_micros=3, max_duration_ms=9),
+    Budget(max_duration_ms=100_000),
+)
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            "send answer answer answer succeed succeed succeed fail refuse wake elapse restart cancel "
+            "create reload call call give_up".split()
+        ),
+        st.integers(0, 30),
+        st.integers(0, 30),
+    ),
+    min_size=10,
+    max_size=60,
+)
+
+
+@dataclass
+class Walk:
+    """One conversation, recorded step by step as the loop would record it."""
+
+    journal: MemoryJournal = field(default_factory=MemoryJournal)
+    state: ConversationState = field(default_factory=ConversationState)
+    now: int = NOW
+    entries: int = 0
+    events: int = 0
+    seen: list[str] = field(default_factory=list)
+    ends: dict[str, int] = field(default_factory=dict)
+    awaited: dict[str, int] = field(default_factory=dict)
+    """How often a parent was told how a turn of it ended."""
+
+    def step(self, event: inputs.Input) -> None:
+        self.now += 1
+        decisions = CONVERSATION.plan(self.state, event, self.now)
+        assert CONVERSATION.plan(self.state, event, self.now) == decisions
+        if any(isinstance(decision, Refuse) for decision in decisions):
+            assert len(decisions) == 1
+            assert CONVERSATION.rejection(decisions) is not None
+            return
+        commit = Commit(ROOM, CONVERSATION)
+        for decision in decisions:
+            CONVERSATION.apply(self.state, decision)
+            for change in CONVERSATION.record(self.state, decision):
+                if isinstance(change, Emit):
+                    assert change.kind in CONVERSATION.event_types
+                    assert isinstance(change.value, CONVERSATION.event_types[change.kind])
+                    self.events += 1
+                    commit.events.append(Event(self.events, self.now, ROOM, change))
+                else:
+                    commit.changes.append(change)
+            if isinstance(decision, CompleteTurn | FailTurn | EndTurnByCancel):
+                self.ends[decision.turn.id] = self.ends.get(decision.turn.id, 0) + 1
+        for decision in decisions:
+            for command in CONVERSATION.commands(self.state, decision):
+                if isinstance(command, Answer) and not isinstance(decision, RepeatAnswer | RefuseCall):
+                    turn_id = (command.fault.metadata if command.fault else command.output)["turn_id"]
+                    self.awaited[turn_id] = self.awaited.get(turn_id, 0) + 1
+        if decisions:
+            self.entries += 1
+            commit.entries.append(Entry(self.entries, self.now, event, decisions))
+        # The journal itself refuses a gap in the events.
+        at_once(self.journal.commit([commit]))
+        self.seen.extend(each for each in self.state.operations if each not in self.seen)
+
+    def check(self) -> None:
+        for turn in self.state.active_turns():
+            assert self.state.pending(turn.id), "an active turn has nothing to wait for"
+        for operation in self.state.operations.values():
+            assert operation.turn_id in self.state.turn_work
+        models = [op.turn_id for op in self.state.operations.values() if op.kind is OperationKind.MODEL]
+        assert len(set(models)) == len(models), "two calls of the model in one turn"
+        assert set(self.state.requests) <= set(self.state.turn_work) == set(self.state.moves)
+        assert set(self.ends.values()) <= {1}, "a turn ended twice"
+        assert set(self.awaited.values()) <= {1}, "a parent was told twice"
+        waiting = [turn.parent for turn in self.state.active_turns() if turn.parent is not None]
+        assert len(set(waiting)) == len(waiting), "two turns work for one operation"
+        ended = {t.id for t in self.state.turns.values() if t.parent is not None} & self.ends.keys()
+        assert ended <= self.awaited.keys(), "a parent was not told"
+        restored = self.restored()
+        assert restored == self.state
+        assert list(restored.turns) == list(self.state.turns)
+        active = [turn for turn in restored.turns.values() if turn.status is TurnStatus.ACTIVE]
+        assert active == self.state.active_turns()
+        said = [message for messages in self.state.messages.values() for message in messages]
+        assert self.state.message_count == len(said)
+        assert self.state.character_count == sum(len(message.content) for message in said)
+        self.check_what_is_told(restored)
+
+    def check_what_is_told(self, restored: ConversationState) -> None:
+        """What is kept of earlier turns for the next assembly is what one finds that knows nothing."""
+        for turn in self.state.active_turns():
+            for cut in (None, HistoryTruncation(first=3), HistoryTruncation(first=turn.ordinal)):
+                restored.history_cache = {}
+                assert assembly_input(
+                    self.state, turn, self.state.turn_work[turn.id].agent, cut
+                ) == assembly_input(restored, turn, self.state.turn_work[turn.id].agent, cut)
+
+    def restored(self) -> ConversationState:
+        loaded = at_once(self.journal.load(ROOM, CONVERSATION))
+        assert loaded is not None
+        assert (loaded.entry_head, loaded.event_head) == (self.entries, self.events)
+        state = CONVERSATION.restore(loaded.rows)
+        assert isinstance(state, ConversationState)
+        return state
+
+    def told_of_all(self) -> None:
+        """A completed turn's model was told of everything that ran in the background, once."""
+        written = self.journal.actors[ROOM]
+        for turn in (put.value for put in written.table("turns").values()):
+            if turn.status is TurnStatus.COMPLETED:
+                moves = [m.value for m in written.table("moves").values() if m.value.turn_id == turn.id]
+                told = [entry.operation_id for move in moves for entry in move.reported]
+                ran = [e.operation_id for move in moves for e in move.invocations if e.is_async]
+                assert sorted(told) == sorted(ran)
+
+    def replayed(self) -> None:
+        entries = at_once(self.journal.entries(ROOM, CONVERSATION, 0, 10_000))
+        verdict = replay(CONVERSATION, entries)
+        assert verdict.difference is None, verdict.difference
+        assert verdict.steps == len(entries) == self.entries
+
+    def drain(self) -> None:
+        """Fail whatever is pending until nothing is: nothing may be stuck."""
+        for _ in range(200):
+            for operation_id in list(self.state.operations):
+                self.now += 1_000_000
+                self.step(inputs.TimerFired(operation_id=operation_id))
+                self.step(inputs.Failed(operation_id=operation_id, fault=BUSINESS))
+            if not self.state.operations:
+                return
+        raise AssertionError("still busy")
+
+
+def input_of(walk: Walk, name: str, which: int, what: int) -> inputs.Input:
+    pending = list(walk.state.operations)
+    # Mostly what is pending, now and then one that is long done or never was.
+    known = [*pending, *pending, *walk.seen[-3:], "op_0"]
+    operation_id = known[which % len(known)]
+    if name == "answer":
+        models = [op.id for op in walk.state.operations.values() if op.kind is OperationKind.MODEL]
+        operation_id = models[which % len(models)] if models else operation_id
+        return inputs.ModelAnswered(operation_id=operation_id, result=RESULTS[what % len(RESULTS)])
+    if name == "succeed":
+        return inputs.Succeeded(operation_id=operation_id, output=OUTPUTS[what % len(OUTPUTS)])
+    if name == "fail":
+        return inputs.Failed(operation_id=operation_id, fault=TRANSIENT)
+    if name == "refuse":
+        return inputs.Failed(operation_id=operation_id, fault=TOO_LONG if what % 2 else BUSINESS)
+    if name == "elapse":
+        operation = walk.state.operations.get(operation_id)
+        walk.now = max(walk.now, operation.wake_ms if operation is not None else 0)
+    if name in ("wake", "elapse"):
+        return inputs.TimerFired(operation_id=operation_id)
+    if name == "restart":
+        return inputs.Restarted(operation_id=operation_id)
+    if name == "cancel":
+        turns = [*walk.state.turns, "turn_0"]
+        return inputs.CancelTurn(turn_id=turns[which % len(turns)], partial_text="so far" if what % 2 else "")
+    if name == "create":
+        return new_conversation()
+    if name == "call":
+        return called(f"op_{which % 3}", loop_in=what % 2 == 1, **AGENTS[what % len(AGENTS)])
+    if name == "give_up":
+        return inputs.CancelCall(operation_id=f"op_{which % 3}", partial_text="so far" if what % 2 else "")
+    return send(f"seed {walk.now}", **AGENTS[what % len(AGENTS)])
+
+
+@given(steps=STEPS)
+def test_no_order_of_inputs_breaks_a_law(steps: list[tuple[str, int, int]]) -> None:
+    walk = Walk()
+    opened = new_conversation()
+    budget = BUDGETS[steps[0][1] % len(BUDGETS)]
+    walk.step(replace(opened, conversation=replace(opened.conversation, budget=budget)))
+    walk.step(send("first", **AGENTS[steps[0][2] % len(AGENTS)]))
+    for name, which, what in steps:
+        if name == "reload":
+            walk.state = walk.restored()
+        else:
+            walk.step(input_of(walk, name, which, what))
+        walk.check()
+    walk.drain()
+    walk.check()
+    assert not walk.state.active_turns()
+    assert len(walk.ends) == walk.state.conversation.turn_count  # type: ignore[union-attr]
+    walk.told_of_all()
+    walk.replayed()
+
+
+def test_a_conversation_that_has_been_reloaded_cancels_in_the_same_order() -> None:
+    """Decisions may not depend on whether the working set was lived through or loaded."""
+    walk = Walk()
+    walk.step(new_conversation())
+    walk.step(send())
+    walk.step(inputs.Succeeded(operation_id=walk.seen[0], output=ASSEMBLED))
+    # The workflow's deadline lies behind the tasks': loaded by deadline, they would come first.
+    calls = [call("flow", "c1"), call("find", "c2"), call("find", "c3")]
+    walk.step(inputs.ModelAnswered(operation_id=walk.seen[1], result=text_answer("", *calls)))
+    walk.state = walk.restored()
+    (turn_id,) = walk.state.turns
+    walk.step(inputs.CancelTurn(turn_id=turn_id))
+    walk.replayed()
+
+
+def test_the_working_set_of_a_long_conversation_is_what_would_be_loaded() -> None:
+    walk = Walk()
+    walk.step(new_conversation())
+    walk.step(send("slow", extraction=False))
+    for number in range(RECENT_TURNS + 15):
+        walk.step(send(f"seed {number}", extraction=False))
+        operation = list(walk.state.operations.values())[-1]
+        walk.step(inputs.Succeeded(operation_id=operation.id, output=ASSEMBLED))
+        operation = list(walk.state.operations.values())[-1]
+        walk.step(inputs.ModelAnswered(operation_id=operation.id, result=text_answer("ok")))
+        walk.check()
+    assert len(walk.state.turns) == RECENT_TURNS + 1
+    for number in range(3):
+        walk.step(send(f"at once {number}"))
+        walk.check()
+    walk.drain()
+    walk.check()
+    assert len(walk.state.turns) == RECENT_TURNS
+    assert walk.state.turns.keys() == walk.state.messages.keys()
+
+
+def test_a_turn_sees_only_the_turns_before_it_and_as_many_as_it_may() -> None:
+    driven = Driven(extraction=False)
+    for number in range(3):
+        driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+        driven.answer(text_answer(f"answer {number}"))
+        decisions = driven.step(send(f"seed {number}", content=f"question {number}", extraction=False))
+    (command,) = (c for d in decisions for c in CONVERSATION.commands(driven.state, d))
+    said_before = [message["content"] for message in command.input["history"]]  # type: ignore[union-attr]
+    assert said_before[-2:] == ["question 1", "answer 2"]
+    assert len(said_before) == 6
+    assert all(turn.status is TurnStatus.COMPLETED for turn in list(driven.state.turns.values())[:-1])

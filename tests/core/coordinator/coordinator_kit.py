@@ -1,0 +1,381 @@
+"""What tests of the run planner share: graphs, results, and a run driven by hand.
+
+`Driven` does what the loop does (plan, apply, record, commands) with a journal in memory that keeps copies,
+as a disk would, and holds the laws of ``coordinator_laws`` at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from tests.core.conversation.conversation_kit import NOW, at_once, pin, task, workflow
+from tests.core.coordinator.coordinator_laws import check_run
+from wonder_server.actors.runs.replay import replay
+from wonder_server.adapters.in_memory.journal import MemoryJournal
+from wonder_server.core.actor.changes import Emit, Put
+from wonder_server.core.actor.commands import CallAgent, Parent, RunTask, RunWorkflow, Scope
+from wonder_server.core.coordinator import inputs
+from wonder_server.core.coordinator.decisions import (
+    AnswerAgain,
+    Decision,
+    DispatchNode,
+    EndRun,
+    KeepExecution,
+    RecordExecution,
+)
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.coordinator.state import RunState
+from wonder_server.core.coordinator.values import (
+    Gate,
+    NodeExecution,
+    Operation,
+    OperationKind,
+    Pinned,
+    Run,
+    RunStatus,
+    Token,
+)
+from wonder_server.core.definitions.specs import (
+    FanIn,
+    ForEach,
+    HumanGate,
+    Node,
+    PinnedWorkflow,
+    Transition,
+    Wait,
+    Workflow,
+)
+from wonder_server.core.errors import Fault
+from wonder_server.ports.journal import Commit, Entry, Event
+
+RUN_ID = "run_01HF7YAT0000000000000000A0"
+PARENT = Parent(actor_id="conv_01HF7YAT0000000000000000A0", operation_id="op_1")
+ROOM = "conv_01HF7YAT0000000000000000A0"
+
+# --- graphs -----------------------------------------------------------------------------------------
+
+
+def graph(*nodes: Node, transitions: Sequence[Transition] = (), **spec: Any) -> PinnedWorkflow:
+    """A pinned workflow; nodes name task ``t`` or ``once`` (not repeatable), workflow ``w``, agent ``a``."""
+    return PinnedWorkflow(
+        pin=pin("graph"),
+        spec=Workflow(nodes=nodes, transitions=tuple(transitions), initial_node_id=nodes[0].id, **spec),
+        tasks={"t": task(), "once": task("once", "shell")},
+        workflows={"w": workflow()},
+        agents={"a": "agt_1"},
+    )
+
+
+def node(name: str, **fields: Any) -> Node:
+    """A node; of task ``t`` unless it is said to be something else."""
+    targets = ("task_id", "workflow_id", "agent_id", "human_gate", "wait")
+    if not any(target in fields for target in targets):
+        fields["task_id"] = "t"
+    return Node(id=name, **fields)
+
+
+def gate(name: str, *, input_mapping: dict[str, str] | None = None, **fields: Any) -> Node:
+    return Node(id=name, human_gate=HumanGate(**fields), input_mapping=input_mapping or {})
+
+
+def wait(name: str, signal: str = "", duration_ms: int = 0, **fields: Any) -> Node:
+    return Node(id=name, wait=Wait(signal=signal, duration_ms=duration_ms), **fields)
+
+
+def transition(there: str, condition: str = "", **fields: Any) -> Transition:
+    """A transition, written ``a>b``."""
+    from_node, to_node = there.split(">")
+    return Transition(from_node_id=from_node, to_node_id=to_node, condition=condition, **fields)
+
+
+def each(there: str, items: str = "input.items", **fields: Any) -> Transition:
+    """A transition for each item."""
+    return transition(there, for_each=ForEach(items=items, **fields))
+
+
+def diamond(*branches: str, join: FanIn | None = None, **spec: Any) -> PinnedWorkflow:
+    """``a`` fans out to nodes that meet at ``z``."""
+    return graph(
+        node("a", fan_out=True),
+        *(node(name) for name in branches),
+        node("z", fan_in=join or FanIn()),
+        transitions=[
+            transition(f"{here}>{there}") for name in branches for here, there in (("a", name), (name, "z"))
+        ],
+        **spec,
+    )
+
+
+def fan(join: FanIn | None = None, *, limit: int = 0, most: int = 1_000, **fields: Any) -> PinnedWorkflow:
+    """``a`` fans out over ``input.items`` to ``b``, whose branches meet at ``z``."""
+    return graph(
+        node("a"),
+        node("b", **fields),
+        node("z", fan_in=join or FanIn()),
+        transitions=(each("a>b", max_concurrency=limit, max_items=most), transition("b>z")),
+    )
+
+
+# --- driving ----------------------------------------------------------------------------------------
+
+
+def reloaded(value: Any) -> Any:
+    """What a disk would give back: the same value, sharing nothing."""
+    if isinstance(value, Pinned):
+        return value  # large, and nothing changes it
+    return msgspec.convert(msgspec.to_builtins(value), type(value))
+
+
+class Driven:
+    """A run driven by hand and recorded as the loop would; holds it against the laws at each step."""
+
+    def __init__(self, run_id: str = RUN_ID, now: int = NOW) -> None:
+        self.run_id = run_id
+        self.state = RunState()
+        self.now = now
+        self.journal = MemoryJournal()
+        self.entries = self.events = self.ends = 0
+        self.seen: dict[str, Operation] = {}
+        """Every operation there ever was, as it was last."""
+        self.recorded: dict[str, NodeExecution] = {}
+        """Executions that have ended."""
+        self.taken_over: list[str] = []
+        """The executions that a fork has from where it comes from."""
+        self.ordinal = 0
+        self.keys: dict[str, str] = {}
+        """By key, the execution that has it."""
+        self.commands: list[Any] = []
+        self.must_commit = False
+
+    def step(self, event: inputs.Input, *, after_ms: int = 1) -> list[str]:
+        """The names of what was decided."""
+        self.now += after_ms
+        decided = RUN.plan(self.state, event, self.now)
+        assert RUN.plan(self.state, event, self.now) == decided
+        if RUN.rejection(decided) is not None:
+            assert len(decided) == 1, "a refusal changes nothing"
+        elif decided:
+            self._apply(event, decided)
+        self.must_commit = RUN.must_commit(self.state, decided)
+        self.check()
+        return [type(decision).__name__ for decision in decided]
+
+    def _apply(self, event: inputs.Input, decided: tuple[Decision, ...]) -> None:
+        commit = Commit(self.run_id, RUN)
+        for decision in decided:
+            again = isinstance(decision, AnswerAgain)
+            assert self.ends == again, "nothing is decided about a run that has ended"
+            RUN.apply(self.state, decision)
+            self._note(decision)
+            for change in RUN.record(self.state, decision):
+                if isinstance(change, Emit):
+                    assert isinstance(change.value, RUN.event_types[change.kind])
+                    self.events += 1
+                    commit.events.append(Event(self.events, self.now, self.run_id, change))
+                elif isinstance(change, Put):
+                    commit.changes.append(msgspec.structs.replace(change, value=reloaded(change.value)))
+                else:
+                    commit.changes.append(change)
+        self.commands = [c for decision in decided for c in RUN.commands(self.state, decision)]
+        for command in self.commands:
+            if isinstance(command, RunTask | RunWorkflow | CallAgent):
+                assert self.keys[command.scope.key] == command.operation_id
+        self.entries += 1
+        commit.entries.append(Entry(self.entries, self.now, event, tuple(reloaded(each) for each in decided)))
+        at_once(self.journal.commit([commit]))
+        self.seen.update(self.state.operations)
+
+    def _note(self, decision: Decision) -> None:
+        if isinstance(decision, EndRun):
+            self.ends += 1
+        elif isinstance(decision, DispatchNode):
+            execution, key = decision.execution, decision.operation.key
+            assert execution.ordinal == self.ordinal + 1, "ordinals go up by one"
+            self.ordinal += 1
+            assert key not in self.keys, "two executions never share a key"
+            self.keys[key] = execution.id
+        elif isinstance(decision, KeepExecution):
+            self.ordinal = max(self.ordinal, decision.execution.ordinal)
+            self.taken_over.append(decision.execution.id)
+        elif isinstance(decision, RecordExecution):
+            assert decision.execution.id not in self.recorded, "an execution is recorded once"
+            self.recorded[decision.execution.id] = decision.execution
+
+    # --- laws -------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        if self.state.run is None:
+            return
+        check_run(self.state)
+        assert self.ends == (1 if self.state.run.completed_ms else 0)
+        running = self.state.executions.keys()
+        assert {*self.keys.values()} == {*self.recorded, *running}
+        assert self.restored() == self.state
+
+    def restored(self) -> RunState:
+        loaded = at_once(self.journal.load(self.run_id, RUN))
+        assert loaded is not None
+        state = RUN.restore(loaded.rows)
+        assert isinstance(state, RunState)
+        return state
+
+    def replayed(self) -> None:
+        """The journal leads to the same decisions again, without the restarts there were."""
+        verdict = replay(RUN, at_once(self.journal.entries(self.run_id, RUN, 0, 100_000)))
+        assert verdict.difference is None, verdict.difference
+
+    # --- what happens to it -----------------------------------------------------------------------
+
+    def start(self, flow: PinnedWorkflow, given: dict[str, Any] | None = None, **fields: Any) -> list[str]:
+        fields.setdefault("scope", Scope())
+        return self.step(inputs.Start(run_id=self.run_id, workflow=flow, input=given or {}, **fields))
+
+    def succeed(self, at: str = "", output: Any = None) -> list[str]:
+        """The node ``at`` (see `operation`) has a result."""
+        output = {} if output is None else output
+        return self.step(inputs.NodeSucceeded(operation_id=self.operation(at).id, output=output))
+
+    def fail(self, at: str, fault: Fault) -> list[str]:
+        return self.step(inputs.NodeFailed(operation_id=self.operation(at).id, fault=fault))
+
+    def fire_timer(self, operation: Operation) -> list[str]:
+        """Time passes until the operation wants to be woken, and it is."""
+        self.now = max(self.now, operation.wake_ms)
+        return self.step(inputs.NodeTimerFired(operation_id=operation.id), after_ms=0)
+
+    def wait_for_timer(self, at: str = "") -> list[str]:
+        return self.fire_timer(self.operation(at))
+
+    def signal(self, name: str, payload: Any = None) -> list[str]:
+        return self.step(inputs.ReceiveSignal(name=name, payload=payload, user_id="ann"))
+
+    def answer(self, *, approve: bool = True, **fields: Any) -> list[str]:
+        """Somebody answers at the one gate."""
+        (gate,) = self.state.gates.values()
+        fields.setdefault("shown_hash", gate.shown_hash)
+        return self.step(inputs.ResolveGate(gate_id=gate.id, approve=approve, **fields))
+
+    def cancel(self) -> list[str]:
+        return self.step(inputs.CancelRun(reason="Enough."))
+
+    def reload(self) -> None:
+        self.state = self.restored()
+
+    def restart(self) -> list[list[str]]:
+        """The server stops and starts again."""
+        self.reload()
+        return [self.step(inputs.NodeRestarted(operation_id=each)) for each in RUN.pending(self.state)]
+
+    def finish(self, output: Callable[[Operation], Any] = lambda operation: {}, *, most: int = 5_000) -> None:
+        """Let everything that can happen, happen: the run must end."""
+        for _ in range(most):
+            operations = list(self.state.operations.values())
+            if not operations:
+                break
+            # Timers last: whoever does the work is quicker.
+            operation = min(operations, key=lambda each: (not each.node_id, each.wake_ms))
+            if operation.backing_off or not operation.node_id:
+                self.fire_timer(operation)
+            elif operation.kind is OperationKind.GATE:
+                gate = self.state.gates[operation.child_id]
+                user = gate.user_ids[0] if gate.user_ids else "ann"
+                self.step(
+                    inputs.ResolveGate(
+                        gate_id=gate.id, approve=True, shown_hash=gate.shown_hash, user_id=user
+                    )
+                )
+            elif operation.kind is OperationKind.WAIT and operation.wake_ms:
+                self.fire_timer(operation)
+            elif operation.kind is OperationKind.WAIT:
+                self.signal(self.workflow_node(operation).wait.signal)  # type: ignore[union-attr]
+            else:
+                self.step(inputs.NodeSucceeded(operation_id=operation.id, output=output(operation)))
+        assert self.status.value not in ("running", "waiting"), "every run ends"
+
+    # --- where it stands --------------------------------------------------------------------------
+
+    @property
+    def run(self) -> Run:
+        assert self.state.run is not None
+        return self.state.run
+
+    @property
+    def status(self) -> RunStatus:
+        return self.run.status
+
+    @property
+    def fault(self) -> Fault:
+        assert self.run.fault is not None
+        return self.run.fault
+
+    @property
+    def gate(self) -> Gate:
+        (found,) = self.state.gates.values()
+        return found
+
+    @property
+    def timer(self) -> Operation:
+        """The one timer that is no node's."""
+        (found,) = (each for each in self.state.operations.values() if not each.node_id)
+        return found
+
+    def operation(self, at: str = "") -> Operation:
+        """What a node waits for: ``b``, ``b[1]`` in the branch of that index, or the only one there is."""
+        found = self.operations(at)
+        assert len(found) == 1, [each.node_id for each in self.state.operations.values()]
+        return found[0]
+
+    def operations(self, at: str = "") -> list[Operation]:
+        name, _, index = at.rstrip("]").partition("[")
+        return [
+            each
+            for each in self.state.operations.values()
+            if each.node_id
+            and name in ("", each.node_id)
+            and index in ("", str(self.state.tokens[each.token_id].branch_index))
+        ]
+
+    @property
+    def at(self) -> list[str]:
+        """The nodes at which something is waited for, in order."""
+        return sorted(each.node_id for each in self.operations())
+
+    @property
+    def tokens(self) -> dict[str, str]:
+        """Where the live tokens stand."""
+        return {each.id: each.status.value for each in self.state.tokens.values()}
+
+    def input(self, at: str = "") -> dict[str, Any]:
+        return self.state.executions[self.operation(at).id].input
+
+    def row(self, table: str, row_id: str) -> Any:
+        return self.journal.actors[self.run_id].table(table)[row_id].value
+
+    def ended_tokens(self) -> dict[str, str]:
+        """How the tokens that have ended did, by id."""
+        rows: list[Token] = [put.value for put in self.journal.actors[self.run_id].table("tokens").values()]
+        return {each.id: each.status.value for each in rows if each.id not in self.state.tokens}
+
+    def workflow_node(self, operation: Operation) -> Node:
+        assert self.state.pinned is not None
+        return next(each for each in self.state.pinned.workflow.spec.nodes if each.id == operation.node_id)
+
+    def fork_source(self) -> inputs.ForkSource:
+        """What a fork that begins here takes over."""
+        rows = {
+            name: [put.value for put in table.values() if put.live or name in ("executions", "context")]
+            for name, table in self.journal.actors[self.run_id].rows.items()
+        }
+        return inputs.ForkSource(
+            run_id=self.run_id,
+            tokens=tuple(rows.get("tokens", ())),
+            forks=tuple(rows.get("forks", ())),
+            executions=tuple(rows.get("executions", ())),
+            context=tuple(
+                entry for entry in rows.get("context", ()) if entry.token_id in ("", *self.state.tokens)
+            ),
+            signals=tuple(sorted(rows.get("signals", ()), key=lambda each: each.number)),
+        )

@@ -1,0 +1,280 @@
+"""What a node's target may come to: results, attempts, timeouts, children, restarts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.core.conversation.conversation_kit import BUSINESS, TRANSIENT
+from tests.core.coordinator.coordinator_kit import ROOM, Driven, gate, graph, node, transition, wait
+from wonder_server.core.actor.commands import CallAgent, RunTask, RunWorkflow, Scope, Stop
+from wonder_server.core.coordinator import inputs
+from wonder_server.core.coordinator.values import RunStatus
+from wonder_server.core.definitions.specs import Node, PinnedWorkflow, Retry
+from wonder_server.core.errors import Fault, Reason
+
+PATIENT = Retry(max_attempts=3, backoff_ms=1_000, timeout_ms=10_000)
+TARGETS: tuple[dict[str, Any], ...] = ({}, {"workflow_id": "w"}, {"agent_id": "a"})
+LOOP_IN = {"agent_id": "a", "invocation_mode": "loop_in"}
+
+
+def alone(**fields: Any) -> PinnedWorkflow:
+    return graph(node("a", **fields))
+
+
+def started(flow: PinnedWorkflow) -> Driven:
+    driven = Driven()
+    driven.start(flow, scope=Scope(conversation_id=ROOM))
+    return driven
+
+
+def handed_out(driven: Driven) -> list[Any]:
+    return [each for each in driven.commands if isinstance(each, RunTask | RunWorkflow | CallAgent)]
+
+
+# --- attempts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_infrastructure_faults_are_tried_again_with_growing_patience(target: dict[str, Any]) -> None:
+    driven = started(alone(retry=PATIENT, **target))
+    key, child = driven.operation().key, driven.operation().child_id
+    for attempt, backoff_ms in ((2, 1_000), (3, 2_000)):
+        assert driven.fail("", TRANSIENT)[:2] == ["MoveToken", "RetryNode"]
+        assert handed_out(driven) == []
+        assert driven.operation().wake_ms == driven.now + backoff_ms
+        assert driven.tokens == {"t": "pending"}
+        execution = driven.state.executions[driven.operation().id]
+        assert (execution.attempts, execution.fault) == (attempt, TRANSIENT)
+        assert driven.step(inputs.NodeTimerFired(operation_id=execution.id)) == [], "too early"
+        assert driven.restart() == [[]], "nobody works on it"
+        driven.wait_for_timer()
+        (command,) = handed_out(driven)
+        assert command.scope.key == key
+        assert driven.operation().wake_ms == driven.now + 10_000
+        if target:
+            assert driven.operation().child_id != child, "each attempt is a child of its own"
+            child = driven.operation().child_id
+            assert execution.carried_out_by == driven.state.tokens["t"].waits_for_id == child
+    driven.fail("", TRANSIENT)
+    assert driven.fault.reason is TRANSIENT.reason
+    assert driven.fault.metadata == {"node": "a"}
+    driven.replayed()
+
+
+def test_what_a_provider_asks_for_is_waited() -> None:
+    driven = started(alone(retry=PATIENT))
+    driven.fail(
+        "", Fault(reason=Reason.MODEL_UNAVAILABLE, message="Busy.", transient=True, retry_after_ms=7_000)
+    )
+    assert driven.operation().wake_ms == driven.now + 7_000
+
+
+@pytest.mark.parametrize("fields", [{}, {"retry": PATIENT}, {"retry": Retry(max_attempts=1)}])
+def test_what_is_not_to_be_tried_again_fails_the_run(fields: dict[str, Any]) -> None:
+    driven = started(alone(**fields))
+    driven.fail("", BUSINESS if "retry" in fields and fields["retry"] is PATIENT else TRANSIENT)
+    assert driven.status is RunStatus.FAILED
+
+
+def test_a_result_after_a_failed_attempt_counts_only_for_the_attempt_under_way() -> None:
+    driven = started(alone(retry=PATIENT, workflow_id="w"))
+    operation = driven.operation()
+    late = inputs.NodeSucceeded(operation_id=operation.id, output={"late": True}, run_id=operation.child_id)
+    driven.fail("", TRANSIENT)
+    assert driven.step(late) == [], "it waits for its backoff"
+    driven.wait_for_timer()
+    assert driven.step(late) == [], "that was another child"
+    assert (
+        driven.step(inputs.NodeFailed(operation_id=operation.id, fault=BUSINESS, run_id=operation.child_id))
+        == []
+    )
+    now = driven.operation().child_id
+    driven.step(inputs.NodeSucceeded(operation_id=operation.id, output={"now": True}, run_id=now))
+    assert driven.status is RunStatus.COMPLETED
+    assert driven.recorded[operation.id].output == {"now": True}
+    assert driven.step(late) == []
+
+
+def test_a_late_answer_of_an_agent_in_the_room_does_not_count_for_the_next_attempt() -> None:
+    driven = started(alone(retry=PATIENT, **LOOP_IN))
+    (first,) = handed_out(driven)
+    driven.fail("", TRANSIENT)
+    driven.wait_for_timer()
+    (second,) = handed_out(driven)
+    assert first.parent.child_id != second.parent.child_id
+
+    def answered(command: Any) -> inputs.NodeSucceeded:
+        output = {"by": command.parent.child_id}
+        return inputs.NodeSucceeded(
+            operation_id=command.operation_id, output=output, run_id=command.parent.child_id
+        )
+
+    assert driven.step(answered(first)) == []
+    driven.step(answered(second))
+    assert driven.status is RunStatus.COMPLETED
+
+
+def test_a_task_has_no_result_while_it_waits_for_its_next_attempt() -> None:
+    driven = started(alone(retry=PATIENT))
+    operation = driven.operation()
+    driven.fail("", TRANSIENT)
+    assert driven.step(inputs.NodeSucceeded(operation_id=operation.id, output=1)) == []
+    assert driven.step(inputs.NodeFailed(operation_id=operation.id, fault=TRANSIENT)) == []
+    assert driven.operation().attempt == 2
+
+
+def test_a_result_counts_once() -> None:
+    driven = started(graph(node("a"), node("b"), transitions=[transition("a>b")]))
+    twice = inputs.NodeSucceeded(operation_id=driven.operation().id, output=1)
+    driven.step(twice)
+    assert driven.step(twice) == []
+    assert driven.at == ["b"]
+
+
+@pytest.mark.parametrize("kind", ["wait", "gate"])
+def test_nobody_has_a_result_for_what_waits(kind: str) -> None:
+    driven = started(graph(wait("a", "go") if kind == "wait" else gate("a")))
+    assert driven.step(inputs.NodeSucceeded(operation_id=driven.operation().id, output={"received": 1})) == []
+    driven.fail("", BUSINESS)  # as the loop does with what can never be taken
+    assert driven.status is RunStatus.FAILED
+
+
+# --- time -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_attempt_that_takes_too_long_is_stopped_and_tried_again(target: dict[str, Any]) -> None:
+    driven = started(alone(retry=PATIENT, **target))
+    operation = driven.operation()
+    assert operation.wake_ms == driven.now + 10_000
+    driven.wait_for_timer()
+    assert driven.commands == [Stop(operation_id=operation.id, child_id=operation.child_id)]
+    assert driven.operation().backing_off
+    for _ in range(2):
+        driven.wait_for_timer()
+        driven.reload()
+        driven.wait_for_timer()
+    assert (driven.fault.reason, driven.fault.message) == (Reason.TIMEOUT, "No result within 10 s.")
+    driven.replayed()
+
+
+def test_a_nodes_own_time_is_that_of_all_its_attempts() -> None:
+    driven = started(alone(retry=PATIENT, timeout_ms=10_500))
+    deadline = driven.now + 10_500
+    driven.wait_for_timer()
+    assert driven.operation().backing_off
+    assert driven.operation().wake_ms == deadline, "before the backoff is over"
+    driven.wait_for_timer()
+    assert (driven.fault.reason, driven.fault.message) == (Reason.TIMEOUT, "No result within 10.5 s.")
+    assert driven.now == deadline
+
+
+def test_what_may_not_be_done_twice_is_not_tried_again_when_it_takes_too_long() -> None:
+    driven = started(alone(task_id="once", retry=PATIENT))
+    driven.wait_for_timer()
+    assert driven.fault.reason is Reason.OUTCOME_UNKNOWN
+    assert driven.fault.message == "No result within 10 s. Whether it took effect is unknown."
+    driven = started(alone(task_id="once", retry=PATIENT, timeout_ms=500))
+    driven.fail("", TRANSIENT)  # the executor says so only if it surely had no effect
+    driven.wait_for_timer()
+    assert driven.fault.reason is Reason.TIMEOUT, "it was not under way"
+
+
+def test_a_clock_that_jumps_forward_ends_what_was_to_end_and_nothing_twice() -> None:
+    driven = started(
+        graph(node("a", timeout_ms=5_000), node("b", timeout_ms=5_000), transitions=[transition("a>b")])
+    )
+    first = driven.operation()
+    driven.now += 86_400_000
+    driven.succeed("a")
+    assert driven.step(inputs.NodeTimerFired(operation_id=first.id)) == []
+    assert driven.operation("b").deadline_ms == driven.now - 1 + 5_000
+    driven.now -= 86_400_000
+    assert driven.step(inputs.NodeTimerFired(operation_id=driven.operation("b").id)) == []
+
+
+# --- restarts ---------------------------------------------------------------------------------------
+
+
+def test_work_is_handed_out_again_after_a_restart() -> None:
+    for target in (*TARGETS, LOOP_IN):
+        driven = started(alone(**target))
+        (first,) = handed_out(driven)
+        for times in (2, 3):
+            driven.restart()
+            (again,) = handed_out(driven)
+            assert again.operation_id == first.operation_id
+            assert again.scope.key == first.scope.key
+            assert driven.operation().dispatches == times
+            if isinstance(again, RunWorkflow):
+                assert again.run_id == first.run_id
+                assert not again.fresh
+            if isinstance(again, CallAgent):
+                assert again.conversation_id == first.conversation_id
+                assert again.dispatches == times
+
+
+def test_a_task_that_begins_anew_has_its_time_anew_and_a_child_has_not() -> None:
+    for target, anew in (({}, True), ({"workflow_id": "w"}, False), ({"agent_id": "a"}, False)):
+        driven = started(alone(timeout_ms=5_000, retry=PATIENT, **target))
+        before = driven.operation().deadline_ms
+        driven.now += 4_000
+        driven.restart()
+        assert driven.operation().deadline_ms == (driven.now + 5_000 if anew else before)
+
+
+def test_after_a_restart_the_outcome_of_a_node_that_may_not_be_repeated_is_unknown() -> None:
+    driven = started(alone(task_id="once", retry=PATIENT))
+    driven.restart()
+    assert driven.fault.reason is Reason.OUTCOME_UNKNOWN
+    assert driven.commands == []
+    driven.replayed()
+
+
+def test_a_gate_a_wait_and_a_backoff_do_not_notice_a_restart() -> None:
+    driven = started(graph(wait("a", "go", 60_000)))
+    wake_ms = driven.operation().wake_ms
+    assert driven.restart() == [[]]
+    assert driven.operation().wake_ms == wake_ms
+
+
+# --- children and agents ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_node_that_fails_names_itself_and_keeps_the_reason(target: dict[str, Any]) -> None:
+    driven = started(alone(**target))
+    fault = Fault(reason=Reason.TASK_FAILED, message="No.", field="x", metadata={"node": "inner", "k": "v"})
+    child = driven.operation().child_id
+    driven.step(inputs.NodeFailed(operation_id=driven.operation().id, fault=fault, run_id=child))
+    assert (driven.fault.reason, driven.fault.message) == (Reason.TASK_FAILED, "No.")
+    assert driven.fault.metadata == {"node": "a", "k": "v"}
+    (execution,) = driven.recorded.values()
+    assert (execution.status.value, execution.fault) == ("failed", fault)
+
+
+@pytest.mark.parametrize(
+    ("entry", "target"),
+    [
+        (node("a"), "team/t@1"),
+        (node("a", workflow_id="w"), "team/w@1"),
+        (node("a", agent_id="a"), "agt_1"),
+        (wait("a", "go"), "wait"),
+    ],
+)
+def test_an_execution_says_what_was_executed_and_by_whom(entry: Node, target: str) -> None:
+    driven = started(graph(entry))
+    execution = driven.state.executions[driven.operation().id]
+    assert execution.target == target
+    assert execution.carried_out_by == driven.operation().child_id
+    assert driven.state.tokens["t"].waits_for_id == execution.carried_out_by
+
+
+def test_an_agent_cannot_be_looped_into_no_conversation() -> None:
+    driven = Driven()
+    driven.start(alone(**LOOP_IN))
+    assert driven.fault.reason is Reason.RUN_FAILED
+    assert driven.fault.message == "Node `a` loops an agent in, but the run belongs to no conversation."
+    assert driven.recorded == {}

@@ -1,0 +1,533 @@
+"""Fan-out and fan-in: every row of the tables in ``branches.py``, and what merges make of branches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.core.conversation.conversation_kit import BUSINESS, TRANSIENT
+from tests.core.coordinator.coordinator_kit import (
+    Driven,
+    diamond,
+    each,
+    fan,
+    gate,
+    graph,
+    node,
+    transition,
+    wait,
+)
+from wonder_server.core.coordinator import inputs
+from wonder_server.core.coordinator.decisions import DispatchNode, EndRun
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.coordinator.token_flow import MAX_LIVE_TOKENS
+from wonder_server.core.coordinator.values import RunStatus
+from wonder_server.core.definitions.specs import (
+    FanIn,
+    FanInMode,
+    FanInTimeout,
+    Merge,
+    MergeStrategy,
+    PinnedWorkflow,
+    Retry,
+)
+from wonder_server.core.errors import Reason
+
+ALL = FanIn()
+ANY = FanIn(mode=FanInMode.ANY)
+TWO = FanIn(mode=FanInMode.M_OF_N, count=2)
+
+
+def forked(flow: PinnedWorkflow, given: dict[str, Any] | None = None) -> Driven:
+    """A run that stands behind its fan-out at ``a``."""
+    driven = Driven()
+    driven.start(flow, given)
+    driven.succeed("a")
+    return driven
+
+
+def end(driven: Driven, name: str, how: str) -> None:
+    """Let a branch arrive, end on its way, or fail."""
+    if how == "fails":
+        driven.fail(name, BUSINESS)
+    else:
+        driven.succeed(name, {"arrives": how == "arrives"})
+
+
+THREE = "bcd"
+
+
+def three(join: FanIn) -> PinnedWorkflow:
+    """Three branches, which arrive only if their node says so."""
+    nodes = [node(name, output_mapping={"branch.x": "result"}) for name in THREE]
+    return graph(
+        node("a", fan_out=True),
+        *nodes,
+        node("z", fan_in=join),
+        transitions=[
+            each
+            for name in THREE
+            for each in (transition(f"a>{name}"), transition(f"{name}>z", "branch.x.arrives"))
+        ],
+    )
+
+
+JOINED, QUIET = "joined", "completed"
+
+
+@pytest.mark.parametrize(
+    ("join", "ends", "result"),
+    [
+        (ALL, "arrives arrives arrives", JOINED),
+        (ALL, "arrives arrives", "waits"),
+        (ALL, "arrives ends ends", JOINED),
+        (ALL, "ends arrives ends", JOINED),
+        (ALL, "ends ends ends", QUIET),
+        (ALL, "ends ends", "waits"),
+        (ALL, "fails", "failed: It cannot be done."),
+        (ALL, "arrives ends fails", "failed: It cannot be done."),
+        (ANY, "arrives", JOINED),
+        (ANY, "fails arrives", JOINED),
+        (ANY, "fails ends", "waits"),
+        (ANY, "fails ends arrives", JOINED),
+        (ANY, "fails fails fails", "failed: It cannot be done."),
+        (
+            ANY,
+            "fails fails ends",
+            "failed: The fan-in at node `z` needs 1 of 3 branches, and 0 arrived before "
+            "the others ended or failed.",
+        ),
+        (
+            ANY,
+            "ends ends ends",
+            "failed: The fan-in at node `z` needs 1 of 3 branches, and 0 arrived before "
+            "the others ended or failed.",
+        ),
+        (TWO, "arrives", "waits"),
+        (TWO, "arrives arrives", JOINED),
+        (TWO, "arrives fails", "waits"),
+        (TWO, "fails arrives arrives", JOINED),
+        (
+            TWO,
+            "arrives ends ends",
+            "failed: The fan-in at node `z` needs 2 of 3 branches, and 1 arrived before "
+            "the others ended or failed.",
+        ),
+        (TWO, "fails fails", "failed: It cannot be done."),
+        (TWO, "ends fails", "failed: It cannot be done."),
+    ],
+)
+def test_when_branches_meet_and_what_their_ends_mean(join: FanIn, ends: str, result: str) -> None:
+    driven = forked(three(join))
+    for name, how in zip(THREE, ends.split(), strict=False):
+        driven.reload()
+        end(driven, name, how)
+    driven.replayed()
+    if result == JOINED:
+        assert driven.at == ["z"]
+        assert driven.tokens == {"t": "waiting_for_task"}
+        states = driven.ended_tokens()
+        expected = {"arrives": "completed", "ends": "completed", "fails": "failed"}
+        hows = [*ends.split(), *["late"] * 3][:3]
+        assert [states[f"t.1.{index}"] for index in range(3)] == [
+            expected.get(how, "cancelled") for how in hows
+        ]
+        driven.succeed("z")
+        assert driven.status is RunStatus.COMPLETED
+    elif result == "waits":
+        assert driven.tokens["t"] == "forked"
+        assert driven.at == list(THREE[len(ends.split()) :])
+    elif result == QUIET:
+        assert driven.status is RunStatus.COMPLETED
+        assert "z" not in {each.node_id for each in driven.recorded.values()}
+    else:
+        assert f"{driven.status.value}: {driven.fault.message}" == result
+        assert driven.fault.metadata["node"] in "bcdz"
+
+
+def test_who_is_late_is_stopped() -> None:
+    driven = forked(
+        graph(
+            node("a", fan_out=True),
+            node("b"),
+            node("c", workflow_id="w"),
+            gate("d"),
+            node("z", fan_in=ANY),
+            transitions=[
+                each for name in "bcd" for each in (transition(f"a>{name}"), transition(f"{name}>z"))
+            ],
+        )
+    )
+    late, gate_id = driven.operation("c"), driven.gate.id
+    driven.succeed("b")
+    assert [each.operation_id for each in driven.commands] == [late.id, driven.operation("z").id]
+    assert driven.row("gates", gate_id).status.value == "cancelled"
+    assert driven.step(inputs.NodeSucceeded(operation_id=late.id, output={})) == []
+
+
+# --- lists ------------------------------------------------------------------------------------------
+
+OF_ITEMS = FanIn(
+    merges=(
+        Merge(source="[index, item, branch]", target="output.all"),
+        Merge(source="item", target="state.named", strategy=MergeStrategy.KEYED_BY_BRANCH),
+    )
+)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 5])
+@pytest.mark.parametrize("items", [[], ["x"], ["x", None, {"y": 1}, "w"]])
+def test_each_item_has_a_branch_of_its_own(items: list[Any], limit: int) -> None:
+    driven = forked(fan(OF_ITEMS, limit=limit, input_mapping={"n": "item"}), {"items": items})
+    begun: list[Any] = []
+    while driven.at != ["z"]:
+        assert len(driven.operations("b")) == min(limit or 9, len(items) - len(begun))
+        newest = driven.operations("b")[-1]
+        begun.append(driven.state.executions[newest.id].input["n"])
+        driven.reload()
+        driven.step(inputs.NodeSucceeded(operation_id=newest.id, output=len(begun)))
+    assert sorted(map(str, begun)) == sorted(map(str, items))
+    all_of = driven.state.output["all"]
+    assert [(index, item) for index, item, _ in all_of] == list(enumerate(items))
+    assert driven.state.state["named"] == {str(index): item for index, item in enumerate(items)}
+    driven.succeed("z")
+    assert driven.status is RunStatus.COMPLETED
+    driven.replayed()
+
+
+@pytest.mark.parametrize(
+    ("join", "result"), [(ANY, "failed"), (TWO, "failed"), (None, "completed"), (ALL, "joined")]
+)
+def test_over_an_empty_list(join: FanIn | None, result: str) -> None:
+    flow = fan(join) if join else graph(node("a"), node("b"), transitions=[each("a>b")])
+    driven = forked(flow, {"items": []})
+    assert result == ("joined" if driven.at == ["z"] else driven.status.value)
+
+
+@pytest.mark.parametrize(
+    ("items", "reason", "message"),
+    [
+        (
+            {"x": 1},
+            Reason.EXPRESSION_FAILED,
+            "team/graph@1, node `a`, for_each.items to `b`: this is no list",
+        ),
+        (None, Reason.EXPRESSION_FAILED, "team/graph@1, node `a`, for_each.items to `b`: this is no list"),
+        ("text", Reason.EXPRESSION_FAILED, "team/graph@1, node `a`, for_each.items to `b`: this is no list"),
+        (
+            [1, 2, 3, 4],
+            Reason.LIMIT_EXCEEDED,
+            "Node `a`, for_each.items to `b`: 4 items, and at most 3 are allowed.",
+        ),
+    ],
+)
+def test_what_is_no_list_or_too_long_a_one_fails_the_run(items: Any, reason: Reason, message: str) -> None:
+    driven = forked(fan(most=3), {"items": items})
+    assert (driven.fault.reason, driven.fault.message) == (reason, message)
+    assert driven.fault.metadata["node"] == "a"
+
+
+def test_a_run_is_at_a_bounded_number_of_places() -> None:
+    flow = graph(
+        node("a", fan_out=True), node("b"), transitions=[each("a>b", max_items=10_000), transition("a>b")]
+    )
+    for items, fits in ((MAX_LIVE_TOKENS - 1, True), (MAX_LIVE_TOKENS, False)):
+        driven = Driven()
+        driven.start(flow, {"items": [0] * items})
+        done = inputs.NodeSucceeded(operation_id=driven.operation("a").id, output={})
+        decided = RUN.plan(driven.state, done, driven.now)
+        assert sum(isinstance(each, DispatchNode) for each in decided) == (MAX_LIVE_TOKENS if fits else 0)
+        ends = [each.run.fault for each in decided if isinstance(each, EndRun)]
+        assert [fault.reason for fault in ends if fault] == ([] if fits else [Reason.LIMIT_EXCEEDED])
+
+
+def test_a_list_and_other_ways_can_be_taken_together() -> None:
+    """The index is the item's, whatever else fans out there; names tell branches apart."""
+    merge = Merge(source="[index, item]", target="state.all")
+    driven = forked(
+        graph(
+            node("a", fan_out=True),
+            node("b"),
+            node("c"),
+            node("z", fan_in=FanIn(merges=(merge,))),
+            transitions=[transition("a>b"), each("a>c"), transition("b>z"), transition("c>z")],
+        ),
+        {"items": ["x", "y"]},
+    )
+    driven.finish()
+    assert driven.state.state["all"] == [[0, None], [0, "x"], [1, "y"]]
+
+
+def test_branches_straight_to_where_they_meet() -> None:
+    merge = Merge(source="item", target="state.all")
+    flow = graph(
+        node("a"), node("z", fan_in=FanIn(merges=(merge,))), transitions=[each("a>z", max_concurrency=2)]
+    )
+    driven = forked(flow, {"items": list(range(700))})
+    assert driven.at == ["z"]
+    assert driven.state.state["all"] == list(range(700))
+
+
+def test_in_mode_any_the_first_of_many_that_meet_at_once_is_enough() -> None:
+    merge = Merge(source="item", target="state.first", strategy=MergeStrategy.LAST_WINS)
+    join = FanIn(mode=FanInMode.ANY, merges=(merge,))
+    driven = forked(graph(node("a"), node("z", fan_in=join), transitions=[each("a>z")]), {"items": [1, 2, 3]})
+    assert driven.at == ["z"]
+    assert driven.state.state["first"] == 1
+    assert list(driven.ended_tokens().values()) == ["completed", "cancelled", "cancelled"]
+
+
+# --- merges -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("strategy", "values", "merged"),
+    [
+        (MergeStrategy.COLLECT, [1, [2], None], [1, [2], None]),
+        (MergeStrategy.APPEND, [[1], [], [2, [3]]], [1, 2, [3]]),
+        (MergeStrategy.MERGE_OBJECT, [{"x": 1, "y": 1}, {}, {"x": 3}], {"x": 3, "y": 1}),
+        (MergeStrategy.KEYED_BY_BRANCH, [1, 2, 3], {"b": 1, "c": 2, "d": 3}),
+        (MergeStrategy.LAST_WINS, [1, 2, 3], 1),  # they arrive in the order d, c, b
+        (
+            MergeStrategy.APPEND,
+            [[1], "x", [2]],
+            "Node `z`, fan_in.merges[0].source: in branch `c` this is not a list.",
+        ),
+        (
+            MergeStrategy.MERGE_OBJECT,
+            [{}, {}, None],
+            "Node `z`, fan_in.merges[0].source: in branch `d` this is not an object.",
+        ),
+    ],
+)
+def test_what_merges_make_of_branches(strategy: MergeStrategy, values: list[Any], merged: Any) -> None:
+    join = FanIn(merges=(Merge(source="branch.x", target="state.x.y", strategy=strategy),))
+    flow = graph(
+        node("a", fan_out=True),
+        *(node(name, output_mapping={"branch.x": "result"}) for name in "bcd"),
+        node("z", fan_in=join),
+        transitions=[each for name in "bcd" for each in (transition(f"a>{name}"), transition(f"{name}>z"))],
+    )
+    driven = forked(flow)
+    for name, value in reversed(list(zip("bcd", values, strict=True))):
+        driven.reload()
+        driven.step(inputs.NodeSucceeded(operation_id=driven.operation(name).id, output=value))
+    if isinstance(merged, str):
+        assert driven.fault.message == merged
+        assert driven.fault.reason is Reason.EXPRESSION_FAILED
+    else:
+        assert driven.state.state["x"] == {"y": merged}
+    driven.replayed()
+
+
+def test_a_merge_of_what_a_branch_has_not_written_fails_the_run() -> None:
+    driven = forked(diamond("b", "c", join=FanIn(merges=(Merge(source="branch.b", target="state.x"),))))
+    driven.succeed("b")
+    driven.succeed("c")
+    assert driven.fault.reason is Reason.EXPRESSION_FAILED
+    assert driven.fault.metadata["node"] == "z"
+
+
+# --- time -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", list(FanInTimeout))
+def test_a_fan_in_waits_only_so_long_after_the_first_arrival(policy: FanInTimeout) -> None:
+    merge = Merge(source="index", target="output.came")
+    join = FanIn(timeout_ms=5_000, on_timeout=policy, merges=(merge,))
+    driven = forked(diamond("b", "c", "d", join=join))
+    assert all(each.node_id for each in driven.state.operations.values()), "nobody has arrived"
+    driven.succeed("c")
+    ends = driven.now + 5_000
+    assert driven.timer.wake_ms == ends
+    driven.now += 1_000
+    driven.succeed("b")
+    assert driven.timer.wake_ms == ends, "counted from the first"
+    early = inputs.NodeTimerFired(operation_id=driven.timer.id)
+    assert driven.step(early) == []
+    driven.reload()
+    driven.fire_timer(driven.timer)
+    if policy is FanInTimeout.PROCEED:
+        assert driven.at == ["z"]
+        assert driven.state.output["came"] == [0, 1]
+    else:
+        assert driven.fault.reason is Reason.TIMEOUT
+        message = "The fan-in at node `z` waited 5 s; 2 of 3 branches had arrived."
+        assert driven.fault.message == message
+    assert driven.step(early) == []
+    driven.replayed()
+
+
+def test_a_fan_in_that_is_satisfied_has_no_timer_left() -> None:
+    driven = forked(diamond("b", "c", join=FanIn(timeout_ms=5_000)))
+    driven.succeed("b")
+    timer = driven.timer
+    driven.succeed("c")
+    assert timer.id not in driven.state.operations
+    assert driven.step(inputs.NodeTimerFired(operation_id=timer.id)) == []
+
+
+# --- branches in branches ---------------------------------------------------------------------------
+
+
+def nested(inner: FanIn = ALL, outer: FanIn = ALL) -> PinnedWorkflow:
+    """For each list of a list, each of its items."""
+    return graph(
+        node("a"),
+        node("b", output_mapping={"branch.mine": "index"}),
+        node("c", output_mapping={"branch.got": "result"}),
+        node("y", fan_in=inner),
+        node("z", fan_in=outer),
+        transitions=[each("a>b"), each("b>c", "item"), transition("c>y"), transition("y>z")],
+    )
+
+
+def test_fan_outs_in_each_other_keep_their_values_apart() -> None:
+    inner = FanIn(merges=(Merge(source="[item, branch.got]", target="branch.inner"),))
+    outer = FanIn(merges=(Merge(source="[index, branch.mine, branch.inner]", target="output.all"),))
+    driven = forked(nested(inner, outer), {"items": [["p"], [], ["q", "r"]]})
+    driven.finish(lambda operation: operation.node_id)
+    assert driven.run.output["all"] == [
+        [0, 0, [["p", "c"]]],
+        [1, 1, []],
+        [2, 2, [["q", "c"], ["r", "c"]]],
+    ]
+    driven.replayed()
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "result"),
+    [
+        (ALL, ALL, "failed"),
+        (ANY, ALL, "goes on"),
+        (ALL, ANY, "goes on"),
+        (TWO, ANY, "goes on"),
+        (TWO, ALL, "failed"),
+    ],
+)
+def test_a_failure_goes_outward_until_it_is_not_needed(inner: FanIn, outer: FanIn, result: str) -> None:
+    driven = forked(nested(inner, outer), {"items": [[1, 2], [3, 4]]})
+    for _ in range(2):
+        driven.step(inputs.NodeSucceeded(operation_id=driven.operations("b")[0].id, output={}))
+    first = driven.operations("c")[0]
+    driven.step(inputs.NodeFailed(operation_id=first.id, fault=BUSINESS))
+    assert ("failed" if driven.run.completed_ms else "goes on") == result
+    if result == "goes on":
+        driven.finish()
+        assert driven.status is RunStatus.COMPLETED
+    driven.replayed()
+
+
+def test_a_branch_that_cannot_begin_takes_its_siblings_along_in_time() -> None:
+    """Of several that begin at once the first fails at its first expression: the others must not begin."""
+    flow = graph(
+        node("a"),
+        node("b"),
+        node("c", input_mapping={"x": "item > 1 ? 1 : state.none"}),
+        node("y", fan_in=ALL),
+        node("z", fan_in=ANY),
+        transitions=[each("a>b"), each("b>c", "item"), transition("c>y"), transition("y>z")],
+    )
+    driven = forked(flow, {"items": [[1, 2, 3], [4]]})
+    driven.succeed("b[0]")
+    assert driven.at == ["b"]
+    driven.finish()
+    assert driven.status is RunStatus.COMPLETED
+
+
+def test_loops_count_anew_in_each_branch() -> None:
+    flow = graph(
+        node("a"),
+        node("b"),
+        node("z", fan_in=ALL),
+        transitions=[each("a>b"), transition("b>b", loop_limit=2), transition("b>z", priority=1)],
+    )
+    driven = forked(flow, {"items": [1, 2]})
+    driven.finish()
+    assert [each.node_id for each in driven.recorded.values()].count("b") == 6
+
+
+def test_a_fan_out_can_be_gone_through_again() -> None:
+    """With the same token, whose new branches have nothing to do with the old ones."""
+    flow = graph(
+        node("a"),
+        node("b"),
+        node("z", fan_in=ALL),
+        transitions=[each("a>b"), transition("b>z"), transition("z>a", loop_limit=2)],
+    )
+    driven = forked(flow, {"items": [1, 2]})
+    driven.finish()
+    assert [each.node_id for each in driven.recorded.values()].count("b") == 6
+    assert len({key for key in driven.keys if key.count(".") == 2}) == 6
+
+
+def test_a_fan_out_right_behind_a_fan_in_has_nobody_arrived_yet() -> None:
+    """What joins goes on, in the same step, to the next fan-out: its node need not wait for its signal."""
+    flow = graph(
+        node("a", fan_out=True),
+        node("b"),
+        node("c"),
+        wait("z", "go", fan_in=ALL),
+        node("d"),
+        node("y", fan_in=ALL),
+        transitions=[
+            *(transition(f"a>{name}") for name in "bc"),
+            *(transition(f"{name}>z") for name in "bc"),
+            each("z>d", "[1, 2]", max_concurrency=1),
+            transition("d>y"),
+        ],
+    )
+    driven = forked(flow)
+    driven.signal("go")
+    driven.succeed("b")
+    driven.succeed("c")
+    for _ in range(2):
+        assert driven.at == ["d"], "one at a time"
+        driven.succeed("d")
+    assert driven.at == ["y"]
+
+
+def test_a_branch_that_is_tried_again_is_still_under_way() -> None:
+    driven = forked(fan(ALL, retry=Retry(max_attempts=2, backoff_ms=100)), {"items": [1, 2]})
+    driven.fail("b[0]", TRANSIENT)
+    driven.succeed("b[1]")
+    assert driven.tokens["t.1.0"] == "pending"
+    driven.finish()
+    assert driven.status is RunStatus.COMPLETED
+
+
+def test_branches_that_never_meet_end_the_run_with_the_last_of_them() -> None:
+    driven = forked(
+        graph(
+            node("a", fan_out=True), node("b"), node("c"), transitions=[transition("a>b"), transition("a>c")]
+        )
+    )
+    driven.succeed("c")
+    assert driven.tokens == {"t": "forked", "t.1.0": "waiting_for_task"}
+    driven.succeed("b")
+    assert driven.status is RunStatus.COMPLETED
+
+
+def test_where_no_way_holds_there_is_no_fan_out() -> None:
+    driven = forked(graph(node("a", fan_out=True), node("b"), transitions=[transition("a>b", "false")]))
+    assert driven.status is RunStatus.COMPLETED
+
+
+def test_a_token_from_no_fan_out_goes_straight_through_a_fan_in() -> None:
+    flow = graph(
+        node("s"),
+        node("a"),
+        node("b"),
+        node("z", fan_in=ALL),
+        transitions=[
+            transition("s>z", "input.direct"),
+            transition("s>a", priority=1),
+            each("a>b", "[1]"),
+            transition("b>z"),
+        ],
+    )
+    driven = Driven()
+    driven.start(flow, {"direct": True})
+    driven.succeed("s")
+    assert driven.at == ["z"]

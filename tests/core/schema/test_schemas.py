@@ -1,0 +1,135 @@
+"""JSON Schema, narrowed to what strangers may be trusted with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wonder_server.core.schema.schemas import check_schema, validate
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "object", "properties": {"$ref": {"type": "string"}}},
+        {"const": {"$ref": "http://example.com/is-data-here"}},
+        {"$defs": {"a": {"type": "string"}}, "properties": {"x": {"$ref": "#/$defs/a"}}},
+        {"properties": {"children": {"type": "array", "items": {"$ref": "#"}}}},
+        {"$id": "https://example.com/s", "$defs": {"a/b": {}}, "$ref": "#/$defs/a~1b"},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"},
+        {"pattern": "^[a-z]+$", "patternProperties": {"^x-": {}}},
+    ],
+)
+def test_an_honest_schema_is_accepted(schema: dict[str, Any]) -> None:
+    assert check_schema(schema) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "path", "part_of_the_message"),
+    [
+        ({"type": "objekt"}, "type", "must be one of object, array, string"),
+        ({"properties": {"a": {"minLength": -1}}}, "properties.a.minLength", "at least 0"),
+        ({"required": "a"}, "required", "must be a list"),
+        ({"properties": {"a": {"$ref": "https://example.com/s"}}}, "properties.a.$ref", "nothing is fetched"),
+        ({"anyOf": [{}, {"$ref": "other.json"}]}, "anyOf[1].$ref", "nothing is fetched"),
+        ({"$ref": "#/$defs/missing"}, "$ref", "there is no schema at '#/$defs/missing'"),
+        ({"$ref": "#/const", "const": {"pattern": "("}}, "$ref", "there is no schema at"),
+        ({"$ref": "#name"}, "$ref", "not the name of an anchor"),
+        ({"$dynamicRef": "#a"}, "$dynamicRef", "not supported"),
+        ({"items": {"$id": "http://example.com/"}}, "items.$id", "only the whole schema"),
+        (
+            {"properties": {"a": {"pattern": "(?=a)"}}},
+            "properties.a.pattern",
+            "not a valid regular",
+        ),
+        ({"patternProperties": {"(": {}}}, "patternProperties.(", "not a valid regular"),
+        ({"pattern": "a" * 2_000}, "pattern", "at most 1000 characters"),
+        (
+            {"patternProperties": {"a": {}}, "unevaluatedProperties": False},
+            "unevaluatedProperties",
+            "combined",
+        ),
+        ({"description": "x" * 200_000}, "description", "at most 131072 bytes"),
+    ],
+)
+def test_a_bad_schema_is_refused_with_its_place(
+    schema: dict[str, Any], path: str, part_of_the_message: str
+) -> None:
+    problem = check_schema(schema)
+    assert problem is not None
+    assert problem.path == path
+    assert part_of_the_message in problem.message
+
+
+def test_a_schema_nested_too_deeply_is_refused() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(40):
+        schema = {"not": schema}
+    problem = check_schema(schema)
+    assert problem is not None
+    assert "nested at most 30" in problem.message
+
+
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "age": {"type": ["integer", "null"], "minimum": 0},
+        "kind": {"enum": ["human", "agent"]},
+        "friends": {"type": "array", "items": {"$ref": "#"}, "maxItems": 2},
+    },
+    "patternProperties": {"^x-": {"type": "string"}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+
+
+def test_a_value_that_fits_has_nothing_wrong_with_it() -> None:
+    value = {"name": "Ada", "age": None, "x-note": "first", "friends": [{"name": "Charles", "age": 49.0}]}
+    assert validate(PERSON, value) == []
+
+
+def test_every_mistake_is_a_plain_sentence_with_its_place() -> None:
+    value = {"name": "", "kind": "robot", "extra": 1, "x-a": 1, "friends": [{"name": 1, "age": -1}]}
+    assert sorted(validate(PERSON, value, name="input")) == [
+        "input.age: is missing",
+        "input.extra: is not a known field",
+        "input.friends[0].age: must be at least 0",
+        "input.friends[0].name: must be a text",
+        'input.kind: must be one of ["human", "agent"]',
+        "input.name: must have at least 1 characters",
+        "input.x-a: must be a text",
+    ]
+    assert validate(PERSON, 1) == ["the value: must be an object"]
+    assert validate({"items": {"type": "string"}}, ["a", 2], name="tags") == ["tags[1]: must be a text"]
+
+
+def test_at_most_twenty_mistakes_are_told() -> None:
+    assert len(validate({"items": {"type": "string"}}, list(range(1_000)))) == 20
+
+
+def test_a_regular_expression_takes_linear_time() -> None:
+    schema = {"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}
+    assert check_schema(schema) is None
+    assert len(validate(schema, {"a" * 50_000 + "b": 1})) == 1
+    assert validate({"pattern": "^(a|aa)+$"}, "a" * 50_000 + "b") != []
+
+
+def test_references_that_multiply_are_stopped() -> None:
+    doubled: dict[str, Any] = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(28)}
+    schema = {"$defs": {**doubled, "d28": {"type": "string"}}, "$ref": "#/$defs/d0"}
+    assert check_schema(schema) is None
+    assert validate(schema, "x") == [
+        "the value: checking this takes too long: the schema or the value is too large"
+    ]
+
+
+def test_references_that_go_in_circles_are_stopped() -> None:
+    assert "takes too long" in validate({"$ref": "#"}, 1)[0]
+
+
+@pytest.mark.parametrize("schema", [{"type": "objekt"}, {"$ref": "http://127.0.0.1:1/s"}, {"pattern": "("}])
+def test_a_schema_that_was_never_checked_is_a_sentence_and_fetches_nothing(schema: dict[str, Any]) -> None:
+    assert validate(schema, "x") == ["the value: cannot be checked: the schema is not valid"]

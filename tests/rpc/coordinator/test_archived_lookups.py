@@ -1,0 +1,58 @@
+"""What lies in the archive is not found by its id alone, and is when its conversation is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from grpc import aio
+
+from tests.actors.run_kit import open_stage
+from tests.rpc.coordinator.coordinator_kit import (
+    ABSENT,
+    CONVERSATION,
+    SERVICE,
+    TURN,
+    TwoProjects,
+    get,
+    listed,
+    start,
+)
+from tests.rpc.rpc_kit import serving
+from wonder.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
+from wonder_server.rpc.coordinator.servicer import CoordinatorServicer
+
+
+class EmptyArchive:
+    """An archive in which nothing lies; ``asked`` is of which conversations somebody wanted to know."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def ensure_restored(self, conversation_id: str) -> None:
+        self.asked.append(conversation_id)
+
+    async def discard_archived(self, conversation_id: str) -> None:
+        raise AssertionError(conversation_id)
+
+
+async def test_what_is_not_found_may_be_archived_and_is_brought_back_by_its_conversation(
+    tmp_path: Path,
+) -> None:
+    archive = EmptyArchive()
+    async with (
+        open_stage("memory", tmp_path) as stage,
+        serving({SERVICE: CoordinatorServicer(stage.runs, TwoProjects(), archive)}) as channel,
+    ):
+        stub = CoordinatorServiceStub(channel)
+        with pytest.raises(aio.AioRpcError, match="may be archived, call ListRuns with its conversation_id"):
+            await get(stub, ABSENT)
+        with pytest.raises(aio.AioRpcError, match="No run has this id"):
+            await get(stub, "x")
+        with pytest.raises(aio.AioRpcError, match="name that too, by conversation_id"):
+            await start(stub, context={"turn_id": TURN})
+        assert await listed(stub) == [] and not archive.asked
+        with pytest.raises(aio.AioRpcError, match="No turn of this conversation"):
+            await start(stub, context={"turn_id": TURN, "conversation_id": CONVERSATION})
+        assert await listed(stub, conversation_id=CONVERSATION) == []
+        assert archive.asked == [CONVERSATION, CONVERSATION]

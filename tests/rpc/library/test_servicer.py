@@ -1,0 +1,428 @@
+"""LibraryService over a real connection: what goes in comes out, what is wrong is refused in its place."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.json_format import ParseDict
+
+from tests.fakes.repositories import no_artifacts
+from tests.rpc.rpc_kit import rejected, serving
+from tests.services.catalog.library_kit import STANDARD, make
+from wonder.v1 import common_pb2, definition_pb2, library_pb2
+from wonder.v1 import library_service_pb2 as pb
+from wonder.v1.library_service_pb2_grpc import LibraryServiceStub
+from wonder_sdk.definitions.definition_files import load
+from wonder_server.adapters.in_memory.catalog import MemoryCatalog
+from wonder_server.core.definitions.resources import Repository
+from wonder_server.ports.catalog import Put
+from wonder_server.rpc.library.servicer import LibraryServicer
+
+
+@pytest_asyncio.fixture
+async def service() -> AsyncIterator[Any]:
+    library = make(MemoryCatalog())
+    await library.ensure_standard(STANDARD)
+    async with serving({"wonder.v1.LibraryService": LibraryServicer(library, no_artifacts())}) as channel:
+        yield LibraryServiceStub(channel)
+
+
+def definition(document: dict[str, Any]) -> definition_pb2.Definition:
+    return ParseDict(document, definition_pb2.Definition())
+
+
+EVERYTHING: list[dict[str, Any]] = [
+    {
+        "name": "helper",
+        "description": "Helps.",
+        "labels": {"team": "core"},
+        "persona": {
+            "system_prompt": "You help.",
+            "instructions": ["Be brief."],
+            "model_profile_id": "fast",
+            "context_assembly_workflow_id": "flow",
+            "memory_extraction_workflow_id": "none",
+            "recent_turns_limit": 0,
+            "tool_ids": ["look"],
+            "constraints": {"max_moves_per_turn": 3, "allowed_actions": ["memory.*"], "max_turn_ms": 1000},
+        },
+    },
+    {
+        "name": "look",
+        "description": "Looks.",
+        "tool": {
+            "name": "look_up",
+            "input_schema": {"type": "object", "properties": {"q": {"type": "string", "maxLength": 9}}},
+            "target_type": "TARGET_TYPE_TASK",
+            "target_id": "search",
+            "async": True,
+            "input_mapping": {"query": "input.q"},
+            "retry": {"max_attempts": 2, "backoff_ms": 0, "timeout_ms": 5},
+        },
+    },
+    {
+        "name": "flow",
+        "workflow": {
+            "nodes": [
+                {"id": "a", "task_id": "search", "input_mapping": {"query": "input.q"}, "timeout_ms": 7},
+                {
+                    "id": "b",
+                    "task_id": "search",
+                    "output_mapping": {"output.x": "result"},
+                    "description": "B.",
+                },
+            ],
+            "transitions": [{"from_node_id": "a", "to_node_id": "b", "condition": "true", "priority": -1}],
+            "initial_node_id": "a",
+            "output_mapping": {"y": "output.x"},
+        },
+    },
+    {
+        "name": "search",
+        "task": {
+            "steps": [
+                {
+                    "id": "s",
+                    "action": {"kind": "memory.search", "config": {"limit": 3}, "max_attempts": 1},
+                    "condition": "has(input.query)",
+                    "input_mapping": {"query": "input.query"},
+                    "on_failure": "ON_FAILURE_CONTINUE",
+                },
+                {"id": "t", "action_id": "note"},
+            ],
+        },
+    },
+    {"name": "note", "action": {"kind": "context", "config": {"deep": {"list": [1, 2.5, None, "é", {}]}}}},
+    {
+        "name": "fast",
+        "model_profile": {
+            "provider": "anthropic",
+            "model": "claude",
+            "format": "MODEL_FORMAT_ANTHROPIC_MESSAGES",
+            "parameters": {"temperature": 0.5},
+            "timeout_ms": 1,
+        },
+    },
+]
+
+
+# --- round trips --------------------------------------------------------------------------------------
+
+
+async def test_every_kind_of_definition_comes_back_as_it_went(service: Any) -> None:
+    sent = [definition(document) for document in EVERYTHING]
+    applied = await service.ApplyDefinitions(pb.ApplyDefinitionsRequest(library="team", definitions=sent))
+    assert [change.action for change in applied.changes] == [pb.DEFINITION_CHANGE_ACTION_CREATED] * 6
+    exported = await service.ExportDefinitions(pb.ExportDefinitionsRequest(library_id="team"))
+    by_name = {each.name: each for each in exported.definitions}
+    for document in sent:
+        got = by_name[document.name]
+        got.ClearField("kind")
+        assert got == document
+    again = await service.ApplyDefinitions(
+        pb.ApplyDefinitionsRequest(library="team", definitions=exported.definitions, prune=True)
+    )
+    assert {change.action for change in again.changes} == {pb.DEFINITION_CHANGE_ACTION_UNCHANGED}
+
+
+async def test_a_definition_is_answered_with_all_that_the_server_knows(service: Any) -> None:
+    await service.CreateLibrary(pb.CreateLibraryRequest(library=library_pb2.Library(name="team")))
+    request = pb.PutDefinitionRequest(library_id="team", definition=definition(EVERYTHING[4]))
+    saved = await service.PutDefinition(request)
+    got = await service.GetDefinition(pb.GetDefinitionRequest(definition_id="team/note@1"))
+    assert got.definition == saved.definition
+    assert saved.definition.id.startswith("def_") and saved.definition.library_id.startswith("lib_")
+    assert (saved.definition.library, saved.definition.kind, saved.definition.revision) == (
+        "team",
+        definition_pb2.DEFINITION_KIND_ACTION,
+        1,
+    )
+    assert len(saved.definition.content_hash) == 64 and saved.definition.create_time.seconds > 0
+    listed = await service.ListRevisions(pb.ListRevisionsRequest(definition_id=saved.definition.id))
+    assert list(listed.definitions) == [saved.definition]
+    stale = pb.PutDefinitionRequest(library_id="team", definition=definition(EVERYTHING[4]), etag="old")
+    assert await rejected(service.PutDefinition(stale)) == ("ETAG_MISMATCH", ["etag"])
+    await service.DeleteDefinition(
+        pb.DeleteDefinitionRequest(definition_id="team/note", etag=saved.definition.etag)
+    )
+    gone = service.GetDefinition(pb.GetDefinitionRequest(definition_id=saved.definition.id))
+    assert await rejected(gone) == ("DEFINITION_NOT_FOUND", ["definition_id"])
+
+
+async def test_lists_come_in_pages_and_filtered(service: Any) -> None:
+    await service.ApplyDefinitions(
+        pb.ApplyDefinitionsRequest(library="team", definitions=[definition(each) for each in EVERYTHING])
+    )
+
+    async def names(**filters: Any) -> list[str]:
+        found: list[str] = []
+        token = ""
+        while True:
+            request = pb.ListDefinitionsRequest(page_size=2, page_token=token, **filters)
+            answer = await service.ListDefinitions(request)
+            assert len(answer.definitions) <= 2
+            found += [each.name for each in answer.definitions]
+            token = answer.next_page_token
+            if not token:
+                return found
+
+    assert await names(library_id="team") == ["fast", "flow", "helper", "look", "note", "search"]
+    kinds = [definition_pb2.DEFINITION_KIND_TOOL, definition_pb2.DEFINITION_KIND_TASK]
+    assert await names(library_id="team", kinds=kinds) == ["look", "search"]
+    assert await names(labels={"team": "core"}) == ["helper"]
+    libraries = await service.ListLibraries(pb.ListLibrariesRequest())
+    assert [each.name for each in libraries.libraries] == ["team", "wonder/std"]
+
+
+async def test_an_agent_is_created_updated_by_mask_and_deleted(service: Any) -> None:
+    agent = library_pb2.Agent(name="bot", persona_id="wonder/std/assistant", description="A bot.")
+    agent.metadata.update({"owner": "ada", "n": 3})
+    made = (await service.CreateAgent(pb.CreateAgentRequest(agent=agent))).agent
+    assert made.id.startswith("agt_") and len(made.project_ids) == 1 and made.metadata == agent.metadata
+
+    change = library_pb2.Agent(id="bot", etag=made.etag, description="", name="robot")
+    request = pb.UpdateAgentRequest(agent=change, update_mask=FieldMask(paths=["description"]))
+    masked = (await service.UpdateAgent(request)).agent
+    assert (masked.name, masked.description, masked.persona_id) == ("bot", "", "wonder/std/assistant")
+
+    inline = library_pb2.Agent(id=made.id, persona=definition_pb2.PersonaSpec(system_prompt="Hi."))
+    unmasked = (await service.UpdateAgent(pb.UpdateAgentRequest(agent=inline))).agent
+    assert unmasked.persona.system_prompt == "Hi." and unmasked.WhichOneof("identity") == "persona"
+    assert unmasked.metadata == agent.metadata
+
+    assert (await service.GetAgent(pb.GetAgentRequest(agent_id="bot"))).agent == unmasked
+    listed = await service.ListAgents(pb.ListAgentsRequest(project_id="default"))
+    assert [each.name for each in listed.agents] == ["bot", "assistant"]
+    await service.DeleteAgent(pb.DeleteAgentRequest(agent_id="bot", etag=unmasked.etag))
+    missing = service.GetAgent(pb.GetAgentRequest(agent_id=made.id))
+    assert await rejected(missing) == ("AGENT_NOT_FOUND", ["agent_id"])
+
+
+async def test_a_project_with_a_password_in_a_url_is_refused(service: Any) -> None:
+    project = library_pb2.Project(name="site")
+    project.repositories.add(name="code", url="https://me:hunter2@example.com/a.git")
+    wrong = ("FIELD_INVALID", ["project.repositories[0].url"])
+    assert await rejected(service.CreateProject(pb.CreateProjectRequest(project=project))) == wrong
+    change = library_pb2.Project(id="default", repositories=project.repositories)
+    assert await rejected(service.UpdateProject(pb.UpdateProjectRequest(project=change))) == wrong
+
+
+async def test_a_password_that_an_older_version_saved_is_hidden_and_stays() -> None:
+    stored = MemoryCatalog()
+    url = "https://me:hunter2@example.com/a.git"
+    library = make(stored)
+    await library.ensure_standard(STANDARD)
+    found = await stored.project("default")
+    assert found is not None
+    old = replace(found, repositories=(Repository(name="code", url=url),), version=found.version + 1)
+    await stored.commit([Put(old)])
+    async with serving({"wonder.v1.LibraryService": LibraryServicer(library, no_artifacts())}) as channel:
+        service: Any = LibraryServiceStub(channel)
+        shown = (await service.GetProject(pb.GetProjectRequest(project_id="default"))).project
+        assert shown.repositories[0].url == "https://me:***@example.com/a.git"
+        assert "hunter2" not in str(await service.ListProjects(pb.ListProjectsRequest()))
+        shown.description = "Ours."
+        shown.repositories[0].default_branch = "dev"
+        changed = (await service.UpdateProject(pb.UpdateProjectRequest(project=shown))).project
+        assert changed.description == "Ours." and "hunter2" not in str(changed)
+    kept = await stored.project("default")
+    assert kept is not None
+    assert kept.repositories == (Repository(name="code", url=url, default_branch="dev"),)
+
+
+async def test_a_project_is_created_updated_by_mask_and_deleted(service: Any) -> None:
+    project = library_pb2.Project(
+        name="site",
+        repositories=[library_pb2.Repository(name="code", url="/srv/code", default_branch="main")],
+        network=library_pb2.NetworkPolicy(http_allow=["10.0.0.0/8"], shell_network=True),
+    )
+    made = (await service.CreateProject(pb.CreateProjectRequest(project=project))).project
+    assert made.repositories == project.repositories and made.network == project.network
+    change = library_pb2.Project(id="site", description="Ours.")
+    paths = FieldMask(paths=["network", "description"])
+    changed = await service.UpdateProject(pb.UpdateProjectRequest(project=change, update_mask=paths))
+    assert not changed.project.HasField("network") and changed.project.description == "Ours."
+    assert changed.project.repositories == project.repositories
+    assert (await service.GetProject(pb.GetProjectRequest(project_id="site"))).project == changed.project
+    await service.DeleteProject(pb.DeleteProjectRequest(project_id="site"))
+    left = await service.ListProjects(pb.ListProjectsRequest())
+    assert [each.name for each in left.projects] == ["default"]
+
+
+async def test_a_request_id_makes_a_change_once(service: Any) -> None:
+    request = pb.CreateAgentRequest(
+        agent=library_pb2.Agent(name="bot", persona_id="wonder/std/assistant"), request_id="r"
+    )
+    assert await service.CreateAgent(request) == await service.CreateAgent(request)
+    request.agent.name = "other"
+    answer = await rejected(service.CreateAgent(request))
+    assert answer == ("REQUEST_ID_REUSED", ["request_id"])
+
+
+async def test_validating_only_keeps_nothing(service: Any) -> None:
+    agent = library_pb2.Agent(name="bot", persona_id="wonder/std/assistant")
+    shown = await service.CreateAgent(pb.CreateAgentRequest(agent=agent, validate_only=True))
+    assert shown.agent.name == "bot"
+    missing = service.GetAgent(pb.GetAgentRequest(agent_id="bot"))
+    assert (await rejected(missing))[0] == "AGENT_NOT_FOUND"
+
+
+async def test_the_files_of_the_standard_library_say_the_same_to_the_client_and_to_the_server(
+    service: Any,
+) -> None:
+    folder = load(STANDARD)
+    sent = [definition_pb2.Definition.FromString(bytes(each)) for each in folder.definitions]
+    request = pb.ApplyDefinitionsRequest(library=folder.library, definitions=sent)
+    applied = await service.ApplyDefinitions(request)
+    assert {change.action for change in applied.changes} == {pb.DEFINITION_CHANGE_ACTION_UNCHANGED}
+
+
+# --- refusals -----------------------------------------------------------------------------------------
+
+
+async def test_the_faults_of_a_batch_are_told_with_their_places(service: Any) -> None:
+    batch = [
+        {"name": "a", "task": {"steps": [{"id": "s", "action": {"kind": "context"}, "condition": "1 +"}]}},
+        {"name": "b", "workflow": {"nodes": [{"id": "n", "task_id": "nope"}]}},
+    ]
+    request = pb.ApplyDefinitionsRequest(library="team", definitions=map(definition, batch))
+    assert await rejected(service.ApplyDefinitions(request)) == (
+        "DEFINITION_INVALID",
+        ["definitions[0].task.steps[0].condition", "definitions[1].workflow.nodes[0].task_id"],
+    )
+    unread = [{"name": "a"}, {"name": "Ä", "task": {}}]
+    request = pb.ApplyDefinitionsRequest(library="team", definitions=map(definition, unread))
+    assert (await rejected(service.ApplyDefinitions(request)))[1] == [
+        "definitions[0].spec",
+        "definitions[1].name",
+        "definitions[1].task.steps",
+    ]
+
+
+async def test_what_cannot_be_read_hides_nothing_else_that_is_wrong(service: Any) -> None:
+    node = {"human_gate": {}, "input_mapping": {"x": "1 +"}}
+    wrong = {"name": "a", "workflow": {"nodes": [node]}}
+    places = [f"workflow.nodes[0].{name}" for name in ("id", "input_mapping.x", "human_gate.prompt")]
+    batch = [{"name": "x"}, wrong]
+    request = pb.ApplyDefinitionsRequest(library="team", definitions=map(definition, batch))
+    reason, found = await rejected(service.ApplyDefinitions(request))
+    assert (reason, found[0]) == ("DEFINITION_INVALID", "definitions[0].spec")
+    assert {f"definitions[1].{place}" for place in places} <= set(found)
+    assert len(set(found)) == len(found)
+    await service.CreateLibrary(pb.CreateLibraryRequest(library={"name": "team"}))
+    put = pb.PutDefinitionRequest(library_id="team", definition=definition(wrong))
+    reason, found = await rejected(service.PutDefinition(put))
+    assert {f"definition.{place}" for place in places} <= set(found)
+
+
+async def test_an_agent_has_a_budget_that_can_be_changed_and_taken_away(service: Any) -> None:
+    agent = library_pb2.Agent(name="frugal", persona_id="wonder/std/assistant")
+    agent.budget.max_tokens = -1
+    answer = await rejected(service.CreateAgent(pb.CreateAgentRequest(agent=agent)))
+    assert answer == ("FIELD_INVALID", ["agent.budget.max_tokens"])
+    agent.budget.max_tokens = 5
+    made = (await service.CreateAgent(pb.CreateAgentRequest(agent=agent, request_id="once"))).agent
+    assert made.budget == agent.budget
+    assert (await service.CreateAgent(pb.CreateAgentRequest(agent=agent, request_id="once"))).agent == made
+    change = library_pb2.Agent(id=made.id, budget=common_pb2.Budget(max_cost_micros=7))
+    request = pb.UpdateAgentRequest(agent=change, update_mask=FieldMask(paths=["budget"]))
+    assert (await service.UpdateAgent(request)).agent.budget == change.budget
+    change.ClearField("budget")
+    request = pb.UpdateAgentRequest(agent=change, update_mask=FieldMask(paths=["budget"]))
+    assert not (await service.UpdateAgent(request)).agent.HasField("budget")
+    assert not (await service.GetAgent(pb.GetAgentRequest(agent_id="frugal"))).agent.HasField("budget")
+
+
+EMPTY: list[tuple[str, Any, str]] = [
+    ("CreateLibrary", pb.CreateLibraryRequest(), "library.name"),
+    ("GetLibrary", pb.GetLibraryRequest(), "library_id"),
+    ("DeleteLibrary", pb.DeleteLibraryRequest(), "library_id"),
+    ("PutDefinition", pb.PutDefinitionRequest(), "library_id"),
+    ("GetDefinition", pb.GetDefinitionRequest(), "definition_id"),
+    ("ListRevisions", pb.ListRevisionsRequest(), "definition_id"),
+    ("DeleteDefinition", pb.DeleteDefinitionRequest(), "definition_id"),
+    ("ApplyDefinitions", pb.ApplyDefinitionsRequest(), "library"),
+    ("ExportDefinitions", pb.ExportDefinitionsRequest(), "library_id"),
+    ("CreateAgent", pb.CreateAgentRequest(), "agent.name"),
+    ("GetAgent", pb.GetAgentRequest(), "agent_id"),
+    ("UpdateAgent", pb.UpdateAgentRequest(), "agent.id"),
+    ("DeleteAgent", pb.DeleteAgentRequest(), "agent_id"),
+    ("CreateProject", pb.CreateProjectRequest(), "project.name"),
+    ("GetProject", pb.GetProjectRequest(), "project_id"),
+    ("UpdateProject", pb.UpdateProjectRequest(), "project.id"),
+    ("DeleteProject", pb.DeleteProjectRequest(), "project_id"),
+]
+
+
+@pytest.mark.parametrize(("method", "request_", "field"), EMPTY, ids=[each[0] for each in EMPTY])
+async def test_an_empty_request_is_refused_naming_what_is_missing(
+    service: Any, method: str, request_: Any, field: str
+) -> None:
+    answer = await rejected(getattr(service, method)(request_))
+    assert answer == ("FIELD_INVALID", [field])
+
+
+UNKNOWN: list[tuple[str, Any, str]] = [
+    ("GetLibrary", pb.GetLibraryRequest(library_id="nope"), "LIBRARY_NOT_FOUND"),
+    ("DeleteLibrary", pb.DeleteLibraryRequest(library_id="nope"), "LIBRARY_NOT_FOUND"),
+    ("ListDefinitions", pb.ListDefinitionsRequest(library_id="nope"), "LIBRARY_NOT_FOUND"),
+    ("ExportDefinitions", pb.ExportDefinitionsRequest(library_id="nope"), "LIBRARY_NOT_FOUND"),
+    ("GetDefinition", pb.GetDefinitionRequest(definition_id="a/b"), "DEFINITION_NOT_FOUND"),
+    ("ListRevisions", pb.ListRevisionsRequest(definition_id="a/b"), "DEFINITION_NOT_FOUND"),
+    ("DeleteDefinition", pb.DeleteDefinitionRequest(definition_id="a/b"), "DEFINITION_NOT_FOUND"),
+    ("ListAgents", pb.ListAgentsRequest(project_id="nope"), "PROJECT_NOT_FOUND"),
+    ("UpdateAgent", pb.UpdateAgentRequest(agent=library_pb2.Agent(id="nope")), "AGENT_NOT_FOUND"),
+    ("DeleteAgent", pb.DeleteAgentRequest(agent_id="nope"), "AGENT_NOT_FOUND"),
+    ("UpdateProject", pb.UpdateProjectRequest(project=library_pb2.Project(id="nope")), "PROJECT_NOT_FOUND"),
+    ("DeleteProject", pb.DeleteProjectRequest(project_id="nope"), "PROJECT_NOT_FOUND"),
+]
+
+
+@pytest.mark.parametrize(("method", "request_", "reason"), UNKNOWN, ids=[each[0] for each in UNKNOWN])
+async def test_what_is_not_there_is_not_found(service: Any, method: str, request_: Any, reason: str) -> None:
+    assert (await rejected(getattr(service, method)(request_)))[0] == reason
+
+
+BAD: list[tuple[str, Any, str, str]] = [
+    ("ListLibraries", pb.ListLibrariesRequest(page_token="x"), "PAGE_TOKEN_INVALID", "page_token"),
+    ("ListAgents", pb.ListAgentsRequest(page_token="W1siIl0="), "PAGE_TOKEN_INVALID", "page_token"),
+    ("ListProjects", pb.ListProjectsRequest(page_size=-1), "FIELD_INVALID", "page_size"),
+    ("ListDefinitions", pb.ListDefinitionsRequest(kinds=[0]), "FIELD_INVALID", "kinds"),
+    ("GetDefinition", pb.GetDefinitionRequest(definition_id="x" * 600), "FIELD_INVALID", "definition_id"),
+    ("GetDefinition", pb.GetDefinitionRequest(definition_id="a@0"), "FIELD_INVALID", "definition_id"),
+    (
+        "UpdateAgent",
+        pb.UpdateAgentRequest(
+            agent=library_pb2.Agent(id="assistant"), update_mask=FieldMask(paths=["usage"])
+        ),
+        "FIELD_MASK_UNSUPPORTED",
+        "update_mask",
+    ),
+    (
+        "UpdateProject",
+        pb.UpdateProjectRequest(
+            project=library_pb2.Project(id="default"), update_mask=FieldMask(paths=["repositories.name"])
+        ),
+        "FIELD_MASK_UNSUPPORTED",
+        "update_mask",
+    ),
+    (
+        "CreateProject",
+        pb.CreateProjectRequest(project=library_pb2.Project(name="p"), request_id="x" * 200),
+        "FIELD_INVALID",
+        "request_id",
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "request_", "reason", "field"), BAD)
+async def test_bad_input_is_refused_with_its_field(
+    service: Any, method: str, request_: Any, reason: str, field: str
+) -> None:
+    answer = await rejected(getattr(service, method)(request_))
+    assert answer == (reason, [field])

@@ -1,0 +1,186 @@
+"""`wonder chat` for a person: at a terminal, with a prompt, colours and Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.paths import ROOT
+from tests.sdk.fake_server import CONVERSATION, FakeConversation, delta, event, serving
+from wonder.v1 import conversation_pb2 as conversation
+from wonder_sdk.cli.conversation import chat
+from wonder_sdk.cli.shared.terminal import Terminal
+
+# Whoever leads a session and opens a terminal gets Ctrl-C from it.
+AT_TERMINAL = """
+import os, sys
+from wonder_sdk.cli import main
+os.open(os.ttyname(0), os.O_RDWR)
+sys.exit(main())
+"""
+CANCELLED = conversation.Turn(id="turn_1", ordinal=1, status=conversation.TURN_STATUS_CANCELLED)
+
+
+class Patient(FakeConversation):
+    """Speaks, then waits until its turn is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__(script=[event(2, "conversation_turn"), delta(0, "Well, let me think")])
+
+    async def _listen(self, requests: Any, answers: Any) -> None:
+        async def watched() -> Any:
+            async for request in requests:
+                yield request
+                if request.HasField("cancel"):
+                    self.script.append(event(3, "turn.cancelled", turn_cancelled=CANCELLED))
+
+        await super()._listen(watched(), answers)
+
+
+class Person:
+    """Somebody at a terminal in which `wonder` runs: a chat, or another command."""
+
+    def __init__(self, address: str, home: Path, *command: str, **environment: str) -> None:
+        self._terminal, theirs = pty.openpty()
+        paths = os.pathsep.join(str(ROOT / part) for part in ("server", "gen/python", "sdk/python"))
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", AT_TERMINAL, *(command or ("chat",)), "--server", address],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, "PYTHONPATH": paths, "HOME": str(home), "TERM": "xterm", **environment},
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.screen = ""
+        self._read = 0
+
+    def reads(self, text: str) -> None:
+        """Wait until this appears, after what was read before."""
+        while (found := self.screen.find(text, self._read)) < 0:
+            self.screen += os.read(self._terminal, 4096).decode(errors="replace")
+        self._read = found + len(text)
+
+    def types(self, keys: str) -> None:
+        os.write(self._terminal, keys.encode())
+
+    def leaves(self) -> int:
+        try:
+            while more := os.read(self._terminal, 4096):
+                self.screen += more.decode(errors="replace")
+        except OSError:  # how a terminal says that nobody is left
+            pass
+        os.close(self._terminal)
+        return self.process.wait(60)
+
+
+def _cancel_and_leave(person: Person) -> int:
+    person.reads("you> ")
+    person.types("Hello\r")
+    person.reads("let me think")
+    person.types("\x03")
+    person.reads("cancelled")
+    person.reads("you> ")
+    person.types("\x04")
+    return person.leaves()
+
+
+async def test_ctrl_c_cancels_the_turn_and_not_the_program(tmp_path: Path) -> None:
+    fake = Patient()
+    async with serving(fake) as address:
+        person = Person(address, tmp_path)
+        code = await asyncio.to_thread(_cancel_and_leave, person)
+
+    assert code == 0
+    assert "\x1b[" in person.screen
+    assert f"wonder chat -c {CONVERSATION}" in person.screen
+    intents = [each.WhichOneof("intent") for each in fake.requests[1:]]
+    assert intents == ["attach", "send", "cancel", "detach"]
+    assert (tmp_path / ".wonder_history").read_text() == "Hello\n"
+
+
+async def test_a_server_that_goes_away_and_comes_back_is_told_of_and_nothing_is_lost(tmp_path: Path) -> None:
+    fake = FakeConversation()
+    async with serving(fake) as address:
+        person = Person(address, tmp_path)
+        await asyncio.to_thread(person.reads, "you> ")
+    person.types("Hello\r")
+    await asyncio.to_thread(person.reads, f"no connection to {address}; trying again")
+    async with serving(fake, address=address):
+        await asyncio.to_thread(person.reads, "connected again")
+        await asyncio.to_thread(person.reads, "is Mia.")
+        await asyncio.to_thread(person.reads, "you> ")
+        person.types("\x04")
+        assert await asyncio.to_thread(person.leaves) == 0
+
+    assert len(fake.started) == 1
+
+
+async def test_while_the_server_is_away_ctrl_c_drops_the_message_and_ctrl_d_leaves(tmp_path: Path) -> None:
+    fake = FakeConversation()
+    async with serving(fake) as address:
+        person = Person(address, tmp_path)
+        await asyncio.to_thread(person.reads, "you> ")
+    person.types("Hello\r")
+    for keys, answer in (("", "no connection to"), ("\x03", "given up"), ("", "you> ")):
+        person.types(keys)
+        await asyncio.to_thread(person.reads, answer)
+    person.types("\x04")
+
+    assert await asyncio.to_thread(person.leaves) == 0
+    assert not fake.started
+    assert "Traceback" not in person.screen and "Task" not in person.screen
+
+
+async def test_a_second_ctrl_c_waits_for_no_server_and_the_cancel_is_sent_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    fake = Patient()
+    async with serving(fake) as address:
+        person = Person(address, tmp_path)
+        await asyncio.to_thread(person.reads, "you> ")
+        person.types("Hello\r")
+        await asyncio.to_thread(person.reads, "let me think")
+    for keys, answer in (("", "no connection to"), ("\x03", "cancelling"), ("\x03", "you> ")):
+        person.types(keys)
+        await asyncio.to_thread(person.reads, answer)
+    async with serving(fake, address=address), fake.changed:
+        await fake.changed.wait_for(lambda: any(each.HasField("cancel") for each in fake.requests[1:]))
+    person.types("\x04")
+
+    assert await asyncio.to_thread(person.leaves) == 0
+    assert "Traceback" not in person.screen and "Task" not in person.screen
+
+
+def test_at_the_prompt_ctrl_c_leaves_only_the_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed: list[str | type[BaseException]] = [
+        "one", KeyboardInterrupt, "two", KeyboardInterrupt, KeyboardInterrupt, "never"
+    ]  # fmt: skip
+
+    def type_next(prompt: str) -> str:
+        following = typed.pop(0)
+        if isinstance(following, str):
+            return following
+        raise following
+
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("builtins.input", type_next)
+    monkeypatch.setattr(sys, "stdin", Screen())
+    monkeypatch.setattr(chat, "_keep_history", lambda: None)
+    screen = Screen()
+    talk = chat.ChatSession(cast(Any, None), Terminal(screen), agent="", user="")
+
+    assert list(talk._lines()) == ["one", "two"]
+    assert typed == ["never"]
+    assert "Ctrl-C again" in screen.getvalue()

@@ -1,0 +1,169 @@
+"""`wonder project`, `wonder agent` and `wonder actions`, against the server's own services."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.fakes.repositories import no_artifacts
+from tests.services.catalog.library_kit import STANDARD, make
+from wonder.v1 import executor_service_pb2 as executor
+from wonder.v1 import executor_service_pb2_grpc as rpc
+from wonder.v1 import task_pb2
+from wonder_sdk import cli
+from wonder_server.adapters.in_memory.catalog import MemoryCatalog
+from wonder_server.core.budget import Account
+from wonder_server.rpc.library.servicer import LibraryServicer
+from wonder_server.rpc.server.server import RpcServer
+from wonder_server.settings import Settings
+
+
+class FakeExecutor(rpc.ExecutorServiceServicer):
+    """Two kinds on two pages: one of the server's own, one that a worker brings."""
+
+    async def list_action_kinds(self, request: Any, context: Any) -> executor.ListActionKindsResponse:
+        if not request.page_token:
+            kind = task_pb2.ActionKind(name="http", description="Sends a request.", available=True)
+            kind.input_schema.update(
+                {
+                    "properties": {
+                        "body": {"description": "What to send."},
+                        "url": {"type": "string", "description": "Where to."},
+                        "method": {"enum": ["GET", "PUT"]},
+                    },
+                    "required": ["url"],
+                }
+            )
+            kind.output_schema.update({"properties": {"status": {"type": "integer"}}})
+            return executor.ListActionKindsResponse(action_kinds=[kind], next_page_token="more")
+        remote = task_pb2.ActionKind(name="resize", description="Resizes.", remote=True, worker_count=2)
+        return executor.ListActionKindsResponse(action_kinds=[remote])
+
+
+class FakeAccounts:
+    """Every agent has spent the same."""
+
+    async def accounts(self, agent_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
+        spent = Account(input_tokens=1_200, output_tokens=34, cost_micros=5_600, model_calls=7)
+        return dict.fromkeys(agent_ids, spent)
+
+
+@pytest_asyncio.fixture
+async def address(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+    library, spent = make(MemoryCatalog()), FakeAccounts()
+    await library.ensure_standard(STANDARD)
+    services = {
+        "wonder.v1.LibraryService": LibraryServicer(library, no_artifacts(), spent),
+        "wonder.v1.ExecutorService": FakeExecutor(),
+    }
+    server = RpcServer(Settings(listen="127.0.0.1:0"), services)
+    target = server.bind()
+    await server.start()
+    monkeypatch.setenv("WONDER_SERVER", target)
+    yield target
+    await server.stop(0)
+
+
+def out(capsys: pytest.CaptureFixture[str]) -> str:
+    """What was printed, without the log of the server beside."""
+    return "".join(line for line in capsys.readouterr().out.splitlines(keepends=True) if "[debug" not in line)
+
+
+async def wonder(*argv: str) -> int:
+    return await asyncio.to_thread(cli.main, argv)
+
+
+async def test_what_a_project_may_reach_is_said_and_taken_back(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await wonder("project", "create", "shop", "--description", "Sells.") == 0
+    assert await wonder("project", "list") == 0
+    output = out(capsys)
+    assert "project shop created (proj_" in output
+    assert [line.split("\t")[0] for line in output.splitlines()[1:]] == ["shop", "default"]
+    assert await wonder("project", "allow", "shop", "127.0.0.1:8099", "ci.internal", "127.0.0.1:8099") == 0
+    assert await wonder("project", "allow", "shop", "ci.internal") == 0
+    assert "reach: all that is public, 127.0.0.1:8099, ci.internal\n" in out(capsys)
+    assert await wonder("project", "only", "shop", "on") == 0
+    assert await wonder("project", "disallow", "shop", "ci.internal") == 0
+    assert await wonder("project", "show", "shop") == 0
+    assert out(capsys).endswith("Sells.\nhttp and mcp reach: 127.0.0.1:8099\n")
+    assert await wonder("project", "shell", "shop", "on") == 0
+    assert out(capsys).endswith(
+        "127.0.0.1:8099\nshell reaches: the same, over HTTP and CONNECT through the server's egress proxy\n"
+    )
+    assert await wonder("project", "shell", "shop", "off") == 0
+    assert out(capsys).endswith("Sells.\nhttp and mcp reach: 127.0.0.1:8099\n")
+
+
+async def test_what_makes_no_sense_is_refused_and_changes_nothing(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await wonder("project", "allow", "default", "http://nonsense/") == 1
+    assert "'http://nonsense/' is no entry of http_allow" in capsys.readouterr().err
+    assert await wonder("project", "disallow", "default", "10.0.0.1") == 1
+    assert "does not name 10.0.0.1; it names: nothing" in capsys.readouterr().err
+    assert await wonder("project", "show", "nowhere") == 1
+    assert "PROJECT_NOT_FOUND" in capsys.readouterr().err
+    assert await wonder("project", "show", "default") == 0
+    assert out(capsys).endswith("reach: all that is public\n")
+
+
+async def test_kinds_of_action_are_listed_and_shown(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await wonder("actions") == 0
+    assert out(capsys) == (
+        "http\ttakes url*, body, method\tgives status\tSends a request.\n"
+        "resize\ttakes anything\tgives anything\tResizes. (2 workers)\n"
+    )
+    assert await wonder("actions", "http") == 0
+    output = [" ".join(line.split()) for line in out(capsys).splitlines()]
+    assert "url string required Where to." in output
+    assert 'method any one of: "GET", "PUT".' in output
+    assert output[output.index("gives:") + 1] == "status integer"
+    assert any("done again only as its action's settings allow" in line for line in output)
+    assert await wonder("actions", "htp") == 1
+    assert capsys.readouterr().err == "wonder: there is no action kind htp; did you mean http?\n"
+    assert await wonder("actions", "resize", "--json") == 0
+    assert json.loads(out(capsys))["worker_count"] == 2
+
+
+async def test_agents_and_projects_can_be_deleted(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await wonder("project", "create", "shop") == 0
+    assert (
+        await wonder("agent", "create", "bot", "--persona", "wonder/std/assistant", "--project", "shop") == 0
+    )
+    capsys.readouterr()
+    assert await wonder("project", "delete", "shop", "--yes") == 1
+    assert "RESOURCE_IN_USE" in capsys.readouterr().err
+    assert await wonder("agent", "delete", "bot") == 0
+    assert await wonder("project", "delete", "shop", "--yes") == 0
+    assert out(capsys) == "agent bot deleted\nproject shop deleted\n"
+    assert await wonder("agent", "delete", "bot") == 1
+    assert "AGENT_NOT_FOUND" in capsys.readouterr().err
+
+
+async def test_what_an_agent_spends_is_shown_and_limited(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await wonder("agent", "show", "assistant") == 0
+    output = out(capsys)
+    assert "spent: 1,234 tokens in 7 calls of models, cost $0.0056\n" in output
+    assert "may spend: as much as it likes\n" in output
+    assert (
+        await wonder("agent", "budget", "assistant", "--tokens", "5e6", "--cost", "20", "--time", "90") == 0
+    )
+    assert "may spend: 5,000,000 tokens, $20.00, 90 s\n" in out(capsys)
+    assert await wonder("agent", "budget", "assistant", "--cost", "0.5") == 0
+    assert "may spend: $0.50\n" in out(capsys)
+    assert await wonder("agent", "budget", "assistant", "--none") == 0
+    assert "may spend: as much as it likes\n" in out(capsys)
+    for wrong in ((), ("--none", "--cost", "1")):
+        assert await wonder("agent", "budget", "assistant", *wrong) == 2
+    assert "or else --none" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        await wonder("agent", "budget", "assistant", "--tokens", "-3")

@@ -1,0 +1,389 @@
+"""`wonder run`, `wonder runs` and `wonder gates`, against a coordinator that plays from a script."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+
+from tests.sdk.fake_coordinator import GATE, RUN, WORKFLOW, FakeCoordinator, Script, a_gate, at
+from tests.sdk.fake_server import serving
+from wonder.v1 import coordinator_service_pb2 as service
+from wonder.v1 import definition_pb2
+from wonder.v1 import library_service_pb2 as library_service
+from wonder.v1 import library_service_pb2_grpc as library_rpc
+from wonder.v1 import run_pb2 as run
+from wonder_sdk import cli
+from wonder_sdk.cli.shared import json_input
+from wonder_sdk.cli.workflows.run import _texts
+
+LINES = """\
+    0.000  acme/flows/release@3  run_1
+    0.001  → build  acme/flows/work@1
+    0.030  ✓ build  29 ms
+    0.032    → lint  acme/flows/work@1
+    0.032    → unit  acme/flows/work@1
+    0.050    ↻ unit  again, attempt 2: The machine is busy.
+    0.060    ✓ lint  28 ms
+    0.060  ⋯ agree  [lint] is here, 1 of 2
+    0.062  ! unit says coverage
+    0.300    ✓ unit  268 ms
+    0.301    → report[unit]  acme/flows/work@1
+    0.350    ✓ report[unit]  49 ms
+    0.400  ? agree  Shall this be released?  version: 1.2
+             wonder gates approve gate_1 --answer '{…}'
+    0.500  ! signal hurry
+    1.400  ? agree  approved by mia: fine
+    1.400  ✓ agree  1.0 s
+    1.500  completed · 1.5 s · 5 nodes
+"""
+OUTPUT = {"released": "1.2", "count": 2}
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    yield
+
+
+async def wonder(fake: FakeCoordinator, *argv: str) -> int:
+    """Run the command against the fake, beside the loop that serves it."""
+    async with serving(coordinator=fake) as address:
+        return await asyncio.to_thread(cli.main, [*argv, "--server", address])
+
+
+def ended(status: str, reason: str) -> FakeCoordinator:
+    script = Script()
+    script.start()
+    script.token(0, "t", "build")
+    script.begin(5, "build")
+    script.failed(10, "build", reason)
+    script.end(20, status, reason)
+    return FakeCoordinator(script.events)
+
+
+async def test_a_run_is_told_in_lines_and_its_output_is_all_of_stdout(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fake = FakeCoordinator()
+    flags = ("--project", "shop", "--agent", "assistant", "--timeout", "90", "--request-id", "r-1")
+    flags += ("--branch", "try-it", "--conversation", "conv_1")
+    assert await wonder(fake, "run", "acme/flows/release", "-i", '{"version": "1.2"}', *flags) == 0
+    output = capsys.readouterr()
+    assert output.err == LINES
+    assert json.loads(output.out) == OUTPUT
+    request = fake.requests[0]
+    assert dict(request.input) == {"version": "1.2"}
+    assert (request.context.project_id, request.context.agent_id) == ("shop", "assistant")
+    assert (request.context.branch, request.context.conversation_id) == ("try-it", "conv_1")
+    assert (request.timeout_ms, request.request_id) == (90_000, "r-1")
+
+
+async def test_text_that_is_compared_with_a_number_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    def fake() -> FakeCoordinator:
+        return ended("FAILED", "'<' cannot compare string with int")
+
+    assert await wonder(fake(), "run", "a/b/c", "--set", "wanted=abc") == 1
+    assert capsys.readouterr().err.endswith("`--set wanted=…` gives text; for a number write wanted:=…\n")
+    assert await wonder(fake(), "run", "a/b/c", "--set", "wanted:=[]") == 1
+    assert "gives text" not in capsys.readouterr().err
+
+
+async def test_details_are_for_those_who_ask(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await wonder(FakeCoordinator(), "run", "acme/flows/release", "-v") == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].endswith("run_1  version: 1.2")
+    assert lines[2].endswith("✓ build  29 ms  size: 3")
+
+
+async def test_a_run_can_be_watched_from_the_beginning_or_from_a_cursor(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fake = FakeCoordinator()
+    assert await wonder(fake, "run", "--watch", RUN) == 0
+    assert capsys.readouterr().err == LINES
+    assert await wonder(fake, "run", "--watch", RUN, "--after", "21") == 0
+    output = capsys.readouterr()
+    assert output.err == LINES[LINES.index("    0.500") :]
+    assert json.loads(output.out) == OUTPUT
+    assert await wonder(fake, "run", "--watch", RUN, "--after", "25") == 0
+    output = capsys.readouterr()
+    assert (output.err, json.loads(output.out)) == ("", OUTPUT), "nothing new; the output all the same"
+
+
+async def test_programs_get_events_or_only_the_output_or_the_id(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = FakeCoordinator()
+    assert await wonder(fake, "run", "x", "--json") == 0
+    output = capsys.readouterr()
+    events = [json.loads(line) for line in output.out.splitlines()]
+    assert [int(each["sequence"]) for each in events] == list(range(1, len(fake.events) + 1))
+    assert events[-1]["workflow_completed"]["output"] == OUTPUT
+    assert output.err == ""
+    assert await wonder(fake, "run", "x", "--quiet") == 0
+    assert capsys.readouterr() == ('{"count": 2, "released": "1.2"}\n', "")
+    assert await wonder(fake, "run", "x", "--detach") == 0
+    assert capsys.readouterr() == (f"{RUN}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("status", "word"), [("FAILED", "failed"), ("CANCELLED", "cancelled")], ids=["failed", "cancelled"]
+)
+async def test_a_run_that_does_not_complete_says_why_and_exits_with_1(
+    status: str, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake = ended(status, "The disk\nis full.")
+    assert await wonder(fake, "run", "x") == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    reason = {"failed": "RUN_FAILED", "cancelled": "CANCELLED"}[word]
+    assert output.err.splitlines()[-2:] == [
+        "    0.010  ✗ build  5 ms: The disk is full.",
+        f"    0.020  {word} · 20 ms · 1 node: The disk is full. ({reason})",
+    ]
+    assert await wonder(fake, "run", "x", "--quiet") == 1
+    assert capsys.readouterr().err.startswith(f"wonder: {RUN} {word} · ")
+
+
+async def test_refusals_are_one_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = FakeCoordinator()
+    for argv, output in (
+        (["run", "nothing"], "There is no workflow or task `nothing`. (DEFINITION_NOT_FOUND)"),
+        (["run", "--watch", "run_9"], "There is no run run_9. (RUN_NOT_FOUND)"),
+        (["runs", "show", "run_9"], "There is no run run_9. (RUN_NOT_FOUND)"),
+        (["runs", "cancel", RUN], "The run has ended. (RUN_NOT_ACTIVE)"),
+        (["gates", "approve", "gate_9"], "There is no gate gate_9. (GATE_NOT_FOUND)"),
+    ):
+        assert await wonder(fake, *argv) == 1
+        assert capsys.readouterr() == ("", f"wonder: {output}\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["run"], "which workflow is to be run"),
+        (["run", "x", "--watch", RUN], "which workflow is to be run"),
+        (["run", "--watch", RUN, "--set", "a=1"], "--watch starts nothing"),
+        (["run", "x", "-i", "{"], "--input: this is no JSON"),
+        (["run", "x", "-i", "[1]"], "--input: an object is wanted"),
+        (["run", "x", "-i", '{"a": NaN}'], "--input: this is no JSON"),
+        (["run", "x", "-i", "@/nowhere"], "--input @/nowhere: No such file"),
+        (["run", "x", "-i", "[" * 9000 + "]" * 9000], "--input: this is nested too deeply"),
+        (["run", "x", "-i", "[" * 40 + "]" * 40], "--input: this is nested more than 32 levels deep"),
+        (["run", "x", "--set", "a"], "--set a: say it as key=text"),
+        (["run", "x", "--set", ":=1"], "--set :=1: say it as key=text"),
+        (["run", "x", "--set", "a:=1.2.3"], "--set a: this is no JSON"),
+        (["run", "x", "--set", "a=1", "--set", "a.b=2"], "--set a.b=2: a is no object"),
+        (["runs", "signal", RUN, "paid", "-p", "{"], "--payload: this is no JSON"),
+        (["runs", "fork", RUN, "--before", "1", "--state", "3"], "--state: an object is wanted"),
+        (["gates", "approve", GATE, "-a", "yes"], "--answer: this is no JSON"),
+    ],
+)
+async def test_a_command_line_that_makes_no_sense_exits_with_2(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake = FakeCoordinator()
+    assert await wonder(fake, *argv) == 2
+    output = capsys.readouterr().err
+    assert output.startswith(f"wonder: {said}") and output.count("\n") == 1
+    assert not [each for each in fake.requests if not isinstance(each, service.ListGatesRequest)]
+
+
+@pytest.mark.parametrize(
+    "argv", [["run", "x", "--timeout", "0"], ["runs", "-n", "-1"], ["runs", "fork", RUN]]
+)
+def test_flags_are_checked(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(argv)
+    assert left.value.code == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def test_input_is_json_a_file_or_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "input.json"
+    file.write_text('{"a": "ä"}')
+    assert json_input.read_object(f"@{file}", "--input") == {"a": "ä"}
+    file.write_bytes(b"\xff")
+    with pytest.raises(ValueError, match="no UTF-8"):
+        json_input.read_object(f"@{file}", "--input")
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"a": 1}'))
+    settings = ["b=2", "c.d:=true", "c.e=some text", "f=", "g:=[1.5]", "h=x=y", "i=:=", "j:=-"]
+    assert json_input.read_object("-", "--input", settings[:-1]) == {
+        "a": 1, "b": "2", "c": {"d": True, "e": "some text"}, "f": "", "g": [1.5], "h": "x=y", "i": ":=",
+    }  # fmt: skip
+    monkeypatch.setattr(sys, "stdin", io.StringIO("[]"))
+    assert json_input.read_object(None, "--input", settings[-1:]) == {"j": []}
+    assert json_input.read_object(None, "--input") is None
+
+
+async def test_runs_are_listed_by_what_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = FakeCoordinator()
+    assert await wonder(fake, "runs", "--status", "running", "--workflow", "a/b", "--all", "-n", "3") == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [row[:2] for row in rows] == [["run_0", "running"], ["run_1", "waiting"], ["run_2", "completed"]]
+    assert rows[0][4] == "acme/flows/release@3"
+    asked = fake.requests[0]
+    assert (asked.workflow_id, list(asked.statuses)) == ("a/b", [run.RUN_STATUS_RUNNING])
+    assert asked.include_children
+    assert await wonder(fake, "runs", "--json", "--limit", "0") == 0
+    assert [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()] == [
+        f"run_{number}" for number in range(5)
+    ]
+
+
+async def test_a_run_is_shown_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = FakeCoordinator(held=21)
+    assert await wonder(fake, "runs", "show", RUN) == 0
+    shown = capsys.readouterr().out
+    assert "✓ build                        29 ms\n" in shown
+    assert "✓ unit                         268 ms · attempt 2\n" in shown
+    assert "? agree: Shall this be released?  version: 1.2\n      wonder gates approve gate_1" in shown
+    assert shown.endswith('state   {"size": 3}\nrunning\n')
+    assert await wonder(FakeCoordinator(), "runs", "show", RUN) == 0
+    assert capsys.readouterr().out.endswith(
+        'output  {"count": 2, "released": "1.2"}\nsignal  hurry\ncompleted · 1.5 s · 5 nodes\n'
+    )
+    assert await wonder(fake, "runs", "show", RUN, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["state"] == {"size": 3}
+
+
+async def test_a_run_is_cancelled_signalled_forked_and_replayed(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = FakeCoordinator(held=5)
+    assert await wonder(fake, "runs", "cancel", RUN, "--reason", "wrong version") == 0
+    assert fake.requests[-1].reason == "wrong version"
+    assert (
+        await wonder(fake, "runs", "signal", RUN, "paid", "--payload", '{"amount": 12}', "--user", "mia") == 0
+    )
+    signal = fake.requests[-1].signal
+    assert (signal.name, signal.user_id) == ("paid", "mia")
+    assert dict(signal.payload.struct_value) == {"amount": 12}
+    assert await wonder(fake, "runs", "fork", RUN, "--before", "2", "--state", '{"tries": 0}') == 0
+    assert fake.requests[-1].before_node_execution == 2
+    assert await wonder(fake, "runs", "fork", RUN, "--after", "0") == 0
+    assert fake.requests[-1].WhichOneof("point") == "after_sequence"
+    assert await wonder(fake, "runs", "replay", RUN) == 0
+    assert await wonder(fake, "runs", "replay", "run_7") == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "run_1 cancelled",
+        "run_1 has the signal paid (event 7)",
+        "run_2",
+        "run_2",
+        "run_1: record of 12 inputs replayed: no difference",
+        "run_7: record of 12 inputs replayed: decided otherwise",
+        "  at input 4, TaskDone",
+        '  recorded {"kind": "EndRun"}',
+        '  planned  {"kind": "MoveToken"}',
+    ]
+
+
+async def test_gates_are_listed_shown_and_answered_once(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = FakeCoordinator(held=5)
+    fake.gates.append(a_gate())
+    fake.gates[1].id = "gate_2"
+    assert await wonder(fake, "gates", "--run", RUN, "--for", "mia", "--project", "shop") == 0
+    asked = fake.requests[-1]
+    assert (asked.run_id, asked.user_id, asked.project_id) == (RUN, "mia", "shop")
+    assert capsys.readouterr().out.splitlines()[1].split("\t")[4] == "Shall this be released? version: 1.2"
+    assert await wonder(fake, "gates", "show", GATE) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Shall this\nbe released?\n") and '"version": "1.2"' in shown
+    flags = ("--set", "notes=Bugs fixed.", "--comment", "fine", "--user", "mia")
+    assert await wonder(fake, "gates", "approve", GATE, *flags) == 0
+    output = fake.requests[-1]
+    assert output.decision == service.GATE_DECISION_APPROVE
+    assert (dict(output.answer), output.comment, output.user_id) == ({"notes": "Bugs fixed."}, "fine", "mia")
+    assert output.shown_hash == "abc"
+    assert await wonder(fake, "gates", "reject", "gate_2", "--shown-hash", "other") == 1
+    assert fake.requests[-1].shown_hash == "other"
+    assert await wonder(fake, "gates", "reject", "gate_2") == 0
+    assert fake.requests[-1].decision == service.GATE_DECISION_REJECT
+    assert await wonder(fake, "gates", "approve", GATE) == 1
+    told = capsys.readouterr()
+    assert told.out == "gate_1 approved; its run is run_1\ngate_2 rejected; its run is run_1\n"
+    assert told.err.count("(GATE_RESOLVED)") == 2
+    assert await wonder(fake, "gates", "--status", "rejected", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["id"] == "gate_2"
+    resolution = fake.gates[0].resolution
+    resolution.user_id, resolution.comment = "mia", "fine"
+    resolution.resolve_time.CopyFrom(at(1400))
+    resolution.answer.update({"notes": "Bugs fixed."})
+    assert await wonder(fake, "gates", "show", GATE) == 0
+    told = capsys.readouterr().out
+    assert "approved by mia: fine\nanswered 2023-11-14 22:13:21\nits answer:\n" in told
+    assert '"notes": "Bugs fixed."' in told
+
+
+class Definitions(library_rpc.LibraryServiceServicer):
+    """Has the workflow of the run, in which `agree` waits."""
+
+    async def GetDefinition(self, request: Any, context: Any) -> library_service.GetDefinitionResponse:
+        assert request.definition_id == WORKFLOW
+        text = """
+        {"name": "release", "workflow": {
+          "nodes": [{"id": "build", "wait": {"signal": "paid", "duration_ms": 60000}},
+                    {"id": "agree", "fan_in": {"mode": "FAN_IN_MODE_M_OF_N", "count": 2}}],
+          "transitions": [{"from_node_id": "build", "to_node_id": "agree", "condition": "signals.hurry.x"}]}}
+        """
+        found = json_format.Parse(text, definition_pb2.Definition())
+        return library_service.GetDefinitionResponse(definition=found)
+
+
+async def test_what_a_run_waits_for_is_known_from_its_workflow(capsys: pytest.CaptureFixture[str]) -> None:
+    script = Script()
+    script.start()
+    script.token(0, "t", "build", "WAITING_FOR_SIGNAL", update_time=at(0))
+    script.begin(0, "build", target="wait")
+    script.add(5, "signal.received", signal_received=run.Signal(name="payd"))
+    script.token(20, "t.1", "agree", "WAITING_FOR_SIBLINGS", branch="a", branch_count=3, parent_token_id="t")
+    script.end(90, "CANCELLED")
+    fake = FakeCoordinator(script.events)
+    async with serving(coordinator=fake, library=Definitions()) as address:
+
+        async def said(*argv: str) -> tuple[str, str]:
+            await asyncio.to_thread(cli.main, [*argv, "--server", address])
+            output = capsys.readouterr()
+            return output.out, output.err
+
+        _, lines = await said("run", "--watch", RUN)
+        assert "⋯ build  waits for the signal paid, until 22:14:20" in lines
+        assert "⋯ agree  [a] is here, 1 of 2 needed (3 branches)" in lines
+        shown, _ = await said("runs", "show", RUN)
+        assert "signal  payd  (its workflow neither waits for it nor reads it)\n" in shown
+        _, warned = await said("runs", "signal", RUN, "payd")
+        assert "waits for the signal payd, and no expression reads it; it knows: hurry, paid\n" in warned
+        assert await said("runs", "signal", RUN, "hurry") == (f"{RUN} has the signal hurry (event 7)\n", "")
+
+
+def test_a_text_that_was_meant_otherwise_is_guessed() -> None:
+    assert _texts(["a=x", "n=3"]) == "n:=3"
+    assert _texts(["a=x", "b:=3", "c=1.2.3"]) == ""
+
+
+async def test_a_server_named_before_the_verb_is_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WONDER_SERVER", "127.0.0.1:1")
+    async with serving(coordinator=FakeCoordinator()) as address:
+        assert await asyncio.to_thread(cli.main, ["runs", "--server", address, "replay", RUN]) == 0
+        assert await asyncio.to_thread(cli.main, ["gates", "--server", address, "show", GATE]) == 0
+        assert await asyncio.to_thread(cli.main, ["runs", "replay", RUN]) == 1
+
+
+@pytest.mark.parametrize("command", [["run"], ["runs"], ["gates"], ["workflow"], ["workflow", "draw"]])
+def test_help_teaches_with_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main([*command, "--help"])
+    assert left.value.code == 0
+    shown: Any = capsys.readouterr().out
+    examples = re.findall(r"^  (wonder (?!COMMAND)[^|\n]*)", shown.partition("examples:")[2], re.MULTILINE)
+    assert len(examples) >= 3
+    for example in examples:
+        cli.build_parser().parse_args(shlex.split(example)[1:])

@@ -1,0 +1,390 @@
+"""A conversation over connections that break: nothing twice, nothing missing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.sdk.fake_server import (
+    CONVERSATION,
+    TEXTS,
+    TURN,
+    FakeConversation,
+    Response,
+    StopStream,
+    a_turn,
+    completed,
+    event,
+    message_event,
+    serving,
+)
+from wonder.v1 import conversation_service_pb2 as service
+from wonder.v1 import errors_pb2 as errors
+from wonder_sdk import (
+    CallCancelledError,
+    Client,
+    FailedPreconditionError,
+    Item,
+    MessageRestarted,
+    NotFoundError,
+    ReconnectPolicy,
+    TextDelta,
+    UnavailableError,
+    WonderError,
+    v1,
+)
+from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.errors import WonderError as ServerError
+from wonder_server.rpc.server.status import to_rpc_status
+
+NO_BACKOFF = ReconnectPolicy(initial_ms=0, max_ms=0, timeout_ms=600_000)
+# Everything that one connection that never breaks brings: attached, the first event, caught_up, sent,
+# the script.
+WHOLE = 4 + len(a_turn())
+
+
+def client(address: str) -> Client:
+    return Client(address, reconnect=NO_BACKOFF)
+
+
+class Transcript:
+    """What a consumer makes of the items it gets."""
+
+    def __init__(self) -> None:
+        self.sequences: list[int] = []
+        self.texts: dict[str, str] = {}
+        self.finals: dict[str, str] = {}
+
+    def take(self, item: Item | v1.CaughtUp) -> None:
+        match item:
+            case TextDelta(message_id=message_id, text=text):
+                assert message_id not in self.finals, "text after the message was complete"
+                self.texts[message_id] = self.texts.get(message_id, "") + text
+            case MessageRestarted(message_id=message_id):
+                self.texts[message_id] = ""
+            case v1.Event(message_appended=v1.Message(role=v1.MessageRole.AGENT) as message):
+                assert self.texts[message.id] == message.content
+                self.finals[message.id] = message.content
+                self.sequences.append(item.sequence)
+            case v1.Event():
+                self.sequences.append(item.sequence)
+            case _:
+                pass
+
+
+async def transcript(items: AsyncIterator[Item]) -> Transcript:
+    seen = Transcript()
+    async for item in items:
+        seen.take(item)
+    return seen
+
+
+async def test_a_turn_is_streamed_until_it_has_ended() -> None:
+    fake = FakeConversation()
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        reply = chat.send("What is my cat called?")
+        seen = await transcript(reply)
+
+    assert seen.sequences == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert seen.finals == TEXTS
+    assert reply.turn_id == TURN
+    assert reply.turn is not None and reply.turn.status is v1.TurnStatus.COMPLETED
+
+
+@pytest.mark.parametrize("while_away", [0, 1, 2, 100])
+@pytest.mark.parametrize("cut", range(1, WHOLE))
+async def test_cut_after_any_message_nothing_comes_twice_and_nothing_is_missing(
+    cut: int, while_away: int
+) -> None:
+    fake = FakeConversation(hang_up_after=[cut], while_away=while_away)
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        everything = chat.events()
+        seen = await transcript(chat.send("What is my cat called?"))
+        whole = Transcript()
+        async for item in everything:
+            whole.take(item)
+            if isinstance(item, v1.Event) and item.sequence == 10:
+                break
+
+    assert seen.sequences == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert whole.sequences == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+    assert seen.finals == whole.finals == TEXTS
+    assert len(fake.started) == 1
+
+
+@pytest.mark.parametrize("cut", range(3, 9))
+async def test_cut_again_and_again_the_turn_still_comes_whole(cut: int) -> None:
+    fake = FakeConversation(hang_up_after=[cut] * 50, while_away=1)
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        seen = await transcript(chat.send("What is my cat called?"))
+
+    assert seen.sequences == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert seen.finals == TEXTS
+    assert fake.connections > 2
+
+
+@pytest.mark.parametrize("together", [2, 3, 100])
+@pytest.mark.parametrize("cut", range(3, 9))
+async def test_events_that_come_together_are_handed_out_one_by_one(cut: int, together: int) -> None:
+    fake = FakeConversation(hang_up_after=[cut] * 3, while_away=4, together=together)
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        seen = await transcript(chat.send("What is my cat called?"))
+        past = Transcript()
+        async for item in wonder.subscribe(CONVERSATION):
+            past.take(item)
+            if isinstance(item, v1.Event) and item.sequence == 9:
+                break
+
+    assert fake.requests[0].attach.group_events
+    assert seen.sequences == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert past.sequences == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert seen.finals == past.finals == TEXTS
+
+
+@pytest.mark.parametrize("cut", range(1, len(a_turn())))
+async def test_a_subscriber_that_is_cut_misses_nothing_either(cut: int) -> None:
+    fake = FakeConversation(hang_up_after=[cut, 3, 4], while_away=1, started=["elsewhere"])
+    seen = Transcript()
+    async with serving(fake) as address, client(address) as wonder:
+        async for item in wonder.subscribe(CONVERSATION):
+            seen.take(item)
+            if isinstance(item, v1.Event) and item.sequence == 10:
+                break
+
+    assert seen.sequences == list(range(1, 11))
+    assert seen.finals == TEXTS
+
+
+async def test_the_turn_may_begin_before_the_answer_to_the_message_has_come() -> None:
+    fake = FakeConversation(sent_delay=len(a_turn()))
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        seen = await transcript(chat.send("What is my cat called?"))
+
+    assert seen.sequences == [2, 3, 4, 5, 6, 7, 8, 9]
+
+
+async def test_tail_only_shows_nothing_of_before_and_all_of_what_follows() -> None:
+    fake = FakeConversation(hang_up_after=[6])
+    async with (
+        serving(fake) as address,
+        client(address) as wonder,
+        wonder.converse(CONVERSATION, tail_only=True) as chat,
+    ):
+        everything = chat.events()
+        await chat.send("Hello").text()
+        first = [await anext(everything), await anext(everything)]
+
+    assert isinstance(first[0], v1.CaughtUp)
+    assert isinstance(first[1], v1.Event) and first[1].sequence == 2
+
+
+async def test_a_refused_message_raises_and_the_chat_lives_on() -> None:
+    fault = errors.Fault(
+        reason=errors.ERROR_REASON_NO_AGENT, message="Nobody is here.", metadata={"id": CONVERSATION}
+    )
+    fake = FakeConversation(refuse={"r-1": fault})
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        with pytest.raises(FailedPreconditionError, match="Nobody is here") as refusal:
+            await chat.send("Hello?", request_id="r-1").text()
+        text = await chat.send("Hello!").text()
+
+    assert refusal.value.reason is v1.ErrorReason.NO_AGENT
+    assert refusal.value.metadata == {"id": CONVERSATION}
+    assert text == "Let me look … \n\nYour cät 🐈 is Mia."
+
+
+async def test_whoever_breaks_off_can_go_on_later_and_others_are_not_disturbed() -> None:
+    fake = FakeConversation()
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        everything = chat.events()
+        reply = chat.send("Hello")
+        seen = Transcript()
+        async for item in reply:
+            seen.take(item)
+            if isinstance(item, TextDelta):
+                break
+        async for item in reply:
+            seen.take(item)
+        whole = [await anext(everything) for _ in range(12)]
+
+    assert seen.sequences == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert len(whole) == 12
+
+
+async def test_a_reply_that_is_dropped_leaves_nothing_behind() -> None:
+    fake = FakeConversation()
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        await anext(chat.send("Hello"))
+        gc.collect()
+        async for item in chat.events():
+            if isinstance(item, v1.Event) and item.sequence == 10:
+                break
+        assert not chat._replies and not chat._by_turn and not chat._unclaimed
+
+
+async def test_a_message_is_sent_even_if_nobody_waits_for_its_reply() -> None:
+    fake = FakeConversation()
+    async with serving(fake) as address, client(address) as wonder:
+        async with wonder.converse(CONVERSATION) as chat:
+            chat.send("Hello", request_id="r-1")
+
+    assert fake.started == ["r-1"]
+    assert fake.requests[-1].HasField("detach")
+
+
+async def test_an_old_request_id_shows_the_turn_that_it_started() -> None:
+    fake = FakeConversation(started=["r-1"])
+    fake.past += fake.script
+    async with serving(fake) as address, client(address) as wonder:
+        async with wonder.converse(CONVERSATION, after_sequence=10) as chat:
+            seen = await transcript(chat.send("Hello", request_id="r-1"))
+
+    assert seen.sequences == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert seen.finals == TEXTS
+    assert fake.started == ["r-1"]
+
+
+async def test_cancel_waits_for_the_word_of_the_server() -> None:
+    fake = FakeConversation()
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        reply = chat.send("Hello")
+        await reply.cancel()
+
+    assert [each.cancel.turn_id for each in fake.requests if each.HasField("cancel")] == [TURN]
+
+
+async def test_leaving_detaches_and_cancels_no_turn() -> None:
+    fake = FakeConversation()
+    async with serving(fake) as address, client(address) as wonder:
+        async with wonder.converse(CONVERSATION) as chat:
+            reply = chat.send("Hello")
+            await reply.started()
+        with pytest.raises(CallCancelledError):
+            await transcript(reply)
+        with pytest.raises(RuntimeError):
+            chat.send("Too late")
+
+    assert [each.WhichOneof("intent") for each in fake.requests] == ["attach", "send", "detach"]
+
+
+async def test_two_turns_at_once_are_told_apart() -> None:
+    class Two(FakeConversation):
+        def _take(self, request_id: str, answers: Any) -> None:
+            turn_id = "turn_1" if request_id == "r-1" else "turn_2"
+            self.started.append(request_id)
+            answers.put_nowait(
+                Response(sent=service.ConverseSent(request_id=request_id, turn_id=turn_id, sequence=2))
+            )
+
+    script = [
+        event(2, "conversation_turn", "turn_1"),
+        event(3, "conversation_turn", "turn_2"),
+        message_event(4, "two", "msg_2", "turn_2"),
+        message_event(5, "one", "msg_1", "turn_1"),
+        completed(6, "turn_2"),
+        completed(7, "turn_1"),
+    ]
+    fake = Two(script=script)
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        one, two = chat.send("1", request_id="r-1"), chat.send("2", request_id="r-2")
+        texts = await asyncio.gather(one.text(), two.text())
+
+    assert texts == ["one", "two"]
+
+
+async def test_a_draining_server_is_sought_again_and_its_word_to_wait_is_kept() -> None:
+    class Draining(FakeConversation):
+        async def _hang_up(self, context: Any) -> None:
+            raise AssertionError("the stream ended before")
+
+        async def _responses(self, attach: Any, answers: Any) -> AsyncIterator[Any]:
+            first = self.connections == 1
+            async for response in super()._responses(attach, answers):
+                yield response
+                if first and response.HasField("delta"):
+                    yield Response(
+                        draining=service.StreamDraining(reason="new version", reconnect_after_ms=1)
+                    )
+                    yield Response(end=service.StreamEnd(reason=service.STREAM_END_REASON_DRAINING))
+
+    fake = Draining()
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        seen = await transcript(chat.send("Hello"))
+
+    assert fake.connections == 2
+    assert seen.finals == TEXTS
+
+
+async def test_a_deleted_conversation_ends_the_chat_for_everybody() -> None:
+    fake = FakeConversation(
+        script=[Response(end=service.StreamEnd(reason=service.STREAM_END_REASON_DELETED))]
+    )
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        with pytest.raises(NotFoundError, match="deleted"):
+            await chat.send("Hello").text()
+        with pytest.raises(NotFoundError, match="deleted"):
+            chat.send("Hello?")
+
+
+async def test_without_a_server_entering_fails_at_once() -> None:
+    async with client("127.0.0.1:1") as wonder:
+        with pytest.raises(UnavailableError):
+            async with wonder.converse(CONVERSATION):
+                raise AssertionError("not reached")
+
+
+def _refusal(reason: Reason) -> tuple[grpc.StatusCode, str, Any]:
+    output = to_rpc_status(ServerError(Fault(reason=reason, message="Attach again.")))
+    return output.code, output.message, output.trailers
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        _refusal(Reason.SLOW_READER),
+        _refusal(Reason.SERVER_DRAINING),
+        (grpc.StatusCode.OK, "the stream ends without a word", ()),
+        (grpc.StatusCode.INTERNAL, "a proxy's opinion", ()),
+        (grpc.StatusCode.CANCELLED, "somebody hung up", ()),
+    ],
+)
+async def test_however_a_stream_breaks_it_is_taken_up_again(status: tuple[Any, str, Any]) -> None:
+    async def hang_up(context: Any) -> None:
+        code, message, trailers = status
+        if code is grpc.StatusCode.OK:
+            raise StopStream
+        await context.abort(code, message, trailers)
+
+    fake = FakeConversation(hang_up_after=[7, 9], break_with=hang_up)
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        seen = await transcript(chat.send("Hello"))
+
+    assert seen.sequences == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert seen.finals == TEXTS
+    assert fake.connections == 3
+
+
+async def test_a_refusal_that_time_does_not_heal_is_not_tried_again() -> None:
+    async def forbid(context: Any) -> None:
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not for you")
+
+    fake = FakeConversation(hang_up_after=[5], break_with=forbid)
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        with pytest.raises(WonderError, match="not for you"):
+            await chat.send("Hello").text()
+
+    assert fake.connections == 1
+
+
+async def test_a_server_that_stays_away_is_given_up() -> None:
+    fake = FakeConversation(hang_up_after=[5] + [0] * 1000)
+    policy = ReconnectPolicy(initial_ms=0, max_ms=0, timeout_ms=0)
+    async with serving(fake) as address, Client(address, reconnect=policy) as wonder:
+        async with wonder.converse(CONVERSATION) as chat:
+            with pytest.raises(UnavailableError, match="the line is cut"):
+                await chat.send("Hello").text()

@@ -1,0 +1,134 @@
+"""What is let through of a stream that may repeat itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from wonder_sdk import MessageRestarted, TextDelta, v1
+from wonder_sdk.conversation.event_cursor import EventCursor, GapError
+
+
+def delta(offset: int, text: str, message_id: str = "msg_a") -> v1.ConverseResponse:
+    return v1.ConverseResponse(
+        delta=v1.MessageDelta(message_id=message_id, turn_id="turn_1", offset=offset, text=text)
+    )
+
+
+def message_event(
+    sequence: int, content: str, role: v1.MessageRole = v1.MessageRole.AGENT
+) -> v1.ConverseResponse:
+    message = v1.Message(id="msg_a", turn_id="turn_1", role=role, content=content)
+    return v1.ConverseResponse(
+        event=v1.Event(sequence=sequence, name="message.appended", turn_id="turn_1", message_appended=message)
+    )
+
+
+def restarted(attempt: int) -> v1.ConverseResponse:
+    return v1.ConverseResponse(
+        message_restarted=v1.MessageRestarted(message_id="msg_a", turn_id="turn_1", attempt=attempt)
+    )
+
+
+def text(words: str) -> TextDelta:
+    return TextDelta("msg_a", "turn_1", words)
+
+
+def take(seen: EventCursor, *responses: v1.ConverseResponse) -> list[object]:
+    return [item for response in responses for item in seen.accept(response)]
+
+
+def test_of_events_that_come_together_each_counts_by_itself() -> None:
+    seen = EventCursor(5)
+    events = [v1.Event(sequence=sequence) for sequence in (5, 6, 7, 9)]
+    items = seen.accept(v1.ConverseResponse(events=v1.EventGroup(events=events)))
+    assert [next(items), next(items)] == events[1:3]
+    with pytest.raises(GapError):
+        next(items)
+    assert seen.cursor == 7
+
+
+def test_an_event_that_was_seen_is_dropped() -> None:
+    seen = EventCursor(5)
+    assert take(seen, message_event(5, "old"), message_event(4, "older")) == []
+    assert seen.cursor == 5
+
+
+def test_a_missing_event_is_a_gap() -> None:
+    with pytest.raises(GapError):
+        take(EventCursor(5), message_event(7, "too new"))
+
+
+def test_text_from_beyond_what_was_seen_is_a_gap() -> None:
+    with pytest.raises(GapError):
+        take(EventCursor(), delta(0, "abc"), delta(4, "e"))
+
+
+def test_offsets_count_code_points() -> None:
+    items = take(EventCursor(), delta(0, "🐈é"), delta(2, "!"), delta(0, "🐈é!?"))
+    assert items == [text("🐈é"), text("!"), text("?")]
+
+
+@pytest.mark.parametrize("offset", range(7))
+def test_what_overlaps_is_cut_off(offset: int) -> None:
+    whole = "abcdefgh"
+    items = take(EventCursor(), delta(0, "abcdef"), delta(offset, whole[offset:]))
+    assert items == [text("abcdef"), text("gh")]
+
+
+def test_text_that_was_seen_whole_is_dropped() -> None:
+    assert take(EventCursor(), delta(0, "abc"), delta(0, "ab"), delta(1, "b"), delta(3, "")) == [text("abc")]
+
+
+def test_a_restart_that_was_missed_is_known_by_what_is_said() -> None:
+    items = take(EventCursor(), delta(0, "the dog"), delta(0, "the cat"))
+    assert items == [text("the dog"), MessageRestarted("msg_a", "turn_1"), text("the cat")]
+
+
+def test_a_restart_that_was_missed_is_known_even_by_a_later_piece() -> None:
+    items = take(EventCursor(), delta(0, "the dog"), delta(0, "the"), delta(3, " cat"))
+    assert items == [text("the dog"), MessageRestarted("msg_a", "turn_1"), text("the cat")]
+
+
+def test_a_restart_is_announced_once() -> None:
+    items = take(EventCursor(), delta(0, "no"), restarted(2), delta(0, "yes"), restarted(2), delta(0, "yes!"))
+    assert items == [text("no"), MessageRestarted("msg_a", "turn_1", 2), text("yes"), text("!")]
+
+
+def test_a_restart_of_what_was_never_heard_is_no_news() -> None:
+    assert take(EventCursor(), restarted(2), delta(0, "yes"), restarted(2)) == [text("yes")]
+
+
+def test_a_message_that_ended_while_nobody_looked_is_told_to_its_end() -> None:
+    items = take(EventCursor(), delta(0, "the "), message_event(1, "the cat"))
+    assert items[:2] == [text("the "), text("cat")]
+    assert isinstance(items[2], v1.Event)
+
+
+def test_a_message_that_ended_otherwise_is_told_anew() -> None:
+    items = take(EventCursor(), delta(0, "the dog"), message_event(1, "the cat"))
+    assert items[1:3] == [MessageRestarted("msg_a", "turn_1"), text("the cat")]
+
+
+def test_of_a_complete_message_no_more_text_comes() -> None:
+    seen = EventCursor()
+    take(seen, delta(0, "the cat"), message_event(1, "the cat"))
+    assert take(seen, delta(0, "the cat")) == []
+
+
+def test_what_people_say_is_an_event_and_no_text() -> None:
+    items = take(EventCursor(), message_event(1, "hello", v1.MessageRole.USER))
+    assert len(items) == 1
+
+
+def test_what_is_newer_than_this_sdk_is_passed_over() -> None:
+    assert take(EventCursor(), v1.ConverseResponse()) == []
+    assert len(take(EventCursor(), v1.ConverseResponse(event=v1.Event(sequence=1, name="of.tomorrow")))) == 1
+
+
+def test_the_cursor_of_tail_only_is_where_the_record_ended() -> None:
+    seen = EventCursor(tail_only=True)
+    assert seen.attach("conv_1").tail_only
+    take(seen, v1.ConverseResponse(attached=v1.ConverseAttached(last_sequence=7)))
+    assert seen.attach("conv_1") == v1.ConverseAttach(
+        conversation_id="conv_1", after_sequence=7, group_events=True
+    )

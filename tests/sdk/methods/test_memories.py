@@ -1,0 +1,147 @@
+"""What agents remember, through the SDK and the `wonder memory` command, against the server's own service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.rpc.rpc_kit import FakeNameResolver
+from tests.services.memory.memory_kit import memory_house
+from wonder_sdk import Client, InvalidArgumentError, NotFoundError, cli, sync
+from wonder_server.rpc.memory.servicer import MemoryServicer
+from wonder_server.rpc.server.authorization import ScopeGrants
+from wonder_server.rpc.server.server import RpcServer
+from wonder_server.settings import Settings
+
+
+class TickingClock:
+    def __init__(self) -> None:
+        self.now = 1_000_000
+
+    def now_ms(self) -> int:
+        self.now += 1000
+        return self.now
+
+
+@pytest_asyncio.fixture
+async def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+    async with memory_house(tmp_path, TickingClock()) as house:
+        servicer = MemoryServicer(house.service, FakeNameResolver(), ScopeGrants({}))
+        server = RpcServer(Settings(listen="127.0.0.1:0"), {"wonder.v1.MemoryService": servicer})
+        target = server.bind()
+        await server.start()
+        monkeypatch.setenv("WONDER_SERVER", target)
+        yield target
+        await server.stop(0)
+
+
+async def test_what_is_remembered_is_recalled_listed_replaced_and_forgotten(address: str) -> None:
+    async with Client() as client:
+        tea = await client.remember(
+            "Anna likes green tea.",
+            agent="ada",
+            significance=0.9,
+            metadata={"about": "Anna"},
+            conversation="conv_1",
+            speaker="Anna",
+            ordinal=3,
+        )
+        await client.remember("A note.", agent="ada", type="note")
+        assert (await client.remember("anna likes GREEN tea.", agent="ada", unless_known=True)).id == tea.id
+        [hit] = await client.recall("green tea?", agent="ada", types=["fact"], metadata={"about": "Anna"})
+        assert hit.memory == tea and hit.score > 0.5 and hit.memory.source is not None
+        assert (hit.memory.source.speaker, hit.memory.source.ordinal) == ("Anna", 3)
+        coffee = await client.supersede(tea.id, "Anna likes coffee.", agent="ada")
+        assert (coffee.type, coffee.supersedes_id) == ("fact", tea.id)
+        assert [m.content async for m in client.list_memories(agent="ada", types=["fact"])] == [
+            coffee.content
+        ]
+        everything = [m.content async for m in client.list_memories(agent="ada", everything=True)]
+        assert len(everything) == 3
+        later = datetime(1970, 1, 2, tzinfo=UTC)
+        assert [m async for m in client.list_memories(agent="ada", since=later)] == []
+        assert (await client.get_memory(tea.id, agent="ada")).superseded_by_id == coffee.id
+        with pytest.raises(InvalidArgumentError):
+            await client.supersede(tea.id, "x", agent="ada")
+        await client.forget(tea.id, agent="ada")
+        with pytest.raises(NotFoundError):
+            await client.get_memory(tea.id, agent="ada")
+        with pytest.raises(NotFoundError):
+            await client.get_memory(coffee.id, agent="bob")
+
+
+async def test_it_is_the_same_without_asyncio(address: str) -> None:
+    def work() -> list[str]:
+        with sync.Client() as client:
+            made = client.remember("Bo plays chess.", agent="bob")
+            found = [hit.memory.id for hit in client.recall("chess", agent="bob") if hit.memory]
+            assert found == [made.id]
+            client.supersede(made.id, "Bo plays go.", agent="bob")
+            client.forget(made.id, agent="bob")
+            return [memory.content for memory in client.list_memories(agent="bob")]
+
+    assert await asyncio.to_thread(work) == ["Bo plays go."]
+
+
+def out(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What was printed, without the log of the server beside."""
+    return [line for line in capsys.readouterr().out.splitlines() if "[debug" not in line]
+
+
+async def wonder(*argv: str) -> int:
+    return await asyncio.to_thread(cli.main, ["memory", *argv, "--agent", "ada"])
+
+
+async def test_the_command_adds_lists_searches_shows_and_forgets(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await wonder("add", "Anna likes tea.") == 0
+    assert await wonder("add", "long " * 100, "--type", "note") == 0
+    [output, _] = out(capsys)
+    assert output.startswith("ada remembers mem_")
+    memory_id = output.split()[-1]
+    assert await wonder("list") == 0
+    note, fact = [line.split("\t") for line in out(capsys)]
+    assert (fact[0], fact[2], fact[3]) == (memory_id, "fact", "Anna likes tea.")
+    assert (note[2], len(note[3]), note[3][-1]) == ("note", 100, "…")
+    assert await wonder("list", "--type", "fact", "--json", "-n", "1") == 0
+    [line] = out(capsys)
+    assert json.loads(line)["content"] == "Anna likes tea."
+    assert await wonder("search", "who likes tea?") == 0
+    assert [line.split("\t")[0] for line in out(capsys)][:1] == [memory_id]
+    assert await wonder("show", memory_id) == 0
+    shown = out(capsys)
+    assert shown[-1] == "Anna likes tea." and [line.split() for line in shown[:2]] == [
+        ["id", memory_id],
+        ["type", "fact"],
+    ]
+    assert await wonder("forget", memory_id) == 0
+    assert out(capsys) == [f"{memory_id} forgotten"]
+    assert await wonder("forget", memory_id) == 1
+    assert "MEMORY_NOT_FOUND" in capsys.readouterr().err
+    assert await wonder("list", "--type", "fact") == 0
+    assert out(capsys) == []
+
+
+async def test_what_is_not_found_is_said_beside_the_output(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await wonder("search", "zebra") == 0
+    output = capsys.readouterr()
+    assert "remembers nothing" not in output.out
+    assert output.err.endswith("ada remembers nothing like that\n")
+    assert await wonder("search", "zebra", "--json") == 0
+    assert "remembers nothing" not in capsys.readouterr().err
+
+
+async def test_an_agent_that_is_not_there_is_said_so(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await asyncio.to_thread(cli.main, ["memory", "list", "--agent", "eve"]) == 1
+    assert "There is no agent 'eve'" in capsys.readouterr().err

@@ -1,0 +1,218 @@
+"""How clients come to a server: what the environment says, and servers that are slow to answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.paths import ROOT
+from tests.sdk.fake_coordinator import RUN, FakeCoordinator
+from tests.sdk.fake_server import serving
+from wonder_sdk import Client, UnavailableError, Worker, cli, environment, errors, sync
+from wonder_sdk.cli.shared import connection
+from wonder_sdk.transport import channel
+from wonder_server.rpc.server.server import RpcServer
+from wonder_server.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
+
+
+async def test_what_is_left_out_is_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WONDER_SERVER", "WONDER_TOKEN", "WONDER_CA"):
+        monkeypatch.setenv(name, "")
+    assert environment.target() == "127.0.0.1:50051"
+    monkeypatch.setenv("WONDER_SERVER", "127.0.0.1:7")
+    monkeypatch.setenv("WONDER_TOKEN", "secret")
+    async with Client() as client, Client("127.0.0.1:8") as other:
+        assert (client.target, other.target) == ("127.0.0.1:7", "127.0.0.1:8")
+    with await asyncio.to_thread(sync.Client) as blocking:
+        assert blocking.target == "127.0.0.1:7"
+    assert (Worker("w").address, Worker("w", address="127.0.0.1:8").address) == ("127.0.0.1:7", "127.0.0.1:8")
+    assert channel.Credentials().metadata == (("authorization", "Bearer secret"),)
+    assert channel.Credentials(token="mine").metadata == (("authorization", "Bearer mine"),)
+    assert channel.Credentials(token="").metadata == ()
+    monkeypatch.setenv("WONDER_CA", "/nowhere/ca.pem")
+    with pytest.raises(OSError, match=r"ca\.pem"):
+        channel.Credentials().open_channel("127.0.0.1:7")
+    with pytest.raises(OSError, match=r"ca\.pem"):
+        Client()
+
+
+@asynccontextmanager
+async def slow(address: str, seconds: float) -> AsyncIterator[str]:
+    """In front of a server: takes connections at once, and says nothing for a while."""
+
+    async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(65_536):
+                sink.write(data)
+        sink.close()
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(seconds)
+        host, port = address.split(":")
+        there = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(copy(reader, there[1]), copy(there[0], writer))
+
+    server = await asyncio.start_server(pass_on, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+async def test_a_server_that_is_slow_to_answer_is_waited_for() -> None:
+    async with (
+        serving(coordinator=FakeCoordinator()) as address,
+        slow(address, 1.0) as busy,
+        Client(busy) as client,
+    ):
+        assert (await client.get_run(RUN)).id == RUN
+
+
+async def test_a_server_that_does_not_answer_is_not_said_to_be_absent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [(name, 300 if name == "grpc.min_reconnect_backoff_ms" else each) for name, each in OPTIONS]
+    monkeypatch.setattr(channel, "_OPTIONS", options)
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # connects, and nobody is there to say a word
+        silent = f"127.0.0.1:{listening.getsockname()[1]}"
+        assert await asyncio.to_thread(cli.main, ["runs", "show", "run_1", "--server", silent]) == 1
+    output = capsys.readouterr().err
+    assert output.startswith(f"wonder: {silent} did not answer within {errors.CONNECT_SECONDS:g} s")
+    assert "wonder serve" not in output
+    assert dict(OPTIONS)["grpc.min_reconnect_backoff_ms"] == errors.CONNECT_SECONDS * 1000
+
+
+OPTIONS = channel._OPTIONS
+
+
+def test_what_a_call_raises_shows_where_it_was_called_and_little_else() -> None:
+    with sync.Client("127.0.0.1:1") as client, pytest.raises(UnavailableError) as problem:
+        client.get_run("run_1")
+    shown = "".join(traceback.format_exception(problem.value))
+    assert "client.get_run" in shown and "asyncio" not in shown and len(problem.traceback) <= 3
+    with sync.Client("127.0.0.1:1") as client, pytest.raises(UnavailableError) as problem:
+        next(client.list_runs())
+    assert len(problem.traceback) <= 3
+
+
+async def test_nobody_there_is_nobody_there() -> None:
+    async with Client("127.0.0.1:1") as client:
+        with pytest.raises(UnavailableError) as problem:
+            await client.get_run("run_1")
+    assert problem.value.not_connected and not problem.value.timed_out
+    assert problem.value.status is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_server_with_a_certificate_of_its_own_is_reached_as_documented(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certificate, key, tokens = tmp_path / "server.pem", tmp_path / "server.key", tmp_path / "tokens.txt"
+    names = ["-subj", "/CN=wonder", "-addext", "subjectAltName=IP:127.0.0.1"]
+    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    await asyncio.to_thread(
+        subprocess.run, ["openssl", "req", *kind, *names, *files], check=True, capture_output=True
+    )
+    tokens.write_text("a-token-of-sixteen ada\n")
+    settings = Settings(
+        listen="127.0.0.1:0", tls_cert=certificate, tls_key=key, auth_tokens_file=tokens, admin="ada"
+    )
+    server = RpcServer(settings, {})
+    address = server.bind()
+    await server.start()
+    page = (ROOT / "docs" / "operating.md").read_text()
+    [line] = [line for line in page.splitlines() if line.startswith("WONDER_SERVER=")]
+    *variables, _, command = line.split()
+    given = dict(each.split("=") for each in variables)
+    assert list(given) == ["WONDER_SERVER", "WONDER_CA", "WONDER_TOKEN"]
+    for name, value in zip(given, (address, str(certificate), "a-token-of-sixteen"), strict=True):
+        monkeypatch.setenv(name, value)
+    assert await asyncio.to_thread(cli.main, [command]) == 0
+    assert capsys.readouterr().out.endswith(f"{address}: serving\n")
+    monkeypatch.delenv("WONDER_CA")
+    assert await asyncio.to_thread(cli.main, [command]) == 1
+    await server.stop(0)
+
+
+async def test_who_hangs_up_at_once_may_speak_tls(capsys: pytest.CaptureFixture[str]) -> None:
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        assert await asyncio.to_thread(cli.main, ["health", "--server", address]) == 1
+    assert capsys.readouterr().err.startswith(
+        f"wonder: {address} hangs up at once: if it runs with TLS, set "
+    )
+
+
+def test_a_flag_that_is_not_there_shows_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["memory", "forget", "mem_1", "--yes"])
+    output = capsys.readouterr().err
+    assert left.value.code == 2 and output.startswith("usage: wonder memory forget [-h]")
+    assert output.endswith("wonder memory forget: error: unrecognized arguments: --yes\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["serv"], "; did you mean serve?"),
+        (["project", "alow", "shop"], "; did you mean allow?"),
+        (["chat", "--mesage", "hi"], "; there is no --mesage, did you mean --message?"),
+        (["apply", "--fil=x"], "required: -f/--file; there is no --fil, did you mean --file?"),
+        (["health", "--servr=x"], "unrecognized arguments: --servr=x; did you mean --server?"),
+        (["chat", "--mess", "hi"], "; there is no --mess, did you mean --message?"),
+        (["chat", "--frobnicate"], "arguments: --frobnicate"),
+    ],
+)
+def test_what_is_nearly_right_gets_a_hint(
+    argv: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(argv)
+    assert left.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith(hint)
+
+
+def test_a_long_usage_does_not_hide_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "--listn", "127.0.0.1:0"])
+    assert capsys.readouterr().err == (
+        "wonder serve: error: unrecognized arguments: --listn 127.0.0.1:0; did you mean --listen?\n"
+        "`wonder serve --help` lists what there is\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "address", ["foo", "localhost", "https://127.0.0.1:50051", "127.0.0.1:52010x", "h:0", "h:70000", "::1:5"]
+)
+def test_an_address_that_is_none_is_said_before_anything_is_asked(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["health", "--server", address]) == 2
+    assert capsys.readouterr().err == (
+        f"wonder: '{address}' is no address of a server: write host:port, such as 127.0.0.1:50051 "
+        "(--server or WONDER_SERVER)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost:1", "[::1]:50051", "a-b.example:443", "unix:/tmp/s", "dns:///a:1"]
+)
+def test_addresses_that_clients_can_use_pass(address: str) -> None:
+    assert connection.is_address(address)

@@ -1,0 +1,290 @@
+"""The action ``shell``: what its input asks of a sandbox, and what becomes of the answer (feature F4)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import yaml
+
+from tests.paths import ROOT
+from tests.services.catalog.library_kit import make
+from wonder_server.adapters.in_memory.catalog import MemoryCatalog
+from wonder_server.adapters.in_memory.sandbox import MemorySandbox
+from wonder_server.core.actor.commands import Scope
+from wonder_server.core.definitions.document import parse_draft
+from wonder_server.core.definitions.resources import NetworkPolicy
+from wonder_server.core.definitions.specs import Action, ModelProfile, Pin, PinnedTask, Step, Task
+from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.schema.schemas import validate
+from wonder_server.core.task.effects import NotStartedError
+from wonder_server.ports.sandbox import Command, Finished, Output, OutputCallback, SandboxSpec
+from wonder_server.ports.worktrees import Worktree
+from wonder_server.services.actions import ACTIONS, ActionCall, ExecutionContext, Services
+from wonder_server.services.actions.external import shell as action
+from wonder_server.services.tasks.executor import Executor, StepProgress, TaskOutcome
+
+CONTEXT = ExecutionContext(project_id="proj_1", conversation_id="conv_1", key="op_1/node")
+
+
+class Nothing:
+    """A service that ``shell`` has no use for."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AssertionError(name)
+
+
+class Clock:
+    def now_ms(self) -> int:
+        return 1_000
+
+
+class Policies:
+    def __init__(self, network: bool) -> None:
+        self._policy = NetworkPolicy(shell_network=network)
+
+    async def network_policy(self, project_id: str) -> NetworkPolicy:
+        assert project_id == "proj_1"
+        return self._policy
+
+
+class Folders:
+    """Worktrees in one folder; ``never`` takes forever to make one."""
+
+    def __init__(self, folder: Path, *, never: bool = False) -> None:
+        self._folder, self._never = folder, never
+        (folder / "repo").mkdir(exist_ok=True)
+
+    async def open(self, scope: Scope) -> Worktree:
+        assert scope.conversation_id == "conv_1"
+        if self._never:
+            await asyncio.Event().wait()
+        return Worktree(key="conv_1", folder=self._folder, working_dir="repo")
+
+
+class ScriptedSandbox:
+    """Answers with what it is told to, and notes what it was asked."""
+
+    def __init__(self, answer: Finished | WonderError, *said: bytes) -> None:
+        self._answer, self._said = answer, said
+        self.asked: list[tuple[str, SandboxSpec, Command]] = []
+
+    async def run(
+        self, key: str, spec: SandboxSpec, command: Command, on_output: OutputCallback | None = None
+    ) -> Finished:
+        self.asked.append((key, spec, command))
+        for chunk in self._said:
+            if on_output is not None:
+                on_output(chunk)
+        if isinstance(self._answer, WonderError):
+            raise self._answer
+        return self._answer
+
+    async def release(self, key: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+Sandboxes = MemorySandbox | ScriptedSandbox
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Callable[..., Services]:
+    def made(sandbox: Sandboxes | None, *, network: bool = False, never: bool = False) -> Services:
+        nothing: Any = Nothing()
+        return Services(
+            model=nothing, memory=nothing, clock=Clock(), web=nothing, mcp=nothing,
+            default_profile=ModelProfile(provider="offline"), policies=Policies(network),
+            sandbox=sandbox, worktrees=Folders(tmp_path, never=never),
+        )  # fmt: skip
+
+    return made
+
+
+House = Callable[..., Services]
+
+
+async def run(services: Services, *, timeout_ms: int = 20_000, **input: Any) -> Any:
+    assert validate(ACTIONS["shell"].input_schema, input) == []
+    call = ActionCall(input=input, context=CONTEXT, services=services, timeout_ms=timeout_ms)
+    result = await ACTIONS["shell"].run(call)
+    assert validate(ACTIONS["shell"].output_schema, result) == []
+    return result
+
+
+async def fault(services: Services, **input: Any) -> Fault:
+    with pytest.raises(WonderError) as caught:
+        await run(services, **input)
+    return caught.value.fault
+
+
+def ended(code: int = 0, text: str = "", *, stopped: str = "") -> Finished:
+    return Finished(exit_code=code, stdout=Output(head=text.encode()), stopped=stopped, duration_ms=5)
+
+
+async def test_a_command_runs_in_the_folder_of_its_branch(house: House, tmp_path: Path) -> None:
+    services = house(MemorySandbox())
+    (tmp_path / "repo" / "note").write_text("hello")
+    result = await run(services, command="cat note")
+    assert result.pop("duration_ms") >= 0
+    assert result == {"exit_code": 0, "output": "hello", "dropped_bytes": 0, "stopped": ""}
+
+
+async def test_what_is_asked_reaches_the_sandbox(house: House, tmp_path: Path) -> None:
+    sandbox = ScriptedSandbox(ended())
+    await run(
+        house(sandbox, network=True), command="make é", folder="other/place", stdin="y\n", timeout_ms=500,
+        environment={"A": "b"}, max_output_bytes=10,
+    )  # fmt: skip
+    wanted = Command(
+        argv=("/bin/sh", "-c", "make é"), timeout_ms=500, working_dir="other/place", stdin=b"y\n",
+        environment={"A": "b"}, max_output_bytes=10, merge_stderr=True,
+    )  # fmt: skip
+    place = SandboxSpec(folder=tmp_path, network=NetworkPolicy(shell_network=True))
+    assert sandbox.asked == [("conv_1", place, wanted)]
+
+
+async def test_the_network_is_the_project_s_to_allow_and_time_is_the_action_s(house: House) -> None:
+    sandbox = ScriptedSandbox(ended())
+    await run(house(sandbox), command="x", timeout_ms=800)
+    [(_, place, command)] = sandbox.asked
+    assert not place.network and command.timeout_ms == 800 and command.working_dir == "repo"
+    call = ActionCall(
+        input={"command": "x", "timeout_ms": 10**9}, context=CONTEXT, services=house(sandbox), timeout_ms=700
+    )
+    await ACTIONS["shell"].run(call)
+    assert sandbox.asked[1][2].timeout_ms == 700
+
+
+async def test_an_exit_code_is_a_result_unless_the_step_says_otherwise(house: House) -> None:
+    services = house(ScriptedSandbox(ended(3, "boom\n")))
+    assert (await run(services, command="x"))["exit_code"] == 3
+    failed = await fault(services, command="x", fail_on_exit=True)
+    assert (failed.reason, failed.transient) == (Reason.TASK_FAILED, False)
+    assert "exit code is 3" in failed.message and "boom" in failed.message
+
+
+@pytest.mark.parametrize("stopped", ["output", "memory", "processes", "disk"])
+async def test_a_limit_of_the_sandbox_is_a_result_that_says_so(house: House, stopped: str) -> None:
+    services = house(ScriptedSandbox(ended(137, "so far", stopped=stopped)))
+    result = await run(services, command="x")
+    assert (result["stopped"], result["exit_code"], result["output"]) == (stopped, 137, "so far")
+    assert action._EXITS[stopped] in (await fault(services, command="x", fail_on_exit=True)).message
+
+
+async def test_time_that_is_over_is_a_fault_with_the_end_of_the_output(house: House) -> None:
+    failed = await fault(
+        house(ScriptedSandbox(ended(137, "x" * 5000 + "the end", stopped="timeout"))), command="x"
+    )
+    assert (failed.reason, failed.transient) == (Reason.TIMEOUT, False)
+    assert failed.message.endswith("the end") and len(failed.message) < 1200
+
+
+async def test_output_is_text_whatever_it_was(house: House) -> None:
+    output = Output(head="é\0".encode() + b"\xff", tail=b"end", dropped_bytes=12)
+    result = await run(house(ScriptedSandbox(Finished(exit_code=0, stdout=output))), command="x")
+    assert result["output"] == "é\0\ufffd\n[12 bytes left out]\nend" and result["dropped_bytes"] == 12
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"command": ""},
+        {"command": 7},
+        {"command": "x", "folder": "/etc"},
+        {"command": "x", "environment": {"A=B": "x"}},
+        {"command": "x", "environment": {"A": "\0"}},
+        {"command": "x", "max_output_bytes": 1 << 30},
+        {"command": "x", "timeout_ms": 0},
+        {"command": "x", "network": True},
+    ],
+)
+def test_what_is_no_command_does_not_fit(wrong: dict[str, Any]) -> None:
+    assert validate(ACTIONS["shell"].input_schema, wrong)
+
+
+@pytest.mark.parametrize("line", ["a\0b", "é" * 100_000, "\ud800"])
+async def test_a_line_that_no_shell_can_be_given_is_refused(house: House, line: str) -> None:
+    failed = await fault(house(ScriptedSandbox(ended())), command=line)
+    assert (failed.reason, failed.field) == (Reason.INPUT_INVALID, "command")
+
+
+async def test_without_a_sandbox_it_is_refused(house: House) -> None:
+    assert (await fault(house(None), command="x")).reason is Reason.SANDBOX_UNAVAILABLE
+
+
+async def test_the_examples_of_the_guide_can_be_saved() -> None:
+    guide = (ROOT / "docs" / "shell.md").read_text()
+    drafts = [
+        parse_draft(each)
+        for text in re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+        for each in yaml.safe_load_all(text)
+    ]
+    library = make(MemoryCatalog())
+    await library.definitions.apply("guide", drafts)
+    assert [draft.name for draft in drafts] == ["run_tests", "shell_command", "shell"]
+
+
+# --- as a step of a task ------------------------------------------------------------------------
+
+
+async def carried_out(
+    services: Services, *, timeout_ms: int = 20_000, **settings: Any
+) -> tuple[TaskOutcome, list[StepProgress]]:
+    made = Action(kind="shell", config={"command": "echo a"}, timeout_ms=timeout_ms, backoff_ms=1, **settings)
+    pin = Pin(definition_id="def_1", library="l", name="t", revision=1)
+    task = PinnedTask(pin=pin, spec=Task(steps=(Step(id="run", action=made),)))
+    told: list[Any] = []
+    outcome = await Executor(services).execute(task, {}, CONTEXT, told.append)
+    return outcome, [each for each in told if isinstance(each, StepProgress)]
+
+
+async def test_output_is_told_as_text_and_no_character_is_cut(house: House) -> None:
+    whole = "añb€c🎈d" * 3
+    sandbox = ScriptedSandbox(ended(), *(bytes([byte]) for byte in whole.encode()))
+    outcome, told = await carried_out(house(sandbox))
+    assert outcome.fault is None
+    assert "".join(each.output for each in told) == whole
+    assert len(told) < 4, "a few times a second is enough"
+
+
+@pytest.mark.parametrize(
+    ("problem", "idempotent", "reason", "tries"),
+    [
+        (error(Reason.TASK_FAILED, "lost", transient=True), None, Reason.OUTCOME_UNKNOWN, 1),
+        (error(Reason.TASK_FAILED, "lost", transient=True), True, Reason.TASK_FAILED, 2),
+        (NotStartedError(Reason.SANDBOX_UNAVAILABLE, "busy"), None, Reason.SANDBOX_UNAVAILABLE, 2),
+        (error(Reason.SANDBOX_UNAVAILABLE, "none here"), None, Reason.SANDBOX_UNAVAILABLE, 1),
+    ],
+)
+async def test_only_what_may_be_repeated_is(
+    house: House, problem: WonderError, idempotent: bool | None, reason: Reason, tries: int
+) -> None:
+    sandbox = ScriptedSandbox(problem)
+    outcome, _ = await carried_out(house(sandbox), idempotent=idempotent, max_attempts=2)
+    assert outcome.fault is not None and outcome.fault.reason is reason
+    assert len(sandbox.asked) == tries
+
+
+async def test_a_folder_that_is_not_ready_in_time_has_not_begun(house: House) -> None:
+    sandbox = ScriptedSandbox(ended())
+    outcome, _ = await carried_out(house(sandbox, never=True), timeout_ms=10, max_attempts=1)
+    assert outcome.fault is not None and outcome.fault.reason is Reason.TIMEOUT and not sandbox.asked
+
+
+async def test_a_cancelled_task_ends_its_command(house: House) -> None:
+    sandbox = MemorySandbox()
+    services = house(sandbox)
+    running = asyncio.create_task(run(services, command="sleep 60"))
+    while not sandbox._running:  # noqa: ASYNC110 - it says nothing when it has begun
+        await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not sandbox._running
+    assert (await run(services, command="echo on"))["output"] == "on\n"

@@ -1,0 +1,294 @@
+"""Merging, deleting and working at once: nothing answered is lost, nothing gone comes back (F3, F6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.services.catalog.library_kit import reason
+from tests.services.content.repositories_kit import (
+    FixedProjects,
+    RepositoryStack,
+    UsersRepository,
+    need_git,
+    scope,
+)
+from wonder_server.core.errors import Reason
+from wonder_server.services.catalog.transactions import IdempotencyKey
+from wonder_server.services.content import worktree_locks
+
+need_git()
+
+ONE, BRANCH, KEY = scope("conv_1"), "wonder/conv-1", "proj_web-conv_1"
+ONCE = IdempotencyKey("r1", "aa")
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> UsersRepository:
+    return UsersRepository(tmp_path / "users" / "code")
+
+
+@pytest_asyncio.fixture
+async def inside(tmp_path: Path, origin: UsersRepository) -> AsyncIterator[RepositoryStack]:
+    made = RepositoryStack(tmp_path / "data", FixedProjects(web={"code": str(origin.folder)}))
+    yield made
+    await made.close()
+
+
+def before(owner: Any, name: str, act: Callable[[], Awaitable[Any]]) -> None:
+    """Let ``act`` happen whenever ``owner`` is about to do ``name``, the first time only."""
+    real, times = getattr(owner, name), [act]
+
+    async def instead(*arguments: Any, **options: Any) -> Any:
+        if times:
+            await times.pop()()
+        return await real(*arguments, **options)
+
+    setattr(owner, name, instead)
+
+
+async def files(inside: RepositoryStack) -> list[str]:
+    return [file.path for file in (await inside.repos.tree(ONE)).files]
+
+
+async def head(inside: RepositoryStack) -> str:
+    found = await inside.repositories.of("proj_web.code").commit(BRANCH)
+    return found.id if found is not None else ""
+
+
+# --- merges that remove -------------------------------------------------------------------------------
+
+
+async def test_a_merge_that_comes_again_leaves_newer_work_alone(
+    inside: RepositoryStack, origin: UsersRepository
+) -> None:
+    repos = inside.repos
+    await repos.write(ONE, "a", b"1\n")
+    first = await repos.merge(ONE, "ada", remove=True, idempotency_key=ONCE)
+    again = await repos.merge(ONE, "ada", remove=True, idempotency_key=ONCE)
+    assert again.commit == first.commit and not first.is_kept and not again.is_kept
+    await repos.write(ONE, "b", b"new\n")
+    at = await head(inside)
+    again = await repos.merge(ONE, "ada", remove=True, idempotency_key=ONCE)
+    assert again.commit == first.commit and again.is_kept
+    assert await head(inside) == at and (await repos.read(ONE, "b")).content == b"new\n"
+    assert origin.git("ls-tree", "--name-only", "main").split() == ["a", "readme", "src"]
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+@pytest.mark.parametrize("committed", [False, True])
+async def test_what_is_written_while_it_is_merged_is_kept(
+    inside: RepositoryStack, origin: UsersRepository, looked_at: bool, committed: bool
+) -> None:
+    repos = inside.repos
+
+    async def work() -> None:
+        await repos.write(ONE, "late", b"1\n")
+        if committed:
+            await repos.commit(ONE, "agt", "late")
+
+    await repos.write(ONE, "a", b"1\n")
+    seen = (await repos.diff(ONE)).head
+    assert seen is not None
+    before(inside.origins, "publish", work)
+    merged = await repos.merge(ONE, "ada", remove=True, expected=seen.id if looked_at else "")
+    assert merged.commit is not None and merged.is_kept
+    assert origin.git("ls-tree", "--name-only", "main").split() == ["a", "readme", "src"]
+    assert [file.path for file in (await repos.diff(ONE)).diff.files] == ["late"]
+    merged = await repos.merge(ONE, "ada", remove=True)
+    assert not merged.is_kept and not await head(inside)
+    assert origin.show("late") == "1"
+
+
+async def test_what_cannot_be_read_whole_is_kept(
+    inside: RepositoryStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await inside.repos.write(ONE, "a", b"1\n")
+
+    async def grow() -> None:
+        monkeypatch.setattr("wonder_server.adapters.git.worktree.safe_files.MAX_FILES", 1)
+
+    before(inside.origins, "publish", grow)
+    assert (await inside.repos.merge(ONE, "ada", remove=True)).is_kept
+    assert (inside.folder / "worktrees" / KEY / "code" / "a").read_text() == "1\n"
+
+
+async def test_a_running_command_keeps_its_files(inside: RepositoryStack) -> None:
+    repos = inside.repos
+    await repos.write(ONE, "a", b"1\n")
+    worktree = await repos.open(ONE)
+    assert (await repos.merge(ONE, "ada", remove=True)).is_kept
+    (worktree.folder / "code" / "late").write_text("by the command\n")
+    repos.command_finished(worktree.key)
+    assert [file.path for file in (await repos.diff(ONE)).diff.files] == ["late"]
+    assert not (await repos.merge(ONE, "ada", remove=True)).is_kept
+    assert not (worktree.folder / "code").exists() and inside.released == []
+
+
+async def test_a_command_that_cannot_begin_keeps_nothing(
+    inside: RepositoryStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await inside.repos.write(ONE, "a", b"1\n")
+
+    async def gone() -> None:
+        raise asyncio.CancelledError
+
+    before(inside.workspaces, "begin", gone)
+    with pytest.raises(asyncio.CancelledError):
+        await inside.repos.open(ONE)
+    assert not (await inside.repos.merge(ONE, "ada", remove=True)).is_kept
+
+
+async def test_writes_and_merges_that_remove_at_once_lose_nothing(
+    inside: RepositoryStack, origin: UsersRepository
+) -> None:
+    names = [f"n{number:02}" for number in range(24)]
+    writing = asyncio.ensure_future(_write_all(inside, names))
+    while not writing.done():
+        assert not (await inside.repos.merge(ONE, "ada", remove=True)).conflicts
+    await writing
+    await inside.repos.merge(ONE, "ada", remove=True)
+    assert origin.git("ls-tree", "--name-only", "main").split() == [*names, "readme", "src"]
+    assert not await head(inside)
+
+
+async def _write_all(inside: RepositoryStack, names: list[str]) -> None:
+    for name in names:
+        await inside.repos.write(ONE, name, b"1\n")
+
+
+async def test_a_write_whose_branch_has_just_gone_begins_anew(inside: RepositoryStack) -> None:
+    """It comes when it is settled that the branch goes, and waits for its turn."""
+    repos, writing = inside.repos, list[asyncio.Future[str]]()
+
+    async def write() -> None:
+        writing.append(asyncio.ensure_future(repos.write(ONE, "b", b"1\n")))
+        await asyncio.sleep(0)
+
+    await repos.write(ONE, "a", b"1\n")
+    before(inside.workspaces, "retire", write)
+    await repos.merge(ONE, "ada", remove=True)
+    await writing[0]
+    assert await files(inside) == ["a", "b", "readme", "src"]
+    assert [file.path for file in (await repos.diff(ONE)).diff.files] == ["b"]
+
+
+def _set(event: asyncio.Event) -> Callable[[], Awaitable[None]]:
+    async def act() -> None:
+        event.set()
+
+    return act
+
+
+# --- conversations that are deleted -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("at", ["begin", "put"])
+async def test_what_was_under_way_makes_nothing_again(inside: RepositoryStack, begun: bool, at: str) -> None:
+    """Deleted just before branch and files are made, or between that and the write."""
+    repos, deleting = inside.repos, list[asyncio.Future[None]]()
+    if begun:
+        await repos.write(ONE, "a", b"1\n")
+
+    async def delete() -> None:
+        deleting.append(asyncio.ensure_future(repos.delete_conversation_work("conv_1")))
+        await asyncio.sleep(0)
+
+    before(inside.workspaces, at, delete)
+    assert await repos.write(ONE, "b", b"1\n")
+    await deleting[0]
+    await _nothing_is_left(inside)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_what_begins_after_it_is_refused(inside: RepositoryStack, begun: bool) -> None:
+    """Such as a step that has looked for its conversation before."""
+    if begun:
+        await inside.repos.write(ONE, "a", b"1\n")
+    before(inside.origins, "fetch", lambda: inside.repos.delete_conversation_work("conv_1"))
+    if begun:
+        await inside.repos.delete_conversation_work("conv_1")
+    assert await reason(inside.repos.write(ONE, "b", b"1\n")) is Reason.CONVERSATION_NOT_FOUND
+    assert await reason(inside.repos.open(ONE)) is Reason.CONVERSATION_NOT_FOUND
+    assert await reason(inside.repos.update(ONE, "agt")) is Reason.CONVERSATION_NOT_FOUND
+    assert await inside.repos.commit(ONE, "agt", "m") is None
+    await _nothing_is_left(inside)
+
+
+async def test_all_at_once_and_deleted(inside: RepositoryStack) -> None:
+    repos = inside.repos
+    for number in range(8):
+        own = scope(f"conv_{number}")
+        await repos.write(own, "base", b"1\n")
+        await asyncio.gather(
+            repos.write(own, "a", b"1\n"),
+            repos.open(own),
+            repos.merge(own, "ada", remove=True),
+            repos.delete_conversation_work(f"conv_{number}"),
+            return_exceptions=True,
+        )
+        await asyncio.gather(repos.open(own), return_exceptions=True)
+    assert await inside.workspaces.keys() == [] and repos.conversations() == {}
+    branches = inside.repositories.of("proj_web.code")
+    assert [await branches.commit(f"wonder/conv-{number}") for number in range(8)] == [None] * 8
+
+
+async def test_a_deletion_whose_caller_goes_away_is_done(inside: RepositoryStack) -> None:
+    await inside.repos.write(ONE, "a", b"1\n")
+    released = asyncio.Event()
+    before(inside.workspaces, "remove", _set(released))
+    deleting = asyncio.ensure_future(inside.repos.delete_conversation_work("conv_1"))
+    await released.wait()
+    deleting.cancel()
+    await asyncio.gather(deleting, return_exceptions=True)
+    async with inside.repos._worktree_locks.lock(KEY):
+        pass
+    await _nothing_is_left(inside)
+
+
+async def test_work_of_a_deleted_project_is_not_made_again(inside: RepositoryStack) -> None:
+    await inside.repos.write(ONE, "a", b"1\n")
+    await inside.repos.delete_project_work("proj_web")
+    assert await reason(inside.repos.write(ONE, "b", b"1\n")) is Reason.PROJECT_NOT_FOUND
+    assert await inside.workspaces.keys() == []
+
+
+async def test_a_deletion_between_branch_and_folder_is_ended_by_the_next_start(
+    inside: RepositoryStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder goes last: it tells whose work it was."""
+    await inside.repos.write(ONE, "a", b"1\n")
+
+    def die(*_: Any) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(inside.workspaces), "_remove_files", die)
+        with pytest.raises(RuntimeError):
+            await inside.repos.delete_conversation_work("conv_1")
+    after = inside.restarted()
+    await after.repos.start()
+    assert after.repos.conversations() == {KEY: "conv_1"}
+    await after.repos.delete_conversation_work("conv_1")
+    await _nothing_is_left(after)
+    await after.close()
+
+
+def test_who_is_gone_is_remembered_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worktree_locks, "MAX_DELETED_OWNERS", 2)
+    kept = worktree_locks.WorktreeLocks()
+    for number in range(3):
+        kept.mark_deleted(f"conv_{number}")
+    kept.check_not_deleted("proj_a-conv_0")
+    assert len(kept._deleted) == 2
+
+
+async def _nothing_is_left(inside: RepositoryStack) -> None:
+    assert await inside.workspaces.keys() == [] and not await head(inside)
+    assert inside.repos.conversations() == {}

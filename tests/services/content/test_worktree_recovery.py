@@ -1,0 +1,63 @@
+"""Files of conversations that are no more go at the next start, whatever else lies beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from structlog.testing import capture_logs
+
+from tests.conformance.ports.journal_subjects import (
+    commit,
+    conversation,
+    conversation_id,
+    opened,
+    put_conversation,
+)
+from wonder_server.compose import parts
+from wonder_server.core.errors import Reason, error
+from wonder_server.services.content.worktree_recovery import remove_orphaned_worktrees
+
+
+class FixedWorktrees:
+    """Worktrees by name; some cannot be removed."""
+
+    def __init__(self, *conversations: str, stuck: str = "") -> None:
+        self.there = list(conversations)
+        self.stuck = stuck
+
+    def conversations(self) -> dict[str, str]:
+        return {f"proj_1-{name}": name for name in self.there}
+
+    async def delete_conversation_work(self, conversation_id: str) -> None:
+        if conversation_id == self.stuck:
+            raise error(Reason.STORAGE_UNAVAILABLE, "The disk is full.")
+        self.there.remove(conversation_id)
+
+
+async def test_work_of_nobody_goes_past_an_odd_name_and_one_that_cannot_be_removed(tmp_path: Path) -> None:
+    kept, stuck, gone = conversation_id(0), conversation_id(1), conversation_id(2)
+    async with opened("sqlite", tmp_path) as records:
+        await records.of(kept).commit([commit(kept, put_conversation(conversation(0)))])
+        works = FixedWorktrees("conv_", "conv_0zz", "conv_zzz", kept, stuck, gone, stuck=stuck)
+        with capture_logs() as lines:
+            await remove_orphaned_worktrees(works, records)
+    assert works.there == ["conv_", "conv_0zz", "conv_zzz", kept, stuck]
+    # Whether what went well is told depends on the level that the log is set to.
+    assert [line["conversation"] for line in lines if line["log_level"] == "error"] == [stuck]
+
+
+async def test_what_is_no_id_is_in_no_shard(tmp_path: Path) -> None:
+    async with opened("sqlite", tmp_path) as records:
+        for odd in ("conv_zzz", "conv_é", "", "z"):
+            assert not records.holds(odd)
+            assert await records.head(odd) is None and await records.heads([odd]) == {}
+            assert await records.get("conversations", odd, odd or "z") is None
+
+
+async def test_work_in_the_background_that_fails_is_logged() -> None:
+    async def fails() -> None:
+        raise ValueError("not thought of")
+
+    with capture_logs() as lines:
+        await parts.log_failure("leftovers", fails())
+    assert [(line["log_level"], line["work"]) for line in lines] == [("error", "leftovers")]

@@ -1,0 +1,96 @@
+"""The memory use-cases over SQLite and the built-in embedder, with objects in memory that can fail."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wonder_server.adapters.embedders.hashing import HashingEmbedder
+from wonder_server.adapters.faiss.vectors import FaissVectors
+from wonder_server.adapters.in_memory.blobs import MemoryBlobs
+from wonder_server.adapters.in_memory.vectors import PlainVectors
+from wonder_server.adapters.sqlite.memory.maintenance import SqliteMemoryMaintenance
+from wonder_server.adapters.sqlite.memory.store import SqliteMemories
+from wonder_server.core.errors import Reason, error
+from wonder_server.ports.clock import Clock
+from wonder_server.ports.vectors import Vectors
+from wonder_server.services.memory.large_contents import LargeContents
+from wonder_server.services.memory.service import MemoryService
+
+
+class FailingBlobs(MemoryBlobs):
+    """Objects in memory; ``down``: nothing of them can be reached."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = False
+
+    async def put(self, content: bytes) -> str:
+        self._check()
+        return await super().put(content)
+
+    async def get(self, key: str) -> bytes | None:
+        self._check()
+        return await super().get(key)
+
+    async def delete(self, key: str) -> None:
+        self._check()
+        await super().delete(key)
+
+    def _check(self) -> None:
+        if self.down:
+            raise error(Reason.STORAGE_UNAVAILABLE, "The object store does not answer.", transient=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryHouse:
+    """The service and what it stands on."""
+
+    service: MemoryService
+    store: SqliteMemories
+    maintenance: SqliteMemoryMaintenance
+    blobs: FailingBlobs
+    large_contents: LargeContents
+    vectors: Vectors
+
+
+@contextlib.asynccontextmanager
+async def memory_house(
+    folder: Path,
+    clock: Clock,
+    *,
+    blobs: FailingBlobs | None = None,
+    faiss: bool = False,
+    embedder: HashingEmbedder | None = None,
+) -> AsyncIterator[MemoryHouse]:
+    """A house over ``folder``/memory.db; opened again it is there again."""
+    store, embedder = await SqliteMemories.open(folder / "memory.db"), embedder or HashingEmbedder()
+    vectors: Any = (
+        FaissVectors(store, embedder.name, embedder.dimensions)
+        if faiss
+        else PlainVectors(store, embedder.name)
+    )
+    blobs, maintenance = blobs or FailingBlobs(), SqliteMemoryMaintenance(store)
+    large_contents = LargeContents(blobs, maintenance)
+    service = MemoryService(
+        memories=store,
+        large_contents=large_contents,
+        source=store,
+        vectors=vectors,
+        embedder=embedder,
+        clock=clock,
+    )
+    yield MemoryHouse(
+        service=service,
+        store=store,
+        maintenance=maintenance,
+        blobs=blobs,
+        large_contents=large_contents,
+        vectors=vectors,
+    )
+    await large_contents.close()
+    await vectors.close()
+    await store.close()

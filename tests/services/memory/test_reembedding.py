@@ -1,0 +1,165 @@
+"""A change of embedder, and one that cannot be reached: memories are found all the while (feature E8)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from wonder_server.adapters.embedders.hashing import HashingEmbedder
+from wonder_server.adapters.faiss.vectors import FaissVectors
+from wonder_server.adapters.in_memory.blobs import MemoryBlobs
+from wonder_server.adapters.sqlite.memory.embeddings import SqliteReembedding
+from wonder_server.adapters.sqlite.memory.maintenance import SqliteMemoryMaintenance
+from wonder_server.adapters.sqlite.memory.store import SqliteMemories
+from wonder_server.core.errors import Reason, error
+from wonder_server.core.memory.records import EVERYTHING, Change, Draft, Memory
+from wonder_server.services.memory import reembedding
+from wonder_server.services.memory.large_contents import LargeContents
+from wonder_server.services.memory.reembedding import Reembedder
+from wonder_server.services.memory.service import MemoryService
+
+
+class Moody(HashingEmbedder):
+    """One that can be out of reach, can be held up, and refuses some texts."""
+
+    def __init__(self, dimensions: int = 384) -> None:
+        super().__init__(dimensions)
+        self.down = False
+        self.calls = 0
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        self.calls += 1
+        await self.go_on.wait()
+        if self.down:
+            raise error(Reason.MODEL_UNAVAILABLE, "It is down.", transient=True)
+        if any("forbidden" in text for text in texts):
+            raise error(Reason.MODEL_FAILED, "It does not like this text.", kind="refused")
+        return await super().embed(texts)
+
+
+class Clock:
+    def now_ms(self) -> int:
+        return 1_000_000
+
+
+class House:
+    """A memory service over a folder, with one embedder."""
+
+    def __init__(self, store: SqliteMemories, embedder: Moody, blobs: MemoryBlobs) -> None:
+        self.store, self.embedder = store, embedder
+        self.vectors = FaissVectors(store, embedder.name, embedder.dimensions)
+        self.overflow = LargeContents(blobs, SqliteMemoryMaintenance(store))
+        self.reembedder = Reembedder(
+            store=SqliteReembedding(store),
+            large_contents=self.overflow,
+            vectors=self.vectors,
+            embedder=embedder,
+        )
+        self.service = MemoryService(
+            memories=store,
+            large_contents=self.overflow,
+            source=store,
+            vectors=self.vectors,
+            embedder=embedder,
+            clock=Clock(),
+            on_missing_vectors=self.reembedder.wake,
+        )
+
+    @classmethod
+    async def open(cls, folder: Path, embedder: Moody, blobs: MemoryBlobs) -> House:
+        return cls(await SqliteMemories.open(folder / "memory.db"), embedder, blobs)
+
+    async def close(self) -> None:
+        await self.reembedder.close()
+        await self.overflow.close()
+        await self.vectors.close()
+        await self.store.close()
+
+    async def write(self, *contents: str) -> list[Memory]:
+        return await self.service.write_all("ada", [Draft(type="fact", content=each) for each in contents])
+
+    async def first(self, query: str) -> str:
+        hits = await self.service.search("ada", query)
+        return hits[0].memory.content if hits else ""
+
+    async def count(self, embedder: Moody | None = None) -> int:
+        return len(await self.store.keys("ada", (embedder or self.embedder).name, EVERYTHING))
+
+
+LONG = "kubernetes cluster upgrade planning " * 400
+
+
+async def test_a_change_of_embedder_goes_on_in_the_background_while_search_goes_on(tmp_path: Path) -> None:
+    blobs, old, new = MemoryBlobs(), Moody(), Moody(512)
+    house = await House.open(tmp_path, old, blobs)
+    await house.write("Anna likes green tea", LONG, *(f"note {n}" for n in range(200)))
+    before = await house.count()
+    await house.close()
+
+    house = await House.open(tmp_path, new, blobs)
+    new.go_on.clear()
+    house.reembedder.start()
+    new.go_on.set()
+    assert await house.first("green tea") == "Anna likes green tea"
+    [written] = await house.write("written meanwhile")
+    await house.service.update("ada", written.id, Change(content="changed meanwhile"))
+    async with asyncio.timeout(60):
+        await house.reembedder.wait_until_idle()
+    assert await house.count() == before + 1
+    assert await house.count(old) == 0
+    assert await house.first("kubernets clustrs upgrad planing") == LONG, "misspelt: by the new vectors only"
+    calls = new.calls
+    house.reembedder.wake()
+    await house.reembedder.wait_until_idle()
+    assert new.calls == calls, "nothing is left to do"
+    await house.close()
+
+
+async def test_what_is_written_while_the_embedder_is_out_of_reach_is_found_by_words_and_later_by_vectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reembedding, "_INITIAL_PAUSE_S", 0.01)
+    embedder = Moody()
+    house = await House.open(tmp_path, embedder, MemoryBlobs())
+    house.reembedder.start()
+    await house.reembedder.wait_until_idle()
+    embedder.down = True
+    await house.write("Anna likes green tea")
+    assert await house.first("tea") == "Anna likes green tea"
+    assert await house.count() == 0
+    embedder.down = False
+    async with asyncio.timeout(60):
+        await house.reembedder.wait_until_idle()
+    assert await house.count() == 1
+    assert await house.first("gren") == "Anna likes green tea"
+    await house.close()
+
+
+async def test_a_text_that_the_embedder_refuses_keeps_no_other_from_its_vectors(tmp_path: Path) -> None:
+    house = await House.open(tmp_path, Moody(), MemoryBlobs())
+    await house.write("forbidden words", *(f"note {n}" for n in range(70)))
+    assert await house.count() == 0
+    house.reembedder.start()
+    async with asyncio.timeout(60):
+        await house.reembedder.wait_until_idle()
+    assert await house.count() == 70
+    assert await house.first("forbidden") == "forbidden words"
+    await house.close()
+
+
+async def test_what_was_forgotten_or_changed_meanwhile_gets_no_old_vectors(tmp_path: Path) -> None:
+    house = await House.open(tmp_path, Moody(), MemoryBlobs())
+    gone, changed = await house.write("to be forgotten", "to be changed")
+    store = SqliteReembedding(house.store)
+    await house.service.delete("ada", gone.id)
+    await house.service.update("ada", changed.id, Change(content="changed"))
+    [vector] = await HashingEmbedder().embed(["x"])
+    assert await store.embed(gone, "other", [vector]) == ()
+    assert await store.embed(changed, "other", [vector]) == ()
+    assert await house.count() == 1
+    await house.close()
