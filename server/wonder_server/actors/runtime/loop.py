@@ -21,7 +21,7 @@ Three more laws:
   somebody looks for, is written. Once it was written, what is on disk may not fall behind.
 - A child is never on disk before the one that began it: a volatile parent's batch goes along in the child's
   first commit, ahead of it. So does that of a conversation whose hook began before it was written
-  (docs/adr/0020-hooks-ahead-of-the-disk.md); until then the hook only does what leaves no trace.
+  (docs/adr/0018-hooks-before-commit.md); until then the hook only does what leaves no trace.
 - If a commit fails, the working set is thrown away with it and the actor is loaded again from what is on
   disk; `wonder_server.actors.runtime.recovery` says what becomes of the inputs. An input that breaks the
   planner, or

@@ -12,5 +12,5 @@
     confine.py       keeps a helper process from connecting to anything else
 
 The policy itself is pure (`core.network`). A test in tests/architecture asserts that no other module of the
-server opens connections. See docs/adr/0023.
+server opens connections. See docs/adr/0021.
 """

@@ -53,7 +53,7 @@ class Planner:
     none does.
     ``summary(state)`` is the row by which an actor that has ended is listed, None while it has not. It is for
     planners whose ``record`` does not look at the state: what a decision writes can be said later then, from
-    the journal alone (docs/adr/0019-brief-runs.md).
+    the journal alone (docs/adr/0017-compact-runs.md).
     ``succeeded(operation_id, output, run_id)`` and ``failed(operation_id, fault, run_id)`` are the inputs
     that a result becomes; ``run_id`` is empty if no run did it.
     """

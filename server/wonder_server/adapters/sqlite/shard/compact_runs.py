@@ -3,7 +3,7 @@
 Most runs serve a turn, as its context assembly does: they end in the commit in which they begin, and nobody
 ever looks at them. Their rows and events follow from the decisions in their journal, so only that is written
 (`wonder_server.ports.journal.Commit.brief`). Whoever does look has the rest written first: nobody can tell.
-See docs/adr/0019-brief-runs.md.
+See docs/adr/0017-compact-runs.md.
 """
 
 from __future__ import annotations
