@@ -45,7 +45,9 @@ def test_every_record_that_is_referred_to_exists() -> None:
         text = source.read_text(encoding="utf-8")
         links = LINKED.findall(text) if source.parent.name == "adr" else []
         for name in (*links, *(found.rstrip(".") for found in NAMED.findall(text))):
-            if not any(each.startswith(name) and len(name) in (4, len(each), len(each) - 3) for each in names):
+            if not any(
+                each.startswith(name) and len(name) in (4, len(each), len(each) - 3) for each in names
+            ):
                 missing.append(f"{source.relative_to(ROOT)}: {name}")
         for number in NUMBERED.findall(text):
             if not 1 <= int(number) <= len(RECORDS):

@@ -69,9 +69,7 @@ class Gate:
         return {"through": True}
 
     def kind(self) -> ActionKind:
-        return ActionKind(
-            name="gate", description="", input_schema={}, output_schema={}, repeatable=False, run=self.run
-        )
+        return ActionKind(name="gate", description="", input_schema={}, output_schema={}, run=self.run)
 
 
 class Recorded:

@@ -15,7 +15,7 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.memory.records import Change, Draft, Filter, Hit, Memory, Source
 from wonder_server.core.model import NO_USAGE, ModelResult, ToolCall, Usage
 from wonder_server.core.schema.schemas import check_schema, validate
-from wonder_server.core.task.repeatable import REPEATABLE_KINDS
+from wonder_server.core.task.repeatable import ACTION_EFFECTS
 from wonder_server.ports.memories import Request
 from wonder_server.ports.model import Chunk, Finished, TextDelta
 from wonder_server.services.actions import ACTIONS, ActionCall, ActionKind, ExecutionContext, Services
@@ -171,7 +171,10 @@ def test_every_kind_describes_itself(kind: ActionKind) -> None:
     assert kind.description.endswith(".")
     assert check_schema(kind.input_schema) is None
     assert check_schema(kind.output_schema) is None
-    assert kind.repeatable == (kind.name in REPEATABLE_KINDS)
+
+
+def test_the_effect_of_every_kind_is_declared_and_no_other() -> None:
+    assert ACTION_EFFECTS.keys() == ACTIONS.keys()
 
 
 async def test_context_answers_with_its_input() -> None:

@@ -66,7 +66,7 @@ SERVICES = Services(
 
 
 def kind(run: Callable[[ActionCall], Awaitable[Any]], *, name: str = "test", **fields: Any) -> ActionKind:
-    plain = ActionKind(name=name, description="", input_schema={}, output_schema={}, repeatable=True, run=run)
+    plain = ActionKind(name=name, description="", input_schema={}, output_schema={}, run=run)
     return replace(plain, **fields)
 
 
@@ -81,7 +81,9 @@ def task(*steps: Step, **fields: Any) -> PinnedTask:
 
 
 def step(id: str = "one", kind: str = "test", **fields: Any) -> Step:
-    action = Action(kind=kind, **fields.pop("action", {}))
+    """A step of one action. A kind that only these tests know is repeatable by the action's definition."""
+    idempotent = None if kind in ACTIONS else True
+    action = Action(kind=kind, **{"idempotent": idempotent, **fields.pop("action", {})})
     return Step(id=id, action=action, **fields)
 
 
@@ -218,8 +220,8 @@ async def test_an_action_that_hangs_is_stopped_and_tried_again() -> None:
 
 
 async def test_an_action_that_may_not_be_repeated_is_not_tried_again_after_a_timeout() -> None:
-    once = task(step(action={"timeout_ms": 5}))
-    outcome = await executor(kind(hang, repeatable=False)).execute(once, {}, CONTEXT)
+    once = task(step(action={"timeout_ms": 5, "idempotent": None}))
+    outcome = await executor(kind(hang)).execute(once, {}, CONTEXT)
     assert outcome.fault is not None
     assert outcome.fault.reason is Reason.OUTCOME_UNKNOWN
     assert outcome.fault.message.startswith("The action 'test' took longer than 5 ms.")
@@ -235,7 +237,7 @@ async def test_an_action_that_may_not_be_repeated_is_not_tried_again_after_a_tim
         (False, NotStartedError(Reason.TASK_FAILED, "Nobody listens."), None, 2),
         (False, wrong(), Reason.ASSERTION_FAILED, 1),
     ],
-    ids=["author says no", "kind says no", "author says yes", "nothing happened", "known to have failed"],
+    ids=["author says no", "kind is unknown", "author says yes", "nothing happened", "known to have failed"],
 )
 async def test_what_must_not_be_done_twice_is_tried_again_only_if_nothing_happened(
     idempotent: bool | None, fault: WonderError, reason: Reason | None, tries: int
@@ -244,7 +246,7 @@ async def test_what_must_not_be_done_twice_is_tried_again_only_if_nothing_happen
     once = task(
         step(action={"idempotent": idempotent}, on_failure=OnFailure.RETRY), retry=Retry(max_attempts=1)
     )
-    outcome = await executor(kind(action, repeatable=False)).execute(once, {}, CONTEXT)
+    outcome = await executor(kind(action)).execute(once, {}, CONTEXT)
     assert (outcome.fault.reason if outcome.fault else None) is reason
     assert outcome.steps[0].tries == len(action.calls) == tries
 
@@ -252,14 +254,14 @@ async def test_what_must_not_be_done_twice_is_tried_again_only_if_nothing_happen
 async def test_an_author_can_say_that_an_action_must_not_be_repeated() -> None:
     action = Scripted(busy())
     once = task(step(action={"idempotent": False}))
-    outcome = await executor(kind(action, repeatable=True)).execute(once, {}, CONTEXT)
+    outcome = await executor(kind(action)).execute(once, {}, CONTEXT)
     assert outcome.fault is not None and outcome.fault.reason is Reason.OUTCOME_UNKNOWN
     assert not outcome.fault.transient and outcome.fault.metadata["step_id"] == "one"
 
 
 async def test_a_task_that_runs_out_of_time_says_if_nobody_knows_what_was_done() -> None:
-    limited = task(step(), retry=Retry(timeout_ms=5))
-    outcome = await executor(kind(hang, repeatable=False)).execute(limited, {}, CONTEXT)
+    limited = task(step(action={"idempotent": None}), retry=Retry(timeout_ms=5))
+    outcome = await executor(kind(hang)).execute(limited, {}, CONTEXT)
     assert outcome.fault is not None
     assert (outcome.fault.reason, outcome.fault.metadata["step_id"]) == (Reason.OUTCOME_UNKNOWN, "one")
 
@@ -273,8 +275,8 @@ async def test_a_task_that_runs_out_of_time_between_two_tries_knows_what_was_don
         await asyncio.Event().wait()
 
     refused = Scripted(NotStartedError(Reason.TASK_FAILED, "Nobody listens."))
-    limited = task(step(action={"backoff_ms": 1}), retry=Retry(timeout_ms=20))
-    one = Executor(SERVICES, kinds={"test": kind(refused, repeatable=False)}, sleep=forever)
+    limited = task(step(action={"backoff_ms": 1, "idempotent": None}), retry=Retry(timeout_ms=20))
+    one = Executor(SERVICES, kinds={"test": kind(refused)}, sleep=forever)
     outcome = await one.execute(limited, {}, CONTEXT)
     assert waiting.is_set()
     assert outcome.fault is not None and outcome.fault.reason is Reason.TIMEOUT

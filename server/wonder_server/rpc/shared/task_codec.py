@@ -8,6 +8,7 @@ from typing import Final
 from wonder.v1 import executor_service_pb2, task_pb2
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.task.repeatable import is_kind_repeatable
 from wonder_server.rpc.shared.faults import fault_to_proto
 from wonder_server.rpc.shared.payload import dict_to_struct
 from wonder_server.rpc.shared.times import to_timestamp
@@ -76,8 +77,8 @@ def kind_to_proto(kind: ActionKind, unavailable_reason: str = "") -> task_pb2.Ac
         description=kind.description,
         input_schema=dict_to_struct(kind.input_schema),
         output_schema=dict_to_struct(kind.output_schema),
-        idempotent=kind.repeatable,
-        requires_commit=not kind.repeatable,
+        idempotent=is_kind_repeatable(kind.name),
+        requires_commit=not is_kind_repeatable(kind.name),
         available=not unavailable_reason,
         unavailable_reason=unavailable_reason,
     )

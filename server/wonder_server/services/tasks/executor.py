@@ -225,18 +225,11 @@ class Executor:
             context=context,
             services=self._services,
             timeout_ms=need.action.timeout_ms,
-            repeatable=_may_repeat(kind, need),
+            repeatable=may_repeat(need.step, need.action),
             idempotent=need.action.idempotent,
             progress=partial(run.report_progress, need.step),
             emit=partial(run.emit, need.step, context),
         )
-
-
-def _may_repeat(kind: ActionKind, need: plan.Run) -> bool:
-    """What the definition says; kinds that the core does not know, such as a test's, say it themselves."""
-    if need.action.idempotent is not None:
-        return need.action.idempotent
-    return kind.repeatable or may_repeat(need.step, need.action)
 
 
 async def _run_attempt(kind: ActionKind, call: ActionCall) -> plan.Outcome:

@@ -21,6 +21,5 @@ ARTIFACT_INDEX = ActionKind(
     ),
     input_schema={"type": "object", "properties": {}, "additionalProperties": False},
     output_schema={"type": "object", "properties": OUTLINE},
-    repeatable=True,
     run=_run,
 )

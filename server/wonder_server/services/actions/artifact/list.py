@@ -45,6 +45,5 @@ ARTIFACT_LIST = ActionKind(
             "next_page_token": {"type": "string"},
         },
     },
-    repeatable=True,
     run=_run,
 )

@@ -49,6 +49,5 @@ ARTIFACT_MERGE = ActionKind(
             "conflicts": {"type": "array", "items": CONFLICT_SCHEMA},
         },
     },
-    repeatable=True,
     run=_run,
 )

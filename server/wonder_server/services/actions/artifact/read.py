@@ -40,6 +40,5 @@ ARTIFACT_READ = ActionKind(
         "additionalProperties": False,
     },
     output_schema=ARTIFACT_SCHEMA,
-    repeatable=True,
     run=_run,
 )

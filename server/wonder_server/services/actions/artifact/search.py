@@ -44,6 +44,5 @@ ARTIFACT_SEARCH = ActionKind(
             "truncated": {"type": "boolean"},
         },
     },
-    repeatable=True,
     run=_run,
 )

@@ -56,6 +56,5 @@ ARTIFACT_WRITE = ActionKind(
         "additionalProperties": False,
     },
     output_schema=ARTIFACT_SCHEMA,
-    repeatable=True,
     run=_run,
 )

@@ -31,7 +31,6 @@ ASSERT = ActionKind(
         "additionalProperties": False,
     },
     output_schema={"type": "object"},
-    repeatable=True,
     run=_run,
     run_inline=_check,
 )

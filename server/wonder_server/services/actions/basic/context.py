@@ -24,7 +24,6 @@ CONTEXT = ActionKind(
     description="Computes values: its result is its input. The expressions of the step do the work.",
     input_schema={"type": "object"},
     output_schema={"type": "object"},
-    repeatable=True,
     run=_run,
     run_inline=_computed,
 )

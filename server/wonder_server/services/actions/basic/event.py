@@ -47,6 +47,5 @@ EVENT = ActionKind(
         "additionalProperties": False,
     },
     output_schema={"type": "object"},
-    repeatable=True,
     run=_run,
 )

@@ -40,6 +40,5 @@ SLEEP = ActionKind(
         "additionalProperties": False,
     },
     output_schema={"type": "object"},
-    repeatable=True,
     run=_run,
 )

@@ -146,9 +146,9 @@ class ActionKind:
     """An atomic operation that tasks are made of.
 
     ``run`` answers with a JSON value or raises `WonderError`; a transient one is retried by the
-    executor. It lets itself be cancelled at any await. ``repeatable``: it may simply be run again
-    after a crash (feature I4); say so in ``core/task/repeatable.py`` too. ``least_backoff_ms``: what
-    it waits at least before its first retry. ``keeps_time``: it enforces a timeout of its own, and
+    executor. It lets itself be cancelled at any await. `ACTION_EFFECTS` declares the kind's effect,
+    and with it whether the action is repeatable. ``min_backoff_ms``: what it waits at least before its
+    first retry. ``keeps_time``: it enforces a timeout of its own, and
     the executor does not apply the action's. ``quick`` does the same as ``run`` without ever waiting
     and without any effect, so that its call needs no key of its own: its context is the task's. Set
     where that is possible; where it is so only at times, it raises `MustWaitError` at others.
@@ -158,7 +158,6 @@ class ActionKind:
     description: str
     input_schema: dict[str, Any]
     output_schema: dict[str, Any]
-    repeatable: bool
     run: Callable[[ActionCall], Awaitable[Any]]
     min_backoff_ms: int = 0
     enforces_timeout: bool = False

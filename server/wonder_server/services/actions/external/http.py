@@ -340,6 +340,5 @@ HTTP = ActionKind(
             },
         },
     },
-    repeatable=False,
     run=_run,
 )

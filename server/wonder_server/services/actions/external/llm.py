@@ -159,7 +159,6 @@ LLM = ActionKind(
             "model": {"type": "string"},
         },
     },
-    repeatable=True,
     run=_run,
     min_backoff_ms=500,
     enforces_timeout=True,

@@ -121,7 +121,6 @@ MCP = ActionKind(
             "is_error": {"type": "boolean"},
         },
     },
-    repeatable=False,
     run=_run,
     enforces_timeout=True,
 )

@@ -231,7 +231,6 @@ SHELL = ActionKind(
             "duration_ms": {"type": "integer"},
         },
     },
-    repeatable=False,
     run=_run,
     enforces_timeout=True,
 )

@@ -51,7 +51,6 @@ WORKER = ActionKind(
         "additionalProperties": False,
     },
     output_schema={"type": "object", "description": "What the worker answers."},
-    repeatable=False,
     run=_run,
     enforces_timeout=True,
 )

@@ -27,6 +27,5 @@ MEMORY_DELETE = ActionKind(
         "additionalProperties": False,
     },
     output_schema={"type": "object", "properties": {"id": {"type": "string"}}},
-    repeatable=True,
     run=_run,
 )

@@ -48,6 +48,5 @@ MEMORY_LIST = ActionKind(
             "next_page_token": {"type": "string", "description": "Empty on the last page."},
         },
     },
-    repeatable=True,
     run=_run,
 )

@@ -22,6 +22,5 @@ MEMORY_READ = ActionKind(
         "additionalProperties": False,
     },
     output_schema=MEMORY_SCHEMA,
-    repeatable=True,
     run=_run,
 )

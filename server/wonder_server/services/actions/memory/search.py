@@ -67,7 +67,6 @@ MEMORY_SEARCH = ActionKind(
         "type": "object",
         "properties": {"memories": {"type": "array", "items": MEMORY_SCHEMA}},
     },
-    repeatable=True,
     run=_run,
     run_inline=_run_inline,
 )

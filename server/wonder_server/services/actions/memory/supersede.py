@@ -36,6 +36,5 @@ MEMORY_SUPERSEDE = ActionKind(
         "additionalProperties": False,
     },
     output_schema=MEMORY_SCHEMA,
-    repeatable=True,
     run=_run,
 )

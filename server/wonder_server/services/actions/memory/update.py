@@ -55,6 +55,5 @@ MEMORY_UPDATE = ActionKind(
         "additionalProperties": False,
     },
     output_schema=MEMORY_SCHEMA,
-    repeatable=True,
     run=_run,
 )

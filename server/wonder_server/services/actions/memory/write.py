@@ -45,6 +45,5 @@ MEMORY_WRITE = ActionKind(
         "additionalProperties": False,
     },
     output_schema=MEMORY_SCHEMA,
-    repeatable=True,
     run=_run,
 )

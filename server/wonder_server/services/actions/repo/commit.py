@@ -33,6 +33,5 @@ REPO_COMMIT = ActionKind(
             "paths": {"type": "array", "items": {"type": "string"}},
         },
     },
-    repeatable=True,
     run=_run,
 )

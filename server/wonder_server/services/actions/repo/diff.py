@@ -61,6 +61,5 @@ REPO_DIFF = ActionKind(
             "truncated": {"type": "boolean"},
         },
     },
-    repeatable=True,
     run=_run,
 )

@@ -48,6 +48,5 @@ REPO_INDEX = ActionKind(
             },
         },
     },
-    repeatable=True,
     run=_run,
 )

@@ -64,6 +64,5 @@ REPO_MERGE = ActionKind(
         "additionalProperties": False,
     },
     output_schema={"type": "object", "properties": {"commit": {"type": "string"}}},
-    repeatable=True,
     run=_run,
 )

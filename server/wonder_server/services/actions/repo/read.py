@@ -47,6 +47,5 @@ REPO_READ = ActionKind(
             "total_lines": {"type": "integer"},
         },
     },
-    repeatable=True,
     run=_run,
 )

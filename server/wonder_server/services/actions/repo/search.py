@@ -45,6 +45,5 @@ REPO_SEARCH = ActionKind(
             "truncated": {"type": "boolean"},
         },
     },
-    repeatable=True,
     run=_run,
 )

@@ -43,6 +43,5 @@ REPO_TREE = ActionKind(
             "truncated": {"type": "boolean"},
         },
     },
-    repeatable=True,
     run=_run,
 )

@@ -53,6 +53,5 @@ REPO_UPDATE = ActionKind(
             "conflicts": {"type": "array", "items": CONFLICT_SCHEMA},
         },
     },
-    repeatable=True,
     run=_run,
 )

@@ -44,6 +44,5 @@ REPO_WRITE = ActionKind(
         "additionalProperties": False,
     },
     output_schema={"type": "object", "properties": {"path": {"type": "string"}, "etag": {"type": "string"}}},
-    repeatable=True,
     run=_run,
 )
