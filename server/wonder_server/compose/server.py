@@ -67,9 +67,9 @@ from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
 from wonder_server.ports.blobs import Blobs
 from wonder_server.ports.embedder import Embedder
-from wonder_server.rpc.conversation.servicer import ConversationServicer
+from wonder_server.rpc.conversation.servicer import ConversationParts, ConversationServicer
 from wonder_server.rpc.coordinator.servicer import CoordinatorServicer
-from wonder_server.rpc.executor.servicer import ExecutorServicer
+from wonder_server.rpc.executor.servicer import ExecutorServicer, LocalKinds, RequestLookups
 from wonder_server.rpc.library.servicer import LibraryServicer
 from wonder_server.rpc.memory.servicer import MemoryServicer
 from wonder_server.rpc.server.authorization import ScopeGrants
@@ -495,18 +495,20 @@ class Application:
         rights = ScopeGrants.from_settings(self._settings)
         self._executions = ExecutorServicer(
             executor,
-            tasks=library,
-            resolver=library,
-            conversations=conversations,
+            RequestLookups(library, library, conversations),
             clock=self._clock,
+            local_kinds=LocalKinds(unavailable=self._unavailable_actions),
             workers=self._workers,
-            unavailable=self._unavailable_actions,
             grants=rights,
         )
         self._servicers.update(
             {
-                "wonder.v1.ConversationService": self._conversation_servicer(
-                    conversations, lifecycle, agent_calls, library, previews, repos, runs, rights
+                "wonder.v1.ConversationService": ConversationServicer(
+                    ConversationParts(conversations, lifecycle, agent_calls, previews, runs.lookup),
+                    library,
+                    repos,
+                    grants=rights,
+                    attach_timeout_s=float(self._settings.attach_seconds),
                 ),
                 "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library, archiver, rights),
                 "wonder.v1.ExecutorService": self._executions,
@@ -515,29 +517,6 @@ class Application:
                 ),
                 "wonder.v1.MemoryService": MemoryServicer(memory, library, rights),
             }
-        )
-
-    def _conversation_servicer(
-        self,
-        conversations: Conversations,
-        lifecycle: ConversationLifecycle,
-        agent_calls: AgentCallService,
-        library: Library,
-        previews: ContextPreviews,
-        repos: RepositoryService,
-        runs: Runs,
-        rights: ScopeGrants,
-    ) -> ConversationServicer:
-        return ConversationServicer(
-            conversations,
-            lifecycle,
-            agent_calls,
-            library,
-            previews,
-            repos,
-            runs.lookup,
-            rights,
-            float(self._settings.attach_seconds),
         )
 
     def _build_retention(self, memory: MemoryService, library: Library, runs: Runs) -> Retention:

@@ -182,12 +182,9 @@ def executor_kit() -> ExecutorKit:
     )
     servicer = rpc.ExecutorServicer(
         Executor(services, kinds=kinds),
-        tasks=Library(),
-        resolver=FakeNameResolver(),
-        conversations=Conversations(),
+        rpc.RequestLookups(Library(), FakeNameResolver(), Conversations()),
         clock=clock,
-        kinds=kinds,
-        unavailable=missing,
+        local_kinds=rpc.LocalKinds(kinds, missing),
     )
     return ExecutorKit(servicer, gate, memory)
 
@@ -303,9 +300,7 @@ async def test_every_execution_has_a_key_of_its_own_and_a_repeated_request_the_s
         # A new server each time: nothing but the key is left to recognise the request by.
         executor_kit.servicer = rpc.ExecutorServicer(
             executor_kit.servicer._executor,
-            tasks=Library(),
-            resolver=FakeNameResolver(),
-            conversations=Conversations(),
+            rpc.RequestLookups(Library(), FakeNameResolver(), Conversations()),
             clock=TickingClock(),
         )
         async with serving({SERVICE: executor_kit.servicer}) as channel:

@@ -21,7 +21,7 @@ from wonder.v1.executor_service_pb2_grpc import ExecutorServiceStub
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.rpc.executor import worker_stream as rpc
-from wonder_server.rpc.executor.servicer import ExecutorServicer
+from wonder_server.rpc.executor.servicer import ExecutorServicer, RequestLookups
 from wonder_server.services.actions import ACTIONS
 from wonder_server.services.tasks.executor import Executor
 from wonder_server.services.workers import Job, Progress, Registration, WorkerKind, WorkerPool
@@ -128,9 +128,7 @@ async def office() -> AsyncIterator[WorkerKit]:
     pool = WorkerPool(Clock(), reserved=ACTIONS)
     servicer = ExecutorServicer(
         Executor(SERVICES),
-        tasks=NoTasks(),
-        resolver=FakeNameResolver(),
-        conversations=NoTasks(),
+        RequestLookups(NoTasks(), FakeNameResolver(), NoTasks()),
         clock=Clock(),
         workers=pool,
     )

@@ -16,7 +16,7 @@ from tests.rpc.rpc_kit import rejected, serving
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import conversation_service_pb2_grpc as stubs
 from wonder_server.core.errors import Reason, WonderError
-from wonder_server.rpc.conversation.servicer import ConversationServicer
+from wonder_server.rpc.conversation.servicer import ConversationParts, ConversationServicer
 from wonder_server.rpc.server.admission import ActiveCall, Admission, CallLimits
 from wonder_server.rpc.server.authentication import TokensFile
 from wonder_server.rpc.server.rejection_log import RejectionLog
@@ -147,7 +147,8 @@ async def test_a_flood_of_bad_calls_is_few_lines() -> None:
 
 async def test_a_stream_that_never_attaches_ends_and_gives_its_place_back() -> None:
     nothing: Any = SimpleNamespace(records=None)
-    servicer = ConversationServicer(*[nothing] * 7, attach_timeout_s=0.01)
+    parts = ConversationParts(*[nothing] * 5)
+    servicer = ConversationServicer(parts, nothing, nothing, attach_timeout_s=0.01)
     servicers = {"wonder.v1.ConversationService": servicer}
     async with serving(servicers, max_concurrent_rpcs=1) as channel:
         stub = stubs.ConversationServiceStub(channel)  # type: ignore[no-untyped-call]

@@ -17,7 +17,7 @@ from wonder_sdk import ActionError, UnauthenticatedError, WonderError, Worker, W
 from wonder_sdk.transport.reconnect import ReconnectPolicy
 from wonder_server.core.errors import Fault, Reason, error
 from wonder_server.core.errors import WonderError as ServerError
-from wonder_server.rpc.executor.servicer import ExecutorServicer
+from wonder_server.rpc.executor.servicer import ExecutorServicer, RequestLookups
 from wonder_server.rpc.server.server import RpcServer
 from wonder_server.services.tasks.executor import Executor
 from wonder_server.services.workers import Job, Progress, WorkerPool
@@ -54,9 +54,7 @@ class WorkerKit:
     async def open(self) -> None:
         servicer = ExecutorServicer(
             Executor(SERVICES),
-            tasks=NoTasks(),
-            resolver=FakeNameResolver(),
-            conversations=NoTasks(),
+            RequestLookups(NoTasks(), FakeNameResolver(), NoTasks()),
             clock=Clock(),
             workers=self.pool,
         )

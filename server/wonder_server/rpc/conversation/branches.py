@@ -14,6 +14,7 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
 from wonder_server.ports.repositories import Commit, FileDiff
 from wonder_server.rpc.server.authorization import ScopeGrants
+from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required
 from wonder_server.rpc.shared.idempotency import idempotency_key
 from wonder_server.rpc.shared.merge_codec import conflict_to_proto, resolutions_from_proto
@@ -39,7 +40,9 @@ class BranchMethods:
     _runs: RunLookup
     _grants: ScopeGrants
 
-    async def diff_branch(self, request: pb.DiffBranchRequest, _context: Any) -> pb.DiffBranchResponse:
+    async def diff_branch(
+        self, request: pb.DiffBranchRequest, _context: CallContext
+    ) -> pb.DiffBranchResponse:
         scope = await self._scope(request)
         found = await self._repositories.diff(
             scope,
@@ -56,7 +59,9 @@ class BranchMethods:
             truncated=found.diff.truncated,
         )
 
-    async def merge_branch(self, request: pb.MergeBranchRequest, _context: Any) -> pb.MergeBranchResponse:
+    async def merge_branch(
+        self, request: pb.MergeBranchRequest, _context: CallContext
+    ) -> pb.MergeBranchResponse:
         scope = await self._scope(request)
         with map_fault_fields(_MERGE_FIELDS):
             merged = await self._repositories.merge(

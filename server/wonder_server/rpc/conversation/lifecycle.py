@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from wonder.v1 import conversation_pb2
@@ -13,6 +11,7 @@ from wonder_server.core.conversation.model.lifecycle_inputs import Update
 from wonder_server.core.conversation.model.values import Conversation
 from wonder_server.core.errors import Reason, error
 from wonder_server.rpc.conversation import codec
+from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.common_codec import budget_from_proto, check_text_size, metadata_from_proto
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.idempotency import request_key
@@ -33,7 +32,7 @@ class LifecycleMethods:
         raise NotImplementedError
 
     async def add_participant(
-        self, request: pb.AddParticipantRequest, _context: Any
+        self, request: pb.AddParticipantRequest, _context: CallContext
     ) -> pb.AddParticipantResponse:
         conversation_id = required(request.conversation_id, "conversation_id")
         participant = codec.participant_from_proto(request.participant, "participant")
@@ -41,7 +40,7 @@ class LifecycleMethods:
         return pb.AddParticipantResponse(conversation=await self._encode(joined))
 
     async def remove_participant(
-        self, request: pb.RemoveParticipantRequest, _context: Any
+        self, request: pb.RemoveParticipantRequest, _context: CallContext
     ) -> pb.RemoveParticipantResponse:
         conversation_id = required(request.conversation_id, "conversation_id")
         who = request.WhichOneof("participant")
@@ -54,7 +53,7 @@ class LifecycleMethods:
         return pb.RemoveParticipantResponse(conversation=await self._encode(left))
 
     async def update_conversation(
-        self, request: pb.UpdateConversationRequest, _context: Any
+        self, request: pb.UpdateConversationRequest, _context: CallContext
     ) -> pb.UpdateConversationResponse:
         message = request.conversation
         change = _update_from_proto(message, request.update_mask)
@@ -63,7 +62,7 @@ class LifecycleMethods:
         return pb.UpdateConversationResponse(conversation=await self._encode(changed))
 
     async def complete_conversation(
-        self, request: pb.CompleteConversationRequest, _context: Any
+        self, request: pb.CompleteConversationRequest, _context: CallContext
     ) -> pb.CompleteConversationResponse:
         completed = await self._lifecycle.complete(
             required(request.conversation_id, "conversation_id"),
@@ -74,7 +73,7 @@ class LifecycleMethods:
         return pb.CompleteConversationResponse(conversation=await self._encode(completed))
 
     async def reopen_conversation(
-        self, request: pb.ReopenConversationRequest, _context: Any
+        self, request: pb.ReopenConversationRequest, _context: CallContext
     ) -> pb.ReopenConversationResponse:
         opened = await self._lifecycle.reopen(
             required(request.conversation_id, "conversation_id"),
@@ -84,7 +83,7 @@ class LifecycleMethods:
         return pb.ReopenConversationResponse(conversation=await self._encode(opened))
 
     async def reset_conversation(
-        self, request: pb.ResetConversationRequest, _context: Any
+        self, request: pb.ResetConversationRequest, _context: CallContext
     ) -> pb.ResetConversationResponse:
         updated = await self._lifecycle.reset(
             required(request.conversation_id, "conversation_id"),
@@ -95,7 +94,7 @@ class LifecycleMethods:
         return pb.ResetConversationResponse(conversation=await self._encode(updated))
 
     async def delete_conversation(
-        self, request: pb.DeleteConversationRequest, _context: Any
+        self, request: pb.DeleteConversationRequest, _context: CallContext
     ) -> pb.DeleteConversationResponse:
         await self._lifecycle.delete(
             required(request.conversation_id, "conversation_id"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from wonder.v1 import conversation_pb2
@@ -29,12 +30,13 @@ from wonder_server.rpc.conversation.message_chunks import message_chunks
 from wonder_server.rpc.conversation.stream import write_stream
 from wonder_server.rpc.server.authorization import NO_GRANTS, ScopeGrants
 from wonder_server.rpc.server.call_pipeline import RequestStream
+from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.common_codec import check_text_size, enum_names, metadata_from_proto
 from wonder_server.rpc.shared.faults import fault_to_proto
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.idempotency import request_key
 from wonder_server.rpc.shared.names import NameResolver
-from wonder_server.rpc.shared.pages import PAGE_BYTES, encode_page, page_from_rows
+from wonder_server.rpc.shared.pages import PAGE_BYTES, encode_page, page_from_rows, page_request
 from wonder_server.rpc.shared.times import from_timestamp
 from wonder_server.rpc.shared.trace_context import trace_from_metadata
 from wonder_server.services.content.repositories import RepositoryService
@@ -48,36 +50,44 @@ ATTACH_TIMEOUT_S = 30.0
 """Seconds that a client has for the first message of a stream, unless the settings say otherwise."""
 
 
+@dataclass(frozen=True, slots=True)
+class ConversationParts:
+    """Entry points of the actors that the ConversationService calls."""
+
+    conversations: Conversations
+    lifecycle: ConversationLifecycle
+    agent_calls: AgentCallService
+    previews: ContextPreviews
+    runs: RunLookup
+
+
 class ConversationServicer(LifecycleMethods, BranchMethods):
     """See ``conversation_service.proto``. RPCs that are not here answer NOT_IMPLEMENTED."""
 
     def __init__(
         self,
-        conversations: Conversations,
-        lifecycle: ConversationLifecycle,
-        calls: AgentCallService,
+        parts: ConversationParts,
         resolver: NameResolver,
-        previews: ContextPreviews,
         repositories: RepositoryService,
-        runs: RunLookup,
+        *,
         grants: ScopeGrants = NO_GRANTS,
         attach_timeout_s: float = ATTACH_TIMEOUT_S,
     ) -> None:
-        super().__init__(lifecycle)
+        super().__init__(parts.lifecycle)
         self._repositories = repositories
-        self._runs = runs
+        self._runs = parts.runs
         self._grants = grants
         self._attach_timeout_s = attach_timeout_s
-        self._conversations = conversations
-        self._calls = calls
-        self._previews = previews
-        self._records = conversations.records
+        self._conversations = parts.conversations
+        self._calls = parts.agent_calls
+        self._previews = parts.previews
+        self._records = parts.conversations.records
         self._resolver = resolver
 
     # --- rooms ----------------------------------------------------------------------------------
 
     async def create_conversation(
-        self, request: pb.CreateConversationRequest, _context: Any
+        self, request: pb.CreateConversationRequest, _context: CallContext
     ) -> pb.CreateConversationResponse:
         project_id = await self._resolver.project_id(request.conversation.project_id)
         draft = codec.conversation_from_proto(request.conversation, project_id)
@@ -94,7 +104,7 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         return pb.CreateConversationResponse(conversation=await self._encode(created), existed=existed)
 
     async def get_conversation(
-        self, request: pb.GetConversationRequest, _context: Any
+        self, request: pb.GetConversationRequest, _context: CallContext
     ) -> pb.GetConversationResponse:
         if request.WhichOneof("key") is None:
             raise error(
@@ -129,9 +139,9 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         return found[0] if found else None
 
     async def list_conversations(
-        self, request: pb.ListConversationsRequest, _context: Any
+        self, request: pb.ListConversationsRequest, _context: CallContext
     ) -> pb.ListConversationsResponse:
-        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        wanted = page_request(request)
         project_id = await self._resolver.project_id(request.project_id) if request.project_id else ""
         members = []
         if request.agent_id:
@@ -184,7 +194,7 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         return codec.conversation_to_proto(value, head, active, branch)
 
     async def delete_conversation(
-        self, request: pb.DeleteConversationRequest, context: Any
+        self, request: pb.DeleteConversationRequest, context: CallContext
     ) -> pb.DeleteConversationResponse:
         answer = await super().delete_conversation(request, context)
         await self._repositories.delete_conversation_work(request.conversation_id)
@@ -192,7 +202,9 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
 
     # --- turns ----------------------------------------------------------------------------------
 
-    async def send_message(self, request: pb.SendMessageRequest, context: Any) -> pb.SendMessageResponse:
+    async def send_message(
+        self, request: pb.SendMessageRequest, context: CallContext
+    ) -> pb.SendMessageResponse:
         conversation_id = request.conversation_id
         result = await self._conversations.send(
             conversation_id, self._send_request(request.send, trace_from_metadata(context))
@@ -203,26 +215,28 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
             turn=codec.turn_to_proto(turn), message=codec.message_to_proto(message), sequence=result.sequence
         )
 
-    async def call_agent(self, request: pb.CallAgentRequest, context: Any) -> pb.CallAgentResponse:
+    async def call_agent(self, request: pb.CallAgentRequest, context: CallContext) -> pb.CallAgentResponse:
         call = await call_agent.request_from_proto(request, self._resolver, self._grants)
         call = dataclasses.replace(call, trace_id=trace_from_metadata(context))
         return call_agent.response_to_proto(await self._calls.call(call))
 
     async def preview_context(
-        self, request: pb.PreviewContextRequest, _context: Any
+        self, request: pb.PreviewContextRequest, _context: CallContext
     ) -> pb.PreviewContextResponse:
         send_request = self._send_request(request.send)
         return context_preview.preview_to_proto(
             await self._previews.preview(request.conversation_id, send_request)
         )
 
-    async def cancel_turn(self, request: pb.CancelTurnRequest, _context: Any) -> pb.CancelTurnResponse:
+    async def cancel_turn(
+        self, request: pb.CancelTurnRequest, _context: CallContext
+    ) -> pb.CancelTurnResponse:
         turn, _ = await self._conversations.cancel(
             request.conversation_id, request.turn_id, request_key(request.request_id)
         )
         return pb.CancelTurnResponse(turn=codec.turn_to_proto(turn))
 
-    async def get_turn(self, request: pb.GetTurnRequest, _context: Any) -> pb.GetTurnResponse:
+    async def get_turn(self, request: pb.GetTurnRequest, _context: CallContext) -> pb.GetTurnResponse:
         if request.conversation_id:
             await self._conversations.ensure_restored(request.conversation_id)
         turn = await self._conversations.turn(request.turn_id, request.conversation_id)
@@ -237,7 +251,7 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         )
         return pb.GetTurnResponse(turn=codec.turn_to_proto(turn, operations))
 
-    async def list_turns(self, request: pb.ListTurnsRequest, _context: Any) -> pb.ListTurnsResponse:
+    async def list_turns(self, request: pb.ListTurnsRequest, _context: CallContext) -> pb.ListTurnsResponse:
         statuses = enum_names(conversation_pb2.TurnStatus, "TURN_STATUS", request.statuses, "statuses")
         agent_id = await self._resolver.agent_id(request.agent_id) if request.agent_id else ""
         query = Query(
@@ -248,13 +262,15 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         turns, token = await self._page(request, query, MAX_MOVES_PAGE * 5, codec.turn_to_proto)
         return pb.ListTurnsResponse(turns=turns, next_page_token=token)
 
-    async def list_messages(self, request: pb.ListMessagesRequest, _context: Any) -> pb.ListMessagesResponse:
+    async def list_messages(
+        self, request: pb.ListMessagesRequest, _context: CallContext
+    ) -> pb.ListMessagesResponse:
         query = Query(table="messages", parent=request.turn_id, newest_first=not request.oldest_first)
         messages, token = await self._page(request, query, MAX_MOVES_PAGE * 5, codec.message_to_proto)
         return pb.ListMessagesResponse(messages=messages, next_page_token=token)
 
     async def read_message(
-        self, request: pb.ReadMessageRequest, _context: Any
+        self, request: pb.ReadMessageRequest, _context: CallContext
     ) -> AsyncIterator[pb.ReadMessageResponse]:
         if request.offset < 0:
             raise error(Reason.FIELD_INVALID, "An offset is not negative.", field="offset")
@@ -265,7 +281,7 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         for piece in message_chunks(text, request.offset):
             yield piece
 
-    async def list_moves(self, request: pb.ListMovesRequest, _context: Any) -> pb.ListMovesResponse:
+    async def list_moves(self, request: pb.ListMovesRequest, _context: CallContext) -> pb.ListMovesResponse:
         query = Query(table="moves", parent=request.turn_id, newest_first=not request.oldest_first)
         moves, token = await self._page(request, query, MAX_MOVES_PAGE, codec.move_to_proto)
         if request.turn_id and not (moves or request.conversation_id or request.page_token):
@@ -273,7 +289,9 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
             await self._conversations.turn(request.turn_id)
         return pb.ListMovesResponse(moves=moves, next_page_token=token)
 
-    async def list_events(self, request: pb.ListEventsRequest, _context: Any) -> pb.ListEventsResponse:
+    async def list_events(
+        self, request: pb.ListEventsRequest, _context: CallContext
+    ) -> pb.ListEventsResponse:
         if request.after_sequence and not request.conversation_id:
             raise error(
                 Reason.FIELD_INVALID,
@@ -282,7 +300,7 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
             )
         if request.after_sequence < 0:
             raise error(Reason.FIELD_INVALID, "A sequence is not negative.", field="after_sequence")
-        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        wanted = page_request(request)
         project_id = await self._resolver.project_id(request.project_id) if request.project_id else ""
         query = EventQuery(
             actor=request.conversation_id,
@@ -308,7 +326,7 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         """One page of a conversation's rows, or of all conversations', and the next one's token."""
         if request.conversation_id:
             await self._conversations.open(request.conversation_id)
-        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        wanted = page_request(request)
         limit = min(wanted.limit(), max_items)
         scope = ["rows", request.conversation_id, repr(query)]
         # Moves are numbered within their turn, so a whole conversation's are ordered by time.
@@ -338,14 +356,14 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
 
     # --- streams --------------------------------------------------------------------------------
 
-    async def subscribe(self, request: pb.SubscribeRequest, context: Any) -> None:
+    async def subscribe(self, request: pb.SubscribeRequest, context: CallContext) -> None:
         attachment, attached = await self._attach(request.attach)
         try:
             await write_stream(attachment, attached, context.write, grouping=request.attach.group_events)
         finally:
             attachment.close()
 
-    async def converse(self, requests: RequestStream, context: Any) -> None:
+    async def converse(self, requests: RequestStream, context: CallContext) -> None:
         first = await self._read_first(requests)
         if first is None or first.WhichOneof("intent") != "attach":
             raise error(Reason.NOT_ATTACHED, "The first message of a stream is `attach`.", field="attach")

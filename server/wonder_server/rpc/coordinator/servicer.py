@@ -23,13 +23,13 @@ from wonder_server.rpc.coordinator.requests import (
 )
 from wonder_server.rpc.coordinator.stream import stream_run
 from wonder_server.rpc.server.authorization import NO_GRANTS, ScopeGrants
+from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import bounded
 from wonder_server.rpc.shared.idempotency import request_key
 from wonder_server.rpc.shared.names import NameResolver
-from wonder_server.rpc.shared.pages import PAGE_BYTES, page_from_rows
+from wonder_server.rpc.shared.pages import PAGE_BYTES, page_from_rows, page_request
 from wonder_server.rpc.shared.payload import json_to_value
 from wonder_server.rpc.shared.trace_context import trace_from_metadata
-from wonder_server.services.paging import PageRequest
 
 MAX_DECISION_CHARS = 20_000
 """Characters of a decision that a replay shows."""
@@ -51,7 +51,7 @@ class CoordinatorServicer:
 
     # --- starting -------------------------------------------------------------------------------
 
-    async def start_run(self, request: pb.StartRunRequest, context: Any) -> pb.StartRunResponse:
+    async def start_run(self, request: pb.StartRunRequest, context: CallContext) -> pb.StartRunResponse:
         wait_ms = wait_ms_of(request)
         self._grants.require_context(request.context)
         starting = await self._requests.start_request(request, trace_from_metadata(context))
@@ -61,13 +61,13 @@ class CoordinatorServicer:
         view = await self._runs.start(starting, request_key(request.request_id), wait_ms=wait_ms)
         return pb.StartRunResponse(run=codec.run_to_proto(view))
 
-    async def fork_run(self, request: pb.ForkRunRequest, _context: Any) -> pb.ForkRunResponse:
+    async def fork_run(self, request: pb.ForkRunRequest, _context: CallContext) -> pb.ForkRunResponse:
         view = await self._runs.forks.fork(fork_request_from_proto(request), request_key(request.request_id))
         return pb.ForkRunResponse(run=codec.run_to_proto(view))
 
     # --- looking --------------------------------------------------------------------------------
 
-    async def get_run(self, request: pb.GetRunRequest, _context: Any) -> pb.GetRunResponse:
+    async def get_run(self, request: pb.GetRunRequest, _context: CallContext) -> pb.GetRunResponse:
         lookup = self._runs.lookup
         view = await lookup.with_details(request.run_id)
         message = codec.run_to_proto(view)
@@ -76,8 +76,8 @@ class CoordinatorServicer:
             page = await lookup.executions(request.run_id, page[-1].ordinal)
         return pb.GetRunResponse(run=message)
 
-    async def list_runs(self, request: pb.ListRunsRequest, _context: Any) -> pb.ListRunsResponse:
-        wanted = PageRequest(size=request.page_size, token=request.page_token)
+    async def list_runs(self, request: pb.ListRunsRequest, _context: CallContext) -> pb.ListRunsResponse:
+        wanted = page_request(request)
         query = await self._requests.runs_query(request)
         scope, limit = ["runs", repr(query)], wanted.limit()
         query = dataclasses.replace(
@@ -87,7 +87,7 @@ class CoordinatorServicer:
         runs, token = await page_from_rows(found, limit, scope, _row_position, codec.run_to_proto)
         return pb.ListRunsResponse(runs=runs, next_page_token=token)
 
-    async def watch_run(self, request: pb.WatchRunRequest, _context: Any) -> AsyncIterator[bytes]:
+    async def watch_run(self, request: pb.WatchRunRequest, _context: CallContext) -> AsyncIterator[bytes]:
         if request.after_sequence < 0:
             raise error(Reason.FIELD_INVALID, "A sequence is not negative.", field="after_sequence")
         attachment = await self._runs.attach(
@@ -104,21 +104,21 @@ class CoordinatorServicer:
 
     # --- steering -------------------------------------------------------------------------------
 
-    async def cancel_run(self, request: pb.CancelRunRequest, _context: Any) -> pb.CancelRunResponse:
+    async def cancel_run(self, request: pb.CancelRunRequest, _context: CallContext) -> pb.CancelRunResponse:
         reason = comment_of(request.reason, "reason")
         view = await self._runs.cancel(
             request.run_id, reason, bounded(request.etag, "etag"), request_key(request.request_id)
         )
         return pb.CancelRunResponse(run=codec.run_to_proto(view))
 
-    async def signal_run(self, request: pb.SignalRunRequest, _context: Any) -> pb.SignalRunResponse:
+    async def signal_run(self, request: pb.SignalRunRequest, _context: CallContext) -> pb.SignalRunResponse:
         sequence = await self._runs.signal(
             request.run_id, signal_from_proto(request, self._grants), request_key(request.request_id)
         )
         return pb.SignalRunResponse(sequence=sequence)
 
-    async def list_gates(self, request: pb.ListGatesRequest, _context: Any) -> pb.ListGatesResponse:
-        wanted = PageRequest(size=request.page_size, token=request.page_token)
+    async def list_gates(self, request: pb.ListGatesRequest, _context: CallContext) -> pb.ListGatesResponse:
+        wanted = page_request(request)
         query = await self._requests.gates_query(request)
         scope, limit = ["gates", repr(query)], wanted.limit()
         query = dataclasses.replace(
@@ -130,7 +130,9 @@ class CoordinatorServicer:
         )
         return pb.ListGatesResponse(gates=gates, next_page_token=token)
 
-    async def resolve_gate(self, request: pb.ResolveGateRequest, _context: Any) -> pb.ResolveGateResponse:
+    async def resolve_gate(
+        self, request: pb.ResolveGateRequest, _context: CallContext
+    ) -> pb.ResolveGateResponse:
         gate = await self._runs.gates.resolve(
             decision_from_proto(request, self._grants), request_key(request.request_id)
         )
@@ -138,7 +140,7 @@ class CoordinatorServicer:
 
     # --- proving --------------------------------------------------------------------------------
 
-    async def replay_run(self, request: pb.ReplayRunRequest, _context: Any) -> pb.ReplayRunResponse:
+    async def replay_run(self, request: pb.ReplayRunRequest, _context: CallContext) -> pb.ReplayRunResponse:
         verdict = await self._runs.replay(request.run_id)
         answer = pb.ReplayRunResponse(identical=verdict.difference is None, step_count=verdict.steps)
         if verdict.difference is not None:

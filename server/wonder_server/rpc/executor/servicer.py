@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from wonder.v1 import executor_service_pb2 as pb
@@ -30,10 +30,11 @@ from wonder_server.rpc.executor.executions import Execution
 from wonder_server.rpc.executor.worker_stream import serve_worker
 from wonder_server.rpc.server.authorization import ADMIN, NO_GRANTS, ScopeGrants
 from wonder_server.rpc.server.call_pipeline import RequestStream
+from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required
 from wonder_server.rpc.shared.idempotency import RecentRequests, idempotency_key
 from wonder_server.rpc.shared.names import NameResolver
-from wonder_server.rpc.shared.pages import encode_page
+from wonder_server.rpc.shared.pages import encode_page, page_request
 from wonder_server.rpc.shared.payload import struct_to_dict
 from wonder_server.rpc.shared.task_codec import (
     kind_to_proto,
@@ -45,7 +46,7 @@ from wonder_server.rpc.shared.task_codec import (
 from wonder_server.rpc.shared.trace_context import trace_from_metadata
 from wonder_server.services.actions import ACTIONS, ActionKind, ExecutionContext
 from wonder_server.services.catalog.transactions import IdempotencyKey
-from wonder_server.services.paging import PageRequest, page
+from wonder_server.services.paging import page
 from wonder_server.services.tasks.executor import Executor, Progress
 from wonder_server.services.workers import WorkerPool
 
@@ -71,9 +72,31 @@ class ConversationLookup(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class RequestLookups:
+    """Sources of the resources that a request names."""
+
+    tasks: TaskSource
+    resolver: NameResolver
+    conversations: ConversationLookup
+
+
+async def _no_unavailable_kinds() -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalKinds:
+    """Action kinds that this server executes itself."""
+
+    kinds: Mapping[str, ActionKind] = field(default_factory=lambda: ACTIONS)
+    unavailable: Callable[[], Awaitable[Mapping[str, str]]] = _no_unavailable_kinds
+    """Returns the reason by name for each kind that this machine cannot execute."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCall:
-    """What is to be run: all that a request says, looked up and checked."""
+    """A decoded request to run a task, with its references resolved and its input checked."""
 
     task: PinnedTask
     input: dict[str, Any]
@@ -86,30 +109,27 @@ class ExecutorServicer:
     def __init__(
         self,
         executor: Executor,
+        lookups: RequestLookups,
         *,
-        tasks: TaskSource,
-        resolver: NameResolver,
-        conversations: ConversationLookup,
         clock: Clock,
-        kinds: Mapping[str, ActionKind] = ACTIONS,
+        local_kinds: LocalKinds | None = None,
         workers: WorkerPool | None = None,
-        unavailable: Callable[[], Awaitable[Mapping[str, str]]] | None = None,
         grants: ScopeGrants = NO_GRANTS,
     ) -> None:
-        """``missing`` says of which kinds this server cannot carry out, by name, why that is."""
         self._executor = executor
-        self._tasks = tasks
-        self._resolver = resolver
-        self._conversations = conversations
+        self._tasks = lookups.tasks
+        self._resolver = lookups.resolver
+        self._conversations = lookups.conversations
         self._clock = clock
-        self._kinds = list(kinds.values())
+        self._local_kinds = local_kinds or LocalKinds()
         self._workers = workers
-        self._unavailable = unavailable
         self._grants = grants
         self._recent = RecentRequests[Execution]()
         self._running: set[Execution] = set()
 
-    async def execute_task(self, request: pb.ExecuteTaskRequest, context: Any) -> pb.ExecuteTaskResponse:
+    async def execute_task(
+        self, request: pb.ExecuteTaskRequest, context: CallContext
+    ) -> pb.ExecuteTaskResponse:
         if request.validate_only:
             call = await self._decode_call(request, idempotency_key(request))
             return pb.ExecuteTaskResponse(result=task_pb2.TaskResult(task=str(call.task.pin)))
@@ -120,7 +140,7 @@ class ExecutorServicer:
             execution.release()
 
     async def stream_task(
-        self, request: pb.StreamTaskRequest, context: Any
+        self, request: pb.StreamTaskRequest, context: CallContext
     ) -> AsyncIterator[pb.StreamTaskResponse]:
         execution = await self._execution(request, trace_from_metadata(context))
         try:
@@ -131,12 +151,12 @@ class ExecutorServicer:
             execution.release()
 
     async def list_action_kinds(
-        self, request: pb.ListActionKindsRequest, _context: Any
+        self, request: pb.ListActionKindsRequest, _context: CallContext
     ) -> pb.ListActionKindsResponse:
-        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        wanted = page_request(request)
         scope = ["action_kinds"]
         after, limit = wanted.cursor(scope, ""), wanted.limit()
-        unavailable = await self._unavailable() if self._unavailable is not None else {}
+        unavailable = await self._local_kinds.unavailable()
         kinds = sorted(
             (kind for kind in self.kinds(unavailable) if kind.name > after), key=lambda kind: kind.name
         )
@@ -145,12 +165,17 @@ class ExecutorServicer:
         return pb.ListActionKindsResponse(action_kinds=shown, next_page_token=token)
 
     def kinds(self, unavailable: Mapping[str, str]) -> list[task_pb2.ActionKind]:
-        """The action kinds that steps can use, in no particular order; ``missing`` ones not now."""
+        """Return the action kinds of this server and its workers, unsorted.
+
+        ``unavailable`` gives the reason by name for each kind that this machine cannot execute.
+        """
         remote = self._workers.kinds() if self._workers is not None else []
-        own = [kind_to_proto(kind, unavailable.get(kind.name, "")) for kind in self._kinds]
+        own = [
+            kind_to_proto(kind, unavailable.get(kind.name, "")) for kind in self._local_kinds.kinds.values()
+        ]
         return [*own, *map(remote_kind_to_proto, remote)]
 
-    async def work(self, requests: RequestStream, context: Any) -> None:
+    async def work(self, requests: RequestStream, context: CallContext) -> None:
         if self._workers is None:
             raise error(Reason.NOT_IMPLEMENTED, "This server takes no workers.", method="Work")
         await serve_worker(self._workers, self._resolver, requests, context)
@@ -208,12 +233,14 @@ class ExecutorServicer:
         )
 
     async def _decode_context(self, given: task_pb2.ExecutionContext, key: str) -> ExecutionContext:
-        for prefix, value, field in (
+        for prefix, value, path in (
             ("turn", given.turn_id, "context.turn_id"),
             ("run", given.run_id, "context.run_id"),
         ):
             if value and not is_id(prefix, value):
-                raise error(Reason.FIELD_INVALID, f"{field} is no id of a {prefix}.", field=field)
+                raise error(
+                    Reason.FIELD_INVALID, f"{path} '{value[:80]}' is not the id of a {prefix}.", field=path
+                )
         with map_fault_fields(_CONTEXT_FIELDS):
             project_id = await self._resolver.project_id(bounded(given.project_id, "project_id"))
             agent_id = bounded(given.agent_id, "agent_id")

@@ -19,6 +19,7 @@ from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.logs import logger
 from wonder_server.rpc.server.call_pipeline import RequestStream
 from wonder_server.rpc.server.wire_errors import text_at_path
+from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.faults import fault_from_proto, fault_to_proto
 from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required
 from wonder_server.rpc.shared.names import NameResolver
@@ -63,7 +64,7 @@ or not given, is read as INTERNAL."""
 
 
 async def serve_worker(
-    workers: WorkerPool, resolver: NameResolver, requests: RequestStream, context: Any
+    workers: WorkerPool, resolver: NameResolver, requests: RequestStream, context: CallContext
 ) -> None:
     """Serve one worker until it has left, is lost, or is sent away."""
     session = workers.join(await _read_registration(workers, resolver, requests))

@@ -9,13 +9,13 @@ from wonder.v1 import library_service_pb2 as pb
 from wonder_server.core.errors import Reason, error
 from wonder_server.ports.repositories import Commit, Match
 from wonder_server.rpc.server.authorization import ADMIN, ScopeGrants
+from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.idempotency import idempotency_key
 from wonder_server.rpc.shared.merge_codec import conflict_to_proto, resolutions_from_proto
-from wonder_server.rpc.shared.pages import encode_page
+from wonder_server.rpc.shared.pages import encode_page, page_request
 from wonder_server.rpc.shared.times import to_timestamp
 from wonder_server.services.content.artifacts import Artifact, Artifacts
-from wonder_server.services.paging import PageRequest
 
 
 class ArtifactMethods:
@@ -25,14 +25,16 @@ class ArtifactMethods:
         self._artifacts = artifacts
         self._grants = grants
 
-    async def read_artifact(self, request: pb.ReadArtifactRequest, _context: Any) -> pb.ReadArtifactResponse:
+    async def read_artifact(
+        self, request: pb.ReadArtifactRequest, _context: CallContext
+    ) -> pb.ReadArtifactResponse:
         found = await self._artifacts.read(
             _project_id(request), request.path, branch=request.branch, revision_id=request.revision_id
         )
         return pb.ReadArtifactResponse(artifact=artifact_to_proto(found))
 
     async def write_artifact(
-        self, request: pb.WriteArtifactRequest, _context: Any
+        self, request: pb.WriteArtifactRequest, _context: CallContext
     ) -> pb.WriteArtifactResponse:
         change = request.WhichOneof("change")
         if change is None or (change == "deletion" and not request.deletion):
@@ -52,11 +54,11 @@ class ArtifactMethods:
         return pb.WriteArtifactResponse(artifact=artifact_to_proto(written))
 
     async def list_artifacts(
-        self, request: pb.ListArtifactsRequest, _context: Any
+        self, request: pb.ListArtifactsRequest, _context: CallContext
     ) -> pb.ListArtifactsResponse:
         page = await self._artifacts.list(
             _project_id(request),
-            PageRequest(size=request.page_size, token=request.page_token),
+            page_request(request),
             branch=request.branch,
             prefix=request.path_prefix,
         )
@@ -64,7 +66,7 @@ class ArtifactMethods:
         return pb.ListArtifactsResponse(artifacts=artifacts, next_page_token=token)
 
     async def search_artifacts(
-        self, request: pb.SearchArtifactsRequest, _context: Any
+        self, request: pb.SearchArtifactsRequest, _context: CallContext
     ) -> pb.SearchArtifactsResponse:
         found = await self._artifacts.search(
             _project_id(request),
@@ -78,11 +80,11 @@ class ArtifactMethods:
         )
 
     async def list_artifact_revisions(
-        self, request: pb.ListArtifactRevisionsRequest, _context: Any
+        self, request: pb.ListArtifactRevisionsRequest, _context: CallContext
     ) -> pb.ListArtifactRevisionsResponse:
         page = await self._artifacts.revisions(
             _project_id(request),
-            PageRequest(size=request.page_size, token=request.page_token),
+            page_request(request),
             branch=request.branch,
             path=request.path,
         )
@@ -90,7 +92,7 @@ class ArtifactMethods:
         return pb.ListArtifactRevisionsResponse(revisions=revisions, next_page_token=token)
 
     async def merge_artifacts(
-        self, request: pb.MergeArtifactsRequest, _context: Any
+        self, request: pb.MergeArtifactsRequest, _context: CallContext
     ) -> pb.MergeArtifactsResponse:
         if any(each.deletion for each in request.resolutions):
             self._grants.require(ADMIN, "A resolution deletes an artifact.", "resolutions")

@@ -24,13 +24,13 @@ from wonder_server.rpc.memory.codec import (
     weights_from_proto,
 )
 from wonder_server.rpc.server.authorization import SEARCH_ALL, ScopeGrants
+from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import map_fault_fields, required
 from wonder_server.rpc.shared.idempotency import RecentRequests, RequestSlot, idempotency_key
 from wonder_server.rpc.shared.names import NameResolver
-from wonder_server.rpc.shared.pages import encode_page
+from wonder_server.rpc.shared.pages import encode_page, page_request
 from wonder_server.rpc.shared.principal import current_principal
 from wonder_server.services.memory.service import MAX_BATCH, MemoryService
-from wonder_server.services.paging import PageRequest
 
 R = TypeVar("R")
 
@@ -70,7 +70,9 @@ class MemoryServicer:
         self._recent = RecentRequests[asyncio.Event]()
         self._running: set[asyncio.Task[Any]] = set()
 
-    async def write_memory(self, request: pb.WriteMemoryRequest, _context: Any) -> pb.WriteMemoryResponse:
+    async def write_memory(
+        self, request: pb.WriteMemoryRequest, _context: CallContext
+    ) -> pb.WriteMemoryResponse:
         agent_id = await self._agent_id(request.agent_id)
         draft = draft_from_proto(
             request.memory,
@@ -87,7 +89,7 @@ class MemoryServicer:
         return await self._execute_once(request, write, write)
 
     async def batch_write_memories(
-        self, request: pb.BatchWriteMemoriesRequest, _context: Any
+        self, request: pb.BatchWriteMemoriesRequest, _context: CallContext
     ) -> pb.BatchWriteMemoriesResponse:
         agent_id = await self._agent_id(request.agent_id)
         if len(request.memories) > MAX_BATCH:
@@ -109,13 +111,15 @@ class MemoryServicer:
 
         return await self._execute_once(request, write, write)
 
-    async def get_memory(self, request: pb.GetMemoryRequest, _context: Any) -> pb.GetMemoryResponse:
+    async def get_memory(self, request: pb.GetMemoryRequest, _context: CallContext) -> pb.GetMemoryResponse:
         agent_id = await self._agent_id(request.agent_id)
         memory_id = _memory_id(request.memory_id, "memory_id")
         with map_fault_fields({"id": "memory_id"}):
             return pb.GetMemoryResponse(memory=memory_to_proto(await self._memory.get(agent_id, memory_id)))
 
-    async def update_memory(self, request: pb.UpdateMemoryRequest, _context: Any) -> pb.UpdateMemoryResponse:
+    async def update_memory(
+        self, request: pb.UpdateMemoryRequest, _context: CallContext
+    ) -> pb.UpdateMemoryResponse:
         agent_id = await self._agent_id(request.agent_id)
         memory_id = _memory_id(request.memory.id, "memory.id")
         change, change_request = change_from_proto(request), _change_request(request)
@@ -134,7 +138,9 @@ class MemoryServicer:
 
         return await self._execute_once(request, update, read)
 
-    async def delete_memory(self, request: pb.DeleteMemoryRequest, _context: Any) -> pb.DeleteMemoryResponse:
+    async def delete_memory(
+        self, request: pb.DeleteMemoryRequest, _context: CallContext
+    ) -> pb.DeleteMemoryResponse:
         agent_id = await self._agent_id(request.agent_id)
         memory_id = _memory_id(request.memory_id, "memory_id")
 
@@ -151,7 +157,7 @@ class MemoryServicer:
         return await self._execute_once(request, delete, answer)
 
     async def supersede_memory(
-        self, request: pb.SupersedeMemoryRequest, _context: Any
+        self, request: pb.SupersedeMemoryRequest, _context: CallContext
     ) -> pb.SupersedeMemoryResponse:
         agent_id = await self._agent_id(request.agent_id)
         memory_id = _memory_id(request.memory_id, "memory_id")
@@ -166,16 +172,18 @@ class MemoryServicer:
 
         return await self._execute_once(request, supersede, supersede)
 
-    async def list_memories(self, request: pb.ListMemoriesRequest, _context: Any) -> pb.ListMemoriesResponse:
+    async def list_memories(
+        self, request: pb.ListMemoriesRequest, _context: CallContext
+    ) -> pb.ListMemoriesResponse:
         agent_id = await self._agent_id(request.agent_id)
-        wanted = PageRequest(size=request.page_size, token=request.page_token)
+        wanted = page_request(request)
         with map_fault_fields(_FILTER_FIELDS):
             page = await self._memory.page(agent_id, wanted, filter_from_proto(request.filter))
         found, token = await encode_page(page, memory_to_proto)
         return pb.ListMemoriesResponse(memories=found, next_page_token=token)
 
     async def search_memories(
-        self, request: pb.SearchMemoriesRequest, _context: Any
+        self, request: pb.SearchMemoriesRequest, _context: CallContext
     ) -> pb.SearchMemoriesResponse:
         agent_ids = await self._searched_agents(request)
         _check_search(request)

@@ -24,20 +24,32 @@ RETRY_AFTER_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """Limits on calls that are served at once."""
+    """Limits on the number of calls served at once, and on each request."""
 
     total: int
     streams: int
     per_caller: int
+    request_bytes: int = 4 << 20
+    """Maximum size of one request, in bytes."""
+    request_seconds: float = 120.0
+    """Time in which a call must send its only request, in seconds."""
+    pages: int = 4
+    """Maximum number of large pages that are encoded at once."""
 
     @classmethod
     def from_settings(cls, settings: Settings) -> CallLimits:
-        """Read the limits; a share of 0 is nine tenths for streams and half for a caller."""
+        """Return the limits that the settings give.
+
+        A limit of 0 means 90 % of all calls for streams, and 50 % for one caller.
+        """
         limit = settings.max_concurrent_rpcs
         return cls(
             total=limit,
             streams=min(settings.max_streams or limit - limit // 10, limit),
             per_caller=min(settings.max_caller_rpcs or max(limit // 2, 1), limit),
+            request_bytes=settings.max_request_bytes,
+            request_seconds=float(settings.request_seconds),
+            pages=settings.max_concurrent_pages,
         )
 
 

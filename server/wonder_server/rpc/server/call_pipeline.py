@@ -50,24 +50,19 @@ class CallPipeline:
 
     def __init__(
         self,
-        *,
-        max_request_bytes: int,
         limits: CallLimits,
-        max_concurrent_pages: int = 4,
+        *,
         grants: ScopeGrants = NO_GRANTS,
         rejections: RejectionLog | None = None,
         storage_full: Callable[[], WonderError | None] = lambda: None,
-        request_seconds: float = 120.0,
     ) -> None:
-        """``full`` is the error for what needs room, while the disk has none. ``request_seconds`` is how long
-        a call may take to send its only request."""
-        self._request_seconds = request_seconds
-        self._max_request_bytes = max_request_bytes
+        """``storage_full`` returns the error for calls that write while the disk is full, else None."""
+        self._limits = limits
         self._storage_full = storage_full
         self._grants = grants
         self._rejections = rejections or RejectionLog()
         self.admission = Admission(limits)
-        self._slots = CallSlots(max_concurrent_pages)
+        self._slots = CallSlots(limits.pages)
 
     def build_handler(self, method: MethodDescriptor, servicer: object) -> Any:
         """The grpc handler that leads ``method`` to ``servicer``, bytes in and bytes out."""
@@ -111,12 +106,12 @@ class CallPipeline:
         """Return the only request of a call. TIMEOUT, MALFORMED_REQUEST."""
         requests = aiter(received)
         try:
-            async with asyncio.timeout(self._request_seconds):
+            async with asyncio.timeout(self._limits.request_seconds):
                 return await anext(requests)
         except TimeoutError:
             raise error(
                 Reason.TIMEOUT,
-                f"The request did not come within {self._request_seconds:g} seconds of its call; the "
+                f"The request did not come within {self._limits.request_seconds:g} seconds of its call; the "
                 "operator sets this time by request_seconds.",
             ) from None
         except StopAsyncIteration:
@@ -124,7 +119,7 @@ class CallPipeline:
 
     def _decoder(self, method: MethodDescriptor) -> Callable[[bytes], Message]:
         parse = message_factory.GetMessageClass(method.input_type).FromString
-        limit = self._max_request_bytes
+        limit = self._limits.request_bytes
 
         def decode(data: bytes) -> Message:
             if len(data) > limit:

@@ -71,13 +71,10 @@ class RpcServer:
         self._rejections = RejectionLog()
         self._grants = ScopeGrants.from_settings(settings)
         self._pipeline = CallPipeline(
-            max_request_bytes=settings.max_request_bytes,
-            limits=CallLimits.from_settings(settings),
+            CallLimits.from_settings(settings),
             grants=self._grants,
             rejections=self._rejections,
-            max_concurrent_pages=settings.max_concurrent_pages,
             storage_full=storage_full,
-            request_seconds=float(settings.request_seconds),
         )
         self._health = health.aio.HealthServicer()
         self._tokens = TokensFile(settings.auth_tokens_file) if settings.auth_tokens_file else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from wonder_server.core.errors import Reason, error
 from wonder_server.rpc.shared.principal import ANONYMOUS, current_principal
@@ -18,6 +18,25 @@ from wonder_server.services.catalog.transactions import IdempotencyKey
 T = TypeVar("T")
 
 MAX_REQUEST_ID_BYTES: Final = 128
+
+
+class MessageType(Protocol):
+    """The descriptor of a message type."""
+
+    @property
+    def full_name(self) -> str: ...
+
+
+class IdempotentRequest(Protocol):
+    """A request message of the contract that has a ``request_id``."""
+
+    @property
+    def request_id(self) -> str: ...
+
+    @property
+    def DESCRIPTOR(self) -> MessageType: ...
+
+    def SerializeToString(self, *, deterministic: bool = ...) -> bytes: ...
 
 
 def request_key(request_id: str) -> str:
@@ -40,7 +59,7 @@ def request_key(request_id: str) -> str:
     return f"{name.replace('/', chr(10))}/{request_id}" if name != ANONYMOUS else request_id
 
 
-def idempotency_key(request: Any) -> IdempotencyKey | None:
+def idempotency_key(request: IdempotentRequest) -> IdempotencyKey | None:
     """The mark of a request that has a ``request_id``, None without. FIELD_INVALID if it is too long.
 
     The fingerprint covers who asks, what kind of request it is, and all that it says.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
 from wonder_server.rpc.shared.message_trimming import MAX_ITEM_BYTES, trim_message
-from wonder_server.services.paging import Page, page
+from wonder_server.services.paging import Page, PageRequest, page
 
 PAGE_BYTES: Final = 1 << 20
 """A page ends before it has more than this, as it is stored and as it is sent; a single item may be as large
@@ -28,11 +28,26 @@ T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
 
+class ListRequest(Protocol):
+    """A list request of the contract."""
+
+    @property
+    def page_size(self) -> int: ...
+
+    @property
+    def page_token(self) -> str: ...
+
+
+def page_request(request: ListRequest) -> PageRequest:
+    """Return the page size and the page token of a list request."""
+    return PageRequest(size=request.page_size, token=request.page_token)
+
+
 async def page_from_rows(
     found: Sequence[T],
     limit: int,
-    scope: Sequence[Any],
-    cursor: Callable[[T], Any],
+    scope: Sequence[object],
+    cursor: Callable[[T], object],
     encode: Callable[[T], M],
 ) -> tuple[list[M], str]:
     """As `paging.page`, encoded, with the next page's token. A page ends early, though not before its

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from structlog.contextvars import bind_contextvars
 
 from wonder_server.core.actor import trace
+from wonder_server.rpc.shared.call_context import CallContext
 
 
-def trace_from_metadata(context: Any) -> str:
+def trace_from_metadata(context: CallContext) -> str:
     """The id of the trace that the call is part of, "" if it brings none; lines that the call logs from here
     on name it."""
     for key, value in context.invocation_metadata() or ():

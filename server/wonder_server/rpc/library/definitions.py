@@ -1,0 +1,174 @@
+"""Methods of the LibraryService for libraries and definitions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
+from typing import Final, NoReturn
+
+from wonder.v1 import library_service_pb2 as pb
+from wonder_server.core.definitions.fault_list import MAX_FAULTS
+from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.rpc.library import codec
+from wonder_server.rpc.library.catalog_requests import catalog_key
+from wonder_server.rpc.server.authorization import ADMIN, ScopeGrants
+from wonder_server.rpc.shared.call_context import CallContext
+from wonder_server.rpc.shared.fields import required
+from wonder_server.rpc.shared.pages import encode_page, page_request
+from wonder_server.services.catalog.definitions import MAX_APPLY, Definitions
+
+_DEFINITION_INDEX: Final = re.compile(r"^definitions\[(\d+)\]")
+
+
+class DefinitionMethods:
+    """Methods of the LibraryServicer; see ``library_service.proto``."""
+
+    def __init__(self, definitions: Definitions, grants: ScopeGrants) -> None:
+        self._definitions = definitions
+        self._grants = grants
+
+    async def create_library(
+        self, request: pb.CreateLibraryRequest, _context: CallContext
+    ) -> pb.CreateLibraryResponse:
+        library = await self._definitions.create_library(
+            required(request.library.name, "library.name"),
+            request.library.description,
+            idempotency_key=catalog_key(request),
+            validate_only=request.validate_only,
+        )
+        return pb.CreateLibraryResponse(library=codec.library_to_proto(library))
+
+    async def get_library(
+        self, request: pb.GetLibraryRequest, _context: CallContext
+    ) -> pb.GetLibraryResponse:
+        library = await self._definitions.library(required(request.library_id, "library_id"))
+        return pb.GetLibraryResponse(library=codec.library_to_proto(library))
+
+    async def list_libraries(
+        self, request: pb.ListLibrariesRequest, _context: CallContext
+    ) -> pb.ListLibrariesResponse:
+        page = await self._definitions.libraries(page_request(request))
+        libraries, token = await encode_page(page, codec.library_to_proto)
+        return pb.ListLibrariesResponse(libraries=libraries, next_page_token=token)
+
+    async def delete_library(
+        self, request: pb.DeleteLibraryRequest, _context: CallContext
+    ) -> pb.DeleteLibraryResponse:
+        await self._definitions.delete_library(
+            required(request.library_id, "library_id"),
+            force=request.force,
+            etag=request.etag,
+            idempotency_key=catalog_key(request),
+        )
+        return pb.DeleteLibraryResponse()
+
+    async def put_definition(
+        self, request: pb.PutDefinitionRequest, _context: CallContext
+    ) -> pb.PutDefinitionResponse:
+        library = required(request.library_id, "library_id")
+        draft, faults = codec.draft_from_proto_lenient(request.definition, "definition")
+        if draft is None:
+            raise WonderError(faults[0], faults=faults)
+        if faults:
+            await _raise_all_faults(faults, self._definitions.put(library, draft, validate_only=True))
+        saved = await self._definitions.put(
+            library,
+            draft,
+            etag=request.etag,
+            idempotency_key=catalog_key(request),
+            validate_only=request.validate_only,
+        )
+        return pb.PutDefinitionResponse(
+            definition=codec.definition_to_proto(saved.definition), change=codec.change_to_proto(saved.change)
+        )
+
+    async def get_definition(
+        self, request: pb.GetDefinitionRequest, _context: CallContext
+    ) -> pb.GetDefinitionResponse:
+        definition = await self._definitions.definition(required(request.definition_id, "definition_id"))
+        return pb.GetDefinitionResponse(definition=codec.definition_to_proto(definition))
+
+    async def list_definitions(
+        self, request: pb.ListDefinitionsRequest, _context: CallContext
+    ) -> pb.ListDefinitionsResponse:
+        page = await self._definitions.definitions(
+            page_request(request),
+            library=request.library_id,
+            kinds=codec.kinds_from_proto(request.kinds),
+            labels=dict(request.labels),
+        )
+        definitions, token = await encode_page(page, codec.definition_to_proto)
+        return pb.ListDefinitionsResponse(definitions=definitions, next_page_token=token)
+
+    async def list_revisions(
+        self, request: pb.ListRevisionsRequest, _context: CallContext
+    ) -> pb.ListRevisionsResponse:
+        page = await self._definitions.revisions(
+            required(request.definition_id, "definition_id"), page_request(request)
+        )
+        definitions, token = await encode_page(page, codec.definition_to_proto)
+        return pb.ListRevisionsResponse(definitions=definitions, next_page_token=token)
+
+    async def delete_definition(
+        self, request: pb.DeleteDefinitionRequest, _context: CallContext
+    ) -> pb.DeleteDefinitionResponse:
+        await self._definitions.delete(
+            required(request.definition_id, "definition_id"),
+            etag=request.etag,
+            idempotency_key=catalog_key(request),
+        )
+        return pb.DeleteDefinitionResponse()
+
+    async def apply_definitions(
+        self, request: pb.ApplyDefinitionsRequest, _context: CallContext
+    ) -> pb.ApplyDefinitionsResponse:
+        library = required(request.library, "library")
+        # One more than is taken is enough to be refused.
+        parsed, faults = codec.drafts_from_proto(request.definitions[: MAX_APPLY + 1], "definitions")
+        positions = [index for index, draft in enumerate(parsed) if draft is not None]
+        drafts = [draft for draft in parsed if draft is not None]
+        if faults:
+            checking = self._definitions.apply(library, drafts, validate_only=True)
+            await _raise_all_faults(faults, checking, positions)
+        if request.prune and not request.validate_only:
+            self._grants.require(ADMIN, "prune deletes definitions.", "prune")
+        applied = await self._definitions.apply(
+            library,
+            drafts,
+            prune=request.prune,
+            idempotency_key=catalog_key(request),
+            validate_only=request.validate_only,
+        )
+        return pb.ApplyDefinitionsResponse(
+            changes=map(codec.change_to_proto, applied.changes),
+            library=codec.library_to_proto(applied.library),
+        )
+
+    async def export_definitions(
+        self, request: pb.ExportDefinitionsRequest, _context: CallContext
+    ) -> pb.ExportDefinitionsResponse:
+        page = await self._definitions.definitions(
+            page_request(request), library=required(request.library_id, "library_id")
+        )
+        definitions, token = await encode_page(page, lambda each: codec.draft_to_proto(each.draft))
+        return pb.ExportDefinitionsResponse(definitions=definitions, next_page_token=token)
+
+
+async def _raise_all_faults(
+    faults: Sequence[Fault], check: Awaitable[object], positions: Sequence[int] = ()
+) -> NoReturn:
+    """Refuse what cannot be read, with what ``checking`` finds wrong in the rest of it: one fault is not to
+    hide another. ``places``: where the definitions that are checked stand in the request."""
+    found = list(faults)
+    known = {fault.field for fault in faults}
+    try:
+        await check
+    except WonderError as refusal:
+        for fault in refusal.faults:
+            place = _DEFINITION_INDEX.sub(
+                lambda index: f"definitions[{positions[int(index[1])]}]", fault.field
+            )
+            if fault.reason is Reason.DEFINITION_INVALID and place not in known:
+                found.append(replace(fault, field=place))
+    raise WonderError(found[0], faults=tuple(found[:MAX_FAULTS]))
