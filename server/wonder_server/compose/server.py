@@ -503,12 +503,11 @@ class Application:
         )
         self._servicers.update(
             {
-                "wonder.v1.ConversationService": ConversationServicer(
+                "wonder.v1.ConversationService": self._conversation_servicer(
                     ConversationParts(conversations, lifecycle, agent_calls, previews, runs.lookup),
                     library,
                     repos,
-                    grants=rights,
-                    attach_timeout_s=float(self._settings.attach_seconds),
+                    rights,
                 ),
                 "wonder.v1.CoordinatorService": CoordinatorServicer(runs, library, archiver, rights),
                 "wonder.v1.ExecutorService": self._executions,
@@ -517,6 +516,17 @@ class Application:
                 ),
                 "wonder.v1.MemoryService": MemoryServicer(memory, library, rights),
             }
+        )
+
+    def _conversation_servicer(
+        self, parts: ConversationParts, library: Library, repos: RepositoryService, grants: ScopeGrants
+    ) -> ConversationServicer:
+        return ConversationServicer(
+            parts,
+            library,
+            repos,
+            grants=grants,
+            attach_timeout_s=float(self._settings.attach_seconds),
         )
 
     def _build_retention(self, memory: MemoryService, library: Library, runs: Runs) -> Retention:
