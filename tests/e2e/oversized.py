@@ -10,7 +10,7 @@ from wonder_server.adapters.sqlite.shard.shards import SqliteShards
 from wonder_server.core.actor.changes import Emit, Put
 from wonder_server.core.actor.planner import Planner
 from wonder_server.core.conversation.model import values as said
-from wonder_server.core.conversation.output.record import _message, _move, _turn
+from wonder_server.core.conversation.output.record import put_message, put_move, put_turn
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator import record as run_record
 from wonder_server.core.coordinator import values as run
@@ -119,9 +119,9 @@ def _conversation(room: said.Conversation) -> Iterable[Put | Emit]:
         ),
         said.HookOutcome: outcome,
     }
-    yield _turn(turn)
-    yield _message(message)
-    yield _move(move)
+    yield put_turn(turn)
+    yield put_message(message)
+    yield put_move(move)
     for kind, value_type in CONVERSATION.event_types.items():
         # A turn's end would be taken for that of a message that is being spoken.
         yield Emit(kind, values[value_type], turn.id)

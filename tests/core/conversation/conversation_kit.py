@@ -18,6 +18,7 @@ from wonder_server.core.conversation.model.values import (
     Participant,
     Turn,
 )
+from wonder_server.core.conversation.output.decision_table import apply
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.definitions.specs import (
     Action,
@@ -210,7 +211,7 @@ class Driven:
         decisions = CONVERSATION.plan(self.state, event, self.now)
         assert CONVERSATION.plan(self.state, event, self.now) == decisions
         for decision in decisions:
-            self.state.apply(decision)
+            apply(self.state, decision)
         self.decided.extend(decisions)
         return decisions
 

@@ -9,8 +9,7 @@ from wonder_server.core.actor.commands import Command, RunWorkflow
 from wonder_server.core.actor.planner import Planner, Reload, Rows
 from wonder_server.core.conversation.model import decisions, inputs, values
 from wonder_server.core.conversation.model.state import RECENT_TURNS, ConversationState
-from wonder_server.core.conversation.output.dispatch import commands
-from wonder_server.core.conversation.output.record import record
+from wonder_server.core.conversation.output.decision_table import apply, commands, record_changes
 from wonder_server.core.conversation.plan import plan
 from wonder_server.core.errors import Fault
 
@@ -88,8 +87,8 @@ CONVERSATION = Planner(
     new_state=ConversationState,
     restore=restore,
     plan=plan,
-    apply=ConversationState.apply,
-    record=record,
+    apply=apply,
+    record=record_changes,
     commands=commands,
     rejection=rejection,
     must_commit=lambda state, decided: True,

@@ -71,7 +71,7 @@ def test_a_delegate_counts_for_the_turn_and_the_conversation_that_called() -> No
         as_usage(add_usage(driven.turn, UsageDelta(input_tokens=7, model_calls=2, cost_micros=9)))
     )
     decision = ChargeTurn(turn=add_usage(driven.turn, spent))
-    driven.state.apply(decision)
+    CONVERSATION.apply(driven.state, decision)
     assert as_usage(room(driven)) == as_usage(driven.turn)
     assert room(driven).cost_micros == 9 and room(driven).model_calls == 2
     tables = [put.table for put in CONVERSATION.record(driven.state, decision) if isinstance(put, Put)]

@@ -37,7 +37,7 @@ def charged(driven: Driven, event: inputs.Input) -> Account:
     driven.now += 1
     found = []
     for decision in CONVERSATION.plan(driven.state, event, driven.now):
-        driven.state.apply(decision)
+        CONVERSATION.apply(driven.state, decision)
         changes = list(CONVERSATION.record(driven.state, decision))
         found += [each for each in changes if isinstance(each, Put) and each.table == CHARGES]
     assert {each.parent for each in found} <= {"agt_1"}

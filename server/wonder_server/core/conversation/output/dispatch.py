@@ -1,12 +1,13 @@
-"""From an operation in the outbox to the command that carries it out.
+"""Commands of decisions and of operations in the outbox.
 
-Derived from the working set, so that a restart hands out exactly what the first dispatch did.
+A command follows from the state alone, so a restart dispatches the same command as the first time.
+`wonder_server.core.conversation.output.decision_table` names the function of each decision class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, assert_never
+from collections.abc import Sequence
+from typing import assert_never
 
 from wonder_server.core.actor.commands import (
     NO_BRANCH,
@@ -23,189 +24,153 @@ from wonder_server.core.actor.commands import (
 )
 from wonder_server.core.conversation.context.hook_inputs import assembly_input, extraction_input
 from wonder_server.core.conversation.model.agent_tools import LOOP_IN, attempt_id
-from wonder_server.core.conversation.model.class_dispatch import typed_handler
-from wonder_server.core.conversation.model.decisions import (
-    CancelOperation,
-    CompleteTurn,
-    Decision,
-    DispatchAgent,
-    DispatchModel,
-    DispatchTask,
-    DispatchWorkflow,
-    EndTurnByCancel,
-    FailTurn,
-    Redispatch,
-    RefuseCall,
-    RepeatAnswer,
-    RetryOperation,
-    WriteMemory,
-)
+from wonder_server.core.conversation.model.decisions import CancelOperation, RefuseCall, RetryOperation
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import Operation, OperationKind, Turn
+from wonder_server.core.conversation.output.state_changes import WithOperation, WithTurn
 from wonder_server.core.conversation.planning.agent_calls import answer
 from wonder_server.core.conversation.planning.limits import delegate_budget, is_last_call
 from wonder_server.core.conversation.planning.summarization import history_truncation, summary_input
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTool, PinnedWorkflow
 
-Handler = Callable[[ConversationState, Any], Sequence[Command]]
 
-
-def commands(state: ConversationState, decision: Decision) -> Sequence[Command]:
-    """What is to be carried out once ``decision`` is on disk."""
-    handler = _handlers.get(type(decision))
-    if handler is None:
-        handler = _handlers[type(decision)] = _handler(decision)
-    return handler(state, decision)
-
-
-_handlers: dict[type, Handler] = {}
-"""What decisions of a class lead to; see `suited`."""
-
-
-def _handler(decision: Decision) -> Handler:
-    match decision:
-        case (
-            DispatchWorkflow()
-            | DispatchTask()
-            | DispatchAgent()
-            | DispatchModel()
-            | WriteMemory()
-            | Redispatch()
-        ):
-            return typed_handler(decision, lambda state, it: _started(state, it.operation))
-        case CancelOperation():
-            return typed_handler(decision, lambda _, it: _stopped(it.operation, it.operation.run_id))
-        case RetryOperation():
-            return typed_handler(decision, lambda _, it: _stopped(it.operation, it.run_id))
-        case CompleteTurn() | FailTurn() | EndTurnByCancel() | RepeatAnswer():
-            return typed_handler(decision, lambda _, it: _answered(it.turn))
-        case RefuseCall():
-            return typed_handler(decision, _refused)
-        case _:
-            return _nothing
-
-
-def _started(state: ConversationState, operation: Operation) -> Sequence[Command]:
-    # A decision of the same input may have closed it again.
+def start_operation(state: ConversationState, decision: WithOperation) -> Sequence[Command]:
+    operation = decision.operation
+    # A later decision of the same input may have ended the operation.
     return (_command(state, operation),) if operation.id in state.operations else ()
 
 
-def _stopped(operation: Operation, run_id: str) -> Sequence[Command]:
-    return (Stop(operation_id=operation.id, child_id=run_id),)
+def stop_operation(_: ConversationState, decision: CancelOperation) -> Sequence[Command]:
+    return (Stop(operation_id=decision.operation.id, child_id=decision.operation.run_id),)
 
 
-def _answered(turn: Turn) -> Sequence[Command]:
-    # Memory extraction, which may still be to come, is not the caller's to wait for.
+def stop_failed_attempt(_: ConversationState, decision: RetryOperation) -> Sequence[Command]:
+    return (Stop(operation_id=decision.operation.id, child_id=decision.run_id),)
+
+
+def answer_parent(_: ConversationState, decision: WithTurn) -> Sequence[Command]:
+    # The answer does not wait for memory extraction.
+    turn = decision.turn
     return () if turn.parent is None else (answer(turn, turn.parent),)
 
 
-def _refused(state: ConversationState, decision: RefuseCall) -> Sequence[Command]:
+def refuse_call(_: ConversationState, decision: RefuseCall) -> Sequence[Command]:
     parent = decision.parent
     return (Answer(parent=parent, run_id=parent.child_id, output={}, fault=decision.fault),)
 
 
-def _nothing(state: ConversationState, decision: Decision) -> Sequence[Command]:
-    return ()
-
-
 def _command(state: ConversationState, operation: Operation) -> Command:
-    turn, work = state.turns[operation.turn_id], state.turn_work[operation.turn_id]
-    agent = work.agent
+    """Return the command of a pending operation, derived from the state alone."""
+    turn = state.turns[operation.turn_id]
     match operation.kind:
-        case OperationKind.ASSEMBLY:
-            return _hook(
-                state,
-                operation,
-                agent.assembly,
-                assembly_input(state, turn, agent, history_truncation(operation)),
-            )
-        case OperationKind.SUMMARY:
-            assert agent.summary is not None, "it is dispatched only where the persona sums up"
-            return _hook(state, operation, agent.summary, summary_input(state, turn, agent, operation))
-        case OperationKind.EXTRACTION:
-            assert agent.extraction is not None, "extraction is dispatched only where the persona has one"
-            return _hook(state, operation, agent.extraction, extraction_input(state, turn, agent))
+        case OperationKind.ASSEMBLY | OperationKind.SUMMARY | OperationKind.EXTRACTION:
+            return _hook_command(state, operation, turn)
         case OperationKind.MODEL:
-            return CallModel(
-                operation_id=operation.id,
-                turn_id=turn.id,
-                message_id=operation.message_id,
-                dispatches=operation.dispatches,
-                profile=agent.profile.spec,
-                request=state.requests[turn.id].body,
-                agent_id=agent.agent_id,
-                budget=agent.budget,
-                is_last=agent.budget is not None and is_last_call(state, turn, agent),
-                trace_id=turn.trace_id,
-            )
+            return _model_command(state, operation, turn)
         case OperationKind.TASK:
-            task = _tool(agent, operation).task
-            assert task is not None, "a task operation comes from a task tool"
-            return RunTask(
-                operation_id=operation.id,
-                task=task,
-                input=operation.input,
-                scope=_scope(state, operation, turn, agent),
-            )
+            return _task_command(state, operation, turn)
         case OperationKind.WORKFLOW:
-            workflow = _tool(agent, operation).workflow
-            assert workflow is not None, "a workflow operation comes from a workflow tool"
-            return RunWorkflow(
-                operation_id=operation.id,
-                run_id=operation.run_id,
-                workflow=workflow,
-                input=operation.input,
-                scope=_scope(state, operation, turn, agent),
-                parent=Parent(actor_id=turn.conversation_id, operation_id=operation.id),
-                volatile=False,
-                fresh=operation.dispatches == 1,
-            )
+            return _workflow_command(state, operation, turn)
         case OperationKind.AGENT:
-            return CallAgent(
-                operation_id=operation.id,
-                agent_id=operation.target,
-                mode=operation.mode,
-                conversation_id=operation.run_id,
-                input=operation.input,
-                scope=_scope(state, operation, turn, agent),
-                parent=Parent(
-                    actor_id=turn.conversation_id,
-                    operation_id=operation.id,
-                    child_id=attempt_id(operation) if operation.mode == LOOP_IN else "",
-                ),
-                dispatches=operation.dispatches,
-            )
+            return _agent_command(state, operation, turn)
         case OperationKind.MEMORY:
             return ApplyMemory(
                 operation_id=operation.id,
                 operation=operation.input,
-                scope=_scope(state, operation, turn, agent),
+                scope=_scope(state, operation, turn),
             )
         case _:
             assert_never(operation.kind)
 
 
-def _hook(
-    state: ConversationState, operation: Operation, workflow: PinnedWorkflow, run_input: dict[str, Any]
-) -> RunWorkflow:
-    turn = state.turns[operation.turn_id]
+def _hook_command(state: ConversationState, operation: Operation, turn: Turn) -> RunWorkflow:
+    agent = state.turn_work[turn.id].agent
+    if operation.kind is OperationKind.ASSEMBLY:
+        workflow: PinnedWorkflow | None = agent.assembly
+        run_input = assembly_input(state, turn, agent, history_truncation(operation))
+    elif operation.kind is OperationKind.SUMMARY:
+        workflow, run_input = agent.summary, summary_input(state, turn, agent, operation)
+    else:
+        workflow, run_input = agent.extraction, extraction_input(state, turn, agent)
+    assert workflow is not None, "a hook is dispatched only if the persona has its workflow"
     return RunWorkflow(
         operation_id=operation.id,
         run_id=operation.run_id,
         workflow=workflow,
         input=run_input,
-        scope=_scope(state, operation, turn, state.turn_work[turn.id].agent),
+        scope=_scope(state, operation, turn),
         parent=Parent(actor_id=turn.conversation_id, operation_id=operation.id),
         volatile=True,
         fresh=operation.dispatches == 1,
     )
 
 
-def _tool(agent: PinnedAgent, operation: Operation) -> PinnedTool:
-    return next(tool for tool in agent.tools if tool.spec.name == operation.tool_name)
+def _model_command(state: ConversationState, operation: Operation, turn: Turn) -> CallModel:
+    agent = state.turn_work[turn.id].agent
+    return CallModel(
+        operation_id=operation.id,
+        turn_id=turn.id,
+        message_id=operation.message_id,
+        dispatches=operation.dispatches,
+        profile=agent.profile.spec,
+        request=state.requests[turn.id].body,
+        agent_id=agent.agent_id,
+        budget=agent.budget,
+        is_last=agent.budget is not None and is_last_call(state, turn, agent),
+        trace_id=turn.trace_id,
+    )
 
 
-def _scope(state: ConversationState, operation: Operation, turn: Turn, agent: PinnedAgent) -> Scope:
+def _task_command(state: ConversationState, operation: Operation, turn: Turn) -> RunTask:
+    task = _tool(state, operation).task
+    assert task is not None, "a task operation comes from a task tool"
+    return RunTask(
+        operation_id=operation.id,
+        task=task,
+        input=operation.input,
+        scope=_scope(state, operation, turn),
+    )
+
+
+def _workflow_command(state: ConversationState, operation: Operation, turn: Turn) -> RunWorkflow:
+    workflow = _tool(state, operation).workflow
+    assert workflow is not None, "a workflow operation comes from a workflow tool"
+    return RunWorkflow(
+        operation_id=operation.id,
+        run_id=operation.run_id,
+        workflow=workflow,
+        input=operation.input,
+        scope=_scope(state, operation, turn),
+        parent=Parent(actor_id=turn.conversation_id, operation_id=operation.id),
+        volatile=False,
+        fresh=operation.dispatches == 1,
+    )
+
+
+def _agent_command(state: ConversationState, operation: Operation, turn: Turn) -> CallAgent:
+    return CallAgent(
+        operation_id=operation.id,
+        agent_id=operation.target,
+        mode=operation.mode,
+        conversation_id=operation.run_id,
+        input=operation.input,
+        scope=_scope(state, operation, turn),
+        parent=Parent(
+            actor_id=turn.conversation_id,
+            operation_id=operation.id,
+            child_id=attempt_id(operation) if operation.mode == LOOP_IN else "",
+        ),
+        dispatches=operation.dispatches,
+    )
+
+
+def _tool(state: ConversationState, operation: Operation) -> PinnedTool:
+    tools = state.turn_work[operation.turn_id].agent.tools
+    return next(tool for tool in tools if tool.spec.name == operation.tool_name)
+
+
+def _scope(state: ConversationState, operation: Operation, turn: Turn) -> Scope:
+    agent = state.turn_work[turn.id].agent
     project_id, branch = work_place(state, agent)
     return Scope(
         project_id=project_id,
@@ -225,20 +190,20 @@ def _scope(state: ConversationState, operation: Operation, turn: Turn, agent: Pi
 
 
 def work_place(state: ConversationState, agent: PinnedAgent) -> tuple[str, str]:
-    """The project and the branch that the agent works on in this conversation."""
+    """Return the project and the branch on which the agent works in this conversation."""
     conversation = state.conversation
     if conversation is not None and conversation.called_by:
-        # A delegated turn works in its caller's project and on its branch.
+        # A delegated turn works in its caller's project and on its caller's branch.
         return conversation.project_id, conversation.branch or NO_BRANCH
-    # Any other in the conversation's, where the agent belongs to it; else in the agent's own.
+    # Any other turn works in the conversation's project if the agent belongs to it, else in the agent's own.
     return agent.home(conversation.project_id if conversation is not None else ""), ""
 
 
 def _move_id(state: ConversationState, operation: Operation) -> str:
-    """The move that called the tool, the newest first; "" for what is no tool."""
+    """Return the id of the newest move that called the tool; "" if the operation is no tool call."""
     if not operation.tool_call_id:
         return ""
     for move in reversed(state.moves.get(operation.turn_id, [])):
-        if any(called.operation_id == operation.id for called in move.invocations):
+        if any(call.operation_id == operation.id for call in move.invocations):
             return move.id
     return ""

@@ -1,16 +1,15 @@
-"""What decisions about the room as a whole write."""
+"""Rows and events of decisions about the conversation as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, assert_never
+from collections.abc import Sequence
+from typing import Final
 
 from wonder_server.core.actor.changes import Change, Emit, Erase, Put
 from wonder_server.core.conversation.model.lifecycle_decisions import (
     AddParticipant,
     EndConversation,
     EraseRecord,
-    LifecycleDecision,
     MarkDeleted,
     RecordMerge,
     RemoveParticipant,
@@ -18,44 +17,50 @@ from wonder_server.core.conversation.model.lifecycle_decisions import (
     SetStaleArchive,
     UpdateConversation,
 )
+from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import Conversation
 
 RECOVERY_DUE_MS: Final = 1
-"""When what a crash may leave half done is due: always."""
+"""Due time of a conversation that a crash may leave half deleted or half archived: always in the past."""
 
 
-def record_lifecycle(decision: LifecycleDecision) -> Iterator[Change]:
-    """The changes that ``decision`` makes."""
-    match decision:
-        case AddParticipant():
-            yield put_conversation(decision.conversation)
-            yield Emit("participant.joined", decision.participant)
-        case RemoveParticipant():
-            yield put_conversation(decision.conversation)
-            yield Emit("participant.left", decision.participant)
-        case UpdateConversation():
-            yield put_conversation(decision.conversation)
-            yield Emit("conversation.updated", decision.conversation)
-        case RecordMerge():
-            yield put_conversation(decision.conversation)
-            yield Emit("branch.merged", decision.merge)
-        case EndConversation():
-            yield put_conversation(decision.conversation)
-            yield Emit("conversation_ended", decision.conversation)
-        case ResetConversation():
-            yield put_conversation(decision.conversation)
-            yield Emit("conversation.reset", decision.reset)
-        case MarkDeleted() | SetStaleArchive():
-            yield put_conversation(decision.conversation)
-        case EraseRecord():
-            yield Erase(children=decision.runs, whole=decision.conversation is None)
-            if decision.conversation is not None:
-                yield put_conversation(decision.conversation)
-        case _:
-            assert_never(decision)
+def participant_added(_: ConversationState, decision: AddParticipant) -> Sequence[Change]:
+    return put_conversation(decision.conversation), Emit("participant.joined", decision.participant)
+
+
+def participant_removed(_: ConversationState, decision: RemoveParticipant) -> Sequence[Change]:
+    return put_conversation(decision.conversation), Emit("participant.left", decision.participant)
+
+
+def conversation_updated(_: ConversationState, decision: UpdateConversation) -> Sequence[Change]:
+    return put_conversation(decision.conversation), Emit("conversation.updated", decision.conversation)
+
+
+def branch_merged(_: ConversationState, decision: RecordMerge) -> Sequence[Change]:
+    return put_conversation(decision.conversation), Emit("branch.merged", decision.merge)
+
+
+def conversation_ended(_: ConversationState, decision: EndConversation) -> Sequence[Change]:
+    return put_conversation(decision.conversation), Emit("conversation_ended", decision.conversation)
+
+
+def conversation_reset(_: ConversationState, decision: ResetConversation) -> Sequence[Change]:
+    return put_conversation(decision.conversation), Emit("conversation.reset", decision.reset)
+
+
+def conversation_row(_: ConversationState, decision: MarkDeleted | SetStaleArchive) -> Sequence[Change]:
+    return (put_conversation(decision.conversation),)
+
+
+def record_erased(_: ConversationState, decision: EraseRecord) -> Sequence[Change]:
+    erase = Erase(children=decision.runs, whole=decision.conversation is None)
+    if decision.conversation is None:
+        return (erase,)
+    return erase, put_conversation(decision.conversation)
 
 
 def put_conversation(conversation: Conversation) -> Put:
+    """Return the row of the conversation."""
     return Put(
         "conversations",
         conversation.id,
@@ -70,8 +75,10 @@ def put_conversation(conversation: Conversation) -> Put:
 
 
 def due_ms(conversation: Conversation) -> int:
-    """When the sweeper has to look at it: when it expires, at once if it is half deleted, half archived or
-    half brought back; 0 for never."""
+    """Return the time at which the expiry sweeper processes the conversation; 0 for never.
+
+    The time is that of its expiry, or `RECOVERY_DUE_MS` while deletion, archiving or restoring is incomplete.
+    """
     if (
         conversation.deleted_ms
         or conversation.stale_archive

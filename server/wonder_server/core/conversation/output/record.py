@@ -1,13 +1,14 @@
-"""What a decision writes: rows, and the events that clients see (feature J1: the documents' names)."""
+"""Rows and events of decisions about turns and operations.
+
+`wonder_server.core.conversation.output.decision_table` names the function of each decision class. The names
+of the events are those of docs/events.md.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, assert_never
+from collections.abc import Sequence
 
 from wonder_server.core.actor.changes import Change, Delete, Emit, Put
-from wonder_server.core.budget import CHARGES
-from wonder_server.core.conversation.model.class_dispatch import typed_handler
 from wonder_server.core.conversation.model.decisions import (
     AdoptTurn,
     AgentCallEnded,
@@ -18,45 +19,21 @@ from wonder_server.core.conversation.model.decisions import (
     ChargeTurn,
     CompleteTurn,
     ContextAssembled,
-    Decision,
-    DispatchAgent,
     DispatchModel,
-    DispatchTask,
-    DispatchWorkflow,
     EndTurnByCancel,
     ExtractionEnded,
     FailTurn,
     HistorySummarized,
     LimitReached,
-    MarkWaiting,
     MemoryWritten,
     RecordMove,
-    Redispatch,
     ReduceContext,
-    Refuse,
-    RefuseCall,
     ReleaseTurn,
-    RepeatAnswer,
     ResumeFromTool,
-    RetryOperation,
     StartConversation,
     StartTurn,
-    TrackAsyncOperation,
     WorkflowEnded,
     WorkflowStarted,
-    WriteMemory,
-)
-from wonder_server.core.conversation.model.lifecycle_decisions import (
-    AddParticipant,
-    EndConversation,
-    EraseRecord,
-    LifecycleDecision,
-    MarkDeleted,
-    RecordMerge,
-    RemoveParticipant,
-    ResetConversation,
-    SetStaleArchive,
-    UpdateConversation,
 )
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import (
@@ -71,189 +48,179 @@ from wonder_server.core.conversation.model.values import (
     Turn,
     TurnStatus,
 )
-from wonder_server.core.conversation.output.lifecycle_record import put_conversation, record_lifecycle
+from wonder_server.core.conversation.output.lifecycle_record import put_conversation
+from wonder_server.core.conversation.output.state_changes import WithOperation
 
 Changes = Sequence[Change]
-Handler = Callable[[ConversationState, Any], Changes]
 
 
-def record(state: ConversationState, decision: Decision) -> Changes:
-    """The changes that ``decision`` makes, ``state`` being the working set after it was applied."""
-    handler = _handlers.get(type(decision))
-    if handler is None:
-        handler = _handlers[type(decision)] = _handler(decision)
-    changes, charge = handler(state, decision), state.charge
-    if charge is not None:
-        changes = (Put(CHARGES, charge.id, charge.amount, parent=charge.agent_id), *changes)
-    return (*_conversation(state), *changes) if state.status_changed else changes
+def conversation_started(state: ConversationState, decision: StartConversation) -> Changes:
+    return (*conversation_rows(state), Emit("conversation_started", decision.conversation))
 
 
-_handlers: dict[type, Handler] = {}
-"""What records decisions of a class; see `suited`."""
-
-
-def _handler(decision: Decision) -> Handler:
-    match decision:
-        case StartConversation():
-            return typed_handler(decision, _started)
-        case AddParticipant() | RemoveParticipant() | UpdateConversation() | EndConversation():
-            return typed_handler(decision, _lifecycle)
-        case RecordMerge() | ResetConversation() | MarkDeleted() | SetStaleArchive() | EraseRecord():
-            return typed_handler(decision, _lifecycle)
-        case StartTurn():
-            return typed_handler(decision, _turn_started)
-        case AppendMessage():
-            return typed_handler(decision, _appended)
-        case DispatchWorkflow() | DispatchTask() | DispatchAgent() | WriteMemory():
-            return typed_handler(decision, _dispatched)
-        case DispatchModel():
-            return typed_handler(decision, _model_dispatched)
-        case Redispatch() | RetryOperation():
-            return typed_handler(decision, lambda _, it: (_operation(it.operation),))
-        case ContextAssembled():
-            return typed_handler(decision, _assembled)
-        case AssemblyFailed():
-            return typed_handler(decision, _not_assembled)
-        case RecordMove():
-            return typed_handler(decision, _moved)
-        case ChargeTurn():
-            return typed_handler(decision, _charged)
-        case AgentCallEnded() | WorkflowStarted() | WorkflowEnded():
-            return typed_handler(decision, lambda _, it: (_child(it),))
-        case AdoptTurn():
-            return typed_handler(decision, lambda _, it: (_turn(it.turn),))
-        case ResumeFromTool() | AsyncOperationCompleted():
-            return typed_handler(decision, _resumed)
-        case CancelOperation():
-            return typed_handler(decision, lambda _, it: (Delete("operations", it.operation.id),))
-        case HistorySummarized():
-            return typed_handler(
-                decision, lambda state, it: (*_conversation(state), Delete("operations", it.operation_id))
-            )
-        case ReduceContext():
-            return typed_handler(decision, _reduced)
-        case LimitReached():
-            return typed_handler(decision, _limited)
-        case CompleteTurn() | FailTurn() | EndTurnByCancel():
-            return typed_handler(decision, _ended)
-        case MemoryWritten():
-            return typed_handler(decision, lambda _, it: (Delete("operations", it.operation_id),))
-        case ExtractionEnded():
-            return typed_handler(decision, _extracted)
-        case ReleaseTurn():
-            return typed_handler(decision, _released)
-        case MarkWaiting() | TrackAsyncOperation() | RepeatAnswer() | RefuseCall() | Refuse():
-            return _nothing
-        case _:
-            assert_never(decision)
-
-
-def _nothing(state: ConversationState, decision: Decision) -> Changes:
-    return ()
-
-
-def _started(state: ConversationState, decision: StartConversation) -> Changes:
-    opened = Emit("conversation_started", decision.conversation)
-    return (*_conversation(state), opened)
-
-
-def _lifecycle(state: ConversationState, decision: LifecycleDecision) -> Changes:
-    return tuple(record_lifecycle(decision))
-
-
-def _turn_started(state: ConversationState, decision: StartTurn) -> Changes:
+def turn_started(state: ConversationState, decision: StartTurn) -> Changes:
     turn, work = decision.turn, decision.work
     return (
-        *_conversation(state),
-        _turn(turn),
+        *conversation_rows(state),
+        put_turn(turn),
         Put("works", work.turn_id, work, live=True),
         Emit("conversation_turn", turn, turn.id),
     )
 
 
-def _appended(state: ConversationState, decision: AppendMessage) -> Changes:
+def message_appended(state: ConversationState, decision: AppendMessage) -> Changes:
     message = decision.message
     return (
-        *_conversation(state),
-        _message(message),
+        *conversation_rows(state),
+        put_message(message),
         Emit("message.appended", message, message.turn_id, message.id),
     )
 
 
-def _dispatched(
-    state: ConversationState, decision: DispatchWorkflow | DispatchTask | DispatchAgent | WriteMemory
-) -> Changes:
+def operation_dispatched(state: ConversationState, decision: WithOperation) -> Changes:
     operation = decision.operation
-    written = _operation(operation, fresh=True)
+    row = put_operation(operation, fresh=True)
     if operation.kind not in TOOL_KINDS:
-        return (written,)
+        return (row,)
     dispatched = Emit("tool.dispatched", operation, operation.turn_id)
     if operation.kind is not OperationKind.AGENT:
-        return (written, dispatched)
+        return (row, dispatched)
     call = AgentCall(agent_id=operation.target, mode=operation.mode, operation_id=operation.id)
-    called = Emit("agent_call_started", call, operation.turn_id)
-    return (written, dispatched, called)
+    return (row, dispatched, Emit("agent_call_started", call, operation.turn_id))
 
 
-def _model_dispatched(state: ConversationState, decision: DispatchModel) -> Changes:
+def model_dispatched(state: ConversationState, decision: DispatchModel) -> Changes:
     request = decision.request
-    return (_operation(decision.operation, fresh=True), Put("requests", request.turn_id, request, live=True))
+    return (
+        put_operation(decision.operation, fresh=True),
+        Put("requests", request.turn_id, request, live=True),
+    )
 
 
-def _assembled(state: ConversationState, decision: ContextAssembled) -> Changes:
+def operation_row(state: ConversationState, decision: WithOperation) -> Changes:
+    return (put_operation(decision.operation),)
+
+
+def operation_cancelled(state: ConversationState, decision: CancelOperation) -> Changes:
+    return (Delete("operations", decision.operation.id),)
+
+
+def operation_removed(state: ConversationState, decision: MemoryWritten) -> Changes:
+    return (Delete("operations", decision.operation_id),)
+
+
+def context_assembled(state: ConversationState, decision: ContextAssembled) -> Changes:
     turn = decision.turn
     closed = Delete("operations", decision.operation_id)
-    said = _hook("context_assembly", decision.outcome, turn.id)
-    return (closed, said) if state.turn_unchanged else (_turn(turn), closed, said)
+    outcome = _hook_event("context_assembly", decision.outcome, turn.id)
+    return (closed, outcome) if state.turn_unchanged else (put_turn(turn), closed, outcome)
 
 
-def _not_assembled(state: ConversationState, decision: AssemblyFailed) -> Changes:
-    said = _hook("context_assembly", decision.outcome, decision.turn_id)
-    return (Delete("operations", decision.operation_id), said)
+def assembly_failed(state: ConversationState, decision: AssemblyFailed) -> Changes:
+    outcome = _hook_event("context_assembly", decision.outcome, decision.turn_id)
+    return (Delete("operations", decision.operation_id), outcome)
 
 
-def _moved(state: ConversationState, decision: RecordMove) -> Changes:
+def history_summarized(state: ConversationState, decision: HistorySummarized) -> Changes:
+    return (*conversation_rows(state), Delete("operations", decision.operation_id))
+
+
+def extraction_ended(state: ConversationState, decision: ExtractionEnded) -> Changes:
+    turn, outcome = decision.turn, decision.outcome
+    closed = Delete("operations", decision.operation_id)
+    changes: Changes = (closed,) if state.turn_unchanged else (put_turn(turn), closed)
+    if outcome.fault is None and turn.memory_extraction_failed:
+        return changes
+    return (*changes, _hook_event("memory_extraction", outcome, turn.id))
+
+
+def move_recorded(state: ConversationState, decision: RecordMove) -> Changes:
     move = decision.move
     return (
-        *_conversation(state),
-        _turn(decision.turn),
-        _move(move),
+        *conversation_rows(state),
+        put_turn(decision.turn),
+        put_move(move),
         Delete("operations", decision.operation_id),
         Emit("move.recorded", move, move.turn_id, move.message_id),
     )
 
 
-def _reduced(state: ConversationState, decision: ReduceContext) -> Changes:
+def tool_call_completed(
+    state: ConversationState, decision: ResumeFromTool | AsyncOperationCompleted
+) -> Changes:
+    turn, move, result = decision.turn, decision.move, decision.invocation.result
+    changes: list[Change] = [put_turn(turn), put_move(move)]
+    if decision.operation_id:
+        changes.append(Delete("operations", decision.operation_id))
+    end = "completed" if result is not None and result.success else "failed"
+    changes.append(Emit(f"tool.{end}", decision.invocation, turn.id))
+    if move.completed_ms and isinstance(decision, ResumeFromTool):
+        # The move is complete now: emit it again with all results.
+        changes.append(Emit("move.recorded", move, turn.id))
+    return changes
+
+
+def agent_call_ended(state: ConversationState, decision: AgentCallEnded) -> Changes:
+    return (Emit("agent_call_completed", decision.call, decision.turn_id),)
+
+
+def workflow_started(state: ConversationState, decision: WorkflowStarted) -> Changes:
+    return (Emit("workflow_started", decision.run, decision.turn_id),)
+
+
+def workflow_ended(state: ConversationState, decision: WorkflowEnded) -> Changes:
+    name = "workflow_completed" if decision.run.fault is None else "workflow_failed"
+    return (Emit(name, decision.run, decision.turn_id),)
+
+
+def context_reduced(state: ConversationState, decision: ReduceContext) -> Changes:
     return (Emit("context.reduced", decision.reduction, decision.turn_id),)
 
 
-def _limited(state: ConversationState, decision: LimitReached) -> Changes:
+def limit_reached(state: ConversationState, decision: LimitReached) -> Changes:
     return (Emit("limit.reached", decision.limit, decision.turn_id),)
 
 
-def _extracted(state: ConversationState, decision: ExtractionEnded) -> Changes:
-    turn, outcome = decision.turn, decision.outcome
-    closed = Delete("operations", decision.operation_id)
-    changes: Changes = (closed,) if state.turn_unchanged else (_turn(turn), closed)
-    if outcome.fault is None and turn.memory_extraction_failed:
-        return changes
-    return (*changes, _hook("memory_extraction", outcome, turn.id))
+def turn_charged(state: ConversationState, decision: ChargeTurn) -> Changes:
+    changes = (*conversation_rows(state), put_turn(decision.turn))
+    return changes if decision.operation is None else (*changes, put_operation(decision.operation))
 
 
-def _released(state: ConversationState, decision: ReleaseTurn) -> Changes:
+def turn_row(state: ConversationState, decision: AdoptTurn) -> Changes:
+    return (put_turn(decision.turn),)
+
+
+_TURN_END_EVENTS = {
+    TurnStatus.COMPLETED: "turn.completed",
+    TurnStatus.FAILED: "turn.failed",
+    TurnStatus.CANCELLED: "turn.cancelled",
+}
+
+
+def turn_ended(state: ConversationState, decision: CompleteTurn | FailTurn | EndTurnByCancel) -> Changes:
+    turn = decision.turn
+    changes = (put_turn(turn), Emit(_TURN_END_EVENTS[turn.status], turn, turn.id))
+    # The end counts busy time if a budget limits it, and charges calls that were abandoned.
+    timed = state.conversation is not None and state.conversation.budget.max_duration_ms > 0
+    if timed or not isinstance(decision, CompleteTurn):
+        return (*changes, *conversation_rows(state))
+    return changes
+
+
+def turn_released(state: ConversationState, decision: ReleaseTurn) -> Changes:
     return (Delete("works", decision.turn_id), Delete("requests", decision.turn_id))
 
 
-def _conversation(state: ConversationState) -> Changes:
+# --- rows -------------------------------------------------------------------------------------------
+
+
+def conversation_rows(state: ConversationState) -> Changes:
+    """Return the row of the conversation in the state, if there is one."""
     return () if state.conversation is None else (put_conversation(state.conversation),)
 
 
-def _hook(name: str, outcome: HookOutcome, turn_id: str) -> Emit:
-    end = "failed" if outcome.fault is not None else "completed"
-    return Emit(f"{name}.{end}", outcome, turn_id)
-
-
-def _turn(turn: Turn) -> Put:
+def put_turn(turn: Turn) -> Put:
+    """Return the row of the turn."""
     return Put(
         "turns",
         turn.id,
@@ -261,13 +228,14 @@ def _turn(turn: Turn) -> Put:
         parent=turn.conversation_id,
         ordinal=turn.ordinal,
         status=turn.status.value,
-        # A parent that asks again finds its turn by this.
+        # A parent that repeats its call finds the turn by this alias.
         alias=turn.parent.operation_id if turn.parent is not None else "",
         created_ms=turn.created_ms,
     )
 
 
-def _message(message: Message) -> Put:
+def put_message(message: Message) -> Put:
+    """Return the row of the message."""
     return Put(
         "messages",
         message.id,
@@ -279,7 +247,8 @@ def _message(message: Message) -> Put:
     )
 
 
-def _move(move: Move) -> Put:
+def put_move(move: Move) -> Put:
+    """Return the row of the move."""
     return Put(
         "moves",
         move.id,
@@ -290,7 +259,8 @@ def _move(move: Move) -> Put:
     )
 
 
-def _operation(operation: Operation, *, fresh: bool = False) -> Put:
+def put_operation(operation: Operation, *, fresh: bool = False) -> Put:
+    """Return the row of the operation. ``fresh``: the row has never been written."""
     return Put(
         "operations",
         operation.id,
@@ -304,47 +274,6 @@ def _operation(operation: Operation, *, fresh: bool = False) -> Put:
     )
 
 
-def _charged(state: ConversationState, decision: ChargeTurn) -> Changes:
-    changes = (*_conversation(state), _turn(decision.turn))
-    return changes if decision.operation is None else (*changes, _operation(decision.operation))
-
-
-def _child(decision: AgentCallEnded | WorkflowStarted | WorkflowEnded) -> Emit:
-    if isinstance(decision, AgentCallEnded):
-        return Emit("agent_call_completed", decision.call, decision.turn_id)
-    name = "workflow_started"
-    if isinstance(decision, WorkflowEnded):
-        name = "workflow_completed" if decision.run.fault is None else "workflow_failed"
-    return Emit(name, decision.run, decision.turn_id)
-
-
-def _resumed(state: ConversationState, decision: ResumeFromTool | AsyncOperationCompleted) -> Changes:
-    turn, move, result = decision.turn, decision.move, decision.invocation.result
-    changes: list[Change] = [_turn(turn), _move(move)]
-    if decision.operation_id:
-        changes.append(Delete("operations", decision.operation_id))
-    end = "completed" if result is not None and result.success else "failed"
-    changes.append(Emit(f"tool.{end}", decision.invocation, turn.id))
-    if move.completed_ms and isinstance(decision, ResumeFromTool):
-        # The same move again, whole now.
-        changes.append(Emit("move.recorded", move, turn.id))
-    return changes
-
-
-_ENDS = {
-    TurnStatus.COMPLETED: "turn.completed",
-    TurnStatus.FAILED: "turn.failed",
-    TurnStatus.CANCELLED: "turn.cancelled",
-}
-
-
-def _ended(state: ConversationState, decision: CompleteTurn | FailTurn | EndTurnByCancel) -> Changes:
-    turn = decision.turn
-    changes = (_turn(turn), Emit(_ENDS[turn.status], turn, turn.id))
-    return (*changes, *_conversation(state)) if _changes_conversation(state, decision) else changes
-
-
-def _changes_conversation(state: ConversationState, end: CompleteTurn | FailTurn | EndTurnByCancel) -> bool:
-    """Time is counted where it is limited, and calls that got no answer are charged with the end."""
-    timed = state.conversation is not None and state.conversation.budget.max_duration_ms > 0
-    return timed or not isinstance(end, CompleteTurn)
+def _hook_event(name: str, outcome: HookOutcome, turn_id: str) -> Emit:
+    end = "failed" if outcome.fault is not None else "completed"
+    return Emit(f"{name}.{end}", outcome, turn_id)

@@ -1,0 +1,225 @@
+"""Changes of the conversation's state, one function per kind of decision.
+
+`wonder_server.core.conversation.output.decision_table` names the function of each decision class.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from wonder_server.core.conversation.model.decisions import (
+    AppendMessage,
+    AsyncOperationCompleted,
+    CancelOperation,
+    ChargeTurn,
+    ContextAssembled,
+    DispatchModel,
+    ExtractionEnded,
+    HistorySummarized,
+    RecordMove,
+    ReleaseTurn,
+    ResumeFromTool,
+    StartTurn,
+)
+from wonder_server.core.conversation.model.lifecycle_decisions import EraseRecord
+from wonder_server.core.conversation.model.state import RECENT_TURNS, ConversationState
+from wonder_server.core.conversation.model.status import conversation_status
+from wonder_server.core.conversation.model.usage import add_usage, charge, charge_of_time, difference
+from wonder_server.core.conversation.model.values import Conversation, Move, Operation, Turn, TurnStatus
+from wonder_server.core.frozen import replace
+
+
+class WithConversation(Protocol):
+    """A decision that carries the changed conversation."""
+
+    @property
+    def conversation(self) -> Conversation: ...
+
+
+class WithOperation(Protocol):
+    """A decision that carries a new or changed operation."""
+
+    @property
+    def operation(self) -> Operation: ...
+
+
+class WithOperationId(Protocol):
+    """A decision that ends an operation."""
+
+    @property
+    def operation_id(self) -> str: ...
+
+
+class WithTurn(Protocol):
+    """A decision that carries the changed turn."""
+
+    @property
+    def turn(self) -> Turn: ...
+
+
+def update_status(state: ConversationState) -> None:
+    """Set the conversation's status from its turns and pending operations."""
+    conversation = state.conversation
+    if conversation is not None:
+        status = conversation_status(conversation, state.turns.values(), state.operations.values())
+        if status is not conversation.status:
+            state.conversation, state.status_changed = replace(conversation, status=status), True
+
+
+def put_conversation(state: ConversationState, decision: WithConversation) -> None:
+    state.conversation = decision.conversation
+
+
+def erase_record(state: ConversationState, decision: EraseRecord) -> None:
+    state.turns.clear()
+    state.messages.clear()
+    state.moves.clear()
+    state.turn_work.clear()
+    state.requests.clear()
+    state.operations.clear()
+    state.message_count = state.character_count = 0
+    state.history_cache.clear()
+    state.conversation = decision.conversation
+
+
+def start_turn(state: ConversationState, decision: StartTurn) -> None:
+    turn = decision.turn
+    _put_turn(state, turn)
+    state.turn_work[turn.id] = decision.work
+    state.messages.setdefault(turn.id, [])
+    state.moves[turn.id] = []
+    _count(state, turn.created_ms, turns=1)
+    _track_busy_time(state, turn)
+    _evict_old_turns(state)
+
+
+def append_message(state: ConversationState, decision: AppendMessage) -> None:
+    state.add_message(decision.message)
+    _count(state, decision.message.created_ms, messages=1)
+
+
+def put_operation(state: ConversationState, decision: WithOperation) -> None:
+    state.operations[decision.operation.id] = decision.operation
+
+
+def dispatch_model(state: ConversationState, decision: DispatchModel) -> None:
+    state.operations[decision.operation.id] = decision.operation
+    state.requests[decision.request.turn_id] = decision.request
+
+
+def cancel_operation(state: ConversationState, decision: CancelOperation) -> None:
+    state.operations.pop(decision.operation.id, None)
+
+
+def remove_operation(state: ConversationState, decision: WithOperationId) -> None:
+    state.operations.pop(decision.operation_id, None)
+
+
+def record_move(state: ConversationState, decision: RecordMove) -> None:
+    _put_turn(state, decision.turn)
+    state.moves[decision.turn.id].append(decision.move)
+    _count(state, decision.move.created_ms)
+    state.operations.pop(decision.operation_id, None)
+
+
+def complete_tool_call(state: ConversationState, decision: ResumeFromTool | AsyncOperationCompleted) -> None:
+    _put_turn(state, decision.turn)
+    _put_move(state, decision.move)
+    state.operations.pop(decision.operation_id, None)
+
+
+def end_hook(state: ConversationState, decision: ContextAssembled | ExtractionEnded) -> None:
+    _put_turn(state, decision.turn)
+    state.operations.pop(decision.operation_id, None)
+
+
+def put_turn(state: ConversationState, decision: WithTurn) -> None:
+    _put_turn(state, decision.turn)
+
+
+def end_turn(state: ConversationState, decision: WithTurn) -> None:
+    _put_turn(state, decision.turn)
+    _track_busy_time(state, decision.turn)
+
+
+def summarize_history(state: ConversationState, decision: HistorySummarized) -> None:
+    state.operations.pop(decision.operation_id, None)
+    if state.conversation is not None:
+        state.conversation = replace(state.conversation, summary=decision.summary)
+
+
+def charge_turn(state: ConversationState, decision: ChargeTurn) -> None:
+    _put_turn(state, decision.turn)
+    if decision.operation is not None:
+        state.operations[decision.operation.id] = decision.operation
+
+
+def release_turn(state: ConversationState, decision: ReleaseTurn) -> None:
+    turn_id = decision.turn_id
+    state.turn_work.pop(turn_id, None)
+    state.requests.pop(turn_id, None)
+    state.moves.pop(turn_id, None)
+    _evict_old_turns(state)
+
+
+def _put_turn(state: ConversationState, turn: Turn) -> None:
+    before = state.turns.get(turn.id)
+    state.turn_unchanged = before is turn or before == turn
+    state.turns[turn.id] = turn
+    spent = difference(before, turn) if before is not None and not state.turn_unchanged else None
+    if spent is not None and state.conversation is not None:
+        state.conversation = add_usage(state.conversation, spent)
+        state.charge = charge(turn, spent)
+
+
+def _put_move(state: ConversationState, move: Move) -> None:
+    state.moves[move.turn_id][move.sequence - 1] = move
+
+
+def _track_busy_time(state: ConversationState, turn: Turn) -> None:
+    """Count the active time of the conversation and of the agent, if a budget limits it.
+
+    ``turn`` has just started or ended.
+    """
+    conversation, work = state.conversation, state.turn_work.get(turn.id)
+    budget = work.agent.budget if work is not None else None
+    if budget is not None and budget.max_duration_ms and turn.status is not TurnStatus.ACTIVE:
+        state.charge = charge_of_time(turn, state.charge)
+    if conversation is None or not conversation.budget.max_duration_ms:
+        return
+    since = conversation.busy_since_ms
+    if turn.status is TurnStatus.ACTIVE:
+        state.conversation = replace(conversation, busy_since_ms=since or turn.created_ms)
+    elif since and not state.active_turns():
+        busy = conversation.busy_ms + max(0, turn.completed_ms - since)
+        state.conversation = replace(conversation, busy_ms=busy, busy_since_ms=0)
+
+
+def _count(state: ConversationState, at_ms: int, *, turns: int = 0, messages: int = 0) -> None:
+    conversation = state.conversation
+    assert conversation is not None, "a conversation is created before anything else"
+    if at_ms <= conversation.updated_ms and not (turns or messages):
+        return
+    state.conversation = replace(
+        conversation,
+        updated_ms=max(conversation.updated_ms, at_ms),
+        turn_count=conversation.turn_count + turns,
+        expire_ms=_extended_expiry(conversation, at_ms) if turns else conversation.expire_ms,
+        message_count=conversation.message_count + messages,
+    )
+
+
+def _extended_expiry(conversation: Conversation, at_ms: int) -> int:
+    """Return the expiry time after a turn that started at ``at_ms``."""
+    after_ms = conversation.expire_after_ms
+    return at_ms + after_ms if after_ms else conversation.expire_ms
+
+
+def _evict_old_turns(state: ConversationState) -> None:
+    """Keep the turns that a load would return: the newest ones and those with unfinished work."""
+    for turn_id in list(state.turns)[:-RECENT_TURNS] if len(state.turns) > RECENT_TURNS else ():
+        if turn_id not in state.turn_work:
+            del state.turns[turn_id]
+            evicted = state.messages.pop(turn_id, ())
+            state.message_count -= len(evicted)
+            state.character_count -= sum([len(message.content) for message in evicted])
