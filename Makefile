@@ -29,14 +29,17 @@ demo: $(RUN)  ## From a fresh clone to a conversation with an agent
 serve: $(RUN)  ## Run a server on 127.0.0.1:50051, its data in ./wonder-data
 	@$(BIN)/wonder serve
 
-test: $(DEV)  ## Run all tests; ARGS="tests/core -k name" runs some
-	@$(BIN)/python -m pytest -q $(ARGS)
+# Files are given to one process per core, four at most: a server that a test starts needs a core of its own.
+PARALLEL := -n auto --maxprocesses 4 --dist loadfile
+
+test: $(DEV)  ## Run all tests; ARGS="tests/core -k name" runs some, in one process
+	@$(BIN)/python -m pytest -q $(if $(ARGS),$(ARGS),$(PARALLEL))
 
 test-unit: $(DEV)  ## Run the tests of pure code and of the rules of the project: no process, no disk
 	@$(BIN)/python -m pytest -q -m "not disk" tests/core tests/actors tests/architecture $(ARGS)
 
 test-deep: $(DEV)  ## Run all tests with a thousand examples of each law
-	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -q $(ARGS)
+	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -q $(if $(ARGS),$(ARGS),$(PARALLEL))
 
 check: $(DEV)  ## Lint, format, types, contract, and whether generated files are up to date
 	@echo "ruff check" && $(BIN)/ruff check .
