@@ -1,4 +1,4 @@
-"""Generates code from the contract: ``python tools/gen.py`` writes it, ``--check`` only compares.
+"""Generate code from the contract: ``python tools/gen.py`` writes it, ``--check`` only compares.
 
 Two trees come out of ``proto/``::
 
@@ -6,7 +6,7 @@ Two trees come out of ``proto/``::
     sdk/python/wonder_sdk/_proto/   for the SDK: betterproto2 messages, and typed stubs over grpc.aio
 
 Everything is a function of the .proto files and the pinned generators, so a second run changes nothing.
-Needs grpcio-tools, betterproto2-compiler and ruff beside the Python that runs it; no network.
+Needs grpcio-tools, mypy-protobuf, betterproto2-compiler and ruff beside the Python that runs it; no network.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gen_stubs import client_stubs, servicer_types
+from gen_stubs import client_stubs
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,6 +63,8 @@ def generate(out: Path) -> None:
         f"--python_out={server}",
         f"--pyi_out={server}",
         f"--grpc_python_out={server}",
+        f"--plugin=protoc-gen-mypy_grpc={beside_python('protoc-gen-mypy_grpc')}",
+        f"--mypy_grpc_out=only_async:{server}",
         f"--plugin=protoc-gen-python_betterproto2={beside_python('protoc-gen-python_betterproto2')}",
         f"--python_betterproto2_out={sdk}",
         "--python_betterproto2_opt=client_generation=none",
@@ -78,13 +80,12 @@ def generate(out: Path) -> None:
 
 
 def finish_server(server: Path, files: list[FileDescriptorProto]) -> None:
-    """Make packages of the server's tree, drop empty gRPC files, and type the others."""
+    """Make packages of the server's tree, and drop gRPC files without a service."""
     for file in files:
         grpc_file = server / file.name.replace(".proto", "_pb2_grpc.py")
-        if file.service:
-            grpc_file.with_suffix(".pyi").write_text(servicer_types(file, files))
-        else:
+        if not file.service:
             grpc_file.unlink()
+            grpc_file.with_suffix(".pyi").unlink()
     for package in (server / "wonder", server / "wonder/v1"):
         (package / "__init__.py").write_text(_PACKAGE)
     (server / "wonder/py.typed").touch()

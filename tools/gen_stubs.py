@@ -1,12 +1,13 @@
-"""Source text of typed gRPC stubs, from descriptors. No I/O; `gen.py` writes what comes out.
+"""Source text of the SDK's gRPC stubs, from descriptors. No I/O; `gen.py` writes the result.
 
-protoc's own gRPC output is untyped, and betterproto2's clients need another transport than grpc.aio; what
-is missing is small: per method a path, two message classes and whether each side streams.
+The compiler of betterproto2 makes no stubs for grpc.aio, and none with a serializer of the caller's choice
+(docs/adr/0022-betterproto2.md). The missing part is small: per method a path, two message classes, and which
+sides stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from textwrap import indent, wrap
 
 from google.protobuf.descriptor_pb2 import (
@@ -40,20 +41,6 @@ def client_stubs(files: Sequence[FileDescriptorProto]) -> str:
     return "\n\n".join(blocks)
 
 
-def servicer_types(file: FileDescriptorProto, files: Sequence[FileDescriptorProto]) -> str:
-    """The type stub beside a file's ``_pb2_grpc.py``: stub, servicer, registration."""
-    homes = _message_homes(files)
-    used = {
-        homes[name]
-        for service in file.service
-        for m in service.method
-        for name in (m.input_type, m.output_type)
-    }
-    imports = "".join(f"from wonder.v1 import {module}\n" for module in sorted(used))
-    header = f"{_HEADER}\nfrom collections.abc import AsyncIterator, Awaitable\n\nimport grpc.aio\n{imports}"
-    return header + "".join(_servicer(service, homes) for service in file.service)
-
-
 def _client_stub(
     file: FileDescriptorProto,
     service: ServiceDescriptorProto,
@@ -74,40 +61,6 @@ def _client_stub(
             indent(_docstring(comments[_SERVICE, index, _METHOD, number]), "    "),
         ]
     return "\n".join(lines)
-
-
-def _servicer(service: ServiceDescriptorProto, homes: dict[str, str]) -> str:
-    stub, servicer = [f"\nclass {service.name}Stub:"], [f"\nclass {service.name}Servicer:"]
-    stub.append("    def __init__(self, channel: grpc.aio.Channel) -> None: ...")
-    for method in service.method:
-        request = f"{homes[method.input_type]}.{_short(method.input_type)}"
-        response = f"{homes[method.output_type]}.{_short(method.output_type)}"
-        argument = (
-            f"request_iterator: AsyncIterator[{request}]"
-            if method.client_streaming
-            else f"request: {request}"
-        )
-        result = f"AsyncIterator[{response}]" if method.server_streaming else f"Awaitable[{response}]"
-        stub.append(f"    {method.name}: grpc.aio.{_callable(method)}[{request}, {response}]")
-        servicer += [
-            f"    def {method.name}(",
-            f"        self, {argument}, context: grpc.aio.ServicerContext[{request}, {response}]",
-            f"    ) -> {result}: ...",
-        ]
-    register = (
-        f"\ndef add_{service.name}Servicer_to_server(\n"
-        f"    servicer: {service.name}Servicer, server: grpc.aio.Server\n) -> None: ...\n"
-    )
-    return "\n".join(stub) + "\n" + "\n".join(servicer) + "\n" + register
-
-
-def _message_homes(files: Iterable[FileDescriptorProto]) -> dict[str, str]:
-    """Full message name -> the ``_pb2`` module that holds it."""
-    return {
-        f".{file.package}.{message.name}": file.name.rsplit("/", 1)[1].replace(".proto", "_pb2")
-        for file in files
-        for message in file.message_type
-    }
 
 
 def _comments(file: FileDescriptorProto) -> dict[tuple[int, ...], str]:

@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "serve": {"compose", "lifecycle", "rpc", "core", "settings", "logs", "data_folder"},
 }
 # Beyond the standard library, the pure room has the schema and regular expression libraries.
-CORE_MAY_USE = {"jsonschema", "re2", "wonder_server", "msgspec"}
+CORE_MAY_USE = {"jsonschema_rs", "re2", "wonder_server", "msgspec"}
 
 
 def imports(path: Path, *, at_start: bool = False) -> list[str]:

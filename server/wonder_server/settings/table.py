@@ -233,7 +233,7 @@ class Settings:
     )  # fmt: skip
     sandbox_max_instances: int = _setting(
         Group.SANDBOX, 32, number(1, 10_000),
-        "Maximum number of sandboxes. Idle sandboxes end to make room; further commands wait.",
+        "Maximum number of sandboxes. Above it, idle sandboxes end and further commands wait.",
     )  # fmt: skip
     sandbox_memory_bytes: int = _setting(
         Group.SANDBOX, 2 * 2**30, number(64 * 2**20, 2**44),

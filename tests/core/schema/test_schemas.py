@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
 
 from wonder_server.core.schema.schemas import check_schema, validate
 
@@ -133,3 +135,32 @@ def test_references_that_go_in_circles_are_stopped() -> None:
 @pytest.mark.parametrize("schema", [{"type": "objekt"}, {"$ref": "http://127.0.0.1:1/s"}, {"pattern": "("}])
 def test_a_schema_that_was_never_checked_is_a_sentence_and_fetches_nothing(schema: dict[str, Any]) -> None:
     assert validate(schema, "x") == ["the value: cannot be checked: the schema is not valid"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "strin"},
+        {"type": []},
+        {"type": ["string", "string"]},
+        {"properties": {"a": {"minLength": -1}}},
+        {"required": ["a", "a"]},
+        {"pattern": 5},
+        {"enum": 5},
+        {"allOf": []},
+        {"$ref": 5},
+        {"items": [{}]},
+        {"$defs": {"a": 5}},
+        {"minLength": 1.0, "maxLength": 1.5},
+        {"multipleOf": 0},
+        {"dependentRequired": {"a": [1]}},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{}]},
+    ],
+)
+def test_the_fault_of_a_schema_is_where_another_library_finds_it(schema: dict[str, Any]) -> None:
+    with pytest.raises(SchemaError) as found:
+        Draft202012Validator.check_schema(schema)
+    problem = check_schema(schema)
+    assert problem is not None
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in found.value.path)
+    assert problem.path == path.removeprefix(".")

@@ -11,16 +11,15 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
-from jsonschema import Draft202012Validator, FormatChecker
-from jsonschema.exceptions import SchemaError
+from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
 
 from wonder_server.core.schema import patterns, payloads
 from wonder_server.core.schema.json_schema import Check, Failure, TooMuchWorkError, Trail
 
 MAX_SCHEMA_BYTES = 128 * 1024
-MAX_PARTS = 3_000  # checking one against the meta-schema takes up to 0.2 ms
+MAX_PARTS = 3_000  # The meta-schema costs 0.4 µs a part; the checks of this module cost 8 µs.
 MAX_SENTENCES = 20
 
 Schema = Mapping[str, Any]
@@ -44,6 +43,9 @@ _SINGLE = (
 )
 _UNSUPPORTED = ("$dynamicRef", "$dynamicAnchor", "$recursiveRef")
 
+_META_SCHEMA: Final = Draft202012Validator({"$ref": "https://json-schema.org/draft/2020-12/schema"})
+"""The meta-schema, which the library contains. Nothing else is checked by it: it has no budget."""
+
 Place = tuple[str | int, ...]
 
 
@@ -54,17 +56,8 @@ def check_schema(schema: Schema) -> Problem | None:
         return Problem(message=fault.message.replace("payload", "schema"), path=fault.field)
     if _size(schema) > MAX_PARTS:
         return Problem(message=f"a schema may have at most {MAX_PARTS} parts")
-    try:
-        Draft202012Validator.check_schema(schema, format_checker=FormatChecker(formats=()))
-    except SchemaError as error:
-        place = tuple(error.path)
-        if place[-1:] == ("type",):
-            return Problem(
-                message=f"must be one of {', '.join(_TYPES)}, or a list of them", path=_dotted(place)
-            )
-        return Problem(
-            message=_sentence(str(error.validator or ""), error.validator_value), path=_dotted(place)
-        )
+    if not _META_SCHEMA.is_valid(schema):
+        return _problem(min(_META_SCHEMA.iter_errors(schema), key=lambda error: len(error.instance_path)))
     parts = dict(_parts(schema, ()))
     targets = {tuple(map(str, place)) for place in parts}
     has_patterns = any("patternProperties" in part for part in parts.values())
@@ -73,6 +66,17 @@ def check_schema(schema: Schema) -> Problem | None:
         if problem is not None:
             return problem
     return None
+
+
+def _problem(error: ValidationError) -> Problem:
+    """Return the fault that the meta-schema found, as a sentence."""
+    place = tuple(error.instance_path)
+    if place[-1:] == ("type",):
+        return Problem(message=f"must be one of {', '.join(_TYPES)}, or a list of them", path=_dotted(place))
+    wanted = error.kind.value
+    if isinstance(error.kind, ValidationErrorKind.Type):
+        wanted = sorted(error.kind.types, key=list(_TYPES).index)
+    return Problem(message=_sentence(error.kind.name, wanted), path=_dotted(place))
 
 
 def _size(value: Any) -> int:
