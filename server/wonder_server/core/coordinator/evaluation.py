@@ -84,9 +84,9 @@ def mapped(
 
 def store(builder: PlanBuilder, token: Token, target: str, value: Any, field: str, node_id: str) -> None:
     """Write a value into the context, if it is one that can be kept and shown."""
-    entry = builder.entry(token, target, value)
+    entry = builder.context.entry(token, target, value)
     check(entry.value, field, node_id)
-    builder.set(entry)
+    builder.context.set(entry)
 
 
 def check(value: Any, field: str, node_id: str) -> None:
@@ -107,7 +107,7 @@ def check(value: Any, field: str, node_id: str) -> None:
 def check_state(builder: PlanBuilder, node_id: str) -> None:
     """Hold ``state`` against the workflow's schema for it."""
     schema = builder.workflow.spec.state_schema
-    problems = schemas.validate(schema, builder.state_values) if schema else []
+    problems = schemas.validate(schema, builder.context.state) if schema else []
     if problems:
         raise Problem(
             Fault(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from wonder_server.core.coordinator.decisions import KeepExecution
 from wonder_server.core.coordinator.inputs import ForkSource
 from wonder_server.core.coordinator.plan_builder import ROOT, PlanBuilder
 from wonder_server.core.coordinator.values import ENDED_TOKEN_STATUSES, Fork, Token, TokenStatus
@@ -45,28 +44,28 @@ def take_over(builder: PlanBuilder, source: ForkSource) -> None:
     run_id = builder.run.id
     for execution in source.executions:
         if execution.completed_ms:
-            builder.keep_execution(KeepExecution(execution=replace(execution, run_id=run_id)))
+            builder.operations.keep_execution(replace(execution, run_id=run_id))
     for entry in source.context:
-        builder.set(replace(entry, run_id=run_id))
+        builder.context.set(replace(entry, run_id=run_id))
     for signal in source.signals:
-        builder.receive_signal(replace(signal, run_id=run_id))
+        builder.signals.receive(replace(signal, run_id=run_id))
     for fork in source.forks:
-        builder.open(replace(fork, run_id=run_id))
+        builder.forks.open(replace(fork, run_id=run_id))
     again: list[Token] = []
     # Parents come before their branches: their ids are the shorter ones.
     for token in sorted(_live(source).values(), key=lambda each: (len(each.id), each.id)):
         own = replace(token, run_id=run_id)
         if token.status is TokenStatus.FORKED:
-            builder.token_created(own)
-            builder.move(own, TokenStatus.FORKED)
+            builder.tokens.create(own)
+            builder.tokens.move(own, TokenStatus.FORKED)
         elif token.status is TokenStatus.WAITING_FOR_SIBLINGS:
-            builder.token_created(own)
-            builder.wait_at_node(own)
+            builder.tokens.create(own)
+            builder.forks.wait_at_node(own)
         else:
             again.append(replace(own, status=TokenStatus.PENDING, hops=own.hops - 1))
-            builder.token_created(again[-1])
+            builder.tokens.create(again[-1])
     builder.agenda.extend(("begin", token, token.node_id) for token in again)
-    builder.agenda.extend(("resolve", builder.token(fork.token_id), "") for fork in source.forks)
+    builder.agenda.extend(("resolve", builder.tokens.get(fork.token_id), "") for fork in source.forks)
 
 
 def _live(source: ForkSource) -> dict[str, Token]:

@@ -17,7 +17,7 @@ from wonder_server.core.schema import schemas
 def open_gate(builder: PlanBuilder, operation: Operation, node: Node, shown: dict[str, Any]) -> None:
     """Ask. The node's input is what the person is shown."""
     gate = node.human_gate or HumanGate()
-    builder.open_gate(
+    builder.gates.open(
         Gate(
             id=operation.child_id,
             run_id=builder.run.id,
@@ -90,17 +90,17 @@ def resolve(builder: PlanBuilder, gate: Gate, event: ResolveGate) -> dict[str, A
     """Somebody has answered: the node's result."""
     status = GateStatus.APPROVED if event.approve else GateStatus.REJECTED
     return _result(
-        builder.close_gate(gate, status, user_id=event.user_id, answer=event.answer, comment=event.comment)
+        builder.gates.close(gate, status, user_id=event.user_id, answer=event.answer, comment=event.comment)
     )
 
 
 def expire(builder: PlanBuilder, gate: Gate, policy: GateExpiry) -> dict[str, Any] | None:
     """Nobody has answered in time: the node's result, None if it has none."""
     if policy is GateExpiry.FAIL:
-        builder.close_gate(gate, GateStatus.EXPIRED)
+        builder.gates.close(gate, GateStatus.EXPIRED)
         return None
     status = GateStatus.APPROVED if policy is GateExpiry.APPROVE else GateStatus.REJECTED
-    return _result(builder.close_gate(gate, status))
+    return _result(builder.gates.close(gate, status))
 
 
 def _result(gate: Gate) -> dict[str, Any]:

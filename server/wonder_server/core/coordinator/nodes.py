@@ -48,12 +48,12 @@ def begin(builder: PlanBuilder, token: Token, node_id: str) -> None:
 
 def _begin(builder: PlanBuilder, token: Token, compiled: CompiledNode) -> None:
     node, kind, run, now = compiled.node, compiled.kind, builder.run, builder.now
-    if builder.ordinal >= MAX_EXECUTIONS:
+    if builder.operations.ordinal >= MAX_EXECUTIONS:
         message = f"The run has executed {MAX_EXECUTIONS} nodes, which is as many as it may."
         raise Problem(Fault(reason=Reason.LIMIT_EXCEEDED, message=message, metadata={"node": node.id}))
     node_input = run.input
     if node.input_mapping:
-        scope = builder.scope(token)
+        scope = builder.context.scope(token)
         node_input = evaluation.mapped(builder, node.input_mapping, scope, "input_mapping", node.id)
     # Not the operation's id: a run that is planned again after a crash must come to the same keys.
     hops = token.hops + 1
@@ -75,7 +75,7 @@ def _begin(builder: PlanBuilder, token: Token, compiled: CompiledNode) -> None:
     execution = NodeExecution(
         id=operation.id,
         run_id=run.id,
-        ordinal=builder.ordinal + 1,
+        ordinal=builder.operations.ordinal + 1,
         node_id=node.id,
         token_id=token.id,
         branch=_branch(token) if token.parent_id else None,
@@ -99,7 +99,7 @@ def _begin(builder: PlanBuilder, token: Token, compiled: CompiledNode) -> None:
     if kind is OperationKind.GATE:
         gates.open_gate(builder, operation, node, node_input)
     elif kind is OperationKind.WAIT:
-        signal = builder.latest_signal(node.wait.signal) if node.wait is not None else None
+        signal = builder.signals.latest(node.wait.signal) if node.wait is not None else None
         if signal is not None:
             receive_signal(builder, operation, signal)
 
@@ -138,9 +138,9 @@ def _child(builder: PlanBuilder, node: Node, kind: OperationKind, key: str, atte
 
 def succeeded(builder: PlanBuilder, operation: Operation, result: Any) -> None:
     """The node has its result: write it into the context, and go on."""
-    compiled, token = builder.compiled[operation.node_id], builder.token(operation.token_id)
+    compiled, token = builder.compiled[operation.node_id], builder.tokens.get(operation.token_id)
     node = compiled.node
-    builder.record(operation, _COMPLETED, output=result)
+    builder.operations.record(operation, _COMPLETED, output=result)
     try:
         for target, value in _context_values(builder, token, node, result):
             evaluation.store(builder, token, target, value, f"output_mapping.{target}", node.id)
@@ -156,7 +156,7 @@ def _context_values(builder: PlanBuilder, token: Token, node: Node, result: Any)
     if not node.output_mapping:
         section = "branch" if token.parent_id else "state"
         return [(f"{section}.{node.id}", result)]
-    seen = builder.scope(token)
+    seen = builder.context.scope(token)
     seen["result"] = result
     return [
         (target, evaluation.value_of(builder, source, seen, f"output_mapping.{target}", node.id))
@@ -166,15 +166,17 @@ def _context_values(builder: PlanBuilder, token: Token, node: Node, result: Any)
 
 def failed(builder: PlanBuilder, operation: Operation, fault: Fault) -> None:
     """The node's attempt failed: try again, or fail the branch."""
-    node, token = builder.compiled[operation.node_id].node, builder.token(operation.token_id)
-    gate, retry = builder.gate_of(operation), node.retry
+    node, token = builder.compiled[operation.node_id].node, builder.tokens.get(operation.token_id)
+    gate, retry = builder.gates.of_operation(operation), node.retry
     if gate is not None:
-        builder.close_gate(gate, GateStatus.CANCELLED)
+        builder.gates.close(gate, GateStatus.CANCELLED)
     if retry is not None and fault.transient and operation.attempt < retry.max_attempts:
         attempt = operation.attempt + 1
         backoff = max(retry.backoff_ms * 2 ** (operation.attempt - 1), fault.retry_after_ms or 0)
         child = _child(builder, node, operation.kind, operation.key, attempt)
-        execution = replace(builder.execution(operation), attempts=attempt, fault=fault, carried_out_by=child)
+        execution = replace(
+            builder.operations.execution(operation), attempts=attempt, fault=fault, carried_out_by=child
+        )
         later = replace(
             operation,
             attempt=attempt,
@@ -183,10 +185,10 @@ def failed(builder: PlanBuilder, operation: Operation, fault: Fault) -> None:
             child_id=child,
             until_ms=builder.now + backoff,
         )
-        builder.move(token, TokenStatus.PENDING, waits_for_id="")
-        builder.retry(execution, later)
+        builder.tokens.move(replace(token, waits_for_id=""), TokenStatus.PENDING)
+        builder.operations.retry(execution, later)
         return
-    builder.record(operation, ExecutionStatus.FAILED, fault=fault)
+    builder.operations.record(operation, ExecutionStatus.FAILED, fault=fault)
     told = dataclass_replace(fault, metadata={**fault.metadata, "node": operation.node_id})
     token_flow.fail(builder, token, told)
 
@@ -215,8 +217,8 @@ def timer_fired(builder: PlanBuilder, operation: Operation) -> None:
 
 def _time_out(builder: PlanBuilder, operation: Operation, message: str, *, transient: bool) -> None:
     """It took too long. The next attempt, if there is one, is an operation like a new one."""
-    builder.stop(operation)
-    gate = builder.gate_of(operation)
+    builder.operations.stop(operation)
+    gate = builder.gates.of_operation(operation)
     if gate is not None:
         gates.expire(builder, gate, GateExpiry.FAIL)
     may_repeat = transient and operation.repeatable
@@ -227,7 +229,7 @@ def _time_out(builder: PlanBuilder, operation: Operation, message: str, *, trans
 
 
 def _gate_expired(builder: PlanBuilder, operation: Operation, node: Node) -> None:
-    gate = builder.gate_of(operation)
+    gate = builder.gates.of_operation(operation)
     policy = node.human_gate.on_expire if node.human_gate is not None else GateExpiry.FAIL
     result = None if gate is None else gates.expire(builder, gate, policy)
     if result is None:
@@ -239,16 +241,16 @@ def _gate_expired(builder: PlanBuilder, operation: Operation, node: Node) -> Non
 
 def _retry_after_backoff(builder: PlanBuilder, operation: Operation, compiled: CompiledNode) -> None:
     """The backoff is over."""
-    token = builder.token(operation.token_id)
-    builder.move(token, compiled.waiting, waits_for_id=operation.child_id)
-    builder.redispatch(
+    token = builder.tokens.get(operation.token_id)
+    builder.tokens.move(replace(token, waits_for_id=operation.child_id), compiled.waiting)
+    builder.operations.redispatch(
         replace(operation, backing_off=False, dispatches=1, until_ms=compiled.until(builder.now))
     )
 
 
 def receive_signal(builder: PlanBuilder, operation: Operation, signal: Signal) -> None:
     """The signal that a node waits for has come."""
-    builder.take_signal(signal)
+    builder.signals.take(signal)
     succeeded(builder, operation, {"received": True, "payload": signal.payload})
 
 
@@ -265,6 +267,6 @@ def restarted(builder: PlanBuilder, operation: Operation) -> None:
         # It begins anew, and so does the time that it may take.
         compiled = builder.compiled[operation.node_id]
         deadline, until = compiled.deadline(builder.now), compiled.until(builder.now)
-    builder.redispatch(
+    builder.operations.redispatch(
         replace(operation, dispatches=operation.dispatches + 1, deadline_ms=deadline, until_ms=until)
     )

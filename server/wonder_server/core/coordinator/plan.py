@@ -118,7 +118,7 @@ def _run_agenda(builder: PlanBuilder) -> Decisions:
                 token_flow.arrive(builder, token, node_id)
             case "begin":
                 if (
-                    builder.live(token.id) is not None
+                    builder.tokens.live(token.id) is not None
                 ):  # Else what is around it failed or was joined meanwhile.
                     nodes.begin(builder, token, node_id)
             case "resolve":
@@ -136,7 +136,7 @@ def _operation_input(
         case NodeSucceeded() if operation.kind in EXECUTED_KINDS and _is_current(operation, event.run_id):
             nodes.succeeded(builder, operation, event.output)
         case NodeFailed() if not operation.node_id:
-            token_flow.fail(builder, builder.token(operation.token_id or ROOT), event.fault)
+            token_flow.fail(builder, builder.tokens.get(operation.token_id or ROOT), event.fault)
         case NodeFailed() if _is_current(operation, event.run_id):
             nodes.failed(builder, operation, event.fault)
         case NodeSucceeded() | NodeFailed():
@@ -170,7 +170,7 @@ def _timer_fired(builder: PlanBuilder, operation: Operation) -> None:
     else:
         seconds = (operation.until_ms - builder.run.created_ms) / 1000
         message = f"The run did not end within {seconds:g} s."
-        token_flow.fail(builder, builder.token(ROOT), Fault(reason=Reason.TIMEOUT, message=message))
+        token_flow.fail(builder, builder.tokens.get(ROOT), Fault(reason=Reason.TIMEOUT, message=message))
 
 
 def _emitted(builder: PlanBuilder, operation: Operation, event: EventEmitted) -> None:
@@ -214,7 +214,7 @@ def _start(state: RunState, event: Start, now: int) -> Decisions:
         return _run_agenda(builder)
     first = workflow.spec.initial_node_id or workflow.spec.nodes[0].id
     root = Token(id=ROOT, run_id=run.id, node_id=first, created_ms=now)
-    builder.token_created(root)
+    builder.tokens.create(root)
     token_flow.move_to(builder, root, first)
     return _run_agenda(builder)
 
@@ -229,7 +229,7 @@ def _new_builder(state: RunState, run: Run, workflow: PinnedWorkflow, now: int) 
     builder = PlanBuilder(state, run, pinned, run.id, now)
     builder.decided.append(StartRun(run=run, pinned=pinned))
     if run.deadline_ms:
-        builder.set_timer(OperationKind.RUN_TIMER, None, run.deadline_ms)
+        builder.operations.set_timer(OperationKind.RUN_TIMER, None, run.deadline_ms)
     return builder
 
 
@@ -276,7 +276,7 @@ def _cancel(state: RunState, event: CancelRun, now: int) -> Decisions:
         message = f"The run is already {run.status.value}; nothing to cancel."
         return _refuse(Reason.RUN_NOT_ACTIVE, message, "run_id")
     builder = PlanBuilder(state, run, pinned, f"{run.id}/cancel", now)
-    token_flow.cancel(builder, builder.token(ROOT))
+    token_flow.cancel(builder, builder.tokens.get(ROOT))
     fault = Fault(reason=Reason.CANCELLED, message=event.reason or "The run was cancelled.")
     builder.end(RunStatus.CANCELLED, fault=fault)
     return _run_agenda(builder)
@@ -311,9 +311,11 @@ def _receive_signal(state: RunState, event: ReceiveSignal, now: int) -> Decision
         received_ms=now,
     )
     builder = PlanBuilder(state, run, pinned, f"{run.id}/signal/{event.name}/{number}", now)
-    builder.receive_signal(signal)
-    for operation in builder.waiting_for(event.name):
-        if builder.operation(operation.id) is not None:  # What the first one did may have ended the others.
+    builder.signals.receive(signal)
+    for operation in builder.operations.waiting_for_signal(event.name, builder.compiled):
+        if (
+            builder.operations.get(operation.id) is not None
+        ):  # What the first one did may have ended the others.
             nodes.receive_signal(builder, operation, signal)
     return _run_agenda(builder)
 

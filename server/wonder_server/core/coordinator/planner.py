@@ -10,9 +10,9 @@ import msgspec
 from wonder_server.core.actor.commands import Command, RunTask
 from wonder_server.core.actor.planner import Planner, Reload, Rows
 from wonder_server.core.coordinator import decisions, inputs, values
-from wonder_server.core.coordinator.dispatch import commands
+from wonder_server.core.coordinator.decision_table import apply, commands, record_changes
 from wonder_server.core.coordinator.plan import plan
-from wonder_server.core.coordinator.record import compact_row, record
+from wonder_server.core.coordinator.record import compact_row
 from wonder_server.core.coordinator.state import RunState
 from wonder_server.core.coordinator.values import OperationKind
 from wonder_server.core.errors import Fault
@@ -99,8 +99,8 @@ RUN = Planner(
     new_state=RunState,
     restore=restore,
     plan=plan,
-    apply=RunState.apply,
-    record=record,
+    apply=apply,
+    record=record_changes,
     commands=commands,
     rejection=rejection,
     must_commit=must_commit,

@@ -7,37 +7,9 @@ first or its ten thousandth.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import Any
 
 from wonder_server.core.actor.planner import Rows
-from wonder_server.core.coordinator.decisions import (
-    AnswerAgain,
-    ClearTimer,
-    CloseFork,
-    CloseGate,
-    CountBranches,
-    Decision,
-    DispatchNode,
-    EndRun,
-    JoinBranches,
-    KeepExecution,
-    KeepSignal,
-    MoveToken,
-    OpenFork,
-    OpenGate,
-    RecordEvent,
-    RecordExecution,
-    RecordSignal,
-    RedispatchNode,
-    RefuseRun,
-    RetryNode,
-    SetContext,
-    SetRunStatus,
-    SetTimer,
-    StartRun,
-    StopNode,
-    TakeSignal,
-)
 from wonder_server.core.coordinator.values import (
     ENDED_TOKEN_STATUSES,
     ContextValue,
@@ -85,92 +57,29 @@ class RunState:
     ordinal: int = 0
     busy_tokens: int = 0
 
-    def apply(self, decision: Decision) -> None:
-        """Change the working set as ``decision`` says."""
-        # By class, the commonest first: see `wonder_server.core.coordinator.decisions`.
-        if type(decision) is MoveToken or type(decision) is CountBranches:
-            self._token(decision.token)
-        elif type(decision) is DispatchNode:
-            if decision.token is not None:
-                self._token(decision.token)
-            self._execution(decision.execution)
-            self._operation(decision.operation)
-        elif type(decision) is RecordExecution:
-            self.executions.pop(decision.execution.id, None)
-            self._remove_operation(decision.execution.id)
-        elif type(decision) is SetContext:
-            self._context(decision.value)
-        elif type(decision) is StartRun:
-            self.run, self.pinned = decision.run, decision.pinned
-        elif type(decision) is EndRun:
-            self.run, self.pinned = decision.run, None
-        elif type(decision) is OpenFork:
-            self.forks[decision.fork.token_id] = decision.fork
-        elif type(decision) is CloseFork:
-            self.forks.pop(decision.token_id, None)
-            self.arrived.pop(decision.token_id, None)
-            self.children.pop(decision.token_id, None)
-        elif type(decision) is JoinBranches:
-            for token in decision.tokens:
-                self._token(token)
-        elif type(decision) is SetRunStatus:
-            self.run = decision.run
-        elif type(decision) is RetryNode:
-            self._execution(decision.execution)
-            self._operation(decision.operation)
-        elif type(decision) is RedispatchNode or type(decision) is SetTimer or type(decision) is RecordEvent:
-            self._operation(decision.operation)
-        elif type(decision) is StopNode:
-            self._remove_operation(decision.operation.id)
-        elif type(decision) is ClearTimer:
-            self._remove_operation(decision.operation_id)
-        elif type(decision) is OpenGate:
-            self.gates[decision.gate.id] = decision.gate
-        elif type(decision) is CloseGate:
-            self.gates.pop(decision.gate.id, None)
-        elif type(decision) is RecordSignal:
-            self._signal(decision.signal)
-        elif type(decision) is KeepSignal:
-            self._queue_signal(decision.signal)
-        elif type(decision) is TakeSignal:
-            if decision.newest:
-                self._signal(decision.signal)
-            else:
-                self._dequeue_signal(decision.signal)
-        elif type(decision) is KeepExecution:
-            self.ordinal = max(self.ordinal, decision.execution.ordinal)
-        elif type(decision) is AnswerAgain or type(decision) is RefuseRun:
-            pass
-        else:
-            assert_never(decision)
-
-    # --- the same, for rows that are loaded -------------------------------------------------------
-
     def restore(self, rows: Rows) -> None:
         """Become what the rows of a working set say."""
         self.run = next(iter(rows["runs"]), None)
         self.pinned = next(iter(rows["works"]), None)
         for token in rows["tokens"]:
-            self._token(token)
+            self.put_token(token)
         for siblings in self.arrived.values():
             siblings.sort(key=lambda each: self.tokens[each].arrival)
         for entry in rows["context"]:
-            self._context(entry)
+            self.put_context(entry)
         for execution in rows["executions"]:  # all that run, and the newest
-            self._execution(execution)
+            self.put_execution(execution)
         for operation in rows["operations"]:
-            self._operation(operation)
+            self.put_operation(operation)
         self.forks = {fork.token_id: fork for fork in rows["forks"]}
         self.gates = {gate.id: gate for gate in rows["gates"]}
         for signal in sorted(rows["signals"], key=lambda each: each.number):
             known = self.signals.get(signal.name)
             if known is not None:
-                self._queue_signal(known)
-            self._signal(signal)
+                self.queue_signal(known)
+            self.put_signal(signal)
 
-    # --- pieces -----------------------------------------------------------------------------------
-
-    def _token(self, token: Token) -> None:
+    def put_token(self, token: Token) -> None:
         token_id, parent_id, status = token.id, token.parent_id, token.status
         before = self.tokens.get(token_id)
         if before is not None and before.status in BUSY:
@@ -191,36 +100,36 @@ class RunState:
         if token.arrival and (before is None or not before.arrival):
             self.arrived.setdefault(parent_id, []).append(token_id)
 
-    def _execution(self, execution: NodeExecution) -> None:
+    def put_execution(self, execution: NodeExecution) -> None:
         if execution.ordinal > self.ordinal:
             self.ordinal = execution.ordinal
         if not execution.completed_ms:
             self.executions[execution.id] = execution
 
-    def _operation(self, operation: Operation) -> None:
+    def put_operation(self, operation: Operation) -> None:
         self.operations[operation.id] = operation
         if operation.node_id:
             self.operation_of[operation.token_id] = operation.id
 
-    def _remove_operation(self, operation_id: str) -> None:
+    def remove_operation(self, operation_id: str) -> None:
         operation = self.operations.pop(operation_id, None)
         if operation is not None and self.operation_of.get(operation.token_id) == operation_id:
             del self.operation_of[operation.token_id]
 
-    def _signal(self, signal: Signal) -> None:
+    def put_signal(self, signal: Signal) -> None:
         self.signals = _with(self.signals, signal.name, signal)
 
-    def _queue_signal(self, signal: Signal) -> None:
+    def queue_signal(self, signal: Signal) -> None:
         self.queued_signals[signal.name] = (*self.queued_signals.get(signal.name, ()), signal)
 
-    def _dequeue_signal(self, signal: Signal) -> None:
+    def dequeue_signal(self, signal: Signal) -> None:
         remaining = tuple(each for each in self.queued_signals[signal.name] if each.number != signal.number)
         if remaining:
             self.queued_signals[signal.name] = remaining
         else:
             del self.queued_signals[signal.name]
 
-    def _context(self, entry: ContextValue) -> None:
+    def put_context(self, entry: ContextValue) -> None:
         match entry.section:
             case "state":
                 self.state = _with(self.state, entry.key, entry.value)

@@ -82,12 +82,12 @@ def move_to(builder: PlanBuilder, token: Token, node_id: str) -> None:
 
 def arrive(builder: PlanBuilder, token: Token, node_id: str) -> None:
     """The branch is at a node: it waits for its siblings there, or the node begins."""
-    parent = builder.live(token.parent_id)
-    if parent is None or builder.live(token.id) is None:
+    parent = builder.tokens.live(token.parent_id)
+    if parent is None or builder.tokens.live(token.id) is None:
         return  # Its fan-out was joined or failed meanwhile.
-    fork = builder.fork(parent.id)
+    fork = builder.forks.get(parent.id)
     if fork is not None and fork.join_node_id == node_id:
-        arrived = builder.arrive(token, node_id)
+        arrived = builder.forks.arrive(token, node_id)
         _resolve_fan_in(builder, parent, fork, arrived)
     else:
         builder.agenda.append(("begin", token, node_id))
@@ -104,7 +104,7 @@ def _transitions(
         if transition.loop_limit and times >= transition.loop_limit:
             continue
         if transition.condition:
-            scope = builder.scope(token) if scope is None else scope
+            scope = builder.context.scope(token) if scope is None else scope
             field = f"transitions[{index}].condition"
             if not evaluation.truth(builder, transition.condition, scope, field, node.id):
                 continue
@@ -126,7 +126,7 @@ def _fan_out(builder: PlanBuilder, token: Token, compiled: CompiledNode, taken: 
     limits = [way.for_each.max_concurrency for way in taken if way.for_each and way.for_each.max_concurrency]
     limit = min(limits, default=0)
     # The token itself no longer counts, and neither do branches that have to wait for others.
-    if builder.live_tokens - 1 + min(limit or len(starts), len(starts)) > MAX_LIVE_TOKENS:
+    if builder.tokens.live_count - 1 + min(limit or len(starts), len(starts)) > MAX_LIVE_TOKENS:
         message = f"At node `{node.id}` the run would be at more than {MAX_LIVE_TOKENS} places at once."
         raise Problem(Fault(reason=Reason.LIMIT_EXCEEDED, message=message, metadata={"node": node.id}))
     fork = Fork(
@@ -137,10 +137,11 @@ def _fan_out(builder: PlanBuilder, token: Token, compiled: CompiledNode, taken: 
         join_node_id=compiled.join_node_id,
         limit=limit,
     )
-    builder.open(fork)
-    builder.move(token, TokenStatus.FORKED, started=0, ended=0, failed=0, waits_for_id="")
+    builder.forks.open(fork)
+    forked = replace(token, started=0, ended=0, failed=0, waits_for_id="")
+    builder.tokens.move(forked, TokenStatus.FORKED)
     if starts:
-        _begin_branches(builder, builder.token(token.id), fork, 0)
+        _begin_branches(builder, builder.tokens.get(token.id), fork, 0)
     else:
         builder.agenda.append(("resolve", token, ""))
 
@@ -165,7 +166,7 @@ def _starts(
     if each is None:
         return [BranchStart(name=transition.to_node_id, node_id=transition.to_node_id, index=before)]
     field = f"for_each.items to `{transition.to_node_id}`"
-    items = evaluation.value_of(builder, each.items, builder.scope(token), field, node.id)
+    items = evaluation.value_of(builder, each.items, builder.context.scope(token), field, node.id)
     if not isinstance(items, list):
         message = f"{builder.workflow.pin}, node `{node.id}`, {field}: this is no list"
         raise Problem(
@@ -191,7 +192,7 @@ def _begin_branches(builder: PlanBuilder, parent: Token, fork: Fork, arrived: in
     upto = min(first + max(capacity, 0), count)
     if upto == first:
         return
-    builder.count(replace(parent, started=upto))
+    builder.tokens.count_branches(replace(parent, started=upto))
     run_id, now, prefix = builder.run.id, builder.now, f"{parent.id}.{parent.hops}."
     for index in range(first, upto):
         start = fork.branches[index]
@@ -206,7 +207,7 @@ def _begin_branches(builder: PlanBuilder, parent: Token, fork: Fork, arrived: in
             branch_count=count,
             created_ms=now,
         )
-        builder.token_created(child)
+        builder.tokens.create(child)
         move_to(builder, child, start.node_id)
 
 
@@ -215,9 +216,9 @@ def _begin_branches(builder: PlanBuilder, parent: Token, fork: Fork, arrived: in
 
 def resolve_fan_in(builder: PlanBuilder, parent_id: str) -> None:
     """See the table above."""
-    parent, fork = builder.live(parent_id), builder.fork(parent_id)
+    parent, fork = builder.tokens.live(parent_id), builder.forks.get(parent_id)
     if parent is not None and fork is not None:
-        _resolve_fan_in(builder, parent, fork, builder.arrived_count(parent_id))
+        _resolve_fan_in(builder, parent, fork, builder.forks.arrived_count(parent_id))
 
 
 def _resolve_fan_in(builder: PlanBuilder, parent: Token, fork: Fork, arrived: int) -> None:
@@ -225,7 +226,7 @@ def _resolve_fan_in(builder: PlanBuilder, parent: Token, fork: Fork, arrived: in
     fan_in = _fan_in(builder, fork)
     if fan_in is None:
         if coming == 0:
-            builder.close(parent.id)
+            builder.forks.close(parent.id)
             end(builder, parent)
         else:
             _begin_branches(builder, parent, fork, arrived)
@@ -236,11 +237,11 @@ def _resolve_fan_in(builder: PlanBuilder, parent: Token, fork: Fork, arrived: in
     elif arrived + coming < minimum:
         fail(builder, parent, _unmet(fork, fan_in, arrived, minimum))
     elif coming == 0:
-        builder.close(parent.id)
+        builder.forks.close(parent.id)
         end(builder, parent)
     else:
-        if arrived and fan_in.timeout_ms and not builder.timers(parent.id):
-            builder.set_timer(OperationKind.JOIN_TIMER, parent, builder.now + fan_in.timeout_ms)
+        if arrived and fan_in.timeout_ms and not builder.operations.timer(parent):
+            builder.operations.set_timer(OperationKind.JOIN_TIMER, parent, builder.now + fan_in.timeout_ms)
         _begin_branches(builder, parent, fork, arrived)
 
 
@@ -267,15 +268,15 @@ def _unmet(fork: Fork, fan_in: FanIn, arrived: int, minimum: int) -> Fault:
 
 def fan_in_timeout(builder: PlanBuilder, parent_id: str) -> None:
     """The fan-in's time is over."""
-    fork = builder.fork(parent_id)
+    fork = builder.forks.get(parent_id)
     fan_in = _fan_in(builder, fork)
     if fork is None or fan_in is None:
         return
-    parent = builder.token(parent_id)
+    parent = builder.tokens.get(parent_id)
     if fan_in.on_timeout is FanInTimeout.PROCEED:
         _join(builder, parent, fork, fan_in)
         return
-    arrived = builder.arrived_count(parent_id)
+    arrived = builder.forks.arrived_count(parent_id)
     message = (
         f"The fan-in at node `{fork.join_node_id}` waited {fan_in.timeout_ms / 1000:g} s; "
         f"{arrived} of {len(fork.branches)} branches had arrived."
@@ -286,32 +287,35 @@ def fan_in_timeout(builder: PlanBuilder, parent_id: str) -> None:
 
 def _join(builder: PlanBuilder, parent: Token, fork: Fork, fan_in: FanIn) -> None:
     """The branches have met: merge, end them, and let the forked token stand at the fan-in's node."""
-    order = builder.arrived(parent.id)
-    arrived = sorted([builder.token(each) for each in order], key=lambda each: each.branch_index)
+    order = builder.forks.arrived(parent.id)
+    arrived = sorted([builder.tokens.get(each) for each in order], key=lambda each: each.branch_index)
     try:
         merged = [
             (merge.target, _merged(builder, fork, arrived, index, fan_in))
             for index, merge in enumerate(fan_in.merges)
         ]
         if arrived:
-            builder.join(arrived)
-        for child in builder.children(parent.id):
+            builder.tokens.join(arrived)
+        for child in builder.tokens.children(parent.id):
             cancel(builder, child)
-        builder.close(parent.id)
+        builder.forks.close(parent.id)
         for target, value in merged:
             evaluation.store(builder, parent, target, value, "fan_in.merges", fork.join_node_id)
         evaluation.check_state(builder, fork.join_node_id)
     except Problem as problem:
         fail(builder, parent, problem.fault)
         return
-    builder.agenda.append(("begin", builder.token(parent.id), fork.join_node_id))
+    builder.agenda.append(("begin", builder.tokens.get(parent.id), fork.join_node_id))
 
 
 def _merged(builder: PlanBuilder, fork: Fork, arrived: list[Token], index: int, fan_in: FanIn) -> Any:
     merge, node_id = fan_in.merges[index], fork.join_node_id
     field = f"fan_in.merges[{index}].source"
     found = [
-        (token, evaluation.value_of(builder, merge.source, builder.branch_scope(token), field, node_id))
+        (
+            token,
+            evaluation.value_of(builder, merge.source, builder.context.branch_scope(token), field, node_id),
+        )
         for token in arrived
     ]
     match merge.strategy:
@@ -349,10 +353,10 @@ def end(builder: PlanBuilder, token: Token) -> None:
         if not isinstance(_output(builder), Fault):  # Else it is not going to complete.
             move_to(builder, token, MERGE_NODE)
             return
-    builder.move(token, TokenStatus.COMPLETED)
+    builder.tokens.move(token, TokenStatus.COMPLETED)
     if token.parent_id:
-        parent = builder.token(token.parent_id)
-        builder.count(replace(parent, ended=parent.ended + 1))
+        parent = builder.tokens.get(token.parent_id)
+        builder.tokens.count_branches(replace(parent, ended=parent.ended + 1))
         builder.agenda.append(("resolve", parent, ""))
     else:
         _complete(builder)
@@ -361,18 +365,18 @@ def end(builder: PlanBuilder, token: Token) -> None:
 def fail(builder: PlanBuilder, token: Token, fault: Fault) -> None:
     """The token cannot go on: that fails what is around it, or the branch does not come."""
     _close_inside(builder, token)
-    builder.move(token, TokenStatus.FAILED)
+    builder.tokens.move(token, TokenStatus.FAILED)
     if not token.parent_id:
         builder.end(RunStatus.FAILED, fault=fault)
         return
-    parent = builder.token(token.parent_id)
-    fork = builder.fork(parent.id)
+    parent = builder.tokens.get(token.parent_id)
+    fork = builder.forks.get(parent.id)
     fan_in = _fan_in(builder, fork)
     if fan_in is None or fan_in.mode is FanInMode.ALL:
         fail(builder, parent, fault)
         return
-    parent = builder.count(replace(parent, ended=parent.ended + 1, failed=parent.failed + 1))
-    arrived = builder.arrived_count(parent.id)
+    parent = builder.tokens.count_branches(replace(parent, ended=parent.ended + 1, failed=parent.failed + 1))
+    arrived = builder.forks.arrived_count(parent.id)
     coming = len(fork.branches) - arrived - parent.ended if fork else 0
     if arrived + coming < _min_arrivals(fan_in):
         fail(builder, parent, fault)  # What made it impossible is the better word.
@@ -383,22 +387,22 @@ def fail(builder: PlanBuilder, token: Token, fault: Fault) -> None:
 def cancel(builder: PlanBuilder, token: Token) -> None:
     """Nobody needs the token any more, nor what is inside it."""
     _close_inside(builder, token)
-    builder.move(token, TokenStatus.CANCELLED)
+    builder.tokens.move(token, TokenStatus.CANCELLED)
 
 
 def _close_inside(builder: PlanBuilder, token: Token) -> None:
     """Stop what a token waits for, and end its branches."""
-    operation = builder.operation_of(token)
+    operation = builder.operations.of_token(token)
     if operation is not None:
-        builder.stop(operation)
-        gate = builder.gate_of(operation)
+        builder.operations.stop(operation)
+        gate = builder.gates.of_operation(operation)
         if gate is not None:
-            builder.close_gate(gate, GateStatus.CANCELLED)
-        builder.record(operation, ExecutionStatus.CANCELLED)
-    if builder.fork(token.id) is not None:
-        for child in builder.children(token.id):
+            builder.gates.close(gate, GateStatus.CANCELLED)
+        builder.operations.record(operation, ExecutionStatus.CANCELLED)
+    if builder.forks.get(token.id) is not None:
+        for child in builder.tokens.children(token.id):
             cancel(builder, child)
-        builder.close(token.id)
+        builder.forks.close(token.id)
 
 
 def _complete(builder: PlanBuilder) -> None:
@@ -414,9 +418,11 @@ def _output(builder: PlanBuilder) -> dict[str, Any] | Fault:
     """What the run gives, or why it gives nothing."""
     spec = builder.workflow.spec
     try:
-        output = builder.output_values
+        output = builder.context.output
         if spec.output_mapping:
-            output = evaluation.mapped(builder, spec.output_mapping, builder.scope(None), "output_mapping")
+            output = evaluation.mapped(
+                builder, spec.output_mapping, builder.context.scope(None), "output_mapping"
+            )
         else:
             evaluation.check(output, "output", "")  # Together its values may be more than each is.
         problems = schemas.validate(spec.output_schema, output) if spec.output_schema else []

@@ -39,7 +39,7 @@ def recorded(file: Path) -> tuple[list[Entry], RunState]:
     state = RunState()
     for entry in entries:
         for decision in entry.decisions:
-            state.apply(decision)
+            RUN.apply(state, decision)
     return list(entries), state
 
 
@@ -244,7 +244,7 @@ def test_only_ended_runs_have_a_summary() -> None:
         state = RunState()
         for entry in entries:
             for decision in entry.decisions:
-                state.apply(decision)
+                RUN.apply(state, decision)
             summary = RUN.compact_row(state)
             assert state.run is not None
             assert (summary is not None) == bool(state.run.completed_ms)
