@@ -1,4 +1,4 @@
-"""What turns cost in memory while they are under way: 500 of them, each in the middle of its answer.
+"""Memory of turns in progress: 500 of them, each in the middle of its answer.
 
 The model is a provider on loopback, so that each turn holds its HTTP connection and what it has read from it;
 its text is one word a second. All conversations and their streams are open before; some have had turns, so

@@ -40,7 +40,7 @@ async def stream(requests: AsyncIterator[bytes], context: Any) -> None:
 
 
 class Relay:
-    """What anybody would write: read line after line, parse it, send the text on."""
+    """The simplest relay: read line after line, parse it, send the text on."""
 
     def __init__(self) -> None:
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))

@@ -172,7 +172,7 @@ class Chat:
     def __init__(self, call: Any) -> None:
         self._call = call
         self._ends = 0
-        """Turns whose end was heard and not told yet."""
+        """Turns whose end has arrived and was not returned yet."""
 
     async def send(self, text: str) -> None:
         """Send a message; what it leads to is read with `read`."""
@@ -214,14 +214,14 @@ class Chat:
 
 
 def _payloads(said: Any) -> list[str]:
-    """What the events say that this carries: none, one, or several that came together."""
+    """Return the payload names of the events in a message: none, one, or several."""
     item = said.WhichOneof("item")
     events = said.events.events if item == "events" else [said.event] if item == "event" else ()
     return [event.WhichOneof("payload") for event in events]
 
 
 def _ends(said: Any) -> int:
-    """How many turns have ended by what was said."""
+    """Return the number of turns that a message ends."""
     _check_running(said)
     return sum(payload in TURN_ENDS for payload in _payloads(said))
 
@@ -277,5 +277,5 @@ class Bare:
 
 
 def ask(*, size: int, count: int, delay_ms: int = 0, hold: bool = False) -> bytes:
-    """What `bare.py` is asked for on a stream."""
+    """Return a request to `bare.py` for one stream."""
     return json.dumps({"size": size, "count": count, "delay_ms": delay_ms, "hold": hold}).encode()

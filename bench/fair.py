@@ -27,7 +27,7 @@ TEXT = "say 20 words"
 SHARE = 0.95
 TIMES = 3.0
 MORE_MS = 200.0
-"""What a turn may take beside a flood: so many times its quiet time, and so many milliseconds."""
+"""Goal for a turn beside a flood: a multiple of its quiet time, and a number of milliseconds."""
 
 
 async def measure(effort: Effort) -> list[Number]:
@@ -38,8 +38,8 @@ async def measure(effort: Effort) -> list[Number]:
             async with Client(server.address) as client:
                 await client.apply(DEFINITIONS)
                 await client.agent(AGENT)
-                room = await client.conversation(await client.agent("speaker"))
-                async with client.chat(room) as chat:
+                conversation = await client.conversation(await client.agent("speaker"))
+                async with client.chat(conversation) as chat:
                     await _turns(chat, 5)
                     quiet = await _turns(chat, turns)
                     with _flood(server.address, kind) as count:

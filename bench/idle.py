@@ -1,7 +1,7 @@
-"""What a server costs while nothing happens.
+"""Cost of an idle server.
 
 Seconds until it serves and memory at idle; tasks and threads that 1,000 idle conversations add; memory
-for each open stream on which nothing is said, beside the same on a bare grpc.aio server.
+for each open stream without messages, beside the same on a bare grpc.aio server.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def _token(answer: bytes) -> str:
 
 
 async def _asking(channel: aio.Channel, conversation_id: str, seconds: float) -> list[float]:
-    """How long each call of somebody else takes, in seconds."""
+    """Return the seconds of each call of another client."""
     ask = channel.unary_unary(f"{_SERVICE}/GetConversation")
     request = pb.GetConversationRequest(conversation_id=conversation_id).SerializeToString()
     took: list[float] = []

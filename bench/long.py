@@ -30,7 +30,7 @@ MOST = 1.25
 
 @dataclass(frozen=True, slots=True)
 class ReadTimes:
-    """What was seen of one conversation, in ms."""
+    """Measurements of one conversation, in ms."""
 
     opened: list[float] = field(default_factory=list)
     first_answer: list[float] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What all benchmarks share: a number beside its floor, and ways to take one."""
+"""Shared code of the benchmarks: a number beside its floor, and ways to measure one."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class Number:
 
     @property
     def ratio(self) -> float | None:
-        """How many times the floor's cost; above 1 is dearer, whichever way the number counts."""
+        """Multiple of the floor's cost; above 1 is more expensive, whichever way the number counts."""
         if not self.floor or not self.value:
             return None
         return self.value / self.floor if self.better == "less" else self.floor / self.value
 
     @property
     def bounds_ratio(self) -> bool:
-        """Whether the aim is one for the ratio."""
+        """True if the goal is one for the ratio."""
         return self.aim_is == "ratio" and self.ratio is not None
 
     @property
     def reached(self) -> bool | None:
-        """Whether the aim is reached; None without an aim."""
+        """True if the goal is reached; None without a goal."""
         if self.aim is None:
             return None
         if self.bounds_ratio:
@@ -56,7 +56,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long to look: ``seconds`` for a window of a steady state, ``rounds`` for repeated work."""
+    """Duration of a measurement: ``seconds`` for a window of a steady state, ``rounds`` for repeated work."""
 
     seconds: float
     rounds: int
@@ -90,7 +90,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What came of work done many at once."""
+    """Result of work done many at once."""
 
     count: int
     seconds: float

@@ -9,7 +9,7 @@ memory service as a server has it: SQLite, FAISS, the embedder. Every question i
 
 recall@10 is the share of a question's evidence among the first ten, MRR one over the rank of the first
 evidence (0 beyond 100), nDCG@10 the gain of the first ten against the best order; each the mean over the
-questions. Agents are told apart as they come, first, third, … and second, fourth, …: constants may have been
+questions. Agents are divided in their order, first, third, … and second, fourth, …: constants may have been
 tuned on one half (`seen`), and the other says whether that helped others (`held out`).
 """
 
@@ -58,7 +58,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """What one line says."""
+    """Content of one line."""
 
     name: str
     messages: tuple[dict[str, Any], ...]
@@ -117,7 +117,7 @@ class Clock:
 
 
 async def ours(agent: Agent, embedder: Embedder, weights: Weights, times: list[float]) -> list[list[str]]:
-    """What the memory service answers, by message id; ``times`` gets the seconds of each search."""
+    """Return the answers of the memory service by message id; ``times`` gets the seconds of each search."""
     with tempfile.TemporaryDirectory() as folder:
         store = await SqliteMemories.open(Path(folder) / "memory.db")
         vectors = FaissVectors(store, embedder.name, embedder.dimensions)

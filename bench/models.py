@@ -1,6 +1,6 @@
 """The native model adapter by itself: a streamed answer of 50 tokens, its CPU beside a plain relay's.
 
-The floor is what anybody would write with aiohttp: POST, read line after line, parse, take the text; it
+The floor is a minimal reader with aiohttp: POST, read line after line, parse, take the text; it
 gathers nothing, watches nothing, and knows one format. Both run in this process, the scripted provider in
 its own, on loopback. Once every token comes by itself (paced), once as fast as the provider can.
 """

@@ -40,7 +40,7 @@ Turn = Callable[[int], Awaitable[float]]
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """How long streams waited between tokens, in ms, and the server's CPU for each token."""
+    """Waits of streams between tokens, in ms, and the server's CPU for each token."""
 
     p50: float
     p99: float
@@ -168,7 +168,7 @@ def _asked(url: str, model: str) -> bytes:
 
 
 def _paced(seconds: float) -> str:
-    """The model that speaks for longer than anybody listens."""
+    """Return the model whose answer outlasts the measurement."""
     return f"{int((seconds + 30) * 1000 / INTERVAL_MS)}@{INTERVAL_MS}"
 
 

@@ -151,7 +151,7 @@ def _numbers(
 
 
 async def _task_alone(server: Server, client: Client, each: int) -> Number:
-    """What a task costs beside the call that carries it: the CPU of calls, less that of bare calls."""
+    """Return the cost of a task without its call: the CPU of calls, less that of bare calls."""
     work: Work = lambda client, index: client.task(f"{LIBRARY}/ten_step_task", index)  # noqa: E731
     done, _ = await _load(server, client, 1, each, work)
     call = await _floor(each, watched=False, at_once=1)

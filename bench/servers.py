@@ -79,7 +79,7 @@ class Server:
         return rss_bytes(self.pid)
 
     def probe(self) -> dict[str, Any]:
-        """What the server says of itself: see `probed.py`. Wonder only."""
+        """Return the server's report on itself: see `probed.py`. Wonder only."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(b"\n")
         self._process.stdin.flush()

@@ -1,4 +1,4 @@
-"""How many shards: one-step runs and turns, 64 at once, with 1, 2 and 4 of them.
+"""Number of shards: one-step runs and turns, 64 at once, with 1, 2 and 4 shards.
 
 More files commit side by side, but each commit then carries fewer writes. The floor is one shard.
 """

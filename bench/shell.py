@@ -1,4 +1,4 @@
-"""What a sandbox adds to a command: warm, beside the same command without any sandbox; and its start."""
+"""Cost of a sandbox: a command in a warm one, beside the same command without; and its start."""
 
 from __future__ import annotations
 

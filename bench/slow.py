@@ -1,6 +1,6 @@
 """One of 100 clients stops reading: what the others notice, and what the server holds for it.
 
-Every client hears its agent say a word each 20 ms; in one client's conversation somebody also says 20 KB ten
+Every client gets a word from its agent each 20 ms; one client's conversation also gets 20 KB ten
 times a second. First that client reads, then it does not; watched is how long the others wait between words.
 What is held for a client that has stopped is the memory that many of them in one conversation cost, beside as
 many that read, when far more was said than may wait.
@@ -44,7 +44,7 @@ async def measure(effort: Effort) -> list[Number]:
 
 
 async def _gaps(seconds: float) -> tuple[list[float], list[float]]:
-    """What the others wait between words, in seconds: while the loud one's client reads, and afterwards."""
+    """Return the waits of the others between words, in seconds: while the loud client reads, and later."""
     gaps: list[float] = []
     with wonder() as server:
         async with Client(server.address) as client, AsyncExitStack() as open_chats:

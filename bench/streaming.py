@@ -26,7 +26,7 @@ PAIRS = 3
 
 @dataclass(slots=True)
 class Received:
-    """What came in over all streams."""
+    """Data received over all streams."""
 
     tokens: int = 0
     messages: int = 0

@@ -28,7 +28,7 @@ MOST_COMMITS_TO_FIRST_TOKEN = 2
 MOST_CPU = 2.0
 LEAST_PER_SECOND = 400
 FIRST_TOKEN_MS = 3.0
-"""What may come on top of the commits."""
+"""Allowance on top of the commits, in milliseconds."""
 
 
 async def measure(effort: Effort) -> list[Number]:

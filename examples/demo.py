@@ -116,7 +116,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], folder: Path) -> str:
 
 
 def _model(folder: Path) -> str:
-    """What the server's log says about its model."""
+    """Return the model that the server's log names."""
     for line in (folder / "server.log").read_text(errors="replace").splitlines():
         if '"event": "ready"' in line:
             return str(json.loads(line).get("model", "unknown"))
@@ -135,7 +135,7 @@ def show(client: sync.Client, terminal: Terminal, model: str) -> None:
     else:
         terminal.note(f"model: {model}")
 
-    heading(terminal, "A first conversation: the agent is told something, and a tool keeps it.")
+    heading(terminal, "A first conversation: the agent learns a fact, and a tool stores it.")
     tell(client, terminal, FACT)
     heading(terminal, "A second conversation, which knows nothing of the first: the agent remembers.")
     answer = tell(client, terminal, QUESTION)

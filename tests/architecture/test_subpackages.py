@@ -7,8 +7,8 @@ import pytest
 from tests.architecture.sources import SDK, SERVER, files
 from tests.architecture.test_imports import imports, module_of
 
-# The subpackages of each divided package, bottom first. A subpackage imports only from earlier rows; subpackages
-# of one row do not import each other. "." stands for the modules directly in the package.
+# The subpackages of each divided package, bottom first. A subpackage imports only from earlier rows;
+# subpackages of one row do not import each other. "." stands for the modules directly in the package.
 ROWS: dict[str, list[set[str]]] = {
     "core": [
         {"."},
