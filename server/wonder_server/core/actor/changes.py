@@ -1,8 +1,10 @@
-"""The changes that a decision makes to the record: one small vocabulary for both planners.
+"""Changes that a decision makes to an actor's record, for both planners.
 
-``record(decision)`` of a planner turns each decision into these; the journal's adapter writes them
-in one transaction and knows nothing of what they mean. A turn makes dozens of them, which hold nothing that
-refers back to them: the garbage collector need not look at them.
+A planner's ``record`` turns each decision into these values. The journal's adapter writes them in one
+transaction and does not interpret them.
+
+A turn makes dozens of them. They hold no references back to themselves, so the garbage collector skips
+them.
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ import msgspec
 
 
 class Put(msgspec.Struct, frozen=True, gc=False):
-    """Write a row whole. ``live`` rows make up the working set that an actor is restored from; ``alias`` is
-    a second name that it is found by. ``fresh``: it was never written before, so that where it is removed
-    again in the same write there is nothing to write."""
+    """Write a whole row.
+
+    ``live``: the row belongs to the state that an actor is restored from. ``alias``: a second key of the
+    row. ``fresh``: the row has never been written, so a `Delete` of it in the same commit leaves nothing to
+    write.
+    """
 
     table: str
     id: str
@@ -37,10 +42,10 @@ class Delete(msgspec.Struct, frozen=True, gc=False):
 
 
 class Emit(msgspec.Struct, frozen=True, gc=False):
-    """An event of the record, for clients.
+    """Append an event for clients.
 
-    ``name`` is one of the names in docs/events.md (``turn.failed``). ``value`` is the payload's content.
-    ``message_id`` is set if the event closes the streaming text of that message. ``turn_id`` is empty for
+    ``name`` is one of the names in docs/events.md (``turn.failed``). ``value`` is the content of the
+    payload. ``message_id`` is set if the event ends the stream of that message. ``turn_id`` is empty for
     events of the whole conversation or run.
     """
 
@@ -51,15 +56,15 @@ class Emit(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def kind(self) -> str:
-        """The payload field of the contract: the name with ``_`` for ``.``."""
+        """Return the payload field of the contract: the name with ``_`` for ``.``."""
         return self.name.replace(".", "_")
 
 
 class Erase(msgspec.Struct, frozen=True, gc=False):
-    """Remove everything that was written of the actor before this commit, and of its ``children``.
+    """Remove everything that earlier commits wrote of the actor and of its ``children``.
 
-    ``whole``: of this commit too nothing is kept but the request that asked for it, and everything goes whose
-    root the actor is. ``table`` and ``id`` are always empty: no single row is meant.
+    ``whole``: this commit keeps only the request that asked for the deletion, and every actor is removed
+    whose root is this actor. ``table`` and ``id`` are always empty, since the change names no single row.
     """
 
     children: tuple[str, ...] = ()
@@ -72,7 +77,9 @@ Change = Put | Delete | Emit | Erase
 
 
 def field_at(value: Any, path: str) -> Any:
-    """The field of a row's value at ``path`` (``scope.project_id``); "" if an object on the way is None."""
+    """Return the field of a row's value at ``path`` (``scope.project_id``); "" if an object on the path is
+    None.
+    """
     for name in path.split("."):
         if value is None:
             return ""

@@ -1,33 +1,34 @@
-"""What dispatch carries out after a commit: planners say it, handlers do it.
+"""Commands that planners decide and handlers execute after the commit.
 
-Each command carries its operation's id; the result comes back to the actor as an input with that id.
-A command may be carried out twice (after a crash), so ``Scope.key`` is the idempotency key that reaches
-every effect.
+Each command carries the id of its operation. The handler reports the result to the actor as an input with
+that id. A command may be executed twice (after a crash), so ``Scope.key`` is the idempotency key of every
+effect.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from wonder_server.core.budget import Budget
 from wonder_server.core.definitions.specs import ModelProfile, PinnedTask, PinnedWorkflow
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
+from wonder_server.core.json_types import JsonDict
 
 MAX_DEPTH = 5
-"""How often an agent's turn may lead to another agent's, unless its persona says otherwise."""
+"""Default limit of nested agent calls, for personas that set none."""
 
 
 class Scope(Value, frozen=True, kw_only=True):
-    """In whose name something runs. ``agent_id`` decides whose memory is touched (feature E5); ``move_id`` is
-    the move whose tool call led to it, "" for what no tool call did; ``depth``
-    counts the calls of agents that led to it, ``max_depth`` is how deep they may go, ``callers`` are the
-    agents whose turns wait for it, the outermost first; ``budget`` is what agents that it calls may spend,
-    None for as much as they like; ``root_id`` is the run that all runs and turns below it are counted with,
-    "" for that run itself. ``trace_id`` is the trace that it is part of, "" for that of its turn, or of its
-    root run (`wonder_server.core.actor.trace`). ``branch`` is the one of the project's repositories that it
-    works
-    on, see `branch_of` (features F3, F5)."""
+    """Identity, budget and place of the work that a command starts.
+
+    ``agent_id`` is the agent whose memory the work uses (feature E5). ``move_id`` is the move whose tool
+    call started the work; "" without a tool call. ``depth`` counts the nested agent calls, and
+    ``max_depth`` is their limit. ``call_chain`` lists the agents whose turns wait for the work, outermost
+    first. ``budget`` limits the agents that the work calls; None is unlimited.
+
+    ``root_id`` is the root run of a tree of runs and turns; "" for the root itself. ``trace_id`` is the
+    trace of the work; "" for the trace of its turn or root run (`wonder_server.core.actor.trace`).
+    ``branch`` is the branch in the project's repositories; see `branch_of` (features F3, F5).
+    """
 
     project_id: str = ""
     agent_id: str = ""
@@ -46,12 +47,14 @@ class Scope(Value, frozen=True, kw_only=True):
 
 
 NO_BRANCH = "/"
-"""The branch of work that is not to touch repositories: no branch can be called so."""
+"""Branch of work that may not touch repositories. Git allows no branch of this name."""
 
 
 def branch_of(scope: Scope) -> str:
-    """The branch that work is done on: the one it names, its conversation's, or that of the run at the root
-    of it; empty if there is none."""
+    """Return the branch of the work: that of its scope, else its conversation's, else its root run's.
+
+    Returns "" if the scope names none of them.
+    """
     if scope.branch:
         return scope.branch
     if scope.conversation_id:
@@ -61,9 +64,11 @@ def branch_of(scope: Scope) -> str:
 
 
 class Parent(Value, frozen=True, kw_only=True):
-    """Who waits for a run or a turn: the actor and its operation. ``child_id`` is what the result names as
-    what carried the operation out, where that is not the run or the room itself: an agent that is looped in
-    answers each attempt in the same room."""
+    """Actor and operation that wait for a run or a turn.
+
+    ``child_id`` identifies the child in its answer, if the id of the run or conversation is ambiguous: a
+    looped-in agent answers each attempt in the same conversation.
+    """
 
     actor_id: str
     operation_id: str
@@ -73,9 +78,9 @@ class Parent(Value, frozen=True, kw_only=True):
 class CallModel(Value, frozen=True, kw_only=True):
     """Call a model and stream its answer under ``message_id``.
 
-    ``dispatches`` above 1 means that it may have begun to speak before: clients are told to start over.
-    ``budget`` is that of the agent, None if it has none: it is looked at just before the call. ``is_last``:
-    the model is asked to answer without tools already, or has none.
+    ``dispatches`` above 1: the model may have streamed text before, so clients discard it. ``budget`` is
+    the agent's budget, None without one; the handler checks it just before the call. ``is_last``: the
+    request forbids tools already, or the agent has none.
     """
 
     operation_id: str
@@ -83,7 +88,7 @@ class CallModel(Value, frozen=True, kw_only=True):
     message_id: str
     dispatches: int
     profile: ModelProfile
-    request: dict[str, Any]
+    request: JsonDict
     agent_id: str = ""
     budget: Budget | None = None
     is_last: bool = False
@@ -91,45 +96,49 @@ class CallModel(Value, frozen=True, kw_only=True):
 
 
 class RunTask(Value, frozen=True, kw_only=True):
-    """Run a task in the executor. ``repeatable``: it may simply be done again, without anybody being able to
-    tell, so that it need not wait until what led to it is on disk. ``node_id`` says whose task it is, for
-    those who watch a run."""
+    """Run a task in the executor.
+
+    ``repeatable``: the task can be executed again without a visible effect, so it may start before its
+    commit. ``node_id`` is the node that the task belongs to, for watchers of a run.
+    """
 
     operation_id: str
     task: PinnedTask
-    input: dict[str, Any]
+    input: JsonDict
     scope: Scope
     repeatable: bool = False
     node_id: str = ""
 
 
 class CallAgent(Value, frozen=True, kw_only=True):
-    """Give an agent one turn with explicit input, for ``parent`` (features C8 to C10).
+    """Start a turn of an agent with explicit input, for ``parent`` (features C8 to C10).
 
-    ``mode`` is ``delegate``: in the conversation ``conversation_id``, which is its own and new; or
-    ``loop_in``: in the conversation of ``scope``, which the agent joins. ``dispatches`` above 1: it may have
-    been called before.
+    ``mode`` is ``delegate`` or ``loop_in``. A delegate works in ``conversation_id``, a new conversation of
+    its own. A looped-in agent joins the conversation of ``scope``. ``dispatches`` above 1: the agent may
+    have been called before.
     """
 
     operation_id: str
     agent_id: str
     mode: str
     conversation_id: str
-    input: dict[str, Any]
+    input: JsonDict
     scope: Scope
     parent: Parent
     dispatches: int = 1
 
 
 class RunWorkflow(Value, frozen=True, kw_only=True):
-    """Start a run as a child. ``volatile``: it need not be recorded before it ends or waits, since all
-    it does until then may simply be done again. ``fresh``: it is handed out for the first time, so that it
-    cannot have been recorded."""
+    """Start a child run.
+
+    ``volatile``: the run is not written before it ends or waits, since all its work until then is safe to
+    execute again. ``fresh``: this is the first dispatch, so no earlier record of the run exists.
+    """
 
     operation_id: str
     run_id: str
     workflow: PinnedWorkflow
-    input: dict[str, Any]
+    input: JsonDict
     scope: Scope
     parent: Parent
     volatile: bool
@@ -137,27 +146,29 @@ class RunWorkflow(Value, frozen=True, kw_only=True):
 
 
 class ApplyMemory(Value, frozen=True, kw_only=True):
-    """Carry out one memory operation that an extraction returned."""
+    """Execute one memory operation that an extraction returned."""
 
     operation_id: str
-    operation: dict[str, Any]
+    operation: JsonDict
     scope: Scope
 
 
 class Stop(Value, frozen=True, kw_only=True):
-    """Stop what is running for an operation; nobody waits for its result any more. ``child_id`` is the run
-    or the conversation that carries it out, if one does."""
+    """Stop the work of an operation whose result is no longer needed.
+
+    ``child_id`` is the run or conversation that executes it, if there is one.
+    """
 
     operation_id: str
     child_id: str = ""
 
 
 class Answer(Value, frozen=True, kw_only=True):
-    """Tell the parent of a run how it ended. Exactly one of ``output`` and ``fault`` counts."""
+    """Report the end of a run to its parent. ``fault`` is set if the run failed, else ``output``."""
 
     parent: Parent
     run_id: str
-    output: dict[str, Any]
+    output: JsonDict
     fault: Fault | None = None
 
 

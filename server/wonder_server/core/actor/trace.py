@@ -1,10 +1,9 @@
-"""One trace through everything that a call from outside leads to (W3C Trace Context).
+"""One trace for everything that a call from outside starts (W3C Trace Context).
 
-A caller may bring a ``traceparent``. Where none does, the trace is named after the turn or the run that
-everything began with: its ULID has the 128 bits of a trace's id, so that nothing has to be made or written
-down. A trace that is not its own name is carried on: by `wonder_server.core.actor.commands.Scope` to tools
-and
-runs, by their calls to other agents' turns.
+A caller may send a ``traceparent``. Otherwise the trace has the id of the first turn or run: its ULID has
+the 128 bits of a trace id, so the server neither generates nor stores one. A trace id from a caller is
+passed on by `wonder_server.core.actor.commands.Scope`: to tools and runs, and by agent calls to further
+turns.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ _TRACEPARENT = re.compile(
 
 
 def parse_traceparent(traceparent: str) -> str:
-    """The trace that a ``traceparent`` names; "" if it is none, for then a new trace begins."""
+    """Return the trace id of a ``traceparent``; "" if it is invalid, so that a new trace starts."""
     found = _TRACEPARENT.fullmatch(traceparent.strip())
     return found[1] if found is not None and (not found[2] or not traceparent.startswith("00")) else ""
 
 
 def root_trace_id(identifier: str) -> str:
-    """The trace of the turn or run that everything began with: 32 hexadecimal digits."""
+    """Return the trace id of the first turn or run, as 32 hexadecimal digits."""
     return f"{ulid_bits(identifier):032x}"
 
 
 def scope_trace_id(scope: Scope) -> str:
-    """The trace of what is done in this scope."""
+    """Return the trace id of work in this scope."""
     return scope.trace_id or root_trace_id(scope.turn_id or scope.root_id or scope.run_id or scope.key)
 
 
 def traceparent(scope: Scope) -> str:
-    """What a worker is given, so that what it does is part of the trace."""
+    """Return the ``traceparent`` for a worker, so that its work belongs to the trace."""
     span = hashlib.blake2b(scope.key.encode(), digest_size=8).hexdigest()
     return f"00-{scope_trace_id(scope)}-{span}-01"

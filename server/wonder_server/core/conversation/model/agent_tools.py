@@ -1,17 +1,16 @@
-"""Agents as tools (features C8, C9): what a model is offered, how it says in which mode, what it gets back.
+"""Agents as tools (features C8, C9): input schema, invocation mode and result.
 
-The model may choose the mode for each call by a field of the input that the platform adds to the tool's
-schema, ``invocation_mode``; without it the tool's own mode counts. A tool whose schema has a field of that
-name keeps it for itself, and its mode cannot be chosen.
+The model may select the mode of each call with the field ``invocation_mode``, which the platform adds to
+the tool's schema. Without the field the tool's own mode applies. A tool whose schema has a field of that
+name keeps it, and its mode cannot be selected.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from wonder_server.core.conversation.model.values import AgentCall, Operation
 from wonder_server.core.definitions.specs import PinnedTool
 from wonder_server.core.errors import Fault
+from wonder_server.core.json_types import JsonDict, JsonValue
 
 MODE = "invocation_mode"
 DELEGATE, LOOP_IN = "delegate", "loop_in"
@@ -22,28 +21,28 @@ QUESTION = {
     "properties": {"message": {"type": "string", "description": "What the agent is told or asked."}},
     "required": ["message"],
 }
-"""The input of a tool that calls an agent and says nothing of its input."""
+"""Input schema of a tool that calls an agent and declares no schema."""
 
 
 def attempt_id(operation: Operation) -> str:
-    """What the result of the operation's attempt names as what carried it out."""
+    """Return the child id that the answer to the operation's current attempt carries."""
     if operation.mode != LOOP_IN:
         return operation.run_id
     return f"{operation.run_id}#{operation.attempt}"
 
 
-def own_schema(tool: PinnedTool) -> dict[str, Any]:
-    """The schema that a call's input is held to, without what the platform adds."""
+def own_schema(tool: PinnedTool) -> JsonDict:
+    """Return the schema that a call's input must match, without the platform's field."""
     if tool.spec.input_schema:
         return tool.spec.input_schema
     return QUESTION if tool.spec.target_type == "agent" else {}
 
 
-def offered_schema(tool: PinnedTool) -> dict[str, Any]:
-    """The schema of a tool's input as the model sees it."""
+def offered_schema(tool: PinnedTool) -> JsonDict:
+    """Return the schema of a tool's input as the model receives it."""
     schema = own_schema(tool) or {"type": "object", "properties": {}}
     if "type" not in schema:
-        # Providers ask for it, though it goes without saying.
+        # Providers reject a schema without a type.
         schema = {"type": "object", **schema}
     if not _may_choose(tool):
         return schema
@@ -57,8 +56,8 @@ def offered_schema(tool: PinnedTool) -> dict[str, Any]:
     return {**schema, "properties": {**schema.get("properties", {}), MODE: chosen}}
 
 
-def split_mode(tool: PinnedTool, arguments: dict[str, Any]) -> tuple[str, dict[str, Any], str]:
-    """How the agent is called, the input without that, and what is wrong with it, empty if nothing is."""
+def split_mode(tool: PinnedTool, arguments: JsonDict) -> tuple[str, JsonDict, str]:
+    """Return the invocation mode, the input without it, and the problem with the mode (empty if it is valid)."""
     if not _may_choose(tool) or MODE not in arguments:
         return tool.spec.invocation_mode, arguments, ""
     rest = {name: value for name, value in arguments.items() if name != MODE}
@@ -68,22 +67,24 @@ def split_mode(tool: PinnedTool, arguments: dict[str, Any]) -> tuple[str, dict[s
     return chosen, rest, ""
 
 
-def result_of(operation: Operation, output: Any) -> dict[str, Any]:
-    """What the calling model gets for the answer of the agent's turn (`calls.answer`)."""
+def result_of(operation: Operation, output: JsonValue) -> JsonDict:
+    """Return the tool result for the answer of the called agent's turn (`agent_calls.answer`)."""
     answer = output if isinstance(output, dict) else {}
-    told = {name: answer[name] for name in ("text", "agent_id", "turn_id") if name in answer}
+    fields = {name: answer[name] for name in ("text", "agent_id", "turn_id") if name in answer}
     if operation.mode != LOOP_IN:
-        return told
+        return fields
     return {
-        **told,
+        **fields,
         "joined": True,
         "note": "The agent has joined the conversation, where everybody has seen its answer, and stays until "
         "it is removed. Do not repeat what it said.",
     }
 
 
-def ended_call(operation: Operation, now: int, output: Any = None, fault: Fault | None = None) -> AgentCall:
-    """How a call of an agent ended."""
+def ended_call(
+    operation: Operation, now: int, output: JsonValue = None, fault: Fault | None = None
+) -> AgentCall:
+    """Return the payload of the event that ends an agent call."""
     answer = output if isinstance(output, dict) else {}
     turn_id = answer.get("turn_id") if fault is None else fault.metadata.get("turn_id")
     return AgentCall(

@@ -1,11 +1,9 @@
-"""What a conversation's planner decides: document 1's decision types, as frozen values.
+"""Decisions of the conversation planner, as frozen values with the specification's names.
 
-Each carries whole new values, never changes to old ones, so that applying it needs no thought.
+A decision carries whole new values, so applying it requires no computation from old ones.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from wonder_server.core.actor.commands import Parent
 from wonder_server.core.conversation.model.lifecycle_decisions import LifecycleDecision
@@ -27,29 +25,36 @@ from wonder_server.core.conversation.model.values import (
 )
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value
+from wonder_server.core.json_types import JsonValue
 
 
 class StartConversation(Value, frozen=True, kw_only=True):
+    """Create the conversation."""
+
     conversation: Conversation
 
 
 class StartTurn(Value, frozen=True, kw_only=True):
+    """Start a turn."""
+
     turn: Turn
     work: TurnWork
 
 
 class AppendMessage(Value, frozen=True, kw_only=True):
+    """Append a message."""
+
     message: Message
 
 
 class DispatchWorkflow(Value, frozen=True, kw_only=True):
-    """Start a run: a hook (context assembly, memory extraction) or a tool's workflow."""
+    """Start a run: a hook (context assembly, memory extraction, summarization) or the workflow of a tool."""
 
     operation: Operation
 
 
 class ContextAssembled(Value, frozen=True, kw_only=True):
-    """Assembly has come back."""
+    """Record that context assembly has succeeded."""
 
     turn: Turn
     operation_id: str
@@ -57,7 +62,7 @@ class ContextAssembled(Value, frozen=True, kw_only=True):
 
 
 class AssemblyFailed(Value, frozen=True, kw_only=True):
-    """Assembly has failed for good; the turn fails with it (feature D3)."""
+    """Record that context assembly has failed finally. The turn fails with it (feature D3)."""
 
     turn_id: str
     operation_id: str
@@ -65,14 +70,14 @@ class AssemblyFailed(Value, frozen=True, kw_only=True):
 
 
 class DispatchModel(Value, frozen=True, kw_only=True):
-    """Call the model. Its answer will be spoken under ``operation.message_id``."""
+    """Call the model. It streams its answer under ``operation.message_id``."""
 
     operation: Operation
     request: Request
 
 
 class RecordMove(Value, frozen=True, kw_only=True):
-    """The model has answered: the move it made, its tool calls still open."""
+    """Record the model's answer as a move. The results of its tool calls are pending."""
 
     turn: Turn
     move: Move
@@ -80,15 +85,18 @@ class RecordMove(Value, frozen=True, kw_only=True):
 
 
 class ChargeTurn(Value, frozen=True, kw_only=True):
-    """The turn has spent something besides its own moves: a delegate's turn, a summary. ``operation`` is the
-    hook that did, which is charged as it spends from now on."""
+    """Add usage to the turn that none of its own moves has: of a delegate's turn, of a hook, of a failed
+    call.
+
+    ``operation`` is the hook that the usage belongs to. Its later usage is charged when it occurs.
+    """
 
     turn: Turn
     operation: Operation | None = None
 
 
 class DispatchTask(Value, frozen=True, kw_only=True):
-    """Run a tool's task."""
+    """Run the task of a tool."""
 
     operation: Operation
 
@@ -100,36 +108,38 @@ class DispatchAgent(Value, frozen=True, kw_only=True):
 
 
 class AgentCallEnded(Value, frozen=True, kw_only=True):
-    """An agent that was called has answered, declined or failed, or nobody waits for it any more."""
+    """Record the end of an agent call: an answer, a refusal, a failure or a cancellation."""
 
     turn_id: str
     call: AgentCall
 
 
 class WorkflowStarted(Value, frozen=True, kw_only=True):
-    """A run carries out a tool call from now on: the first, or that of a further attempt."""
+    """Record that a run executes a tool call: its first attempt or a later one."""
 
     turn_id: str
     run: WorkflowRun
 
 
 class WorkflowEnded(Value, frozen=True, kw_only=True):
-    """A run of a tool call has ended, well or not, or nobody waits for it any more."""
+    """Record the end of a run of a tool call: success, failure or cancellation."""
 
     turn_id: str
     run: WorkflowRun
 
 
 class TrackAsyncOperation(Value, frozen=True, kw_only=True):
-    """The turn goes on without waiting for this operation, and stays active until it is back."""
+    """Continue the turn without waiting for the operation. The turn stays active until the result arrives."""
 
     turn_id: str
     operation_id: str
 
 
 class AsyncOperationCompleted(Value, frozen=True, kw_only=True):
-    """An operation that the turn did not wait for has its result, good or bad. ``move`` is the one that
-    called it; the model is told as soon as it does not speak."""
+    """Record the result of an asynchronous operation.
+
+    ``move`` is the move that called it. The model receives the result with its next request.
+    """
 
     turn: Turn
     move: Move
@@ -138,14 +148,14 @@ class AsyncOperationCompleted(Value, frozen=True, kw_only=True):
 
 
 class MarkWaiting(Value, frozen=True, kw_only=True):
-    """The turn waits for this operation before it goes on."""
+    """Wait for the operation before the turn continues."""
 
     turn_id: str
     operation_id: str
 
 
 class ResumeFromTool(Value, frozen=True, kw_only=True):
-    """A tool call has its result. ``operation_id`` is empty if nothing was ever dispatched."""
+    """Record the result of a tool call. ``operation_id`` is empty if the call was refused before dispatch."""
 
     turn: Turn
     move: Move
@@ -154,21 +164,21 @@ class ResumeFromTool(Value, frozen=True, kw_only=True):
 
 
 class LimitReached(Value, frozen=True, kw_only=True):
-    """A limit of the turn is reached: the model is told to wrap up, or the turn ends."""
+    """Record that the turn has reached a limit. The model is asked to finish, or the turn ends."""
 
     turn_id: str
     limit: Limit
 
 
 class ReduceContext(Value, frozen=True, kw_only=True):
-    """Something was left out or summed up, so that the turn's request fits the model."""
+    """Record that the request was reduced to fit the model."""
 
     turn_id: str
     reduction: ContextReduction
 
 
 class HistorySummarized(Value, frozen=True, kw_only=True):
-    """Older messages are summed up, for this turn and those that follow."""
+    """Store a summary of older messages, for this turn and later ones."""
 
     operation_id: str
     turn_id: str
@@ -176,7 +186,7 @@ class HistorySummarized(Value, frozen=True, kw_only=True):
 
 
 class RetryOperation(Value, frozen=True, kw_only=True):
-    """Try again at ``operation.wake_ms``. ``run_id`` is the run of the attempt that failed, if it had one."""
+    """Retry at ``operation.wake_ms``. ``run_id`` is the run of the failed attempt; "" without one."""
 
     operation: Operation
     fault: Fault
@@ -184,40 +194,52 @@ class RetryOperation(Value, frozen=True, kw_only=True):
 
 
 class Redispatch(Value, frozen=True, kw_only=True):
-    """Hand out again: the wait between two attempts is over, or the server has restarted."""
+    """Dispatch again, after the backoff or after a restart of the server."""
 
     operation: Operation
 
 
 class CancelOperation(Value, frozen=True, kw_only=True):
+    """Cancel a pending operation."""
+
     operation: Operation
 
 
 class CompleteTurn(Value, frozen=True, kw_only=True):
+    """Complete the turn."""
+
     turn: Turn
 
 
 class FailTurn(Value, frozen=True, kw_only=True):
+    """Fail the turn."""
+
     turn: Turn
 
 
 class EndTurnByCancel(Value, frozen=True, kw_only=True):
+    """Cancel the turn."""
+
     turn: Turn
 
 
 class WriteMemory(Value, frozen=True, kw_only=True):
-    """Apply one memory operation that extraction returned as data (feature D4)."""
+    """Execute one memory operation that extraction returned as data (feature D4)."""
 
     operation: Operation
 
 
 class MemoryWritten(Value, frozen=True, kw_only=True):
+    """Record that a memory operation has succeeded."""
+
     operation_id: str
-    output: Any
+    output: JsonValue
 
 
 class ExtractionEnded(Value, frozen=True, kw_only=True):
-    """Extraction, and all that it asked to be written, is over; the turn may carry the mark of failure."""
+    """Record the end of memory extraction and of its memory operations. ``turn`` may carry the mark of
+    failure.
+    """
 
     turn: Turn
     operation_id: str
@@ -225,32 +247,32 @@ class ExtractionEnded(Value, frozen=True, kw_only=True):
 
 
 class ReleaseTurn(Value, frozen=True, kw_only=True):
-    """Nothing of the turn is pending any more."""
+    """Remove the work of a turn that has nothing pending."""
 
     turn_id: str
 
 
 class RepeatAnswer(Value, frozen=True, kw_only=True):
-    """The turn that a parent asks for had ended already; its answer may have been lost."""
+    """Repeat the answer of an ended turn to a parent that asks again."""
 
     turn: Turn
 
 
 class AdoptTurn(Value, frozen=True, kw_only=True):
-    """A parent asks for a turn that an earlier attempt of it began: that attempt is answered no more."""
+    """Answer the parent's new attempt with the turn that its earlier attempt started."""
 
     turn: Turn
 
 
 class RefuseCall(Value, frozen=True, kw_only=True):
-    """A call is not acceptable now; its parent is told, for nobody else waits."""
+    """Reject a call of an agent, with an answer to its parent."""
 
     parent: Parent
     fault: Fault
 
 
 class Refuse(Value, frozen=True, kw_only=True):
-    """The input is not acceptable now. Nothing changes; the caller is told."""
+    """Reject the input. Nothing changes; the caller gets the fault."""
 
     fault: Fault
 

@@ -1,30 +1,31 @@
-"""What an assembly is told of an earlier turn."""
+"""Entries of earlier turns in the input of context assembly."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from wonder_server.core.conversation.model.values import Message, Turn, TurnStatus
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.request_formats.parts import is_blank
 from wonder_server.core.token_estimates import byte_size
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """``turn`` is the entry of ``recent_turns``, ``history`` are those of ``history``; ``size`` is how many
-    bytes are said there.
+    """Entries of one turn in the assembly's input.
 
-    ``left_out`` is the ordinal of the last message that is left out of the turn, 0 if none is, and ``first``
-    that of the first that is told; ``status`` and ``last`` are the turn's status and its last message.
+    ``turn`` is its entry in ``recent_turns``, ``history`` are its entries in ``history``, and
+    ``size_bytes`` is the size of their texts. ``omitted_through`` is the ordinal of the turn's last omitted
+    message (0 if none), and ``first_ordinal`` that of its first included one. ``status`` and
+    ``last_message`` are those of the turn.
 
-    The next assembly is told the very same objects as long as they say the same (`still`), so that nobody
-    who meets them again has to look at them anew.
+    Assemblies share the same objects while the entry is current (`is_current`), so the codec encodes them
+    once.
     """
 
-    turn: dict[str, Any]
-    history: list[dict[str, Any]]
+    turn: JsonDict
+    history: list[JsonDict]
     size_bytes: int
     omitted_through: int
     first_ordinal: int
@@ -32,7 +33,7 @@ class HistoryEntry:
     last_message: Message
 
     def is_current(self, turn: Turn, turn_messages: Sequence[Message], first: int) -> bool:
-        """Whether this is what `tell` would say: messages are never changed, only added."""
+        """Return True if `history_entry` would return an equal entry. Messages are only added, never changed."""
         return (
             self.omitted_through < first <= self.first_ordinal
             and self.last_message is turn_messages[-1]
@@ -41,15 +42,14 @@ class HistoryEntry:
 
 
 def history_entry(turn: Turn, turn_messages: Sequence[Message], first: int) -> HistoryEntry | None:
-    """What is told of a turn and what was ``said`` in it from the message with the ordinal ``first`` on; None
-    if that is nothing."""
+    """Return the entry of a turn from the message with the ordinal ``first`` on; None if no message remains."""
     seen = [message for message in turn_messages if message.ordinal >= first]
     if not seen:
         return None
     messages = [
         {"role": message.role.value, "content": message.content, "author": message.author}
         for message in seen
-        # No provider takes a message of white space back, which models say at times.
+        # Providers reject messages of white space, which models produce at times.
         if not is_blank(message.content)
     ]
     return HistoryEntry(

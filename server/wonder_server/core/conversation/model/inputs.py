@@ -1,11 +1,9 @@
-"""Everything that can happen to a conversation: the inputs of its planner, as frozen values.
+"""Inputs of the conversation planner, as frozen values.
 
-``Send`` brings the seed that its turn's ids are derived from; a result's ids derive from its operation's.
+``Send`` carries the seed of its turn's ids. The ids that a result leads to derive from its operation's id.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from wonder_server.core.actor.commands import Parent
 from wonder_server.core.budget import Budget
@@ -14,29 +12,32 @@ from wonder_server.core.conversation.model.values import Caller, Conversation
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult, Usage
 
 
 class Create(Value, frozen=True, kw_only=True):
-    """Open the room."""
+    """Create the conversation."""
 
     conversation: Conversation
 
 
 NO_DEPTH_LIMIT = 1_000_000
+"""Limit of nested agent calls for a caller that sets none."""
 
 MAX_CONTENT_BYTES = 1 << 20
 """The maximum size of one message."""
 
 
 class Send(Value, frozen=True, kw_only=True):
-    """A message for an agent: starts a turn. ``seed`` is where the turn's ids come from, ``trace_id`` is the
-    trace that its caller brought.
+    """A message for an agent, which starts a turn.
 
-    A ``parent`` waits for the turn's end, and is answered even if there will be no turn. ``loop_in``: the
-    agent takes part from now on, if it does not yet. ``depth``, ``callers``, ``budget``: see `Turn`;
-    ``max_depth`` is how deep whoever called lets agents call each other. ``poor``: why the agent cannot
-    afford another turn.
+    ``seed`` is the seed of the turn's ids. ``trace_id`` is the caller's trace.
+
+    A ``parent`` waits for the turn's end, and gets an answer even if the turn is rejected. ``loop_in``: the
+    agent joins the conversation unless it participates already. ``depth``, ``call_chain`` and ``budget``
+    are those of `Turn`. ``max_depth`` is the caller's limit of nested agent calls. ``unaffordable`` is the
+    reason why the agent's budget allows no further turn.
     """
 
     seed: str
@@ -44,7 +45,7 @@ class Send(Value, frozen=True, kw_only=True):
     caller: Caller
     content: str
     reply_to_message_id: str = ""
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: JsonDict = field(default_factory=dict)
     parent: Parent | None = None
     loop_in: bool = False
     depth: int = 0
@@ -56,8 +57,11 @@ class Send(Value, frozen=True, kw_only=True):
 
 
 class CancelTurn(Value, frozen=True, kw_only=True):
-    """Stop a turn. ``spoken`` is what its streaming message had said when the cancel arrived; ``reason`` is a
-    sentence for people, if there is more to say than that it was cancelled."""
+    """Cancel a turn.
+
+    ``partial_text`` is the text that its message had streamed when the cancel arrived. ``reason`` is a
+    sentence for people; empty for the default.
+    """
 
     turn_id: str
     partial_text: str = field(default="", name="spoken")
@@ -65,15 +69,20 @@ class CancelTurn(Value, frozen=True, kw_only=True):
 
 
 class CancelCall(Value, frozen=True, kw_only=True):
-    """The parent's operation no longer waits for the turn that it started: stop that. ``spoken`` as above."""
+    """Cancel the turn that a parent's operation started, since the parent no longer waits for it.
+
+    ``partial_text`` is the text that its message had streamed.
+    """
 
     operation_id: str
     partial_text: str = field(default="", name="spoken")
 
 
 class ModelAnswered(Value, frozen=True, kw_only=True):
-    """A model call came to its end. ``whole`` is the answer as it came, where ``result`` was cut to the
-    limits: the journal is where it is kept."""
+    """A model call has ended.
+
+    ``full_result`` is the uncut answer if ``result`` was cut to the limits. Only the journal keeps it.
+    """
 
     operation_id: str
     result: ModelResult
@@ -81,17 +90,23 @@ class ModelAnswered(Value, frozen=True, kw_only=True):
 
 
 class Succeeded(Value, frozen=True, kw_only=True):
-    """Any other operation came to its end. ``output`` is what the task or run put out; ``run_id`` is the
-    run that says so, if one does."""
+    """An operation other than a model call has succeeded.
+
+    ``output`` is the output of the task or run. ``run_id`` is the reporting run; "" if no run executed the
+    operation.
+    """
 
     operation_id: str
-    output: Any
+    output: JsonValue
     run_id: str = ""
 
 
 class Failed(Value, frozen=True, kw_only=True):
-    """An operation failed. ``run_id`` is the run that says so, if one does; ``spoken`` is what a model had
-    said before it broke off."""
+    """An operation has failed.
+
+    ``run_id`` is the reporting run; "" if no run executed the operation. ``partial_text`` is the text that
+    a model had streamed before it failed.
+    """
 
     operation_id: str
     fault: Fault
@@ -100,19 +115,23 @@ class Failed(Value, frozen=True, kw_only=True):
 
 
 class BudgetNearlyExhausted(Value, frozen=True, kw_only=True):
-    """A model was about to be called, and its agent's budget leaves room for hardly more than that:
-    ``fault`` is what the model is to be told. Nothing was called."""
+    """The agent's budget allows only one more model call. The handler has made no call.
+
+    ``fault`` is the text for the model.
+    """
 
     operation_id: str
     fault: Fault
 
 
 class ModelUsageReported(Value, frozen=True, kw_only=True):
-    """A model was asked in a turn's name: by an ``llm`` action, or by the turn itself without an end that it
-    could be charged with. ``run_id`` is the outermost run that it was part of, "" if it was part of none.
-    ``calls``: how many calls that is, 0 if they count elsewhere. ``metered``: hooks are charged by this too,
-    and no longer by what they say themselves that they have spent. ``settles``: this ends a call that was
-    counted when it began, as one whose price is not known."""
+    """Usage of a model call that no `ModelAnswered` reports: a call by an ``llm`` action, or a call of the
+    turn that ended without an answer.
+
+    ``run_id`` is the outermost run of the call; "" without one. ``calls`` is the number of calls; 0 if they
+    are counted elsewhere. ``metered``: this input charges hooks, so the usage in their output no longer
+    counts. ``settles``: the call was counted at its start as a call without a known price.
+    """
 
     turn_id: str
     run_id: str
@@ -123,16 +142,20 @@ class ModelUsageReported(Value, frozen=True, kw_only=True):
 
 
 class TimerFired(Value, frozen=True, kw_only=True):
-    """An operation's ``wake_ms`` has come: its deadline, or the time of its next attempt. ``spoken`` is what
-    a model has said by then."""
+    """An operation's ``wake_ms`` has passed: its deadline, or the time of its next attempt.
+
+    ``partial_text`` is the text that a model has streamed so far.
+    """
 
     operation_id: str
     partial_text: str = field(default="", name="spoken")
 
 
 class Restarted(Value, frozen=True, kw_only=True):
-    """The server has started again and found this operation in the conversation's outbox. ``metered``: a call
-    of a model that was under way counts, though nobody knows what it has used."""
+    """The server has restarted and found this operation in the outbox.
+
+    ``metered``: an interrupted model call counts as a call with unknown usage.
+    """
 
     operation_id: str
     metered: bool = False

@@ -1,4 +1,4 @@
-"""What is decided about the room as a whole. Each carries the conversation as it is from then on."""
+"""Decisions about the conversation as a whole. Each carries the changed conversation."""
 
 from __future__ import annotations
 
@@ -7,56 +7,62 @@ from wonder_server.core.frozen import Value
 
 
 class AddParticipant(Value, frozen=True, kw_only=True):
-    """Someone joins the room: a user who speaks for the first time, an agent that is looped in."""
+    """Add a participant: by request, at a user's first message, or when an agent is looped in."""
 
     conversation: Conversation
     participant: Participant
 
 
 class RemoveParticipant(Value, frozen=True, kw_only=True):
+    """Remove a participant."""
+
     conversation: Conversation
     participant: Participant
 
 
 class UpdateConversation(Value, frozen=True, kw_only=True):
-    """What it is called or keeps has changed, or when it expires, or that it is open or archived."""
+    """Change properties of the conversation: title, metadata, expiry, budget, open or archived."""
 
     conversation: Conversation
 
 
 class RecordMerge(Value, frozen=True, kw_only=True):
-    """Its work was merged."""
+    """Record a merge of the conversation's branch."""
 
     conversation: Conversation
     merge: BranchMerge
 
 
 class EndConversation(Value, frozen=True, kw_only=True):
-    """Somebody has completed it."""
+    """Complete the conversation."""
 
     conversation: Conversation
 
 
 class ResetConversation(Value, frozen=True, kw_only=True):
+    """Hide all earlier turns from the agents."""
+
     conversation: Conversation
     reset: HistoryReset
 
 
 class MarkDeleted(Value, frozen=True, kw_only=True):
-    """It is as good as deleted: nobody finds it any more."""
+    """Mark the conversation as deleted. Reads no longer find it."""
 
     conversation: Conversation
 
 
 class SetStaleArchive(Value, frozen=True, kw_only=True):
-    """An object of the archive is of no use any more, or is removed now."""
+    """Set or clear the archive object that is to be removed."""
 
     conversation: Conversation
 
 
 class EraseRecord(Value, frozen=True, kw_only=True):
-    """Everything written of it goes. ``conversation`` is what stays, None for nothing at all; ``runs`` are
-    those that go with it."""
+    """Remove the record of the conversation and of ``runs``.
+
+    ``conversation`` is the row that remains; None if nothing remains.
+    """
 
     conversation: Conversation | None = None
     runs: tuple[str, ...] = ()

@@ -1,26 +1,25 @@
-"""What can happen to the room as a whole: who takes part, what it is called, whether it is open.
+"""Inputs about the conversation as a whole: participants, properties, completion, archiving, deletion.
 
-``version`` is the etag that the conversation must still have, 0 for any. ``spoken`` is what messages being
-streamed had said when the input arrived, by turn id.
+``version`` is the etag that the conversation must have; 0 accepts any. ``partial_texts`` are the texts that
+messages had streamed when the input arrived, by turn id.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.model.values import BranchMerge, Participant, PromptSnapshot
 from wonder_server.core.frozen import Value, field
+from wonder_server.core.json_types import JsonDict
 
 
 class Join(Value, frozen=True, kw_only=True):
-    """Somebody is to take part; one who does already stays as they are."""
+    """Add a participant. A participant that is present already stays unchanged."""
 
     participant: Participant
 
 
 class Leave(Value, frozen=True, kw_only=True):
-    """Somebody is to take part no longer. ``type`` is ``user`` or ``agent``; one who does not is no error."""
+    """Remove a participant. ``type`` is ``user`` or ``agent``. An absent participant is no error."""
 
     type: str
     id: str
@@ -28,24 +27,29 @@ class Leave(Value, frozen=True, kw_only=True):
 
 
 class Update(Value, frozen=True, kw_only=True):
-    """Change what is not None. ``expire_ms`` 0 is never, a budget of nothing is none."""
+    """Change the fields that are not None. ``expire_ms`` 0 removes the expiry; an empty budget removes the
+    budget.
+    """
 
     title: str | None = None
     external_ref: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: JsonDict | None = None
     expire_ms: int | None = None
     version: int = 0
     budget: Budget | None = None
 
 
 class ReportMerge(Value, frozen=True, kw_only=True):
-    """Somebody has merged its work."""
+    """Record that the conversation's branch was merged."""
 
     merge: BranchMerge
 
 
 class Complete(Value, frozen=True, kw_only=True):
-    """Close it: it takes no messages until reopened. ``cancel_turns``: active ones are cancelled first."""
+    """Complete the conversation. It accepts no messages until it is reopened.
+
+    ``cancel_turns``: cancel active turns first. Otherwise active turns reject the input.
+    """
 
     cancel_turns: bool = False
     version: int = 0
@@ -53,13 +57,16 @@ class Complete(Value, frozen=True, kw_only=True):
 
 
 class Reopen(Value, frozen=True, kw_only=True):
-    """Open it again; one that is open stays as it is."""
+    """Reopen the conversation. An open conversation stays unchanged."""
 
     version: int = 0
 
 
 class Reset(Value, frozen=True, kw_only=True):
-    """Begin anew. ``keep``: the system message stays as it was; ``prompts`` are what it was, by agent."""
+    """Hide all earlier turns from the agents.
+
+    ``keep_system_message``: the agents keep the system messages in ``prompts``, one for each agent.
+    """
 
     keep_system_message: bool = field(default=False, name="keep")
     prompts: tuple[PromptSnapshot, ...] = ()
@@ -67,25 +74,30 @@ class Reset(Value, frozen=True, kw_only=True):
 
 
 class BeginDeletion(Value, frozen=True, kw_only=True):
-    """It is to be deleted: stop everything, and let nobody in any more."""
+    """Cancel all work of the conversation and reject further inputs, before its record is removed."""
 
     version: int = 0
 
 
 class FinishDeletion(Value, frozen=True, kw_only=True):
-    """Nothing of a vacated room goes on: remove it."""
+    """Remove the record of a conversation whose deletion has begun and whose work has ended."""
 
 
 class BeginArchiving(Value, frozen=True, kw_only=True):
-    """Its time has come: it is to be archived, unless something is still under way. ``forced``: its time has
-    come with that of the conversation that it was made for."""
+    """Mark the conversation for archiving, if it has expired and is idle.
+
+    ``forced``: archive it before its own expiry, together with the conversation that it was created for.
+    """
 
     forced: bool = False
 
 
 class CompleteArchiving(Value, frozen=True, kw_only=True):
-    """Its record lies in the archive as ``archive``, as it was when it expired at ``archived_ms``; ``runs``
-    went with it."""
+    """Remove the record, which the object ``archive_key`` holds now.
+
+    ``archived_ms`` is the time at which archiving began; a later change of the conversation makes the
+    object stale. ``runs`` are the runs in the object.
+    """
 
     archive_key: str = field(name="archive")
     archived_ms: int
@@ -93,13 +105,13 @@ class CompleteArchiving(Value, frozen=True, kw_only=True):
 
 
 class RestoreArchived(Value, frozen=True, kw_only=True):
-    """The record of an archived room is back, out of the object ``spent``, which is of no use any more."""
+    """Make a restored conversation active. ``archive_object`` is the object that it was restored from."""
 
     archive_object: str = field(default="", name="spent")
 
 
 class ReleaseArchiveObject(Value, frozen=True, kw_only=True):
-    """The object ``spent`` is removed."""
+    """Record that the stale object ``archive_object`` was removed."""
 
     archive_object: str = field(name="spent")
 

@@ -1,4 +1,4 @@
-"""Small pieces that every part of the conversation planner uses."""
+"""Operations and decisions that several parts of the conversation planner make."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 
 HOOK_ATTEMPTS, HOOK_BACKOFF_MS, HOOK_TIMEOUT_MS = 3, 100, 30_000
-"""Platform defaults for context assembly and memory extraction (document 1)."""
+"""Defaults for context assembly and memory extraction (from the specification)."""
 
 _HOOKS = (OperationKind.ASSEMBLY, OperationKind.EXTRACTION, OperationKind.SUMMARY)
 
@@ -42,6 +42,7 @@ Decisions = tuple[Decision, ...]
 
 
 def hook_operation(operation_id: str, turn: Turn, kind: OperationKind, run_id: str, now: int) -> Operation:
+    """Return a new operation that runs a hook of the turn."""
     return Operation(
         id=operation_id,
         turn_id=turn.id,
@@ -56,6 +57,7 @@ def hook_operation(operation_id: str, turn: Turn, kind: OperationKind, run_id: s
 
 
 def retry_operation(operation: Operation, now: int) -> Operation:
+    """Return the operation as dispatched once more, with a new deadline."""
     return replace(
         operation,
         status=OperationStatus.DISPATCHED,
@@ -65,8 +67,10 @@ def retry_operation(operation: Operation, now: int) -> Operation:
 
 
 def next_child(operation: Operation, ids: Minter) -> str:
-    """What carries the next attempt out: a new run, a new conversation; where an agent is looped in, and
-    where neither does it, the same as before."""
+    """Return the id of the run or conversation that executes the next attempt.
+
+    Runs and delegated conversations get a new id. Other operations keep theirs.
+    """
     if operation.kind in (
         OperationKind.ASSEMBLY,
         OperationKind.EXTRACTION,
@@ -82,7 +86,7 @@ def next_child(operation: Operation, ids: Minter) -> str:
 def cancel_pending(
     state: ConversationState, turn_id: str, now: int, *, except_id: str = ""
 ) -> list[Decision]:
-    """The turn ends: nobody waits any more for what it has pending, ``but`` for one that is dealt with."""
+    """Return the decisions that cancel the turn's pending operations, except ``except_id``."""
     decisions: list[Decision] = []
     for operation in state.pending(turn_id):
         if operation.id == except_id:
@@ -91,7 +95,7 @@ def cancel_pending(
         if operation.kind is OperationKind.AGENT:
             fault = Fault(reason=Reason.CANCELLED, message="The turn that called the agent has ended.")
             decisions.append(AgentCallEnded(turn_id=turn_id, call=ended_call(operation, now, fault=fault)))
-        # While it backs off, its last run has failed already and the next has not begun.
+        # During backoff the last run has failed already and the next has not started.
         elif operation.kind is OperationKind.WORKFLOW and operation.status is OperationStatus.DISPATCHED:
             fault = Fault(reason=Reason.CANCELLED, message="The turn that started the run has ended.")
             decisions.append(run_ended(operation, now, fault))
@@ -99,13 +103,13 @@ def cancel_pending(
 
 
 def run_started(operation: Operation) -> WorkflowStarted:
-    """A run carries out a tool's operation from now on."""
+    """Return the decision that records the run of a tool's operation."""
     run = WorkflowRun(run_id=operation.run_id, workflow=operation.target, operation_id=operation.id)
     return WorkflowStarted(turn_id=operation.turn_id, run=run)
 
 
 def run_ended(operation: Operation, now: int, fault: Fault | None = None) -> WorkflowEnded:
-    """The run that carries out a tool's operation has ended."""
+    """Return the decision that records the end of the run of a tool's operation."""
     run = WorkflowRun(
         run_id=operation.run_id,
         workflow=operation.target,
@@ -117,7 +121,7 @@ def run_ended(operation: Operation, now: int, fault: Fault | None = None) -> Wor
 
 
 def with_hook_run(turn: Turn, operation: Operation) -> Turn:
-    """``turn``, linked to the run that a hook's last attempt was."""
+    """Return ``turn`` with the run id of the hook's last attempt."""
     run_id = operation.run_id
     if operation.kind is OperationKind.ASSEMBLY and turn.context_assembly_run_id != run_id:
         return replace(turn, context_assembly_run_id=run_id)
@@ -128,8 +132,10 @@ def with_hook_run(turn: Turn, operation: Operation) -> Turn:
 
 
 def charge_hook(turn: Turn, operation: Operation, output: object) -> tuple[Turn, Decisions]:
-    """The turn that has paid for the models that a hook of it asked, if the hook says so in ``usage`` and
-    they were not charged as they were asked."""
+    """Return the turn with the model usage that a hook's output reports, and the decision that charges it.
+
+    A hook that was charged as its usage occurred is not charged again.
+    """
     usage = None if operation.metered else reported_usage(output, None)
     if usage is None:
         return turn, ()
@@ -138,7 +144,7 @@ def charge_hook(turn: Turn, operation: Operation, output: object) -> tuple[Turn,
 
 
 def charge_model_usage(state: ConversationState, asked: ModelUsageReported) -> Decisions:
-    """The turn that has paid for a model that its tool has asked, as long as it is at hand."""
+    """Return the decision that charges usage to its turn; nothing if the state no longer holds the turn."""
     turn, run_id = state.turns.get(asked.turn_id), asked.run_id
     if turn is None or state.conversation is None or state.conversation.deleted_ms:
         return ()
@@ -155,6 +161,7 @@ def charge_model_usage(state: ConversationState, asked: ModelUsageReported) -> D
 def hook_outcome(
     operation: Operation, workflow: PinnedWorkflow | None, now: int, fault: Fault | None = None
 ) -> HookOutcome:
+    """Return the outcome of a hook for its event."""
     return HookOutcome(
         run_id=operation.run_id,
         workflow=str(workflow.pin) if workflow is not None else "",
@@ -173,6 +180,7 @@ def agent_message(
     *,
     partial: bool = False,
 ) -> Message:
+    """Return the next message of the turn's agent."""
     return Message(
         id=message_id,
         conversation_id=turn.conversation_id,
@@ -187,5 +195,6 @@ def agent_message(
 
 
 def fail_turn(turn: Turn, fault: Fault, now: int) -> Decisions:
+    """Return the decisions that fail the turn and release its work."""
     failed = replace(turn, status=TurnStatus.FAILED, fault=fault, completed_ms=now)
     return (FailTurn(turn=failed), ReleaseTurn(turn_id=turn.id))

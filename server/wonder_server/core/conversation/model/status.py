@@ -1,4 +1,4 @@
-"""Whether a conversation waits: it does while every active turn waits for tools, other agents or people."""
+"""Status of a conversation: ``waiting`` while every active turn waits for tools, other agents or people."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from wonder_server.core.conversation.model.values import (
 OPEN = (ConversationStatus.ACTIVE, ConversationStatus.WAITING)
 
 _OWN_WORK = (OperationKind.ASSEMBLY, OperationKind.MODEL, OperationKind.EXTRACTION, OperationKind.MEMORY)
-"""What a turn does itself. Whatever else is pending, it waits for."""
+"""Operations in which a turn works itself. A turn waits for all other kinds."""
 
 
 def conversation_status(
     conversation: Conversation, turns: Collection[Turn], operations: Collection[Operation]
 ) -> ConversationStatus:
-    """Where the room stands with these turns and what they have pending."""
+    """Return the status of the conversation with these turns and pending operations."""
     if conversation.status not in OPEN:
         return conversation.status
     for operation in operations:

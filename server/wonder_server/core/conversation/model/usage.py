@@ -1,26 +1,29 @@
-"""What turns spend on models: tokens, calls, cost (features B4, B10).
+"""Usage of models: tokens, calls and cost (features B4, B10).
 
-A cost is only known if the price of every part of it is: so the known part is summed up, and beside it how
-many calls there were whose price is not known. A delegate's turn counts for its caller's too.
+A cost is complete only if the price of every call is known. So the known part is summed, next to the number
+of calls without a known price. The usage of a delegate's turn also counts for its caller.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from wonder_server.core.budget import Account, add_accounts
 from wonder_server.core.conversation.model.values import Conversation, Turn
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, replace
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.core.model import Usage
 
 
 class UsageDelta(Value, frozen=True, kw_only=True):
-    """``cost_micros`` is the part that is known, in millionths of a US dollar; ``unpriced_calls`` are those
-    of ``model_calls`` whose price is not known. They become fewer when the price of a call that was counted
-    as it began is known."""
+    """Usage to add to a turn or conversation.
+
+    ``cost_micros`` is the known part of the cost in millionths of a US dollar. ``unpriced_calls`` counts
+    the calls of ``model_calls`` without a known price. It is negative when the price of a call that was
+    counted at its start becomes known.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -30,7 +33,9 @@ class UsageDelta(Value, frozen=True, kw_only=True):
 
 
 class AccountCharge(Value, frozen=True, kw_only=True):
-    """What is added to an agent's account (`wonder_server.core.budget.Account`). No other has this id."""
+    """An amount to add to an agent's account (`wonder_server.core.budget.Account`). The id is unique to the
+    charge.
+    """
 
     id: str
     agent_id: str
@@ -38,7 +43,7 @@ class AccountCharge(Value, frozen=True, kw_only=True):
 
 
 class Spender(Protocol):
-    """A turn or a conversation."""
+    """A turn or a conversation, with its usage."""
 
     @property
     def input_tokens(self) -> int: ...
@@ -60,8 +65,11 @@ S = TypeVar("S", Turn, Conversation)
 
 
 def of_call(usage: Usage, attempts: int, *, settles: bool = False) -> UsageDelta:
-    """What one call of a model spent; attempts that failed count as calls. What is estimated has no known
-    price, though its estimate counts. ``settles``: it has counted since it began as one without a price."""
+    """Return the usage of one model call; failed attempts count as calls.
+
+    An estimated cost counts, but the call is unpriced. ``settles``: the call was counted at its start as
+    unpriced.
+    """
     return UsageDelta(
         input_tokens=usage.input_tokens or 0,
         output_tokens=usage.output_tokens or 0,
@@ -71,8 +79,8 @@ def of_call(usage: Usage, attempts: int, *, settles: bool = False) -> UsageDelta
     )
 
 
-def add_usage(spender: S, spent: UsageDelta, **besides: int) -> S:
-    """A turn or a conversation that has spent this besides; ``besides`` are other fields that change."""
+def add_usage(spender: S, spent: UsageDelta, **changes: int) -> S:
+    """Return the turn or conversation with the usage added. ``changes`` sets further fields."""
     return replace(
         spender,
         input_tokens=spender.input_tokens + spent.input_tokens,
@@ -80,12 +88,12 @@ def add_usage(spender: S, spent: UsageDelta, **besides: int) -> S:
         cost_micros=spender.cost_micros + spent.cost_micros,
         model_calls=spender.model_calls + spent.model_calls,
         unpriced_calls=max(0, spender.unpriced_calls + spent.unpriced_calls),
-        **besides,
+        **changes,
     )
 
 
 def difference(before: Turn, after: Turn) -> UsageDelta | None:
-    """What a turn has spent between two of its values; None for nothing."""
+    """Return the usage between two values of a turn; None if there is none."""
     spent = UsageDelta(
         input_tokens=after.input_tokens - before.input_tokens,
         output_tokens=after.output_tokens - before.output_tokens,
@@ -97,7 +105,7 @@ def difference(before: Turn, after: Turn) -> UsageDelta | None:
 
 
 def charge(turn: Turn, spent: UsageDelta) -> AccountCharge:
-    """What the turn, as it is now, has just spent, for its agent's account."""
+    """Return the charge to the agent's account for usage that the turn now includes."""
     amount = Account(
         input_tokens=spent.input_tokens,
         output_tokens=spent.output_tokens,
@@ -105,15 +113,15 @@ def charge(turn: Turn, spent: UsageDelta) -> AccountCharge:
         model_calls=spent.model_calls,
         unpriced_calls=spent.unpriced_calls,
     )
-    # Either number grows whenever something is spent; as long as neither does, calls can only be settled.
-    named = f"{turn.id}/{turn.model_calls}/{total_tokens(turn)}"
+    # Calls or tokens grow with each usage; if neither grows, the charge can only settle calls.
+    charge_id = f"{turn.id}/{turn.model_calls}/{total_tokens(turn)}"
     if not spent.model_calls and not total_tokens(spent):
-        named = f"{named}/{turn.unpriced_calls}"
-    return AccountCharge(id=named, agent_id=turn.agent_id, amount=amount)
+        charge_id = f"{charge_id}/{turn.unpriced_calls}"
+    return AccountCharge(id=charge_id, agent_id=turn.agent_id, amount=amount)
 
 
 def charge_of_time(turn: Turn, other: AccountCharge | None) -> AccountCharge:
-    """For how long the turn, which has ended, was active, and what is charged ``besides``."""
+    """Return the charge for the active time of an ended turn, combined with ``other``."""
     amount = Account(busy_ms=max(0, turn.completed_ms - turn.created_ms))
     if other is not None:
         amount = add_accounts((amount, other.amount))
@@ -121,19 +129,21 @@ def charge_of_time(turn: Turn, other: AccountCharge | None) -> AccountCharge:
 
 
 def total_tokens(spender: Spender) -> int:
-    """Requests and answers together."""
+    """Return the tokens of requests and answers together."""
     return spender.input_tokens + spender.output_tokens
 
 
 def known_cost(spender: Spender) -> int | None:
-    """The cost in millionths of a US dollar, if the price of every part is known. Of what was recorded
-    before calls were counted, none is."""
+    """Return the cost in millionths of a US dollar; None unless the price of every call is known.
+
+    Usage that was recorded before calls were counted has no known cost.
+    """
     counted = spender.model_calls > 0 or total_tokens(spender) == 0
     return spender.cost_micros if counted and not spender.unpriced_calls else None
 
 
-def as_usage(spender: Spender) -> dict[str, Any]:
-    """What a called turn tells its caller that it spent; `from_usage` reads it."""
+def as_usage(spender: Spender) -> JsonDict:
+    """Return the usage of a called turn for its caller; `from_usage` reads it."""
     return {
         "input_tokens": spender.input_tokens,
         "output_tokens": spender.output_tokens,
@@ -142,9 +152,11 @@ def as_usage(spender: Spender) -> dict[str, Any]:
     }
 
 
-def from_usage(usage: Mapping[str, Any]) -> UsageDelta:
-    """What `as_usage` told, or the ``usage`` of an ``llm`` action. What is missing counts as nothing; a cost
-    that is missing is not known."""
+def from_usage(usage: JsonObject) -> UsageDelta:
+    """Return the usage from the form of `as_usage`, or from the ``usage`` of an ``llm`` action.
+
+    A missing number counts as 0; a missing cost is unknown.
+    """
     cost = usage.get("cost_micros")
     calls = _count(usage.get("model_calls", 1))
     known = isinstance(cost, int) and not isinstance(cost, bool)
@@ -157,8 +169,8 @@ def from_usage(usage: Mapping[str, Any]) -> UsageDelta:
     )
 
 
-def reported_usage(output: Any, fault: Fault | None) -> UsageDelta | None:
-    """What a called turn says that it spent, in its answer or in its fault; None if it says nothing."""
+def reported_usage(output: JsonValue, fault: Fault | None) -> UsageDelta | None:
+    """Return the usage that a called turn reports in its answer or its fault; None if it reports none."""
     usage = output.get("usage") if isinstance(output, dict) else None
     if fault is not None:
         try:

@@ -1,23 +1,25 @@
-"""What a conversation is made of: the rows of its record, as frozen values (document 1).
+"""Rows of a conversation's record, as frozen values (the names are the specification's).
 
-Times are milliseconds since 1970 UTC; 0 means "not yet". What has its default is not written down, so that a
+Times are milliseconds since 1970 UTC; 0 means "not yet". A field with its default value is not stored, so a
 default never changes (`wonder_server.core.frozen`).
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
 from wonder_server.core.actor.commands import MAX_DEPTH, Parent
 from wonder_server.core.budget import NO_BUDGET, Budget
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ToolCall, Usage
 
 
 class ConversationStatus(StrEnum):
+    """Status of a conversation. It is ``waiting`` while every active turn waits for tools, agents or people."""
+
     ACTIVE = "active"
     WAITING = "waiting"
     COMPLETED = "completed"
@@ -25,7 +27,9 @@ class ConversationStatus(StrEnum):
 
 
 class TurnStatus(StrEnum):
-    """``cancelled`` is document 1's ``failed`` with the one cause that nobody has to look into (B9)."""
+    """Status of a turn. ``cancelled`` is the specification's ``failed`` with a cause that needs no
+    investigation (B9).
+    """
 
     ACTIVE = "active"
     COMPLETED = "completed"
@@ -34,12 +38,14 @@ class TurnStatus(StrEnum):
 
 
 class Role(StrEnum):
+    """Author of a message: a user or an agent."""
+
     USER = "user"
     AGENT = "agent"
 
 
 class ToolErrorCode(StrEnum):
-    """The seven error codes that a model can see (document 1)."""
+    """The seven error codes that a model can receive (from the specification)."""
 
     EXECUTION_FAILED = "EXECUTION_FAILED"
     TIMEOUT = "TIMEOUT"
@@ -51,10 +57,10 @@ class ToolErrorCode(StrEnum):
 
 
 class Participant(Value, frozen=True, kw_only=True):
-    """A user or an agent in the room. ``type`` is ``user`` or ``agent``.
+    """A user or an agent in the conversation. ``type`` is ``user`` or ``agent``.
 
-    ``origin`` is ``created`` (there from the beginning), ``added`` or ``looped_in``; ``added_by`` is who did
-    that, if somebody else did.
+    ``origin`` is ``created`` (with the conversation), ``added`` or ``looped_in``. ``added_by`` is the
+    caller that added it; None if it joined by itself.
     """
 
     type: str
@@ -66,17 +72,23 @@ class Participant(Value, frozen=True, kw_only=True):
 
 
 class Conversation(Value, frozen=True, kw_only=True):
-    """The room. ``called_by`` is set if it was made for one delegated turn: the id of the run, conversation
-    or user that called. Lists leave such a room out. ``branch`` is the branch of that one's work then.
+    """A conversation.
 
-    ``expire_ms`` is when it is archived, 0 for never; each turn moves it on by ``expire_after_ms``.
-    ``archived_ms`` is when that was decided; once ``archive`` names the object that holds its record, nothing
-    else is left here. ``spent`` is the object that it was brought back from, until that is removed.
-    ``deleted_ms``: it is being deleted, and nobody finds it any more. Agents do not see
-    turns up to ``reset_ordinal``; ``prompts`` stand in for their personas' system messages since then.
+    ``called_by`` is set if the conversation was created for one delegated turn: the id of the calling run,
+    conversation or user. Lists omit such a conversation. ``branch`` is then the caller's branch.
 
-    ``budget`` is what its turns may spend altogether. For how long turns were active is ``busy_ms``, and
-    since when ``busy_since_ms`` (0: none is); they are counted if the budget asks.
+    ``expire_ms`` is the time of archiving; 0 for never. Each turn sets it to ``expire_after_ms`` after its
+    start. ``archived_ms`` is the time at which archiving began. Once ``archive_key`` names the object that
+    holds the record, only this row remains. ``stale_archive`` is an object to remove, such as the one that
+    the conversation was restored from. ``deleted_ms`` is the time at which deletion began; reads no longer
+    find the conversation.
+
+    Agents do not see turns up to ``reset_ordinal``. ``prompts`` replace their personas' system messages
+    since that reset.
+
+    ``budget`` limits the sum of all turns. ``busy_ms`` is the time in which turns were active, and
+    ``busy_since_ms`` the start of the current active time (0: no turn is active). Both are counted only if
+    the budget limits time.
     """
 
     id: str
@@ -85,7 +97,7 @@ class Conversation(Value, frozen=True, kw_only=True):
     participants: tuple[Participant, ...] = ()
     status: ConversationStatus = ConversationStatus.ACTIVE
     external_ref: str = ""
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: JsonDict = field(default_factory=dict)
     turn_count: int = 0
     message_count: int = 0
     input_tokens: int = 0
@@ -113,8 +125,11 @@ class Conversation(Value, frozen=True, kw_only=True):
 
 
 class Summary(Value, frozen=True, kw_only=True):
-    """What stands in for the messages up to ``last_ordinal``, ``messages`` of them, for agents that sum up.
-    It counts until the conversation begins anew after a later turn than ``after_turn``."""
+    """A summary that replaces the first ``messages`` messages, up to ``last_ordinal``, for agents that
+    summarize.
+
+    It is valid until the conversation is reset after a turn later than ``after_turn``.
+    """
 
     text: str
     last_ordinal: int
@@ -123,7 +138,7 @@ class Summary(Value, frozen=True, kw_only=True):
 
 
 class PromptSnapshot(Value, frozen=True, kw_only=True):
-    """An agent's system message as it was when the conversation began."""
+    """An agent's system message at the time of a reset."""
 
     agent_id: str
     system_prompt: str
@@ -131,14 +146,14 @@ class PromptSnapshot(Value, frozen=True, kw_only=True):
 
 
 class HistoryReset(Value, frozen=True, kw_only=True):
-    """A conversation begins anew: agents do not see turns up to ``last_turn_ordinal`` any more."""
+    """A reset: agents no longer see turns up to ``last_turn_ordinal``."""
 
     keep_system_message: bool
     last_turn_ordinal: int
 
 
 class BranchMerge(Value, frozen=True, kw_only=True):
-    """What was done on ``branch`` of ``repository`` is in ``target_branch`` now, as ``commit``."""
+    """A merge of ``branch`` of ``repository`` into ``target_branch``, as ``commit``."""
 
     repository: str
     branch: str
@@ -148,7 +163,9 @@ class BranchMerge(Value, frozen=True, kw_only=True):
 
 
 class Caller(Value, frozen=True, kw_only=True):
-    """Who started a turn. ``type`` is ``user``, ``workflow`` or ``agent`` and says which ids are set."""
+    """The caller that started a turn. ``type`` is ``user``, ``workflow`` or ``agent`` and determines which
+    ids are set.
+    """
 
     type: str = "user"
     user_id: str = ""
@@ -158,13 +175,15 @@ class Caller(Value, frozen=True, kw_only=True):
 
 
 class Turn(Value, frozen=True, kw_only=True):
-    """One unit of agent work: an input, what the agent did with it, how it ended.
+    """One unit of agent work: an input, the agent's moves, an outcome.
 
-    ``parent`` is who waits for it, if an actor does; ``depth`` counts the calls from agent to agent that led
-    to it, ``max_depth`` is how deep they may go, and ``callers`` are the agents who made them; ``output`` is
-    what a delegated turn gave to its caller. Tokens, calls and the known part of the cost are what it has
-    spent (`spending`), ``budget`` is what its caller lets it spend. ``trace_id`` is the trace of who called,
-    "" if it began here (`wonder_server.core.actor.trace`).
+    ``parent`` is the actor that waits for the turn; None without one. ``depth`` counts the nested agent
+    calls, and ``max_depth`` is their limit. ``call_chain`` lists the calling agents, outermost first.
+    ``output`` is the answer of a delegated turn to its caller.
+
+    Tokens, calls and the known part of the cost are the turn's usage
+    (`wonder_server.core.conversation.model.usage`). ``budget`` is the caller's limit. ``trace_id`` is the
+    caller's trace; "" for the turn's own (`wonder_server.core.actor.trace`).
     """
 
     id: str
@@ -182,7 +201,7 @@ class Turn(Value, frozen=True, kw_only=True):
     memory_extraction_run_id: str = ""
     memory_extraction_failed: bool = False
     tool_failures: int = 0
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: JsonDict = field(default_factory=dict)
     moves: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -201,8 +220,11 @@ class Turn(Value, frozen=True, kw_only=True):
 
 
 class Message(Value, frozen=True, kw_only=True):
-    """An utterance. ``partial``: it was cut off by a cancel. ``whole_bytes``: the bytes of the text that
-    ``content`` was cut from; 0 if it is all there."""
+    """One text from a user or an agent.
+
+    ``partial``: a cancel or a limit cut the text off. ``whole_bytes`` is the size of the uncut text; 0 if
+    ``content`` is complete.
+    """
 
     id: str
     conversation_id: str
@@ -218,15 +240,15 @@ class Message(Value, frozen=True, kw_only=True):
 
 
 class ToolResult(Value, frozen=True, kw_only=True):
-    """What a tool call came to: ``result`` if it succeeded, else ``code`` and ``message``.
+    """Result of a tool call: ``result`` on success, else ``code`` and ``message``.
 
-    ``created_ms`` is when it was there, ``attempts`` and ``duration_ms`` what it took; all 0 if nothing ran.
-    ``fault`` is what became ``code`` and ``message``, with all that is known of it; the model is not told.
+    ``created_ms`` is the time of the result, ``attempts`` and ``duration_ms`` its effort; all are 0 if
+    nothing ran. ``fault`` is the complete fault behind ``code`` and ``message``; the model does not see it.
     """
 
     tool_call_id: str
     success: bool
-    result: Any = None
+    result: JsonValue = None
     code: ToolErrorCode | None = None
     message: str = ""
     retriable: bool = False
@@ -237,9 +259,9 @@ class ToolResult(Value, frozen=True, kw_only=True):
 
 
 class Invocation(Value, frozen=True, kw_only=True):
-    """A tool call of a move, with what became of it. ``result`` is None while it runs.
+    """A tool call of a move with its result. ``result`` is None while it runs.
 
-    ``is_async``: the move does not wait for it; the model is told of the result by a notice, later.
+    ``is_async``: the move does not wait for the result. A later notice reports it to the model.
     """
 
     call: ToolCall
@@ -250,10 +272,10 @@ class Invocation(Value, frozen=True, kw_only=True):
 
 
 class Move(Value, frozen=True, kw_only=True):
-    """One iteration of the loop: what the model said, what it called, what came back.
+    """One iteration of the agent loop: the model's answer, its tool calls, their results.
 
-    ``told`` are the invocations of earlier moves, in the background, whose results the model was told of
-    before it answered. ``completed_ms`` is when its last result was there, those in the background aside.
+    ``reported`` are the asynchronous invocations of earlier moves whose results this move's request
+    contained. ``completed_ms`` is the time of the last result, without asynchronous ones.
     """
 
     id: str
@@ -264,7 +286,7 @@ class Move(Value, frozen=True, kw_only=True):
     reasoning: str = ""
     invocations: tuple[Invocation, ...] = ()
     reported: tuple[Invocation, ...] = field(default=(), name="told")
-    raw: dict[str, Any] = field(default_factory=dict)
+    raw: JsonDict = field(default_factory=dict)
     model: str = ""
     stop_reason: str = "end"
     usage: Usage = field(default_factory=Usage)
@@ -273,7 +295,7 @@ class Move(Value, frozen=True, kw_only=True):
 
 
 class OperationKind(StrEnum):
-    """What a turn can be waiting for."""
+    """Kinds of work that a turn dispatches."""
 
     ASSEMBLY = "assembly"
     MODEL = "model"
@@ -286,33 +308,39 @@ class OperationKind(StrEnum):
 
 
 TOOL_KINDS = frozenset({OperationKind.TASK, OperationKind.WORKFLOW, OperationKind.AGENT})
-"""What a model's tool calls become."""
+"""Kinds of operation that execute a tool call."""
 
 
 class OperationStatus(StrEnum):
+    """Status of an operation."""
+
     DISPATCHED = "dispatched"
     BACKOFF = "backoff"
     DONE = "done"
 
 
 class Operation(Value, frozen=True, kw_only=True):
-    """Something dispatched whose result will come back as an input: the outbox.
+    """Dispatched work whose result arrives later as an input. The outbox is the set of these.
 
-    ``wake_ms`` is the deadline while dispatched, the time of the next attempt while backing off.
-    ``attempt`` counts against ``max_attempts``; ``dispatches`` counts how often it was handed out, restarts
-    of the server included. ``message_id`` is what a model call speaks under; ``tool_call_id`` and
-    ``tool_name`` say which call of the move it is, ``target`` what it is bound to: a pin, or an agent's id.
-    ``run_id`` is what carries it out, a new one for each attempt: a run, or the conversation of a delegated
-    turn; that of one that is looped in is the turn's own. ``mode`` is how an agent is called.
-    ``is_async``: the turn does not wait for it. ``tells`` are the operations whose results, which came while
-    the turn went on, a model call tells of. ``repeatable``: it may simply be done again after a crash
-    (feature I4). ``metered``: what a hook has spent was charged as it was spent, not by what it puts out.
+    ``wake_ms`` is the deadline while dispatched, and the time of the next attempt during backoff.
+    ``attempt`` counts up to ``max_attempts``. ``dispatches`` counts all dispatches, including those after
+    restarts.
+
+    ``message_id`` is the message of a model call. ``tool_call_id`` and ``tool_name`` identify the tool
+    call. ``target`` is the pin or agent id that the tool is bound to. ``mode`` is the mode of an agent
+    call. ``run_id`` is the run or delegated conversation that executes the attempt; each attempt has a new
+    one. A looped-in agent has the conversation of the turn.
+
+    ``is_async``: the turn does not wait for the operation. ``reports`` are the asynchronous operations
+    whose results a model call's request contains. ``repeatable``: the operation can be executed again after
+    a crash (feature I4). ``metered``: a hook's usage was charged as it occurred, so the usage in its output
+    does not count.
     """
 
     id: str
     turn_id: str
     kind: OperationKind
-    input: Any = None
+    input: JsonValue = None
     message_id: str = ""
     tool_call_id: str = ""
     tool_name: str = ""
@@ -334,29 +362,32 @@ class Operation(Value, frozen=True, kw_only=True):
 
 
 class TurnWork(Value, frozen=True, kw_only=True):
-    """What an unfinished turn needs beyond its row: the agent, pinned when the turn began."""
+    """Data of an unfinished turn beyond its row: the agent, pinned at the start of the turn."""
 
     turn_id: str
     agent: PinnedAgent
 
 
 class Request(Value, frozen=True, kw_only=True):
-    """The request of an unfinished turn, in the provider's own format; it grows with each move.
+    """The request of an unfinished turn in the provider's format. It grows with each move.
 
-    The store keeps each of its messages once, however many requests repeat it. ``wrap_up``: the limit for
-    which it asks the model to wrap up, if it does. ``shortened``: the provider has refused it once since it
-    was too long.
+    The store keeps each of its messages once, however many requests repeat it. ``wrap_up`` is the limit
+    because of which the request asks the model to finish; None if it does not. ``shortened``: the provider
+    rejected the request once as too long.
     """
 
     turn_id: str
-    body: dict[str, Any]
+    body: JsonDict
     wrap_up: Fault | None = None
     shortened: bool = False
 
 
 class HistoryTruncation(Value, frozen=True, kw_only=True):
-    """What is left out of a turn's history: messages before the ordinal ``first``, ``left_out`` of them with
-    ``tokens``. ``summarized``: they stand in the conversation's summary."""
+    """The part of the history that a turn's assembly omits: messages before the ordinal ``first``.
+
+    It has ``omitted_messages`` messages with ``tokens`` tokens. ``summarized``: the conversation's summary
+    covers them.
+    """
 
     first: int
     omitted_messages: int = 0
@@ -365,7 +396,7 @@ class HistoryTruncation(Value, frozen=True, kw_only=True):
 
 
 class ContextReduction(Value, frozen=True, kw_only=True):
-    """How a request was made smaller; tokens are estimates."""
+    """Reduction of a request. The token counts are estimates."""
 
     messages_left_out: int
     summarized: bool
@@ -374,7 +405,7 @@ class ContextReduction(Value, frozen=True, kw_only=True):
 
 
 class HookOutcome(Value, frozen=True, kw_only=True):
-    """How a hook of a turn ended: what the events ``context_assembly.*`` and ``memory_extraction.*`` say."""
+    """Outcome of a turn's hook: the payload of the events ``context_assembly.*`` and ``memory_extraction.*``."""
 
     run_id: str
     workflow: str
@@ -384,8 +415,11 @@ class HookOutcome(Value, frozen=True, kw_only=True):
 
 
 class AgentCall(Value, frozen=True, kw_only=True):
-    """A call of another agent: what the events ``agent_call_*`` say. ``turn_id`` is the turn that it led to,
-    empty at its beginning, and where it led to none."""
+    """A call of another agent: the payload of the events ``agent_call_*``.
+
+    ``turn_id`` is the turn that the call started; empty at the start of the call, and for a call that
+    started none.
+    """
 
     agent_id: str
     mode: str
@@ -396,8 +430,10 @@ class AgentCall(Value, frozen=True, kw_only=True):
 
 
 class WorkflowRun(Value, frozen=True, kw_only=True):
-    """A run that a tool call started: what the events ``workflow_*`` say. ``duration_ms`` is 0 at its
-    beginning, and counts all attempts of the call; each of them is a run of its own."""
+    """A run that a tool call started: the payload of the events ``workflow_*``.
+
+    Each attempt of the call is a run of its own. ``duration_ms`` covers all attempts; it is 0 at the start.
+    """
 
     run_id: str
     workflow: str
@@ -407,7 +443,7 @@ class WorkflowRun(Value, frozen=True, kw_only=True):
 
 
 class Limit(Value, frozen=True, kw_only=True):
-    """A limit that was reached. ``enforced``: the turn ends; else the model is asked to wrap up."""
+    """A limit that was reached. ``enforced``: the turn ends. Otherwise the model is asked to finish."""
 
     fault: Fault
     enforced: bool
