@@ -19,7 +19,7 @@ from measure import Effort, Number
 
 from wonder_server.adapters.sqlite.connection import connect
 from wonder_server.adapters.sqlite.database import Database
-from wonder_server.compose.server import SWITCH_INTERVAL_S
+from wonder_server.compose.interpreter import SWITCH_INTERVAL_S
 
 MIGRATIONS = (("0001", "CREATE TABLE rows (id INTEGER PRIMARY KEY, data TEXT NOT NULL)"),)
 INSERT = "INSERT INTO rows (data) VALUES (?)"

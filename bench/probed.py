@@ -58,7 +58,7 @@ def main() -> None:
 
     async def serve() -> None:
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), answer)
-        await run_server(settings, compose.build, started_at=_BEGAN)
+        await run_server(settings, compose.open_application, started_at=_BEGAN)
 
     asyncio.run(serve())
 

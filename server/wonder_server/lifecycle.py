@@ -1,9 +1,14 @@
-"""The life of a server process: take the folder, recover, serve, drain, go.
+"""The life of a server process: lock the folder, recover, serve, drain, exit.
 
-On SIGTERM or SIGINT: health says NOT_SERVING and new calls are refused; the app tells streams and lets
-go of turns in flight, which the next start takes up; what still runs is cancelled; the stores close.
-All of it within ``shutdown_grace_seconds``, by force if it must be: what was acknowledged is on disk by then.
-A second signal ends the process at once.
+On SIGTERM or SIGINT the server stops in these steps:
+
+1. Health reports NOT_SERVING and new calls are refused.
+2. The application notifies its streams and releases the turns in progress, which the next start resumes.
+3. Calls that still run are cancelled.
+4. The stores close.
+
+The stop takes at most ``shutdown_grace_seconds``; then the process ends by force, with every acknowledged
+request on disk. A second signal ends the process immediately.
 """
 
 from __future__ import annotations
@@ -14,7 +19,8 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
 from wonder_server import __version__
@@ -28,53 +34,37 @@ _log = logger("server")
 
 
 class App(Protocol):
-    """All that stands behind the contract; made by ``compose.build``."""
+    """A started application: everything behind the contract."""
 
     @property
     def servicers(self) -> Mapping[str, object]:
         """Servicers by full service name, ``wonder.v1.MemoryService``."""
 
     def disk_full_error(self) -> WonderError | None:
-        """STORAGE_UNAVAILABLE for what needs room, while the disk has none."""
-
-    async def start(self) -> None:
-        """Open the stores and take up what the last process left."""
+        """Return STORAGE_UNAVAILABLE while the disk is full, else None."""
 
     async def drain(self, grace_seconds: float) -> None:
-        """Tell open streams, stop taking work; return within the grace. Turns in flight are kept."""
-
-    async def close(self) -> None:
-        """Close the stores. Called once, also when `start` failed."""
+        """Notify open streams and stop the work within the grace. Pending operations stay in the outbox."""
 
 
-Build = Callable[[Settings], App]
+OpenApp = Callable[[Settings], AbstractAsyncContextManager[App]]
+"""Starts an application and closes it on exit. Closes what it opened if the start fails."""
 
 
 async def run_server(
-    settings: Settings, build: Build, *, started_at: float, stop: asyncio.Event | None = None
+    settings: Settings, open_app: OpenApp, *, started_at: float, stop: asyncio.Event | None = None
 ) -> None:
-    """Run one server until it is told to stop by a signal, or by ``stop`` where that is given.
+    """Run one server until a signal, or until ``stop`` is set if it is given.
 
-    ``began`` is the `time.monotonic` of the process's start. Raises `DataFolderError`, `ListenError`
-    or `SettingsError` when it cannot start.
+    ``started_at`` is the `time.monotonic` of the process's start. Raises `DataFolderError`, `ListenError` or
+    `SettingsError` if the server cannot start.
     """
-    # From the first moment on, so that a signal during recovery ends in a stop and not in a kill.
+    # Before everything else: a signal during recovery must end in a stop, not in a kill.
     stop_requested = stop or _stop_on_signal(settings.shutdown_grace_seconds * 0.95)
     folder = DataFolder.acquire(settings.data_dir, settings.listen)
     try:
         _log_warnings(settings)
-        app = build(settings)
-        try:
-            server = RpcServer(settings, app.servicers, storage_full=app.disk_full_error)
-            try:
-                address = server.bind()
-                await _start(app, folder)
-                await server.start()
-                folder.publish_address(address)
-            except BaseException:
-                # What was bound must be stopped while there is an event loop to stop it on.
-                await server.stop(0)
-                raise
+        async with _serving(settings, open_app, folder) as (server, app, address):
             _log.info(
                 "ready", address=address, data=str(folder.path), version=__version__,
                 model=settings.model_choice, sqlite=sqlite3.sqlite_version,
@@ -82,17 +72,37 @@ async def run_server(
             )  # fmt: skip
             await stop_requested.wait()
             await _drain(settings.shutdown_grace_seconds, server, app)
-        finally:
-            await app.close()
     finally:
         folder.release()
     _log.info("stopped")
 
 
-async def _start(app: App, folder: DataFolder) -> None:
-    """Start the app. What the system refuses (a folder, a file, space) becomes a `DataFolderError`."""
+@asynccontextmanager
+async def _serving(
+    settings: Settings, open_app: OpenApp, folder: DataFolder
+) -> AsyncIterator[tuple[RpcServer, App, str]]:
+    """Bind the port, start the application and serve. Yield the server, the application and the address."""
+    servicers: dict[str, object] = {}
+    server = RpcServer(settings, servicers, storage_full=lambda: app.disk_full_error())
+    async with AsyncExitStack() as stack:
+        try:
+            # A port in use is refused before anything is recovered.
+            address = server.bind()
+            app = await _open(stack, open_app(settings), folder)
+            servicers.update(app.servicers)
+            await server.start()
+            folder.publish_address(address)
+        except BaseException:
+            # A bound server must be stopped while its event loop runs.
+            await server.stop(0)
+            raise
+        yield server, app, address
+
+
+async def _open(stack: AsyncExitStack, opening: AbstractAsyncContextManager[App], folder: DataFolder) -> App:
+    """Start the application. A folder or file that the system refuses raises `DataFolderError`."""
     try:
-        await app.start()
+        return await stack.enter_async_context(opening)
     except OSError as problem:
         where = problem.filename or folder.path
         raise DataFolderError(f"{where} cannot be used: {problem.strerror or problem}.") from problem

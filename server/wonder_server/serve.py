@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import sys
 import time
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 from wonder_server import logs
@@ -24,7 +25,7 @@ from wonder_server.data_folder import DataFolderError
 from wonder_server.settings import TABLE, Group, Setting, Settings, SettingsError, load, set_default_variable
 
 if TYPE_CHECKING:
-    from wonder_server.lifecycle import App
+    from wonder_server.lifecycle import App, OpenApp
 
 _STARTED_AT = time.monotonic()
 _EXIT_REFUSED = 2
@@ -65,8 +66,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run a server until a signal stops it. Return the exit code."""
+def run(arguments: argparse.Namespace, open_app: OpenApp | None = None) -> int:
+    """Run a server until a signal stops it. Return the exit code.
+
+    ``open_app`` starts another application than Wonder's; for tests.
+    """
     flags = {row.name: getattr(arguments, row.name, None) for row in TABLE if row.flag}
     try:
         settings = load(flags)
@@ -81,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     from wonder_server.rpc.server.server import ListenError
 
     try:
-        asyncio.run(run_server(settings, _build, started_at=_STARTED_AT))
+        asyncio.run(run_server(settings, open_app or _open_application, started_at=_STARTED_AT))
     except (SettingsError, DataFolderError, ListenError) as problem:
         return _refuse(problem)
     except WonderError as problem:
@@ -121,10 +125,10 @@ def _add_flag(heading: argparse._ArgumentGroup, row: Setting) -> None:
         )
 
 
-def _build(settings: Settings) -> App:
-    from wonder_server.compose import build
+def _open_application(settings: Settings) -> AbstractAsyncContextManager[App]:
+    from wonder_server.compose import open_application
 
-    return build(settings)
+    return open_application(settings)
 
 
 def _refuse(problem: Exception | str) -> int:

@@ -11,6 +11,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from wonder_server.settings import Settings, SettingsError
 
 
 class Notes:
-    """An app that writes down what it was told, and can fail or dawdle."""
+    """An application that records its calls, and can fail at one of them."""
 
     def __init__(self, *, fails: str = "", problem: Exception | None = None) -> None:
         self.servicers: dict[str, object] = {}
@@ -40,14 +42,17 @@ class Notes:
     def disk_full_error(self) -> None:
         return None
 
-    async def start(self) -> None:
-        self._note("start")
+    @asynccontextmanager
+    async def open(self, _settings: Settings) -> AsyncIterator[Notes]:
+        """Start and close, as `wonder_server.compose.open_application` does."""
+        try:
+            self._note("start")
+            yield self
+        finally:
+            self._note("close")
 
     async def drain(self, grace_seconds: float) -> None:
         self._note("drain")
-
-    async def close(self) -> None:
-        self._note("close")
 
     def _note(self, frame: str) -> None:
         self.calls.append(frame)
@@ -76,7 +81,7 @@ def no_force(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_server_starts_serves_drains_closes_and_gives_its_folder_back(tmp_path: Path) -> None:
     app, stop = Notes(), asyncio.Event()
-    life = asyncio.create_task(run_server(settings(tmp_path), lambda _: app, started_at=0, stop=stop))
+    life = asyncio.create_task(run_server(settings(tmp_path), app.open, started_at=0, stop=stop))
     address = await address_of(tmp_path, life)
     async with aio.insecure_channel(address) as channel:
         answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
@@ -91,7 +96,7 @@ async def test_a_server_starts_serves_drains_closes_and_gives_its_folder_back(tm
 async def test_an_app_that_cannot_start_is_closed_and_the_folder_is_free_again(tmp_path: Path) -> None:
     app = Notes(fails="start")
     with pytest.raises(RuntimeError, match="start failed"):
-        await run_server(settings(tmp_path), lambda _: app, started_at=0)
+        await run_server(settings(tmp_path), app.open, started_at=0)
     assert app.calls == ["start", "close"]
     DataFolder.acquire(tmp_path, "again").release()
 
@@ -100,7 +105,7 @@ async def test_a_store_that_the_system_refuses_is_a_sentence_with_its_name(tmp_p
     refused = FileExistsError(errno.EEXIST, "File exists", str(tmp_path / "shards"))
     app = Notes(fails="start", problem=refused)
     with pytest.raises(DataFolderError, match=r"shards cannot be used: File exists\.$"):
-        await run_server(settings(tmp_path), lambda _: app, started_at=0)
+        await run_server(settings(tmp_path), app.open, started_at=0)
     assert app.calls == ["start", "close"]
 
 
@@ -115,7 +120,7 @@ async def test_a_full_disk_does_not_keep_it_from_serving(
     stop.set()
     monkeypatch.setattr(Path, "write_text", full)
     monkeypatch.setattr(os, "pwrite", full)
-    await run_server(settings(tmp_path), lambda _: app, started_at=0, stop=stop)
+    await run_server(settings(tmp_path), app.open, started_at=0, stop=stop)
     assert app.calls == ["start", "drain", "close"]
     assert not (tmp_path / "ADDRESS").exists()
 
@@ -129,7 +134,7 @@ async def test_a_file_of_the_folder_that_cannot_be_written_is_a_sentence_and_not
     app = Notes()
     monkeypatch.setattr(Path, "write_text", broken)
     with pytest.raises(DataFolderError, match=r"ADDRESS cannot be written: Input/output error\.$"):
-        await run_server(settings(tmp_path), lambda _: app, started_at=0)
+        await run_server(settings(tmp_path), app.open, started_at=0)
     assert app.calls == ["start", "close"]
     monkeypatch.setattr(os, "pwrite", broken)
     with pytest.raises(DataFolderError, match="LOCK cannot be written"):
@@ -141,7 +146,7 @@ async def test_a_file_of_the_folder_that_cannot_be_written_is_a_sentence_and_not
 async def test_a_drain_that_fails_does_not_keep_the_stores_from_closing(tmp_path: Path) -> None:
     app, stop = Notes(fails="drain"), asyncio.Event()
     stop.set()
-    await run_server(settings(tmp_path), lambda _: app, started_at=0, stop=stop)
+    await run_server(settings(tmp_path), app.open, started_at=0, stop=stop)
     assert app.calls == ["start", "drain", "close"]
 
 
@@ -176,7 +181,7 @@ async def test_a_repository_root_that_is_not_there_is_warned_of(tmp_path: Path) 
     roots = (tmp_path / "there", tmp_path / "not")
     with capture_logs() as lines:
         await run_server(
-            settings(tmp_path / "data", repository_roots=roots), lambda _: Notes(), started_at=0, stop=stop
+            settings(tmp_path / "data", repository_roots=roots), Notes().open, started_at=0, stop=stop
         )
     warned = [line["path"] for line in lines if line["event"] == "repository_root_missing"]
     assert warned == [str(tmp_path / "not")]
@@ -184,10 +189,10 @@ async def test_a_repository_root_that_is_not_there_is_warned_of(tmp_path: Path) 
 
 async def test_two_servers_on_one_folder_are_refused_by_name_of_the_first(tmp_path: Path) -> None:
     stop = asyncio.Event()
-    life = asyncio.create_task(run_server(settings(tmp_path), lambda _: Notes(), started_at=0, stop=stop))
+    life = asyncio.create_task(run_server(settings(tmp_path), Notes().open, started_at=0, stop=stop))
     address = await address_of(tmp_path, life)
     with pytest.raises(DataFolderError, match=rf"in use by process {os.getpid()} \(listening on {address}\)"):
-        await run_server(settings(tmp_path), lambda _: Notes(), started_at=0)
+        await run_server(settings(tmp_path), Notes().open, started_at=0)
     # Only a server has another folder to be given.
     with pytest.raises(DataFolderError) as problem:
         DataFolder.lock(tmp_path)
@@ -198,13 +203,11 @@ async def test_two_servers_on_one_folder_are_refused_by_name_of_the_first(tmp_pa
 
 async def test_a_port_in_use_is_refused_before_anything_is_recovered(tmp_path: Path) -> None:
     stop, late = asyncio.Event(), Notes()
-    life = asyncio.create_task(
-        run_server(settings(tmp_path / "a"), lambda _: Notes(), started_at=0, stop=stop)
-    )
+    life = asyncio.create_task(run_server(settings(tmp_path / "a"), Notes().open, started_at=0, stop=stop))
     address = await address_of(tmp_path / "a", life)
     with pytest.raises(ListenError, match="is in use by another program"):
-        await run_server(Settings(listen=address, data_dir=tmp_path / "b"), lambda _: late, started_at=0)
-    assert late.calls == ["close"]
+        await run_server(Settings(listen=address, data_dir=tmp_path / "b"), late.open, started_at=0)
+    assert late.calls == []
     stop.set()
     await life
 
@@ -255,17 +258,14 @@ def test_the_command_refuses_in_one_line_with_exit_code_2(
 # From here on real processes, with the same app, to see signals, exit codes and what gets imported.
 
 PROGRAM = """
-import asyncio, pathlib, sys, time
+import argparse, asyncio, contextlib, pathlib, sys, time
 from wonder_server import serve
 from wonder_server.settings import load
 began = time.monotonic()
 class App:
-    def disk_full_error(self) -> None:
-        return None
-
     servicers = {}
-    async def start(self):
-        if "hold" in sys.argv: self.hold()
+    def disk_full_error(self):
+        return None
     def hold(self):
         if not (pathlib.Path(sys.argv[1]) / "ADDRESS").exists():  # written when it is ready
             asyncio.get_running_loop().call_later(0.01, self.hold)
@@ -274,15 +274,17 @@ class App:
         while True: pass
     async def drain(self, grace_seconds):
         if "dawdle" in sys.argv: await asyncio.sleep(600)
-    async def close(self):
-        if "hang" in sys.argv: time.sleep(600)
-serve._build = lambda settings: App()
-import argparse
+@contextlib.asynccontextmanager
+async def open_app(settings):
+    app = App()
+    if "hold" in sys.argv: app.hold()
+    yield app
+    if "hang" in sys.argv: time.sleep(600)
 parser = argparse.ArgumentParser()
 serve.register(parser.add_subparsers())
 arguments = parser.parse_args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json",
                                "--data-dir", sys.argv[1], "--shutdown-grace-seconds", sys.argv[2]])
-code = arguments.run(arguments)
+code = serve.run(arguments, open_app)
 print(sorted({name.split(".")[0] for name in sys.modules} & {"litellm", "faiss", "openai", "numpy"}))
 sys.exit(code)
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wonder_server.compose.parts import make_endpoints
+from wonder_server.compose.models import make_endpoints
 from wonder_server.settings import TABLE, SettingsError, load
 
 GROQ = {

@@ -1,8 +1,9 @@
-"""The only package that names concrete adapters: a server, put together from its settings."""
+"""Construction of a server from its settings; the only package that names concrete adapters."""
 
 from __future__ import annotations
 
 from wonder_server.compose.clock import SystemClock
-from wonder_server.compose.server import Application, build
+from wonder_server.compose.platform import Platform
+from wonder_server.compose.server import Application, open_application
 
-__all__ = ["Application", "SystemClock", "build"]
+__all__ = ["Application", "Platform", "SystemClock", "open_application"]

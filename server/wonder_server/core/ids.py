@@ -13,6 +13,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -46,8 +48,23 @@ def _time(now_ms: int) -> str:
 
 
 _pool: list[bytes] = []
-"""Randomness at hand. Asking the system lets go of the interpreter's lock, which a busy server gets back
-late."""
+"""Random bytes drawn in advance. A draw from the system releases the interpreter lock, which a busy server
+gets back late."""
+
+_draw: Callable[[int], bytes] = os.urandom
+
+
+@contextmanager
+def entropy_from(source: Callable[[int], bytes]) -> Iterator[None]:
+    """Take the randomness of all ids of this process from ``source`` within the context."""
+    global _draw
+    before, _draw = _draw, source
+    _pool.clear()
+    try:
+        yield
+    finally:
+        _draw = before
+        _pool.clear()
 
 
 def random_id(prefix: str, now_ms: int) -> str:
@@ -55,7 +72,7 @@ def random_id(prefix: str, now_ms: int) -> str:
     try:
         entropy = _pool.pop()
     except IndexError:
-        drawn = os.urandom(10 * 256)
+        drawn = _draw(10 * 256)
         entropy = drawn[:10]
         _pool.extend(drawn[start : start + 10] for start in range(10, len(drawn), 10))
     return f"{prefix}_{encode(now_ms, int.from_bytes(entropy, 'big'))}"

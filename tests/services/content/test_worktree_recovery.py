@@ -13,7 +13,7 @@ from tests.conformance.ports.journal_subjects import (
     opened,
     put_conversation,
 )
-from wonder_server.compose import parts
+from wonder_server.compose.background import log_failure
 from wonder_server.core.errors import Reason, error
 from wonder_server.services.content.worktree_recovery import remove_orphaned_worktrees
 
@@ -59,5 +59,5 @@ async def test_work_in_the_background_that_fails_is_logged() -> None:
         raise ValueError("not thought of")
 
     with capture_logs() as lines:
-        await parts.log_failure("leftovers", fails())
+        await log_failure("leftovers", fails())
     assert [(line["log_level"], line["work"]) for line in lines] == [("error", "leftovers")]

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, TypeVar
@@ -301,11 +301,18 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         pass
 
 
-class ThreadPool:
-    """Threads for what blocks."""
+def new_threads(threads: int, name: str) -> ThreadPoolExecutor:
+    """Return an executor of so many threads with this name."""
+    return ThreadPoolExecutor(threads, thread_name_prefix=name)
 
-    def __init__(self, threads: int, name: str) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+class ThreadPool:
+    """Threads for blocking calls."""
+
+    def __init__(
+        self, threads: int, name: str, new_executor: Callable[[int, str], Executor] = new_threads
+    ) -> None:
+        self._threads = new_executor(threads, name)
 
     async def run(self, work: Callable[[], T]) -> T:
         """``work``'s result. What git refuses without our having a word for it is STORAGE_UNAVAILABLE."""

@@ -1,0 +1,225 @@
+"""Stores: the journals, the catalog, the memories and the objects of a server.
+
+`open_stores` opens them in the data folder. The rest of the server sees the ports in `Stores`, so a test can
+open stores in memory instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from wonder_server.adapters.egress.proxy import Egress
+from wonder_server.adapters.faiss.vectors import FaissVectors
+from wonder_server.adapters.files.blobs import FileBlobs
+from wonder_server.adapters.files.disk_space import DiskSpaceGuard, free_bytes
+from wonder_server.adapters.s3.blobs import S3Blobs, S3Config
+from wonder_server.adapters.sqlite.catalog.store import SqliteCatalog
+from wonder_server.adapters.sqlite.database import Database
+from wonder_server.adapters.sqlite.memory.embeddings import SqliteReembedding
+from wonder_server.adapters.sqlite.memory.maintenance import SqliteMemoryMaintenance
+from wonder_server.adapters.sqlite.memory.store import SqliteMemories
+from wonder_server.adapters.sqlite.shard.archives import SqliteArchives
+from wonder_server.adapters.sqlite.shard.shards import SqliteShards
+from wonder_server.adapters.sqlite.shard.usage import SqliteAccounts
+from wonder_server.compose.background import open_background
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.errors import WonderError
+from wonder_server.logs import logger
+from wonder_server.ports.accounts import Accounts
+from wonder_server.ports.archives import Archives
+from wonder_server.ports.blobs import Blobs
+from wonder_server.ports.catalog import Catalog
+from wonder_server.ports.embedder import Embedder
+from wonder_server.ports.journal import Journals
+from wonder_server.ports.memories import IndexResidue, Memories, MemoryMaintenance
+from wonder_server.ports.records import Records
+from wonder_server.ports.vectors import Reembedding, Vectors, VectorSource
+from wonder_server.rpc.server.call_slots import ExternalBlobs
+from wonder_server.settings import Settings
+
+_log = logger("server")
+
+DISK_CHECK_INTERVAL_S: Final = 1.0
+"""Seconds between two checks of the free space on the disk."""
+
+VECTOR_CACHE_BYTES: Final = 512 << 20
+"""Maximum total size of the vector indexes in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryStore:
+    """The store of memories, by its ports."""
+
+    memories: Memories
+    vectors: VectorSource
+    maintenance: MemoryMaintenance
+    residue: IndexResidue
+    reembedding: Reembedding
+    watch_lost_vectors: Callable[[Callable[[], object]], None]
+    """Set the function that the store calls after it dropped damaged vectors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """The open stores, by their ports."""
+
+    journals: Journals
+    records: Records
+    accounts: Accounts
+    archives: Archives
+    catalog: Catalog
+    memory: MemoryStore
+    blobs: Blobs
+    unfinished: Callable[[], Awaitable[list[str]]]
+    """Return the ids of actors with pending operations."""
+    disk_full_error: Callable[[], WonderError | None]
+    """Return STORAGE_UNAVAILABLE while the disk is full, else None."""
+
+
+@asynccontextmanager
+async def open_stores(settings: Settings, egress: Egress) -> AsyncIterator[Stores]:
+    """Open the stores of the data folder and watch its disk. Errors: STORAGE_UNAVAILABLE."""
+    data = settings.data_dir
+    disk_space = DiskSpaceGuard(data, settings.disk_reserve_bytes)
+    disk_space.update()
+    async with AsyncExitStack() as stack:
+        shards = await SqliteShards.open(
+            data / "shards", settings.shard_count, {**RUN.row_types, **CONVERSATION.row_types}
+        )
+        stack.push_async_callback(shards.close)
+        if shards.count != settings.shard_count:
+            _log.warning("shard_count_ignored", shards=shards.count, asked=settings.shard_count)
+        # A folder with actors must not get an empty catalog or memory store in place of a lost one.
+        is_used = await shards.has_actors()
+        catalog = await SqliteCatalog.open(data / "catalog.db", must_exist=is_used)
+        stack.push_async_callback(catalog.close)
+        memories = await SqliteMemories.open(data / "memory.db", must_exist=is_used)
+        stack.push_async_callback(memories.close)
+        blobs = await stack.enter_async_context(open_blobs(settings, egress))
+        databases = [*shards.databases, catalog.database, memories.database]
+        await _reserve_disk_space(settings, disk_space, databases)
+        background = await stack.enter_async_context(open_background())
+        background.start("disk", watch_disk(disk_space, data, databases))
+        yield Stores(
+            journals=shards,
+            records=shards,
+            accounts=SqliteAccounts(shards),
+            archives=SqliteArchives(shards),
+            catalog=catalog,
+            memory=sqlite_memory_store(memories),
+            blobs=blobs,
+            unfinished=shards.unfinished,
+            disk_full_error=disk_space.write_rejection,
+        )
+
+
+def sqlite_memory_store(memories: SqliteMemories) -> MemoryStore:
+    """Return the ports of an open SQLite store of memories."""
+
+    def watch_lost_vectors(on_lost: Callable[[], object]) -> None:
+        memories.on_lost_vectors = on_lost
+
+    maintenance = SqliteMemoryMaintenance(memories)
+    return MemoryStore(
+        memories=memories,
+        vectors=memories,
+        maintenance=maintenance,
+        residue=maintenance,
+        reembedding=SqliteReembedding(memories),
+        watch_lost_vectors=watch_lost_vectors,
+    )
+
+
+@asynccontextmanager
+async def open_vectors(
+    settings: Settings, source: VectorSource, embedder: Embedder
+) -> AsyncIterator[Vectors]:
+    """Yield FAISS indexes over the stored vectors, with snapshots in the data folder."""
+    vectors = FaissVectors(
+        source,
+        embedder.name,
+        embedder.dimensions,
+        max_bytes=VECTOR_CACHE_BYTES,
+        folder=settings.data_dir / "vectors",
+    )
+    try:
+        yield vectors
+    finally:
+        await vectors.close()
+
+
+@asynccontextmanager
+async def open_blobs(settings: Settings, egress: Egress) -> AsyncIterator[Blobs]:
+    """Yield the store of objects: a bucket, or the folder ``blobs`` if the settings name no bucket."""
+    if not settings.s3_endpoint:
+        yield await FileBlobs.open(settings.data_dir / "blobs")
+        return
+    blobs = S3Blobs(
+        S3Config(
+            endpoint=settings.s3_endpoint,
+            bucket=settings.s3_bucket,
+            region=settings.s3_region,
+            access_key=settings.s3_access_key,
+            secret_key=settings.s3_secret_key,
+        ),
+        dialer=egress.dialer,
+    )
+    try:
+        yield ExternalBlobs(blobs)
+    finally:
+        await blobs.close()
+
+
+async def _reserve_disk_space(
+    settings: Settings, disk_space: DiskSpaceGuard, databases: Sequence[Database]
+) -> None:
+    for database in databases:
+        database.write_rejection = disk_space.write_rejection
+        if settings.disk_reserve_bytes:
+            await database.limit_log(settings.disk_reserve_bytes // 2)
+            available = 0 if disk_space.write_rejection() else free_bytes(settings.data_dir)
+            await database.overwrite_within(available)
+
+
+async def watch_disk(disk_space: DiskSpaceGuard, data: Path, databases: Sequence[Database]) -> None:
+    """Check the free space every second.
+
+    If space is short, fold the logs of the stores, which needs some space itself. If the disk is full, also
+    return the space of deleted records to the file system.
+    """
+    while True:
+        await asyncio.sleep(DISK_CHECK_INTERVAL_S)
+        is_full = disk_space.update()
+        for database in databases:
+            await database.overwrite_within(0 if is_full else free_bytes(data))
+        logs = sorted(databases, key=Database.log_bytes)
+        if is_full or disk_space.should_fold_logs(sum(database.log_bytes() for database in logs)):
+            await checkpoint_logs(data, logs)
+        for database in logs if is_full else ():
+            await _shrink(data, database)
+
+
+async def checkpoint_logs(data: Path, databases: Sequence[Database]) -> None:
+    """Fold the logs in the given order. Pass the smallest first: each frees space for the next."""
+    for database in databases:
+        try:
+            if database.log_bytes():
+                await database.checkpoint(free_bytes(data))
+        except WonderError as problem:
+            _log.warning("store_not_shrunk", store=database.path.name, problem=str(problem))
+
+
+async def _shrink(data: Path, database: Database) -> None:
+    try:
+        freed = await database.shrink(free_bytes(data))
+    except WonderError as problem:
+        _log.warning("store_not_shrunk", store=database.path.name, problem=str(problem))
+    else:
+        if freed:
+            _log.info("store_shrunk", store=database.path.name, bytes=freed)
