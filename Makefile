@@ -23,10 +23,10 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## List these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(RUN)  ## From a fresh clone to a conversation with an agent
+demo: $(RUN)  ## Start a server and chat with an agent that remembers
 	@$(BIN)/python examples/demo.py
 
-serve: $(RUN)  ## Run a server on 127.0.0.1:50051, its data in ./wonder-data
+serve: $(RUN)  ## Run a server on 127.0.0.1:50051, with its data in ./wonder-data
 	@$(BIN)/wonder serve
 
 # Files are given to one process per core, four at most: a server that a test starts needs a core of its own.
@@ -41,7 +41,7 @@ test-unit: $(DEV)  ## Run the tests of pure code and of the rules of the project
 test-deep: $(DEV)  ## Run all tests with a thousand examples of each law
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -q $(if $(ARGS),$(ARGS),$(PARALLEL))
 
-check: $(DEV)  ## Lint, format, types, contract, and whether generated files are up to date
+check: $(DEV)  ## Check lint, format, types, contract and generated files
 	@echo "ruff check" && $(BIN)/ruff check .
 	@echo "ruff format" && $(BIN)/ruff format --check .
 	@echo "mypy" && $(BIN)/mypy
@@ -49,7 +49,7 @@ check: $(DEV)  ## Lint, format, types, contract, and whether generated files are
 	@echo "generated code" && $(BIN)/python tools/gen.py --check
 	@echo "settings document" && $(BIN)/python tools/settings_doc.py --check
 
-fmt: $(DEV)  ## Format the code and mend what can be mended
+fmt: $(DEV)  ## Format the code and apply automatic fixes
 	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .
 
 gen: $(DEV)  ## Generate code from proto/ and docs/settings.md from the settings
@@ -59,7 +59,7 @@ gen: $(DEV)  ## Generate code from proto/ and docs/settings.md from the settings
 bench: $(DEV)  ## Measure, each number beside its floor
 	@$(BIN)/python bench/run.py $(ARGS)
 
-bench-memory: $(DEV)  ## How well memory search finds what was said; ARGS="--data FILE" takes other data
+bench-memory: $(DEV)  ## Measure the quality of memory search; ARGS="--data FILE" takes other data
 	@$(BIN)/python bench/memory_quality.py $(ARGS)
 
 pins:  ## Compile requirements*.in to requirements*.txt
@@ -69,7 +69,7 @@ pins:  ## Compile requirements*.in to requirements*.txt
 	  .venv/pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
 	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links -o $$name.txt $$name.in || exit 1; done
 
-clean:  ## Remove what these verbs made; data folders stay
+clean:  ## Remove the files of these verbs; data folders stay
 	@rm -rf .venv build dist *.egg-info sdk/python/*.egg-info .mypy_cache .ruff_cache
 
 $(BIN)/python:

@@ -75,7 +75,7 @@ class Planner:
       it again or for nothing has no effect outside.
     - ``compact_row(state)`` is the row that lists an ended actor; None before the end. It requires
       that ``record`` ignores the state, since the other rows are derived later from the journal alone
-      (docs/adr/0019-brief-runs.md).
+      (docs/adr/0017-compact-runs.md).
     """
 
     kind: str
