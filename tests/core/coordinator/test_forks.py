@@ -241,12 +241,12 @@ def without(flow: PinnedWorkflow, name: str) -> PinnedWorkflow:
 @pytest.mark.parametrize(
     ("flow", "field", "message"),
     [
-        (without(LIST, "b"), "workflow_revision", "The run stands at `b`, which team/graph@1 does not have."),
-        (without(LIST, "a"), "workflow_revision", "The run stands at `a`, which team/graph@1 does not have."),
+        (without(LIST, "b"), "workflow_revision", "The run is at node `b`, which team/graph@1 does not have."),
+        (without(LIST, "a"), "workflow_revision", "The run is at node `a`, which team/graph@1 does not have."),
         (
             without(LIST, "z"),
             "workflow_revision",
-            "The branches of `a`, under way there, meet elsewhere in team/graph@1.",
+            "The open branches of `a` meet at another node in team/graph@1.",
         ),
         (
             graph(*LIST.spec.nodes, transitions=LIST.spec.transitions, input_schema={"required": ["q"]}),
@@ -256,7 +256,7 @@ def without(flow: PinnedWorkflow, name: str) -> PinnedWorkflow:
         (
             graph(*LIST.spec.nodes, transitions=LIST.spec.transitions, state_schema={"required": ["q"]}),
             "state",
-            "The state does not match the workflow's schema for it: ",
+            "The state does not match the workflow's state_schema: ",
         ),
     ],
 )

@@ -144,7 +144,7 @@ def test_nobody_answers_in_time(policy: GateExpiry, status: str, goes_to: list[s
         assert driven.state.state["g"] == result
     else:
         assert (driven.fault.reason, driven.fault.metadata) == (Reason.TIMEOUT, {"node": "g"})
-        assert driven.fault.message == "Nobody answered at gate `g` in time."
+        assert driven.fault.message == "Gate `g` expired without an answer."
     driven.replayed()
 
 

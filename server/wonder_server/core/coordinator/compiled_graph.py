@@ -1,7 +1,7 @@
-"""A pinned workflow as its runs go over it.
+"""A pinned workflow prepared for execution.
 
-What a node is, what is executed there and where its ways lead depends on nothing but the pinned workflow. So
-it is worked out once, when a run first comes to the node, and not anew for every token that does.
+The target, the timeout and the transitions of a node depend only on the pinned workflow. They are computed
+once, when a run first reaches the node, and not for every token.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from wonder_server.core.definitions.specs import Node, PinnedTask, PinnedWorkflo
 from wonder_server.core.task.repeatable import is_repeatable, is_side_effect_free
 
 CACHE_SIZE = 256
-"""Courses kept at hand; each keeps its workflow alive."""
+"""Compiled graphs kept in memory. Each keeps its workflow alive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledNode:
-    """A node where tokens stand.
+    """A node with everything that its executions need.
 
-    ``kind`` is what they wait for here, and ``waiting`` how. ``target`` is that of an execution; ``task`` is
-    the task, if it is one. ``repeatable``: it may be carried out again; ``traceless``: nobody could tell that
-    it was. ``patience_ms`` is how long an attempt, a gate or a wait may take, 0 for as long as it likes.
-    ``ways`` are the node's transitions in the order in which they are tried, each with its index. ``onward``
-    is the node that every token goes on to, empty if there is anything to decide about that; ``join_node_id``
-    the one where branches that begin here meet, empty if they do not.
+    ``kind`` is the kind of operation, ``waiting`` the status of a token that waits for it. ``target`` is the
+    target of an execution; ``task`` is the pinned task if the target is one. ``repeatable``: the target can
+    safely be executed again. ``side_effect_free``: it can also be executed for nothing. ``timeout_ms`` limits
+    an attempt, a gate or a wait; 0 is unlimited. ``transitions`` are in the order in which they are tried,
+    each with its index. ``single_successor`` is the next node of every token; empty if there is a choice.
+    ``join_node_id`` is the fan-in of the branches that start here; empty if they do not meet.
     """
 
     node: Node
@@ -42,19 +42,19 @@ class CompiledNode:
     join_node_id: str
 
     def deadline(self, now: int) -> int:
-        """When the node, begun now, has taken too long, all attempts included; 0 for never."""
+        """Return the time at which a node that begins now times out, all attempts included; 0 for never."""
         after = self.node.timeout_ms
         return now + after if after else 0
 
     def until(self, now: int) -> int:
-        """When an attempt, a gate or a wait that begins now ends by itself; 0 for never."""
+        """Return the time at which an attempt, a gate or a wait that begins now times out; 0 for never."""
         after = self.timeout_ms
         return now + after if after else 0
 
 
 class CompiledGraph(dict[str, CompiledNode]):
-    """The stations of a workflow by the ids of their nodes, each made when it is first asked for; KeyError
-    for what is no node. ``ref`` is what runs call the workflow."""
+    """The compiled nodes of a workflow by node id, each compiled on first access. Raises KeyError for an
+    unknown id. ``ref`` is the workflow's reference in runs."""
 
     def __init__(self, workflow: PinnedWorkflow) -> None:
         super().__init__()
@@ -84,8 +84,8 @@ class CompiledGraph(dict[str, CompiledNode]):
 
 
 def compile_graph(workflow: PinnedWorkflow) -> CompiledGraph:
-    """The course of a workflow. Cheap to ask for again: kept by its identity."""
-    # By identity: whether two are equal would be costly to find out, and each step of a run asks.
+    """Return the compiled graph of a workflow. Graphs are cached by the workflow's identity."""
+    # By identity: comparing two workflows for equality is expensive, and each step of a run looks here.
     known = _known.get(id(workflow))
     if known is None or known.workflow is not workflow:
         while len(_known) >= CACHE_SIZE:
@@ -124,7 +124,8 @@ def _timeout_ms(node: Node, kind: OperationKind) -> int:
 
 
 def _single_successor(node: Node, transitions: tuple[tuple[int, Transition], ...]) -> str:
-    """Who does not fan out takes the first way that is open; one without conditions always is."""
+    """Return the target of the first transition if every token takes it: the node does not fan out, and the
+    transition has no condition."""
     if not transitions or node.fan_out:
         return ""
     first = transitions[0][1]

@@ -1,19 +1,19 @@
-"""Expressions of a workflow, evaluated where a token is; what is wrong with them says where (document 5)."""
+"""Evaluation of a workflow's expressions. Faults name the workflow, the node and the field (document 5)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from wonder_server.core import expressions
 from wonder_server.core.coordinator.plan_builder import PlanBuilder
 from wonder_server.core.coordinator.values import Token
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.core.schema import payloads, schemas
 
 
 class Problem(Exception):
-    """Inside the planner: why something cannot go on."""
+    """Raised inside the planner with the fault that stops a branch."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
@@ -21,9 +21,9 @@ class Problem(Exception):
 
 
 def value_of(
-    builder: PlanBuilder, source: str, scope: Mapping[str, Any], field: str, node_id: str = ""
-) -> Any:
-    """The value of one expression. ``field`` is its place in the node, or in the workflow."""
+    builder: PlanBuilder, source: str, scope: JsonObject, field: str, node_id: str = ""
+) -> JsonValue:
+    """Evaluate one expression. ``field`` is its path in the node or the workflow. Raises `Problem`."""
     try:
         return expressions.evaluate(source, scope)
     except expressions.ExpressionError as problem:
@@ -47,15 +47,15 @@ def _failed(builder: PlanBuilder, located: expressions.ExpressionFault, field: s
     )
 
 
-def truth(builder: PlanBuilder, source: str, scope: Mapping[str, Any], field: str, node_id: str) -> bool:
-    """The value of a condition."""
+def truth(builder: PlanBuilder, source: str, scope: JsonObject, field: str, node_id: str) -> bool:
+    """Evaluate a condition. Raises `Problem` if the value is not a boolean."""
     holds = value_of(builder, source, scope, field, node_id)
     if not isinstance(holds, bool):
         raise Problem(
             Fault(
                 reason=Reason.EXPRESSION_FAILED,
                 message=f"{builder.workflow.pin}, node `{node_id}`, {field}: "
-                f"a condition must be true or false, not {_shape(holds)}",
+                f"a condition must be true or false, not {_type_name(holds)}",
                 field=field,
                 metadata={"workflow": str(builder.workflow.pin), "node": node_id},
             )
@@ -64,10 +64,10 @@ def truth(builder: PlanBuilder, source: str, scope: Mapping[str, Any], field: st
 
 
 def mapped(
-    builder: PlanBuilder, mapping: Mapping[str, str], scope: Mapping[str, Any], field: str, node_id: str = ""
-) -> dict[str, Any]:
-    """Every target of a mapping with its value; dotted targets make objects."""
-    result: dict[str, Any] = {}
+    builder: PlanBuilder, mapping: Mapping[str, str], scope: JsonObject, field: str, node_id: str = ""
+) -> JsonDict:
+    """Evaluate every entry of a mapping. Dotted targets create nested objects. Raises `Problem`."""
+    result: JsonDict = {}
     target = ""
     try:
         for target, source in mapping.items():
@@ -82,15 +82,18 @@ def mapped(
     return result
 
 
-def store(builder: PlanBuilder, token: Token, target: str, value: Any, field: str, node_id: str) -> None:
-    """Write a value into the context, if it is one that can be kept and shown."""
+def store(
+    builder: PlanBuilder, token: Token, target: str, value: JsonValue, field: str, node_id: str
+) -> None:
+    """Write a value into the context. Raises `Problem` if the value is not valid as a payload."""
     entry = builder.context.entry(token, target, value)
     check(entry.value, field, node_id)
     builder.context.set(entry)
 
 
-def check(value: Any, field: str, node_id: str) -> None:
-    """Values of nodes grow by mappings; what cannot be sent must not be kept."""
+def check(value: JsonValue, field: str, node_id: str) -> None:
+    """Raise `Problem` if the value exceeds the limits of payloads. Mappings can grow values without limit
+    otherwise."""
     wrong = payloads.check(value, field=field)
     if wrong is not None:
         place = f"node `{node_id}`" if node_id else "the workflow"
@@ -105,7 +108,7 @@ def check(value: Any, field: str, node_id: str) -> None:
 
 
 def check_state(builder: PlanBuilder, node_id: str) -> None:
-    """Hold ``state`` against the workflow's schema for it."""
+    """Raise `Problem` if ``state`` does not match the workflow's schema."""
     schema = builder.workflow.spec.state_schema
     problems = schemas.validate(schema, builder.context.state) if schema else []
     if problems:
@@ -120,6 +123,6 @@ def check_state(builder: PlanBuilder, node_id: str) -> None:
         )
 
 
-def _shape(value: Any) -> str:
-    shapes: dict[type, str] = {dict: "an object", list: "a list", str: "text"}
-    return "null" if value is None else shapes.get(type(value), "a number")
+def _type_name(value: JsonValue) -> str:
+    names: dict[type, str] = {dict: "an object", list: "a list", str: "text"}
+    return "null" if value is None else names.get(type(value), "a number")

@@ -1,5 +1,8 @@
-"""Beginning where another run stood (feature G9): its record up to a point is taken over, and what had not
-ended there runs again, under this run's own ids and keys."""
+"""Forks: a new run that starts from a point in another run's journal (feature G9).
+
+The fork copies the other run's record up to that point. Node executions that had not ended there run again,
+with the fork's own ids and keys.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +19,31 @@ from wonder_server.core.schema import schemas
 
 
 def refusal(source: ForkSource, workflow: PinnedWorkflow) -> Fault | None:
-    """Why ``workflow`` cannot go on from there."""
+    """Return the fault if ``workflow`` cannot continue from the point, else None."""
     tokens, graph = _live(source), graph_of(workflow.spec)
     if not any(not execution.completed_ms for execution in source.executions):
-        return _refused("The run had ended there: nothing could go on.", "point")
-    if not _is_whole(source, tokens):
-        return _refused("What the run did there is only half recorded; choose another point.", "point")
+        return _refused("The run had ended at this point. Choose an earlier point.", "point")
+    if not _is_consistent(source, tokens):
+        return _refused("The record of the run is incomplete at this point. Choose another point.", "point")
     for node_id in _needed(source, tokens):
         if node_id not in graph.nodes:
-            message = f"The run stands at `{node_id}`, which {workflow.pin} does not have."
+            message = f"The run is at node `{node_id}`, which {workflow.pin} does not have."
             return _refused(message, "workflow_revision")
     for fork in source.forks:
         if graph.joins.get(fork.node_id, "") != fork.join_node_id:
-            message = f"The branches of `{fork.node_id}`, under way there, meet elsewhere in {workflow.pin}."
+            message = f"The open branches of `{fork.node_id}` meet at another node in {workflow.pin}."
             return _refused(message, "workflow_revision")
     schema = workflow.spec.state_schema
     state = {entry.key: entry.value for entry in source.context if entry.section == "state"}
     problems = schemas.validate(schema, state) if schema else []
     if problems:
-        message = f"The state does not match the workflow's schema for it: {'; '.join(problems[:5])}"
+        message = f"The state does not match the workflow's state_schema: {'; '.join(problems[:5])}"
         return _refused(message, "state")
     return None
 
 
 def take_over(builder: PlanBuilder, source: ForkSource) -> None:
-    """Make the past this run's own, and let its nodes begin again."""
+    """Copy the record into this run and begin its unfinished nodes again."""
     run_id = builder.run.id
     for execution in source.executions:
         if execution.completed_ms:
@@ -52,7 +55,7 @@ def take_over(builder: PlanBuilder, source: ForkSource) -> None:
     for fork in source.forks:
         builder.forks.open(replace(fork, run_id=run_id))
     again: list[Token] = []
-    # Parents come before their branches: their ids are the shorter ones.
+    # Parents before their branches: the id of a parent is shorter.
     for token in sorted(_live(source).values(), key=lambda each: (len(each.id), each.id)):
         own = replace(token, run_id=run_id)
         if token.status is TokenStatus.FORKED:
@@ -72,8 +75,8 @@ def _live(source: ForkSource) -> dict[str, Token]:
     return {token.id: token for token in source.tokens if token.status not in ENDED_TOKEN_STATUSES}
 
 
-def _is_whole(source: ForkSource, tokens: Mapping[str, Token]) -> bool:
-    """Whether tokens, fan-outs and executions belong together, as they do between two inputs."""
+def _is_consistent(source: ForkSource, tokens: Mapping[str, Token]) -> bool:
+    """Return True if tokens, fan-outs and executions match each other, as they do between two inputs."""
     forks: dict[str, Fork] = {fork.token_id: fork for fork in source.forks}
     began = {execution.token_id for execution in source.executions if not execution.completed_ms}
     forked = {token.id for token in tokens.values() if token.status is TokenStatus.FORKED}
@@ -94,7 +97,7 @@ def _is_whole(source: ForkSource, tokens: Mapping[str, Token]) -> bool:
 
 
 def _needed(source: ForkSource, tokens: Mapping[str, Token]) -> Iterator[str]:
-    """Nodes at which the run stands, or is still to begin a branch."""
+    """Yield the nodes of live tokens and of branches that have not started."""
     yield from (token.node_id for token in tokens.values())
     for fork in source.forks:
         started = tokens[fork.token_id].started

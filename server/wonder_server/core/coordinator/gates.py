@@ -1,21 +1,24 @@
-"""Human gates: a run waits for a person (features G5). An answer counts once, and for what was shown."""
+"""Human gates, at which a run waits for a person (feature G5).
+
+A gate takes one answer, and only for what it showed.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
 
 from wonder_server.core.coordinator.inputs import ResolveGate
 from wonder_server.core.coordinator.plan_builder import PlanBuilder
 from wonder_server.core.coordinator.values import Gate, GateStatus, Operation
 from wonder_server.core.definitions.specs import GateExpiry, HumanGate, Node
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.schema import schemas
 
 
-def open_gate(builder: PlanBuilder, operation: Operation, node: Node, shown: dict[str, Any]) -> None:
-    """Ask. The node's input is what the person is shown."""
+def open_gate(builder: PlanBuilder, operation: Operation, node: Node, shown: JsonDict) -> None:
+    """Open the node's gate. ``shown``, the node's input, is shown to the person."""
     gate = node.human_gate or HumanGate()
     builder.gates.open(
         Gate(
@@ -36,20 +39,20 @@ def open_gate(builder: PlanBuilder, operation: Operation, node: Node, shown: dic
     )
 
 
-def shown_hash(prompt: str, shown: dict[str, Any]) -> str:
-    """SHA-256 of what a person is asked and shown, in hexadecimal."""
+def shown_hash(prompt: str, shown: JsonDict) -> str:
+    """Return the SHA-256 of a gate's prompt and input, in hexadecimal."""
     text = json.dumps([prompt, shown], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def refusal(gate: Gate | None, event: ResolveGate) -> Fault | None:
-    """Why an answer is not taken."""
+    """Return the fault if the gate does not accept the answer, else None."""
     if gate is None:
-        return Fault(reason=Reason.GATE_RESOLVED, message="The gate is not open any more.", field="gate_id")
+        return Fault(reason=Reason.GATE_RESOLVED, message="The gate is no longer open.", field="gate_id")
     if event.shown_hash != gate.shown_hash:
         return Fault(
             reason=Reason.GATE_RESOLVED,
-            message="This answer is for something else than the gate shows now; read the gate again.",
+            message="shown_hash does not match what the gate shows now. Read the gate again.",
             field="shown_hash",
         )
     if gate.user_ids and event.user_id not in gate.user_ids:
@@ -63,7 +66,7 @@ def refusal(gate: Gate | None, event: ResolveGate) -> Fault | None:
     if not gate.answer_schema:
         return Fault(
             reason=Reason.INPUT_INVALID,
-            message="This gate takes no answer, only a decision.",
+            message="This gate has no answer_schema. Approve or reject it without an answer.",
             field="answer",
         )
     problems = schemas.validate(gate.answer_schema, event.answer, name="answer")
@@ -74,28 +77,30 @@ def refusal(gate: Gate | None, event: ResolveGate) -> Fault | None:
 
 
 def _unanswered(gate: Gate) -> Fault | None:
-    """Why an approval needs an answer: without one the run goes on with what is shown, which is held to the
-    schema in its place."""
+    """Return the fault if an approval needs an answer, else None.
+
+    Without an answer the run continues with what the gate shows, so that must match the schema.
+    """
     problems = schemas.validate(gate.answer_schema, gate.shown, name="shown")
     if not problems:
         return None
     message = (
-        "This gate takes no approval without an answer: what it shows does not match its schema "
-        f"({'; '.join(problems[:5])}). Send an answer that does, or reject."
+        "An approval of this gate needs an answer: what the gate shows does not match its schema "
+        f"({'; '.join(problems[:5])}). Send an answer that matches, or reject."
     )
     return Fault(reason=Reason.INPUT_INVALID, message=message, field="answer")
 
 
-def resolve(builder: PlanBuilder, gate: Gate, event: ResolveGate) -> dict[str, Any]:
-    """Somebody has answered: the node's result."""
+def resolve(builder: PlanBuilder, gate: Gate, event: ResolveGate) -> JsonDict:
+    """Close the gate with a person's answer and return the node's result."""
     status = GateStatus.APPROVED if event.approve else GateStatus.REJECTED
     return _result(
         builder.gates.close(gate, status, user_id=event.user_id, answer=event.answer, comment=event.comment)
     )
 
 
-def expire(builder: PlanBuilder, gate: Gate, policy: GateExpiry) -> dict[str, Any] | None:
-    """Nobody has answered in time: the node's result, None if it has none."""
+def expire(builder: PlanBuilder, gate: Gate, policy: GateExpiry) -> JsonDict | None:
+    """Close the gate after its time and return the node's result; None if the node fails."""
     if policy is GateExpiry.FAIL:
         builder.gates.close(gate, GateStatus.EXPIRED)
         return None
@@ -103,7 +108,7 @@ def expire(builder: PlanBuilder, gate: Gate, policy: GateExpiry) -> dict[str, An
     return _result(builder.gates.close(gate, status))
 
 
-def _result(gate: Gate) -> dict[str, Any]:
+def _result(gate: Gate) -> JsonDict:
     return {
         "decision": "approved" if gate.status is GateStatus.APPROVED else "rejected",
         "input": gate.shown if gate.answer is None else gate.answer,

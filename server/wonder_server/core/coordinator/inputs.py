@@ -1,37 +1,39 @@
-"""Everything that can happen to a run: the inputs of its planner, as frozen values."""
+"""Inputs of a run's planner, as frozen values."""
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import final
 
 from wonder_server.core.actor.commands import Parent, Scope
 from wonder_server.core.coordinator.values import ContextValue, Fork, NodeExecution, Signal, Token
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
+from wonder_server.core.json_types import JsonDict, JsonValue
 
 
 @final
 class Start(Value, frozen=True, kw_only=True):
-    """Begin. A second start of the same run only repeats its answer, if it has ended.
+    """Start a run. A second start of a run only repeats its result, if it has ended.
 
-    ``timeout_ms`` is how long it may take, beside what its workflow says; 0 for no more than that.
+    ``timeout_ms`` limits the run's duration in addition to the workflow's own timeout; 0 is no additional
+    limit.
     """
 
     run_id: str
     workflow: PinnedWorkflow
-    input: dict[str, Any]
+    input: JsonDict
     scope: Scope
     parent: Parent | None = None
     volatile: bool = False
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: JsonDict = field(default_factory=dict)
     timeout_ms: int = 0
 
 
 class ForkSource(Value, frozen=True, kw_only=True):
-    """Another run's record up to a chosen point: what a fork takes over.
+    """The record of another run up to a chosen point, which a fork copies.
 
-    ``executions`` are those that had ended, and those that had not, which run again.
+    ``executions`` are the node executions that had ended and those that had not; the latter run again.
     """
 
     run_id: str
@@ -43,26 +45,26 @@ class ForkSource(Value, frozen=True, kw_only=True):
 
 
 class StartFork(Value, frozen=True, kw_only=True):
-    """Begin where another run stood (feature G9)."""
+    """Start a run from a point in another run's journal (feature G9)."""
 
     run_id: str
     workflow: PinnedWorkflow
-    input: dict[str, Any]
+    input: JsonDict
     scope: Scope
     source: ForkSource = field(name="past")
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: JsonDict = field(default_factory=dict)
 
 
 class NodeSucceeded(Value, frozen=True, kw_only=True):
-    """``run_id`` is the child that says so, if one does."""
+    """The result of an operation. ``run_id`` is the child run that sends it, or empty."""
 
     operation_id: str
-    output: Any
+    output: JsonValue
     run_id: str = ""
 
 
 class NodeFailed(Value, frozen=True, kw_only=True):
-    """``run_id`` is the child that says so, if one does."""
+    """The fault of an operation. ``run_id`` is the child run that sends it, or empty."""
 
     operation_id: str
     fault: Fault
@@ -70,39 +72,40 @@ class NodeFailed(Value, frozen=True, kw_only=True):
 
 
 class NodeTimerFired(Value, frozen=True, kw_only=True):
-    """An operation's time has come."""
+    """The wake time of an operation has been reached."""
 
     operation_id: str
 
 
 class NodeRestarted(Value, frozen=True, kw_only=True):
-    """The server has started again and found this operation in the run's outbox."""
+    """The server restarted and found this operation in the run's outbox."""
 
     operation_id: str
 
 
 class EventEmitted(Value, frozen=True, kw_only=True):
-    """An ``event`` action of the operation's task said something. ``key`` tells it from its others."""
+    """An ``event`` action of the operation's task emitted an event. ``key`` identifies the event within the
+    operation."""
 
     operation_id: str
     key: str
     name: str
-    payload: dict[str, Any]
+    payload: JsonDict
 
 
 class ReceiveSignal(Value, frozen=True, kw_only=True):
     name: str
-    payload: Any = None
+    payload: JsonValue = None
     user_id: str = ""
 
 
 class ResolveGate(Value, frozen=True, kw_only=True):
-    """Somebody answers at a gate, having seen ``shown_hash``."""
+    """A person's answer to a gate. ``shown_hash`` identifies what the gate showed to the person."""
 
     gate_id: str
     approve: bool
     shown_hash: str
-    answer: dict[str, Any] | None = None
+    answer: JsonDict | None = None
     comment: str = ""
     user_id: str = ""
 

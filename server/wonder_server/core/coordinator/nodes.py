@@ -1,15 +1,14 @@
-"""Nodes: what begins when a token stands at one, and what its result means.
+"""Executions of nodes: their start, results, retries, timeouts and restarts.
 
-A node that begins is an execution and an operation of the same id: the operation is in the outbox until the
-execution has ended. Its target decides what is dispatched: a task, a child run, an agent's turn; a gate and
-a wait are dispatched nowhere, somebody or the time ends them. Infrastructure faults are tried again as the
-node's ``retry`` says; whatever else fails a node fails its branch.
+A node that begins gets a node execution and an operation with the same id. The operation stays in the outbox
+until the execution has ended. The target decides what is dispatched: a task, a child run or an agent's turn.
+A gate and a wait dispatch nothing; a person, a signal or a timer ends them. The node's ``retry`` repeats
+transient faults. Every other fault fails the node's branch.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace as dataclass_replace
-from typing import Any
 
 from wonder_server.core import ids
 from wonder_server.core.coordinator import evaluation, gates, token_flow
@@ -30,16 +29,17 @@ from wonder_server.core.coordinator.values import (
 from wonder_server.core.definitions.specs import GateExpiry, Node
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
+from wonder_server.core.json_types import JsonValue
 
 MAX_EXECUTIONS = 1_000_000
-"""Node executions of one run."""
+"""Limit of node executions in one run."""
 
 _TASK, _COMPLETED = OperationKind.TASK, ExecutionStatus.COMPLETED
-"""What nearly all nodes are; by name, since a word of an enum is slow to ask for."""
+"""Module variables: reading a member of an enum class is slower, and nearly every node has these values."""
 
 
 def begin(builder: PlanBuilder, token: Token, node_id: str) -> None:
-    """The token stands at a node: hand the node's target out."""
+    """Begin the node ``node_id`` with the token: create its execution and operation."""
     try:
         _begin(builder, token, builder.compiled[node_id])
     except Problem as problem:
@@ -55,7 +55,7 @@ def _begin(builder: PlanBuilder, token: Token, compiled: CompiledNode) -> None:
     if node.input_mapping:
         scope = builder.context.scope(token)
         node_input = evaluation.mapped(builder, node.input_mapping, scope, "input_mapping", node.id)
-    # Not the operation's id: a run that is planned again after a crash must come to the same keys.
+    # The operation's id is no key: a run that is planned again after a crash must compute the same keys.
     hops = token.hops + 1
     key = f"{run.id}/{token.id}/{hops}"
     child_id = "" if kind is _TASK else _child(builder, node, kind, key)
@@ -115,7 +115,7 @@ def _branch(token: Token) -> Branch:
 
 
 def _child(builder: PlanBuilder, node: Node, kind: OperationKind, key: str, attempt: int = 1) -> str:
-    """The run, conversation or gate that carries the node out."""
+    """Return the id of the run, conversation or gate that executes the node; empty for a task and a wait."""
     run, named = builder.run, f"{key}#{attempt}"
     match kind:
         case OperationKind.SUBWORKFLOW:
@@ -136,8 +136,8 @@ def _child(builder: PlanBuilder, node: Node, kind: OperationKind, key: str, atte
 # --- results ----------------------------------------------------------------------------------------
 
 
-def succeeded(builder: PlanBuilder, operation: Operation, result: Any) -> None:
-    """The node has its result: write it into the context, and go on."""
+def succeeded(builder: PlanBuilder, operation: Operation, result: JsonValue) -> None:
+    """Record the node's result, write it into the context, and follow the node's transitions."""
     compiled, token = builder.compiled[operation.node_id], builder.tokens.get(operation.token_id)
     node = compiled.node
     builder.operations.record(operation, _COMPLETED, output=result)
@@ -151,21 +151,24 @@ def succeeded(builder: PlanBuilder, operation: Operation, result: Any) -> None:
     token_flow.follow_transitions(builder, token, compiled)
 
 
-def _context_values(builder: PlanBuilder, token: Token, node: Node, result: Any) -> list[tuple[str, Any]]:
-    """What is written into the context, and where: all of it seen as it was when the result came."""
+def _context_values(
+    builder: PlanBuilder, token: Token, node: Node, result: JsonValue
+) -> list[tuple[str, JsonValue]]:
+    """Return the targets and values to write into the context. All are computed from the context before the
+    result."""
     if not node.output_mapping:
         section = "branch" if token.parent_id else "state"
         return [(f"{section}.{node.id}", result)]
-    seen = builder.context.scope(token)
-    seen["result"] = result
+    scope = builder.context.scope(token)
+    scope["result"] = result
     return [
-        (target, evaluation.value_of(builder, source, seen, f"output_mapping.{target}", node.id))
+        (target, evaluation.value_of(builder, source, scope, f"output_mapping.{target}", node.id))
         for target, source in node.output_mapping.items()
     ]
 
 
 def failed(builder: PlanBuilder, operation: Operation, fault: Fault) -> None:
-    """The node's attempt failed: try again, or fail the branch."""
+    """Handle a failed attempt: schedule the next attempt, or fail the branch."""
     node, token = builder.compiled[operation.node_id].node, builder.tokens.get(operation.token_id)
     gate, retry = builder.gates.of_operation(operation), node.retry
     if gate is not None:
@@ -189,15 +192,15 @@ def failed(builder: PlanBuilder, operation: Operation, fault: Fault) -> None:
         builder.operations.retry(execution, later)
         return
     builder.operations.record(operation, ExecutionStatus.FAILED, fault=fault)
-    told = dataclass_replace(fault, metadata={**fault.metadata, "node": operation.node_id})
-    token_flow.fail(builder, token, told)
+    located = dataclass_replace(fault, metadata={**fault.metadata, "node": operation.node_id})
+    token_flow.fail(builder, token, located)
 
 
 # --- time, signals, restarts ------------------------------------------------------------------------
 
 
 def timer_fired(builder: PlanBuilder, operation: Operation) -> None:
-    """An operation's time has come, if it has."""
+    """Handle an operation's timer. Does nothing before the operation's deadline and attempt timeout."""
     compiled = builder.compiled[operation.node_id]
     node = compiled.node
     if operation.deadline_ms and builder.now >= operation.deadline_ms:
@@ -211,12 +214,13 @@ def timer_fired(builder: PlanBuilder, operation: Operation) -> None:
     elif operation.kind is OperationKind.WAIT:
         succeeded(builder, operation, {"received": False, "payload": None})
     else:
-        patience = node.retry.timeout_ms / 1000 if node.retry is not None else 0
-        _time_out(builder, operation, f"No result within {patience:g} s.", transient=True)
+        timeout_s = node.retry.timeout_ms / 1000 if node.retry is not None else 0
+        _time_out(builder, operation, f"No result within {timeout_s:g} s.", transient=True)
 
 
 def _time_out(builder: PlanBuilder, operation: Operation, message: str, *, transient: bool) -> None:
-    """It took too long. The next attempt, if there is one, is an operation like a new one."""
+    """Cancel the attempt and fail it. A repeatable attempt fails with TIMEOUT, any other with
+    OUTCOME_UNKNOWN."""
     builder.operations.stop(operation)
     gate = builder.gates.of_operation(operation)
     if gate is not None:
@@ -233,14 +237,14 @@ def _gate_expired(builder: PlanBuilder, operation: Operation, node: Node) -> Non
     policy = node.human_gate.on_expire if node.human_gate is not None else GateExpiry.FAIL
     result = None if gate is None else gates.expire(builder, gate, policy)
     if result is None:
-        message = f"Nobody answered at gate `{node.id}` in time."
+        message = f"Gate `{node.id}` expired without an answer."
         failed(builder, operation, Fault(reason=Reason.TIMEOUT, message=message))
     else:
         succeeded(builder, operation, result)
 
 
 def _retry_after_backoff(builder: PlanBuilder, operation: Operation, compiled: CompiledNode) -> None:
-    """The backoff is over."""
+    """Start the next attempt after the backoff."""
     token = builder.tokens.get(operation.token_id)
     builder.tokens.move(replace(token, waits_for_id=operation.child_id), compiled.waiting)
     builder.operations.redispatch(
@@ -249,22 +253,22 @@ def _retry_after_backoff(builder: PlanBuilder, operation: Operation, compiled: C
 
 
 def receive_signal(builder: PlanBuilder, operation: Operation, signal: Signal) -> None:
-    """The signal that a node waits for has come."""
+    """Consume a signal and complete the node that waits for it."""
     builder.signals.take(signal)
     succeeded(builder, operation, {"received": True, "payload": signal.payload})
 
 
 def restarted(builder: PlanBuilder, operation: Operation) -> None:
-    """The server has started again: hand the work out again, if that may be."""
+    """Dispatch a pending operation again after a restart of the server; fail it if it is not repeatable."""
     if operation.backing_off or operation.kind in (OperationKind.GATE, OperationKind.WAIT):
-        return  # Nobody works on it; its time is in its row.
+        return  # Nothing was dispatched. The row contains the time.
     if not operation.repeatable:
         message = "The server stopped while this ran; whether it took effect is unknown."
         failed(builder, operation, Fault(reason=Reason.OUTCOME_UNKNOWN, message=message))
         return
     deadline, until = operation.deadline_ms, operation.until_ms
     if operation.kind is OperationKind.TASK:
-        # It begins anew, and so does the time that it may take.
+        # The task starts again, so its timeouts start again.
         compiled = builder.compiled[operation.node_id]
         deadline, until = compiled.deadline(builder.now), compiled.until(builder.now)
     builder.operations.redispatch(

@@ -1,37 +1,43 @@
-"""The planner of workflow runs: how tokens move over the graph (document 5).
+"""The planner of workflow runs: the movement of tokens over the graph (document 5).
 
-The theory. A *token* is a place in the graph that a run has reached. It begins at the first node; at each
-node the node's target is carried out, and its result written into the run's context; then the token takes
-the first transition, by ascending priority, whose condition holds, and ends where none does. The run ends
-with its last token.
+A *token* is a position in the graph. A run starts with one token at the first node. At each node the node's
+target is executed and its result written into the run's context. The token then takes the first transition,
+by ascending priority, whose condition is true; if there is none, the token ends. The run ends with its last
+token.
 
-A node that *fans out* takes every transition that holds, and a transition *for each* item of a list is
-taken once for every item. Each of these branches is a token of its own, a child of the one that fanned out,
-with values of its own (``branch``, ``item``, ``index``). So tokens form a tree, whose leaves do the work:
+A node that *fans out* takes every transition whose condition is true. A transition *for each* item of a list
+is taken once per item. Each branch is a token of its own, a child of the token that fanned out, with its own
+values (``branch``, ``item``, ``index``). Tokens therefore form a tree. Its leaves execute nodes:
 
 ========================  ===================================================================================
-token                     means
+status of a token         meaning
 ========================  ===================================================================================
-pending                   its node's attempt failed; the next one comes when the backoff is over
-waiting_for_task          the executor runs its node's task
-waiting_for_subworkflow   its node's workflow runs as a child
-waiting_for_agent         an agent works on a turn for its node
-waiting_for_human         a person has to answer at its node's gate
-waiting_for_signal        its node waits for a signal, or for a time
-waiting_for_siblings      it stands at the fan-in where its branches meet
-forked                    its branches are under way; it goes on where they meet, or ends when they all have
-completed                 it ended, or was joined with others
-failed, cancelled         it, or what is around it, could not go on; nobody needed it any more
+pending                   an attempt failed; the next attempt starts after its backoff
+waiting_for_task          the executor runs the node's task
+waiting_for_subworkflow   the node's workflow runs as a child
+waiting_for_agent         an agent executes a turn for the node
+waiting_for_human         a person has to answer at the node's gate
+waiting_for_signal        the node waits for a signal or a time
+waiting_for_siblings      the token arrived at the fan-in where its branches meet
+forked                    its branches are running; it continues at their fan-in or ends with the last
+completed                 the token ended or was joined with others
+failed, cancelled         the token or an enclosing branch failed; the token is no longer needed
 ========================  ===================================================================================
 
-How branches meet, and what their failures mean, is told in ``branches.py``; what nodes do in ``nodes.py``.
+``token_flow.py`` describes fan-in and failing branches, ``nodes.py`` the execution of nodes.
 
-Laws (``tests/core/coordinator/test_laws.py``, with generated graphs): same state, input and time, same
-decisions; `plan` never raises; no token is lost or doubled (each live one is the root or has a live parent
-that is forked; a forked one has live children or a fan-in to come); every live leaf has an operation in the
-outbox or stands at a fan-in that waits for others, so that a run which has not ended always waits for
-something that can happen; a result of an operation that is not in the outbox changes nothing, so that a
-node's result is recorded once however often it is delivered (feature G7).
+Laws (``tests/core/coordinator/test_laws.py``, with generated graphs):
+
+- The same state, input and time lead to the same decisions. `plan` never raises.
+- No token is lost or duplicated. A live token is the root or has a live, forked parent. A forked token has
+  live
+  children or a fan-in to come.
+- Every live leaf has an operation in the outbox or waits at a fan-in. A run that has not ended therefore
+  always
+  waits for an input that can happen.
+- A result of an operation that is not in the outbox changes nothing. A node's result is recorded once,
+  however
+  often it is delivered (feature G7).
 """
 
 from __future__ import annotations
@@ -74,17 +80,17 @@ from wonder_server.core.frozen import replace
 from wonder_server.core.schema import schemas
 
 MAX_SIGNALS = 100
-"""Names of signals that one run remembers, beside those that its nodes wait for."""
+"""Limit of signal names that a run stores in addition to those that its nodes wait for."""
 
 MAX_QUEUED_SIGNALS = 1_000
-"""Signals of one name that stand in line for nodes that will wait for them."""
+"""Limit of queued signals of one name."""
 
 MAX_EVENTS_OF_A_NODE = 1_000
-"""Events that one execution of a node may emit; more of them are dropped."""
+"""Limit of events of one node execution. Further events are dropped."""
 
 
 def plan(state: RunState, event: Input, now_ms: int) -> Decisions:
-    """What to do about ``event``. Pure; never raises."""
+    """Return the decisions for ``event``. Pure; never raises."""
     if type(event) is Start:
         return _start(state, event, now_ms)
     match event:
@@ -109,17 +115,16 @@ def plan(state: RunState, event: Input, now_ms: int) -> Decisions:
 
 
 def _run_agenda(builder: PlanBuilder) -> Decisions:
-    """Plan what is on the agenda, which grows meanwhile, until nothing is left that can be decided now."""
-    for what, token, node_id in builder.agenda:
+    """Plan the continuations on the agenda until it is empty. Each may append others."""
+    for kind, token, node_id in builder.agenda:
         if builder.ended:
             break
-        match what:
+        match kind:
             case "arrive":
                 token_flow.arrive(builder, token, node_id)
             case "begin":
-                if (
-                    builder.tokens.live(token.id) is not None
-                ):  # Else what is around it failed or was joined meanwhile.
+                # The token may have ended earlier in this step, with an enclosing branch.
+                if builder.tokens.live(token.id) is not None:
                     nodes.begin(builder, token, node_id)
             case "resolve":
                 token_flow.resolve_fan_in(builder, token.id)
@@ -131,7 +136,7 @@ def _operation_input(
     operation: Operation,
     event: NodeSucceeded | NodeFailed | NodeTimerFired | NodeRestarted | EventEmitted,
 ) -> None:
-    """Something about an operation of the outbox."""
+    """Plan an input about a pending operation."""
     match event:
         case NodeSucceeded() if operation.kind in EXECUTED_KINDS and _is_current(operation, event.run_id):
             nodes.succeeded(builder, operation, event.output)
@@ -154,7 +159,7 @@ def _operation_input(
 
 
 def _is_current(operation: Operation, child_id: str) -> bool:
-    """Whether a result is of the attempt that the node waits for."""
+    """Return True if a result belongs to the attempt that the node waits for."""
     return not operation.backing_off and (
         not child_id or child_id == operation.child_id or child_id == operation.attempt_id
     )
@@ -174,15 +179,15 @@ def _timer_fired(builder: PlanBuilder, operation: Operation) -> None:
 
 
 def _emitted(builder: PlanBuilder, operation: Operation, event: EventEmitted) -> None:
-    """An event that a task repeats, because it was tried or handed out again, is recorded once."""
+    """Record an event once, even if its task emits it again after a retry or a restart."""
     if event.key in operation.emitted or len(operation.emitted) >= MAX_EVENTS_OF_A_NODE:
         return
-    noted = replace(operation, emitted=(*operation.emitted, event.key))
-    said = EmittedEvent(name=event.name, payload=event.payload, node_id=operation.node_id)
-    builder.decided.append(RecordEvent(emitted=said, operation=noted))
+    updated = replace(operation, emitted=(*operation.emitted, event.key))
+    emitted = EmittedEvent(name=event.name, payload=event.payload, node_id=operation.node_id)
+    builder.decided.append(RecordEvent(emitted=emitted, operation=updated))
 
 
-# --- beginning and end ------------------------------------------------------------------------------
+# --- start and end ----------------------------------------------------------------------------------
 
 
 def _start(state: RunState, event: Start, now: int) -> Decisions:
@@ -234,7 +239,7 @@ def _new_builder(state: RunState, run: Run, workflow: PinnedWorkflow, now: int) 
 
 
 def _repeat_answer(run: Run, parent: Parent | None) -> Decisions:
-    """A run is started once. Who asks again, after a crash, is told how it ended, if it has."""
+    """Repeat the result of a run that has ended. A parent starts its run again after a crash."""
     if parent is not None and run.completed_ms:
         return (AnswerAgain(run=run, parent=parent),)
     return ()
@@ -271,9 +276,9 @@ def _start_fork(state: RunState, event: StartFork, now: int) -> Decisions:
 def _cancel(state: RunState, event: CancelRun, now: int) -> Decisions:
     run, pinned = state.run, state.pinned
     if run is None:
-        return _refuse(Reason.RUN_NOT_FOUND, "No run has this id.", "run_id")
+        return _refuse(Reason.RUN_NOT_FOUND, "The run does not exist or was deleted.", "run_id")
     if pinned is None:
-        message = f"The run is already {run.status.value}; nothing to cancel."
+        message = f"The run is already {run.status.value}; it cannot be cancelled."
         return _refuse(Reason.RUN_NOT_ACTIVE, message, "run_id")
     builder = PlanBuilder(state, run, pinned, f"{run.id}/cancel", now)
     token_flow.cancel(builder, builder.tokens.get(ROOT))
@@ -282,23 +287,23 @@ def _cancel(state: RunState, event: CancelRun, now: int) -> Decisions:
     return _run_agenda(builder)
 
 
-# --- people -----------------------------------------------------------------------------------------
+# --- signals and gates ------------------------------------------------------------------------------
 
 
 def _receive_signal(state: RunState, event: ReceiveSignal, now: int) -> Decisions:
     run, pinned = state.run, state.pinned
     if run is None:
-        return _refuse(Reason.RUN_NOT_FOUND, "No run has this id.", "run_id")
+        return _refuse(Reason.RUN_NOT_FOUND, "The run does not exist or was deleted.", "run_id")
     if pinned is None:
-        message = f"The run is already {run.status.value}; nobody would hear the signal."
+        message = f"The run is already {run.status.value}; it takes no signals."
         return _refuse(Reason.RUN_NOT_ACTIVE, message, "run_id")
     awaited = compile_graph(pinned.workflow).graph.signals
     if event.name in awaited:
         if len(state.queued_signals.get(event.name, ())) >= MAX_QUEUED_SIGNALS:
-            message = f"{MAX_QUEUED_SIGNALS} signals `{event.name}` wait to be taken already."
+            message = f"The queue of signal `{event.name}` is full: {MAX_QUEUED_SIGNALS} wait to be consumed."
             return _refuse(Reason.LIMIT_EXCEEDED, message, "signal.name")
     elif event.name not in state.signals and len(state.signals.keys() - awaited) >= MAX_SIGNALS:
-        message = f"A run remembers signals of at most {MAX_SIGNALS} names that none of its nodes waits for."
+        message = f"The run has signals of {MAX_SIGNALS} names that no node waits for, which is the maximum."
         return _refuse(Reason.LIMIT_EXCEEDED, message, "signal.name")
     latest = state.signals.get(event.name)
     number = latest.number + 1 if latest is not None else 1
@@ -315,7 +320,7 @@ def _receive_signal(state: RunState, event: ReceiveSignal, now: int) -> Decision
     for operation in builder.operations.waiting_for_signal(event.name, builder.compiled):
         if (
             builder.operations.get(operation.id) is not None
-        ):  # What the first one did may have ended the others.
+        ):  # Completing the first node may have ended the others.
             nodes.receive_signal(builder, operation, signal)
     return _run_agenda(builder)
 
@@ -328,7 +333,7 @@ def _resolve(state: RunState, event: ResolveGate, now: int) -> Decisions:
         return (RefuseRun(fault=fault),)
     operation = state.operations.get(gate.operation_id) if gate is not None else None
     if run is None or pinned is None or gate is None or operation is None:
-        return _refuse(Reason.GATE_RESOLVED, "The gate is not open any more.", "gate_id")
+        return _refuse(Reason.GATE_RESOLVED, "The gate is no longer open.", "gate_id")
     builder = PlanBuilder(state, run, pinned, operation.id, now)
     nodes.succeeded(builder, operation, gates.resolve(builder, gate, event))
     return _run_agenda(builder)

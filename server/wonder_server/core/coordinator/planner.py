@@ -1,4 +1,4 @@
-"""The run planner, as the loop sees it."""
+"""The run planner in the shape that the loop uses."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ from wonder_server.core.errors import Fault
 
 
 def restore(rows: Rows) -> RunState:
-    """The working set of a run, from its rows."""
+    """Return the state of a run from its rows."""
     state = RunState()
     state.restore(rows)
     return state
 
 
 def root(actor_id: str, state: RunState) -> str:
-    """A run belongs to the conversation that it serves, if it does."""
+    """Return the conversation that the run serves, or the run's own id."""
     return (state.run.scope.conversation_id if state.run is not None else "") or actor_id
 
 
 def rejection(decided: Sequence[decisions.Decision]) -> Fault | None:
-    first = decided[0] if decided else None  # A refusal is all that is decided.
+    """Return the fault if the decisions reject the input, else None."""
+    first = decided[0] if decided else None  # A rejection is the only decision of its input.
     return first.fault if type(first) is decisions.RefuseRun else None
 
 
 def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:
-    """The ids that a repeated request is answered with again: of its gate, of its run."""
+    """Return the ids that a repeated request is answered with: the run's id and the gate's id."""
     ids: dict[str, str] = {}
     for decision in decided:
         if type(decision) is decisions.StartRun or type(decision) is decisions.EndRun:
@@ -50,8 +51,11 @@ _OUTSIDE = frozenset({OperationKind.AGENT, OperationKind.GATE, OperationKind.WAI
 
 
 def must_commit(state: RunState, decided: Sequence[decisions.Decision]) -> bool:
-    """A volatile run is written when it hands out what may not be done twice, or waits for somebody outside;
-    else with its answer."""
+    """Return True if the decisions must be committed now.
+
+    A volatile run is committed with its answer, or earlier if it dispatches an operation that is not
+    repeatable or waits for an external input.
+    """
     if state.run is None or not state.run.volatile:
         return True
     for decision in decided:
@@ -67,22 +71,23 @@ _WAITING = frozenset(OperationKind) - {OperationKind.TASK}
 
 
 def allows_early_dispatch(command: Command) -> bool:
-    """A task goes ahead of the disk if nobody outside could tell that it was run in vain."""
+    """Return True for a side-effect-free task, which may be executed before its commit."""
     return type(command) is RunTask and command.repeatable
 
 
 def can_unload(state: RunState) -> bool:
-    """Whether all that the run waits for is done elsewhere, or by time."""
+    """Return True if the run only waits for other actors, for external input or for timers."""
     return all(each.kind in _WAITING or each.backing_off for each in state.operations.values())
 
 
 def parent(state: RunState) -> str:
+    """Return the id of the actor that waits for the run, or an empty string."""
     run = state.run
     return run.parent.actor_id if run is not None and run.parent is not None else ""
 
 
 def size_bytes(state: RunState) -> int:
-    """About how many bytes a run that waits holds in memory; its pinned definitions are shared."""
+    """Return the approximate size of a waiting run in memory, in bytes, without its shared definitions."""
     values = (state.run, state.state, state.output, state.branches, list(state.executions.values()))
     return 2 * len(msgspec.json.encode(values)) + 2000 * (1 + len(state.tokens))
 

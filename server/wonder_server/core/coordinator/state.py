@@ -1,13 +1,12 @@
-"""The working set of one run: what its planner sees, and how decisions change it.
+"""State of a run: its unfinished parts.
 
-Only what has not ended is here; the rest is in the store. So a step costs the same whether it is a run's
-first or its ten thousandth.
+Ended tokens, executions and gates are only in the store. A step therefore costs the same at a run's first
+node and at its ten thousandth.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from wonder_server.core.actor.planner import Rows
 from wonder_server.core.coordinator.values import (
@@ -23,27 +22,28 @@ from wonder_server.core.coordinator.values import (
     Token,
     TokenStatus,
 )
+from wonder_server.core.json_types import JsonDict, JsonValue
 
 BUSY = frozenset({TokenStatus.WAITING_FOR_TASK, TokenStatus.WAITING_FOR_SUBWORKFLOW})
-"""What tokens do while a run is ``running``; what else they wait for may take long."""
+"""Token statuses that keep a run in status ``running``. Waiting for anything else may take long."""
 
 
 @dataclass(slots=True)
 class RunState:
-    """``run`` is None until it starts.
+    """State of a run. ``run`` is None until the run starts.
 
-    ``children`` are the live tokens of each forked one, ``arrived`` those of them that stand at the fan-in,
-    in the order in which they came. ``operation_of`` finds the operation that a token waits for. ``branches``
-    are the values that branches have written. ``signals`` are the newest of each name, ``missed`` older ones
-    that no node has taken. ``ordinal`` is the number of the newest node execution, ``busy`` how many tokens
-    keep the run from waiting.
+    ``children`` are the live branches of each forked token; ``arrived`` are those that wait at the fan-in, in
+    order of arrival. ``operation_of`` maps a token to the operation that it waits for. ``branches`` are the
+    context values of branches. ``signals`` are the newest of each name, ``queued_signals`` older ones that no
+    node has consumed. ``ordinal`` is the number of the newest node execution. ``busy_tokens`` is the number
+    of tokens that keep the run in status ``running``.
     """
 
     run: Run | None = None
     pinned: Pinned | None = None
-    state: dict[str, Any] = field(default_factory=dict)
-    output: dict[str, Any] = field(default_factory=dict)
-    branches: dict[str, dict[str, Any]] = field(default_factory=dict)
+    state: JsonDict = field(default_factory=dict)
+    output: JsonDict = field(default_factory=dict)
+    branches: dict[str, JsonDict] = field(default_factory=dict)
     signals: dict[str, Signal] = field(default_factory=dict)
     queued_signals: dict[str, tuple[Signal, ...]] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class RunState:
     busy_tokens: int = 0
 
     def restore(self, rows: Rows) -> None:
-        """Become what the rows of a working set say."""
+        """Fill an empty state from the rows of a run."""
         self.run = next(iter(rows["runs"]), None)
         self.pinned = next(iter(rows["works"]), None)
         for token in rows["tokens"]:
@@ -67,7 +67,7 @@ class RunState:
             siblings.sort(key=lambda each: self.tokens[each].arrival)
         for entry in rows["context"]:
             self.put_context(entry)
-        for execution in rows["executions"]:  # all that run, and the newest
+        for execution in rows["executions"]:  # the running ones and the newest
             self.put_execution(execution)
         for operation in rows["operations"]:
             self.put_operation(operation)
@@ -80,6 +80,7 @@ class RunState:
             self.put_signal(signal)
 
     def put_token(self, token: Token) -> None:
+        """Replace a token, or remove it if it has ended."""
         token_id, parent_id, status = token.id, token.parent_id, token.status
         before = self.tokens.get(token_id)
         if before is not None and before.status in BUSY:
@@ -101,28 +102,34 @@ class RunState:
             self.arrived.setdefault(parent_id, []).append(token_id)
 
     def put_execution(self, execution: NodeExecution) -> None:
+        """Replace a node execution, if it has not ended."""
         if execution.ordinal > self.ordinal:
             self.ordinal = execution.ordinal
         if not execution.completed_ms:
             self.executions[execution.id] = execution
 
     def put_operation(self, operation: Operation) -> None:
+        """Replace an operation."""
         self.operations[operation.id] = operation
         if operation.node_id:
             self.operation_of[operation.token_id] = operation.id
 
     def remove_operation(self, operation_id: str) -> None:
+        """Remove an operation."""
         operation = self.operations.pop(operation_id, None)
         if operation is not None and self.operation_of.get(operation.token_id) == operation_id:
             del self.operation_of[operation.token_id]
 
     def put_signal(self, signal: Signal) -> None:
+        """Replace the newest signal of a name."""
         self.signals = _with(self.signals, signal.name, signal)
 
     def queue_signal(self, signal: Signal) -> None:
+        """Append a signal to the queue of its name."""
         self.queued_signals[signal.name] = (*self.queued_signals.get(signal.name, ()), signal)
 
     def dequeue_signal(self, signal: Signal) -> None:
+        """Remove a signal from the queue of its name."""
         remaining = tuple(each for each in self.queued_signals[signal.name] if each.number != signal.number)
         if remaining:
             self.queued_signals[signal.name] = remaining
@@ -130,6 +137,7 @@ class RunState:
             del self.queued_signals[signal.name]
 
     def put_context(self, entry: ContextValue) -> None:
+        """Write an entry of the context."""
         match entry.section:
             case "state":
                 self.state = _with(self.state, entry.key, entry.value)
@@ -140,13 +148,16 @@ class RunState:
                 self.branches[entry.token_id] = _with(known or {}, entry.key, entry.value)
 
 
-def _with(values: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """Values with one more, as another object: the one there is may be part of a node's input or output, or
-    of itself (``state.all: state``). Expressions can go over its keys, so their order must not depend on
-    which came first: a restart would forget that."""
+def _with(values: JsonDict, key: str, value: JsonValue) -> JsonDict:
+    """Return a copy of the values with one more entry, in the order of the keys.
+
+    A copy, because the values may be part of a node's input or output, or of themselves (``state.all:
+    state``). Sorted, because expressions can iterate over the keys and a restart does not restore the order
+    of insertion.
+    """
     if not values:
         return {key: value}
     grown = {**values, key: value}
     if key in values or key > next(reversed(values)):
-        return grown  # It stands where it belongs.
+        return grown  # The new key is the last one, or keeps its place.
     return dict(sorted(grown.items()))

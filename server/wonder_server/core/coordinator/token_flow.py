@@ -1,28 +1,26 @@
-"""Where tokens go: transitions, fan-out, fan-in, and what the end of a branch means for those around it.
+"""Movement of tokens: transitions, fan-out, fan-in and the end of branches.
 
-A token that fans out waits as ``forked`` while its children, the branches, are under way. Its fan-out is
-*settled* anew whenever one of them arrives at the fan-in, ends or fails:
+A token that fans out waits in status ``forked`` while its children, the branches, are running. The planner
+*resolves* the fan-out each time a branch arrives at the fan-in, ends or fails:
 
 =====================================  =============================================================
-the branches                           the fan-out
+branches                               effect on the fan-out
 =====================================  =============================================================
-enough have arrived                    joins: values are merged, who is late is cancelled, and the
-                                       forked token itself stands at the fan-in's node
-nobody can come any more, none came    ends quietly, as its branches did; in mode ``any`` or
-                                       ``m_of_n`` it fails
-too few can still come                 fails
-some can still come                    waits; the first arrival starts the fan-in's timer
+enough have arrived                    join: values are merged, late branches are cancelled, and the
+                                       forked token continues at the fan-in's node
+none arrived and none can arrive       end without a join; in mode ``any`` or ``m_of_n``: fail
+too few can still arrive               fail
+some can still arrive                  wait; the first arrival starts the fan-in's timer
 =====================================  =============================================================
 
-A branch that fails fails its fan-out, unless that is joined by ``any`` or ``m_of_n``, where it only counts
-as one that does not come. A fan-out that fails fails the branch that it stands in, and so on outward; what
-reaches the first token fails the run.
+A failing branch fails its fan-out. In mode ``any`` or ``m_of_n`` it only counts as a branch that does not
+arrive. A failing fan-out fails the branch that contains it, and so on outward. A fault that reaches the first
+token fails the run.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from wonder_server.core.coordinator import evaluation
 from wonder_server.core.coordinator.compiled_graph import CompiledNode
@@ -49,17 +47,18 @@ from wonder_server.core.definitions.specs import (
 )
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.schema import schemas
 
 MAX_LIVE_TOKENS = 10_000
-"""Places at which one run may be at once."""
+"""Limit of live tokens in one run."""
 
 
-# --- moving on --------------------------------------------------------------------------------------
+# --- transitions ------------------------------------------------------------------------------------
 
 
 def follow_transitions(builder: PlanBuilder, token: Token, compiled: CompiledNode) -> None:
-    """The node is done: the token takes its transitions, or ends here."""
+    """Let the token of a completed node take the node's transitions, or end."""
     if compiled.single_successor:
         move_to(builder, token, compiled.single_successor)
         return
@@ -67,7 +66,9 @@ def follow_transitions(builder: PlanBuilder, token: Token, compiled: CompiledNod
         token, taken = _transitions(builder, token, compiled)
         if not taken:
             end(builder, token)
-        elif compiled.node.fan_out or taken[0].for_each is not None:  # Who does not fan out takes one.
+        elif (
+            compiled.node.fan_out or taken[0].for_each is not None
+        ):  # A node that does not fan out takes one.
             _fan_out(builder, token, compiled, taken)
         else:
             move_to(builder, token, taken[0].to_node_id)
@@ -76,15 +77,15 @@ def follow_transitions(builder: PlanBuilder, token: Token, compiled: CompiledNod
 
 
 def move_to(builder: PlanBuilder, token: Token, node_id: str) -> None:
-    """Let the token come to a node. The first one of a run has no siblings that it could wait for there."""
+    """Schedule the token's arrival at a node. A run's first token has no siblings, so its node begins."""
     builder.agenda.append(("arrive" if token.parent_id else "begin", token, node_id))
 
 
 def arrive(builder: PlanBuilder, token: Token, node_id: str) -> None:
-    """The branch is at a node: it waits for its siblings there, or the node begins."""
+    """Let the branch wait at its fan-in, or begin the node."""
     parent = builder.tokens.live(token.parent_id)
     if parent is None or builder.tokens.live(token.id) is None:
-        return  # Its fan-out was joined or failed meanwhile.
+        return  # The fan-out was joined or failed earlier in this step.
     fork = builder.forks.get(parent.id)
     if fork is not None and fork.join_node_id == node_id:
         arrived = builder.forks.arrive(token, node_id)
@@ -96,8 +97,8 @@ def arrive(builder: PlanBuilder, token: Token, node_id: str) -> None:
 def _transitions(
     builder: PlanBuilder, token: Token, compiled: CompiledNode
 ) -> tuple[Token, list[Transition]]:
-    """The transitions that are taken; the token has counted those that are limited."""
-    scope: dict[str, Any] | None = None
+    """Return the transitions to take, and the token with its updated loop counters."""
+    scope: JsonDict | None = None
     node, taken = compiled.node, list[Transition]()
     for index, transition in compiled.transitions:
         times = token.transition_counts.get(str(index), 0) if transition.loop_limit else 0
@@ -123,9 +124,11 @@ def _fan_out(builder: PlanBuilder, token: Token, compiled: CompiledNode, taken: 
     node, starts = compiled.node, list[BranchStart]()
     for transition in taken:
         starts += _starts(builder, token, node, transition, len(starts))
-    limits = [way.for_each.max_concurrency for way in taken if way.for_each and way.for_each.max_concurrency]
+    limits = [
+        each.for_each.max_concurrency for each in taken if each.for_each and each.for_each.max_concurrency
+    ]
     limit = min(limits, default=0)
-    # The token itself no longer counts, and neither do branches that have to wait for others.
+    # The forked token no longer counts, nor do branches that wait for a free place under max_concurrency.
     if builder.tokens.live_count - 1 + min(limit or len(starts), len(starts)) > MAX_LIVE_TOKENS:
         message = f"At node `{node.id}` the run would be at more than {MAX_LIVE_TOKENS} places at once."
         raise Problem(Fault(reason=Reason.LIMIT_EXCEEDED, message=message, metadata={"node": node.id}))
@@ -147,16 +150,16 @@ def _fan_out(builder: PlanBuilder, token: Token, compiled: CompiledNode, taken: 
 
 
 def _with_unique_names(starts: list[BranchStart]) -> tuple[BranchStart, ...]:
-    """The branches, those that would have a name twice with a number: names are keys where branches meet."""
+    """Return the branches with a number appended to repeated names, since names are keys at the fan-in."""
     if len({start.name for start in starts}) == len(starts):
         return tuple(starts)
     seen: Counter[str] = Counter()
-    apart: list[BranchStart] = []
+    renamed: list[BranchStart] = []
     for start in starts:
         seen[start.name] += 1
         number = seen[start.name]
-        apart.append(replace(start, name=f"{start.name}.{number}") if number > 1 else start)
-    return tuple(apart)
+        renamed.append(replace(start, name=f"{start.name}.{number}") if number > 1 else start)
+    return tuple(renamed)
 
 
 def _starts(
@@ -183,7 +186,7 @@ def _starts(
 
 
 def _begin_branches(builder: PlanBuilder, parent: Token, fork: Fork, arrived: int) -> None:
-    """Begin as many branches as may run now that ``here`` of them stand at the fan-in."""
+    """Begin as many branches as the fan-out's limit allows while ``arrived`` branches wait at the fan-in."""
     first, count = parent.started, len(fork.branches)
     if first == count:
         return
@@ -215,7 +218,7 @@ def _begin_branches(builder: PlanBuilder, parent: Token, fork: Fork, arrived: in
 
 
 def resolve_fan_in(builder: PlanBuilder, parent_id: str) -> None:
-    """See the table above."""
+    """Resolve the fan-out of a token, if it is still open (see the module's table)."""
     parent, fork = builder.tokens.live(parent_id), builder.forks.get(parent_id)
     if parent is not None and fork is not None:
         _resolve_fan_in(builder, parent, fork, builder.forks.arrived_count(parent_id))
@@ -246,12 +249,12 @@ def _resolve_fan_in(builder: PlanBuilder, parent: Token, fork: Fork, arrived: in
 
 
 def _fan_in(builder: PlanBuilder, fork: Fork | None) -> FanIn | None:
-    """How the branches of a fan-out meet, None if they do not."""
+    """Return the fan-in where the branches of a fan-out meet, or None."""
     return builder.compiled[fork.join_node_id].node.fan_in if fork is not None and fork.join_node_id else None
 
 
 def _min_arrivals(fan_in: FanIn) -> int:
-    """How many branches must have arrived; 0: all that come."""
+    """Return the number of branches that must arrive; 0 for all that can."""
     return _MIN_ARRIVALS.get(fan_in.mode, fan_in.count)
 
 
@@ -267,7 +270,7 @@ def _unmet(fork: Fork, fan_in: FanIn, arrived: int, minimum: int) -> Fault:
 
 
 def fan_in_timeout(builder: PlanBuilder, parent_id: str) -> None:
-    """The fan-in's time is over."""
+    """Handle the timer of a fan-in: join the branches that arrived, or fail."""
     fork = builder.forks.get(parent_id)
     fan_in = _fan_in(builder, fork)
     if fork is None or fan_in is None:
@@ -286,7 +289,8 @@ def fan_in_timeout(builder: PlanBuilder, parent_id: str) -> None:
 
 
 def _join(builder: PlanBuilder, parent: Token, fork: Fork, fan_in: FanIn) -> None:
-    """The branches have met: merge, end them, and let the forked token stand at the fan-in's node."""
+    """Merge the values of the arrived branches, end all branches, and continue the forked token at the
+    fan-in."""
     order = builder.forks.arrived(parent.id)
     arrived = sorted([builder.tokens.get(each) for each in order], key=lambda each: each.branch_index)
     try:
@@ -308,7 +312,7 @@ def _join(builder: PlanBuilder, parent: Token, fork: Fork, fan_in: FanIn) -> Non
     builder.agenda.append(("begin", builder.tokens.get(parent.id), fork.join_node_id))
 
 
-def _merged(builder: PlanBuilder, fork: Fork, arrived: list[Token], index: int, fan_in: FanIn) -> Any:
+def _merged(builder: PlanBuilder, fork: Fork, arrived: list[Token], index: int, fan_in: FanIn) -> JsonValue:
     merge, node_id = fan_in.merges[index], fork.join_node_id
     field = f"fan_in.merges[{index}].source"
     found = [
@@ -333,10 +337,12 @@ def _merged(builder: PlanBuilder, fork: Fork, arrived: list[Token], index: int, 
             return {key: item for _, value in found for key, item in value.items()}
 
 
-def _check_types(found: list[tuple[Token, Any]], kind: type, word: str, field: str, node_id: str) -> None:
+def _check_types(
+    found: list[tuple[Token, JsonValue]], kind: type, expected: str, field: str, node_id: str
+) -> None:
     for token, value in found:
         if not isinstance(value, kind):
-            message = f"Node `{node_id}`, {field}: in branch `{token.branch}` this is not {word}."
+            message = f"Node `{node_id}`, {field}: in branch `{token.branch}` this is not {expected}."
             raise Problem(
                 Fault(
                     reason=Reason.EXPRESSION_FAILED, message=message, field=field, metadata={"node": node_id}
@@ -344,13 +350,16 @@ def _check_types(found: list[tuple[Token, Any]], kind: type, word: str, field: s
             )
 
 
-# --- the end of a branch ----------------------------------------------------------------------------
+# --- end of a branch --------------------------------------------------------------------------------
 
 
 def end(builder: PlanBuilder, token: Token) -> None:
-    """The token has nowhere to go: it ends well. The first one of a run that merges does that before."""
+    """Complete a token without a transition to take.
+
+    If the workflow merges its branch on completion, the first token goes to the merge node before.
+    """
     if MERGE_NODE in builder.compiled.graph.nodes and not token.parent_id and token.node_id != MERGE_NODE:
-        if not isinstance(_output(builder), Fault):  # Else it is not going to complete.
+        if not isinstance(_output(builder), Fault):  # A run that will fail does not merge.
             move_to(builder, token, MERGE_NODE)
             return
     builder.tokens.move(token, TokenStatus.COMPLETED)
@@ -363,7 +372,7 @@ def end(builder: PlanBuilder, token: Token) -> None:
 
 
 def fail(builder: PlanBuilder, token: Token, fault: Fault) -> None:
-    """The token cannot go on: that fails what is around it, or the branch does not come."""
+    """Fail the token. This fails its fan-out, unless the fan-in can do without this branch."""
     _close_inside(builder, token)
     builder.tokens.move(token, TokenStatus.FAILED)
     if not token.parent_id:
@@ -379,19 +388,19 @@ def fail(builder: PlanBuilder, token: Token, fault: Fault) -> None:
     arrived = builder.forks.arrived_count(parent.id)
     coming = len(fork.branches) - arrived - parent.ended if fork else 0
     if arrived + coming < _min_arrivals(fan_in):
-        fail(builder, parent, fault)  # What made it impossible is the better word.
+        fail(builder, parent, fault)  # The branch's fault says more than a missing arrival.
     else:
         builder.agenda.append(("resolve", parent, ""))
 
 
 def cancel(builder: PlanBuilder, token: Token) -> None:
-    """Nobody needs the token any more, nor what is inside it."""
+    """Cancel the token and its branches."""
     _close_inside(builder, token)
     builder.tokens.move(token, TokenStatus.CANCELLED)
 
 
 def _close_inside(builder: PlanBuilder, token: Token) -> None:
-    """Stop what a token waits for, and end its branches."""
+    """Cancel the operation that a token waits for, and its branches."""
     operation = builder.operations.of_token(token)
     if operation is not None:
         builder.operations.stop(operation)
@@ -406,7 +415,7 @@ def _close_inside(builder: PlanBuilder, token: Token) -> None:
 
 
 def _complete(builder: PlanBuilder) -> None:
-    """The last token has ended: the run's output."""
+    """Complete the run after its last token has ended."""
     output = _output(builder)
     if isinstance(output, Fault):
         builder.end(RunStatus.FAILED, fault=output)
@@ -414,8 +423,8 @@ def _complete(builder: PlanBuilder) -> None:
         builder.end(RunStatus.COMPLETED, output)
 
 
-def _output(builder: PlanBuilder) -> dict[str, Any] | Fault:
-    """What the run gives, or why it gives nothing."""
+def _output(builder: PlanBuilder) -> JsonDict | Fault:
+    """Return the run's output, or the fault if it is not valid."""
     spec = builder.workflow.spec
     try:
         output = builder.context.output
@@ -424,7 +433,9 @@ def _output(builder: PlanBuilder) -> dict[str, Any] | Fault:
                 builder, spec.output_mapping, builder.context.scope(None), "output_mapping"
             )
         else:
-            evaluation.check(output, "output", "")  # Together its values may be more than each is.
+            evaluation.check(
+                output, "output", ""
+            )  # Together the values may exceed a limit that each of them meets.
         problems = schemas.validate(spec.output_schema, output) if spec.output_schema else []
         if problems:
             message = f"The run's output does not match its schema: {'; '.join(problems[:5])}"

@@ -1,14 +1,14 @@
-"""What a workflow run is made of: the rows of its record, as frozen values (document 5)."""
+"""Values of a workflow run: the rows of its record (document 5)."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
 from wonder_server.core.actor.commands import Parent, Scope
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
+from wonder_server.core.json_types import JsonDict, JsonValue
 
 
 class RunStatus(StrEnum):
@@ -20,7 +20,7 @@ class RunStatus(StrEnum):
 
 
 class TokenStatus(StrEnum):
-    """See the table in ``plan.py``."""
+    """Status of a token. The table in ``plan.py`` explains each."""
 
     PENDING = "pending"
     WAITING_FOR_TASK = "waiting_for_task"
@@ -46,7 +46,7 @@ class ExecutionStatus(StrEnum):
 
 
 class OperationKind(StrEnum):
-    """What a run can be waiting for. The last two belong to no node execution."""
+    """Kinds of operations that a run waits for. The last two belong to no node execution."""
 
     TASK = "task"
     SUBWORKFLOW = "subworkflow"
@@ -58,7 +58,7 @@ class OperationKind(StrEnum):
 
 
 EXECUTED_KINDS = frozenset({OperationKind.TASK, OperationKind.SUBWORKFLOW, OperationKind.AGENT})
-"""What somebody has a result of; a person, a signal or the time ends the others."""
+"""Kinds whose result is delivered as an input. A person, a signal or a timer ends the others."""
 
 
 class GateStatus(StrEnum):
@@ -72,8 +72,8 @@ class GateStatus(StrEnum):
 class Run(Value, frozen=True, kw_only=True):
     """One execution of one revision of a workflow.
 
-    ``parent`` is who waits for it, None for a run that a client started. Times are milliseconds since 1970;
-    0 means "not yet", for ``deadline_ms`` "never". ``executions`` is set when it ends.
+    ``parent`` is the actor that waits for the run; None if a client started it. Times are in milliseconds
+    since 1970 UTC. 0 means "not yet", for ``deadline_ms`` "never". ``executions`` is set at the end.
     """
 
     id: str
@@ -83,9 +83,9 @@ class Run(Value, frozen=True, kw_only=True):
     parent: Parent | None = None
     volatile: bool = False
     status: RunStatus = RunStatus.RUNNING
-    input: dict[str, Any] = field(default_factory=dict)
-    output: dict[str, Any] = field(default_factory=dict)
-    metadata: dict[str, Any] = field(default_factory=dict)
+    input: JsonDict = field(default_factory=dict)
+    output: JsonDict = field(default_factory=dict)
+    metadata: JsonDict = field(default_factory=dict)
     fault: Fault | None = None
     forked_from: str = ""
     executions: int = 0
@@ -96,21 +96,21 @@ class Run(Value, frozen=True, kw_only=True):
 
 
 class Pinned(Value, frozen=True, kw_only=True):
-    """The graph that an unfinished run executes."""
+    """The pinned workflow of an unfinished run."""
 
     run_id: str
     workflow: PinnedWorkflow
 
 
 class Token(Value, frozen=True, kw_only=True):
-    """A place in the graph that the run has reached; also a branch, for tokens form a tree.
+    """A position in the graph, and a branch of a fan-out: tokens form a tree.
 
-    A fan-out makes children of a token, which then waits as ``forked`` until they have met again or ended.
-    ``branch`` names the branch: the node it began at, or the item's index; ``item`` is its item. ``hops``
-    counts the nodes it has stood at, so that (branches from the root, hops) is the same however often a run
-    is planned again. ``taken`` counts limited transitions, by their index. ``arrival`` orders arrivals at a
-    fan-in, from 1. Of a forked token, ``begun`` children were made and ``ended`` of them are over without
-    having arrived, ``failed`` of those because they failed.
+    A fan-out creates children of a token. The token waits as ``forked`` until they are joined or have ended.
+    ``branch`` is the branch's name: its first node, or the item's index. ``hops`` counts the nodes that the
+    token has reached, so that (branches from the root, hops) is the same each time the run is planned.
+    ``transition_counts`` counts limited transitions by their index. ``arrival`` numbers the arrivals at a
+    fan-in, from 1. Of a forked token, ``started`` children were created, ``ended`` of them have ended without
+    arriving, and ``failed`` of those failed.
     """
 
     id: str
@@ -134,19 +134,19 @@ class Token(Value, frozen=True, kw_only=True):
 
 
 class BranchStart(Value, frozen=True, kw_only=True):
-    """A branch that a fan-out makes: its name, the node it begins at, its item if it has one, and which of
-    the items that is; without items, which of the branches it is."""
+    """A branch of a fan-out: its name, its first node, its item if it has one, and the item's index; without
+    items, the index of the branch."""
 
     name: str
     node_id: str
-    item: Any = None
+    item: JsonValue = None
     index: int = 0
 
 
 class Fork(Value, frozen=True, kw_only=True):
-    """An open fan-out: all its branches, of which at most ``limit`` run at once (0: all).
+    """An open fan-out with all its branches. At most ``limit`` run at once; 0 is all.
 
-    ``join_node_id`` is the fan-in where they meet, empty if they do not.
+    ``join_node_id`` is the fan-in where they meet; empty if they do not.
     """
 
     token_id: str
@@ -158,8 +158,8 @@ class Fork(Value, frozen=True, kw_only=True):
 
 
 class Branch(Value, frozen=True, kw_only=True):
-    """Which branch a token is: of which token's fan-out, at which node, its name, and its place among all of
-    them, from 0."""
+    """The place of a token among the branches of a fan-out: the parent token, the fan-out's node, the
+    branch's name, its index from 0, and the number of branches."""
 
     parent_id: str
     fan_out_node_id: str
@@ -169,10 +169,10 @@ class Branch(Value, frozen=True, kw_only=True):
 
 
 class NodeExecution(Value, frozen=True, kw_only=True):
-    """One execution of one node; its result is recorded once (feature G7). Its id is its operation's.
+    """One execution of one node; its result is recorded once (feature G7). Its id is the id of its operation.
 
-    ``target`` is the pinned task or workflow, the agent's id, ``gate`` or ``wait``; ``carried_out_by`` the
-    run, conversation or gate that does it. ``branch`` is None at the run's first token.
+    ``target`` is the pinned task or workflow, the agent's id, ``gate`` or ``wait``. ``carried_out_by`` is the
+    run, conversation or gate that executes the node. ``branch`` is None for the run's first token.
     """
 
     id: str
@@ -185,8 +185,8 @@ class NodeExecution(Value, frozen=True, kw_only=True):
     target: str = ""
     carried_out_by: str = ""
     attempts: int = 1
-    input: dict[str, Any] = field(default_factory=dict)
-    output: Any = None
+    input: JsonDict = field(default_factory=dict)
+    output: JsonValue = None
     fault: Fault | None = None
     started_ms: int = 0
     completed_ms: int = 0
@@ -199,18 +199,17 @@ class ContextValue(Value, frozen=True, kw_only=True):
     run_id: str
     section: str
     key: str
-    value: Any
+    value: JsonValue
     token_id: str = ""
 
 
 class Operation(Value, frozen=True, kw_only=True):
-    """Something that the run waits for, with the time when it wants to be woken: the run's outbox.
+    """An entry of the run's outbox: a pending result or a timer.
 
-    ``key`` is the idempotency key that reaches every effect. ``child_id`` is the run or the conversation
-    that carries it out. ``deadline_ms`` is the node's, all attempts included; ``until_ms`` is the end of this
-    attempt, of the backoff before the next (``backing_off``), of a wait, of a gate, of a timer; 0 for none.
-    ``dispatches`` counts how often this attempt was handed out. ``emitted`` are the keys of events that its
-    task has said.
+    ``key`` is the idempotency key that reaches every effect. ``child_id`` is the run or the conversation that
+    executes the operation. ``deadline_ms`` limits all attempts together. ``until_ms`` is the end of this
+    attempt, of the backoff (``backing_off``), of a wait, a gate or a timer; 0 for none. ``dispatches`` counts
+    the dispatches of this attempt. ``emitted`` are the keys of events that the task has emitted.
     """
 
     id: str
@@ -231,20 +230,20 @@ class Operation(Value, frozen=True, kw_only=True):
 
     @property
     def attempt_id(self) -> str:
-        """What the result of this attempt names as what carried it out, where that is the same for each: an
-        agent that is looped in answers all of them in one room."""
+        """The id that a result of this attempt names, for children that execute every attempt: an agent that
+        is looped in answers each attempt in the same conversation."""
         return f"{self.child_id}#{self.attempt}"
 
     @property
     def wake_ms(self) -> int:
-        """When it wants to be woken; 0 for never."""
+        """Time at which the operation's timer fires; 0 for never."""
         if self.deadline_ms and self.until_ms:
             return min(self.deadline_ms, self.until_ms)
         return self.deadline_ms or self.until_ms
 
 
 class Gate(Value, frozen=True, kw_only=True):
-    """A place where the run waits for a person. ``shown_hash`` binds the answer to what was shown."""
+    """A gate of a run. ``shown_hash`` binds an answer to the prompt and input that the gate showed."""
 
     id: str
     run_id: str
@@ -253,13 +252,13 @@ class Gate(Value, frozen=True, kw_only=True):
     project_id: str
     workflow_ref: str
     prompt: str
-    shown: dict[str, Any]
+    shown: JsonDict
     shown_hash: str
-    answer_schema: dict[str, Any] = field(default_factory=dict)
+    answer_schema: JsonDict = field(default_factory=dict)
     user_ids: tuple[str, ...] = ()
     status: GateStatus = GateStatus.PENDING
     user_id: str = ""
-    answer: dict[str, Any] | None = None
+    answer: JsonDict | None = None
     comment: str = ""
     created_ms: int = 0
     expires_ms: int = 0
@@ -267,11 +266,11 @@ class Gate(Value, frozen=True, kw_only=True):
 
 
 class Signal(Value, frozen=True, kw_only=True):
-    """The newest signal of its name, the ``number``-th. ``taken``: a node that waited for it went on."""
+    """A signal, the ``number``-th of its name. ``consumed``: a node that waited for it continued."""
 
     run_id: str
     name: str
-    payload: Any = None
+    payload: JsonValue = None
     user_id: str = ""
     number: int = 1
     consumed: bool = field(default=False, name="taken")
@@ -279,8 +278,8 @@ class Signal(Value, frozen=True, kw_only=True):
 
 
 class EmittedEvent(Value, frozen=True, kw_only=True):
-    """What an ``event`` action said."""
+    """An event of an ``event`` action."""
 
     name: str
-    payload: dict[str, Any]
+    payload: JsonDict
     node_id: str
