@@ -41,6 +41,7 @@ from wonder_server.adapters.sqlite.memory.store import SqliteMemories
 from wonder_server.core.memory.records import Draft, Source, Weights
 from wonder_server.ports.embedder import Embedder
 from wonder_server.services.memory.large_contents import LargeContents
+from wonder_server.services.memory.semantic_index import SemanticIndex
 from wonder_server.services.memory.service import MAX_BATCH, MAX_HITS, MemoryService
 
 OURS: Final = Path(__file__).parent / "data" / "conversations.jsonl"
@@ -125,9 +126,7 @@ async def ours(agent: Agent, embedder: Embedder, weights: Weights, times: list[f
         service = MemoryService(
             memories=store,
             large_contents=overflow,
-            source=store,
-            vectors=vectors,
-            embedder=embedder,
+            index=SemanticIndex(vectors=vectors, source=store, embedder=embedder),
             clock=Clock(),
         )
         said = [message for message in agent.messages if message["content"].strip()]

@@ -16,6 +16,7 @@ from wonder_server.adapters.sqlite.memory.store import SqliteMemories
 from wonder_server.core.memory.records import Draft
 from wonder_server.ports.memories import Entry, StoredText
 from wonder_server.services.memory.large_contents import LargeContents
+from wonder_server.services.memory.semantic_index import SemanticIndex
 from wonder_server.services.memory.service import MAX_BATCH, MemoryService
 
 
@@ -37,9 +38,7 @@ class MemorySetup:
         self.service = MemoryService(
             memories=store,
             large_contents=self.overflow,
-            source=store,
-            vectors=self.vectors,
-            embedder=self.embedder,
+            index=SemanticIndex(vectors=self.vectors, source=store, embedder=self.embedder),
             clock=Clock(),
         )
 

@@ -145,7 +145,7 @@ def _build_entry_points(
             streams=streams,
             workflows=library,
             clock=clock,
-            branches=services.repositories,
+            branches=services.repositories.worktrees,
         ),
     )
 

@@ -77,7 +77,9 @@ async def open_application(
             open_servicers(settings, clock, stores, clients, services, runtime)
         )
         background = await stack.enter_async_context(open_background())
-        background.start("leftovers", remove_orphaned_worktrees(services.repositories, stores.records))
+        background.start(
+            "leftovers", remove_orphaned_worktrees(services.repositories.worktrees, stores.records)
+        )
         services.garbage_collector.start()
         background.start("preload", asyncio.to_thread(clients.preload))
         sweepers = await stack.enter_async_context(open_sweepers(settings, clock, stores, services, runtime))

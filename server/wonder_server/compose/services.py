@@ -16,15 +16,23 @@ from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.vectors import Vectors
-from wonder_server.services.actions import ACTIONS
+from wonder_server.services.actions import (
+    ACTIONS,
+    ContentAccess,
+    ExecutionAccess,
+    ModelAccess,
+    NetworkAccess,
+)
 from wonder_server.services.actions import Services as ActionServices
-from wonder_server.services.catalog.library import Library
+from wonder_server.services.catalog.library import DeletionHooks, Library, ModelRules
 from wonder_server.services.content.artifacts import Artifacts
+from wonder_server.services.content.checkout import RepositoryAccess
 from wonder_server.services.content.repositories import RepositoryService
 from wonder_server.services.memory.garbage_collection import MemoryGarbageCollector
 from wonder_server.services.memory.large_contents import LargeContents
 from wonder_server.services.memory.operations import MemoryOperations
 from wonder_server.services.memory.reembedding import Reembedder
+from wonder_server.services.memory.semantic_index import SemanticIndex
 from wonder_server.services.memory.service import MemoryService
 from wonder_server.services.tasks.executor import Executor
 from wonder_server.services.workers import WorkerPool
@@ -73,33 +81,34 @@ async def open_services(
         library = _library(settings, stores, clients, memory.garbage_collector, clock)
         await _ensure_standard(library, stores)
         repositories = RepositoryService(
-            repositories=clients.git.repositories,
-            origins=clients.git.origins,
-            workspaces=clients.git.workspaces,
-            projects=library.projects,
+            RepositoryAccess(
+                repositories=clients.git.repositories,
+                origins=clients.git.origins,
+                workspaces=clients.git.workspaces,
+                projects=library.projects,
+            ),
             release=clients.sandbox.release,
         )
-        await repositories.start()
+        await repositories.worktrees.start()
         artifacts = Artifacts(clients.git.artifacts, library.project_id)
         workers = WorkerPool(clock, lease_ms=settings.worker_lease_seconds * 1_000, reserved=ACTIONS)
         stack.callback(workers.close)
         usage_reporter = UsageReporter()
         executor = Executor(
             ActionServices(
-                model=clients.model,
+                models=ModelAccess(
+                    model=clients.model,
+                    default_profile=clients.providers.default,
+                    prices=clients.prices,
+                    usage_reporter=usage_reporter,
+                ),
                 memory=memory.memory,
+                network=NetworkAccess(web=clients.web, mcp=clients.mcp, policies=library),
                 clock=clock,
-                default_profile=clients.providers.default,
-                web=clients.web,
-                mcp=clients.mcp,
-                policies=library,
-                workers=workers,
-                prices=clients.prices,
-                usage_reporter=usage_reporter,
-                artifacts=artifacts,
-                repositories=repositories,
-                worktrees=repositories,
-                sandbox=clients.sandbox,
+                content=ContentAccess(artifacts=artifacts, repositories=repositories),
+                execution=ExecutionAccess(
+                    sandbox=clients.sandbox, worktrees=repositories.worktrees, workers=workers
+                ),
             )
         )
         yield ApplicationServices(
@@ -138,11 +147,13 @@ async def _open_memory(
     memory = MemoryService(
         memories=store.memories,
         large_contents=large_contents,
-        source=store.vectors,
-        vectors=vectors,
-        embedder=clients.embedder,
+        index=SemanticIndex(
+            vectors=vectors,
+            source=store.vectors,
+            embedder=clients.embedder,
+            on_missing_vectors=reembedder.wake,
+        ),
         clock=clock,
-        on_missing_vectors=reembedder.wake,
     )
     store.watch_lost_vectors(reembedder.wake)
     reembedder.start()
@@ -164,11 +175,14 @@ def _library(
         stores.catalog,
         clock,
         actions={name: kind.input_schema for name, kind in ACTIONS.items()},
-        providers=settings.provider_names,
-        resolve_profile=clients.providers.resolve,
-        add_context_window=clients.prices.with_context_window,
-        before_agent_delete=[garbage_collector.before_delete],
-        after_agent_delete=[garbage_collector.after_delete],
+        models=ModelRules(
+            resolve_profile=clients.providers.resolve,
+            add_context_window=clients.prices.with_context_window,
+            providers=settings.provider_names,
+        ),
+        deletion_hooks=DeletionHooks(
+            before_agent=[garbage_collector.before_delete], after_agent=[garbage_collector.after_delete]
+        ),
     )
 
 

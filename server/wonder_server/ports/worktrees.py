@@ -35,3 +35,7 @@ class Worktrees(Protocol):
         FIELD_INVALID if it works on no branch: it belongs to no conversation. PROJECT_NOT_FOUND.
         STORAGE_UNAVAILABLE (transient) while a repository cannot be reached or is still being cloned."""
         ...
+
+    def command_finished(self, key: str) -> None:
+        """Record that a command ended for which `open` returned the worktree ``key``."""
+        ...

@@ -32,7 +32,14 @@ from wonder_server.core.ids import random_id
 from wonder_server.core.memory.records import Draft, Memory
 from wonder_server.rpc.executor import servicer as rpc
 from wonder_server.rpc.executor.executions import MAX_BACKLOG, Execution
-from wonder_server.services.actions import ACTIONS, ActionCall, ActionKind, Services
+from wonder_server.services.actions import (
+    ACTIONS,
+    ActionCall,
+    ActionKind,
+    ModelAccess,
+    NetworkAccess,
+    Services,
+)
 from wonder_server.services.tasks.executor import Executor, Progress, StepProgress, StepTrace
 
 SERVICE = "wonder.v1.ExecutorService"
@@ -172,13 +179,17 @@ def executor_kit() -> ExecutorKit:
     gate, memory, clock = Gate(), Recorded(), TickingClock()
     kinds = {**ACTIONS, "gate": gate.kind()}
     services = Services(
-        model=NoModel(),  # type: ignore[arg-type]
+        models=ModelAccess(
+            model=NoModel(),  # type: ignore[arg-type]
+            default_profile=ModelProfile(provider="offline"),
+        ),
         memory=memory,
+        network=NetworkAccess(
+            web=Nothing(),  # type: ignore[arg-type]
+            mcp=Nothing(),  # type: ignore[arg-type]
+            policies=Nothing(),  # type: ignore[arg-type]
+        ),
         clock=clock,
-        default_profile=ModelProfile(provider="offline"),
-        web=Nothing(),  # type: ignore[arg-type]
-        mcp=Nothing(),  # type: ignore[arg-type]
-        policies=Nothing(),  # type: ignore[arg-type]
     )
     servicer = rpc.ExecutorServicer(
         Executor(services, kinds=kinds),

@@ -18,7 +18,15 @@ from wonder_server.core.schema.schemas import check_schema, validate
 from wonder_server.core.task.repeatable import ACTION_EFFECTS
 from wonder_server.ports.memories import Request
 from wonder_server.ports.model import Chunk, Finished, TextDelta
-from wonder_server.services.actions import ACTIONS, ActionCall, ActionKind, ExecutionContext, Services
+from wonder_server.services.actions import (
+    ACTIONS,
+    ActionCall,
+    ActionKind,
+    ExecutionContext,
+    ModelAccess,
+    NetworkAccess,
+    Services,
+)
 from wonder_server.services.actions.contract.kind import InlineNotPossibleError
 from wonder_server.services.paging import Page, PageRequest
 
@@ -154,13 +162,10 @@ def called(
 ) -> ActionCall:
     assert validate(ACTIONS[kind].input_schema, input) == []
     services = Services(
-        model=model or ScriptedModel(),
+        models=ModelAccess(model=model or ScriptedModel(), default_profile=DEFAULT),
         memory=memory or RememberedCalls(),
+        network=NetworkAccess(web=Nothing(), mcp=Nothing(), policies=Nothing()),
         clock=Clock(),
-        default_profile=DEFAULT,
-        web=Nothing(),
-        mcp=Nothing(),
-        policies=Nothing(),
     )
     return ActionCall(input=input, context=context, services=services)
 
@@ -357,7 +362,10 @@ class Ledger:
 
 def billed(model: ScriptedModel, ledger: Ledger) -> ActionCall:
     call = called("llm", {"request": {}}, model, None, CONTEXT)
-    return replace(call, services=replace(call.services, usage_reporter=ledger))
+    return replace(
+        call,
+        services=replace(call.services, models=replace(call.services.models, usage_reporter=ledger)),
+    )
 
 
 REFUSED = error(Reason.MODEL_UNAVAILABLE, "HTTP 500.", transient=True)

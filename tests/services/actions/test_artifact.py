@@ -16,7 +16,7 @@ from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.storage.command import Git, ThreadPool
 from wonder_server.core.errors import Reason
 from wonder_server.core.schema.schemas import validate
-from wonder_server.services.actions import ACTIONS, ActionCall, ExecutionContext
+from wonder_server.services.actions import ACTIONS, ActionCall, ContentAccess, ExecutionContext
 from wonder_server.services.content.artifacts import Artifacts
 
 git = Git(os.environ)
@@ -26,7 +26,7 @@ if git.probe():
 
 class Acting:
     def __init__(self, artifacts: Artifacts | None) -> None:
-        self.services: Any = SimpleNamespace(artifacts=artifacts)
+        self.services: Any = SimpleNamespace(content=ContentAccess(artifacts=artifacts))
 
     async def __call__(self, kind: str, key: str = "op/n/s", project: str = "p", **input: Any) -> Any:
         action = ACTIONS[f"artifact.{kind}"]

@@ -15,7 +15,14 @@ from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.schema.schemas import validate
 from wonder_server.core.task.effects import NotStartedError
 from wonder_server.ports.web import WebRequest, WebResponse
-from wonder_server.services.actions import ACTIONS, ActionCall, ExecutionContext, Services
+from wonder_server.services.actions import (
+    ACTIONS,
+    ActionCall,
+    ExecutionContext,
+    ModelAccess,
+    NetworkAccess,
+    Services,
+)
 from wonder_server.services.tasks.executor import Executor, TaskOutcome
 
 CONTEXT = ExecutionContext(project_id="proj_1", key="op_1/node")
@@ -71,13 +78,10 @@ def answered(status: int = 200, body: bytes = b"", **headers: str) -> WebRespons
 
 def services(web: ScriptedWeb) -> Services:
     return Services(
-        model=Nothing(),
+        models=ModelAccess(model=Nothing(), default_profile=ModelProfile(provider="offline")),
         memory=Nothing(),
+        network=NetworkAccess(web=web, mcp=Nothing(), policies=Policies()),
         clock=Clock(),
-        default_profile=ModelProfile(provider="offline"),
-        web=web,
-        mcp=Nothing(),
-        policies=Policies(),
     )
 
 

@@ -16,7 +16,14 @@ from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.schema.schemas import validate
-from wonder_server.services.actions import ACTIONS, ActionCall, ExecutionContext, Services
+from wonder_server.services.actions import (
+    ACTIONS,
+    ActionCall,
+    ExecutionContext,
+    ModelAccess,
+    NetworkAccess,
+    Services,
+)
 
 POLICY = NetworkPolicy(http_allow=("127.0.0.1",))
 LIMIT = 100_000
@@ -69,13 +76,10 @@ async def serving(*answers: bytes) -> AsyncIterator[str]:
 async def run(url: str, **input: Any) -> Any:
     web = GuardedWeb()
     services = Services(
-        model=Nothing(),
+        models=ModelAccess(model=Nothing(), default_profile=ModelProfile(provider="offline")),
         memory=Nothing(),
+        network=NetworkAccess(web=web, mcp=Nothing(), policies=Policies()),
         clock=Clock(),
-        default_profile=ModelProfile(provider="offline"),
-        web=web,
-        mcp=Nothing(),
-        policies=Policies(),
     )
     given = {"url": url, "max_response_bytes": LIMIT, **input}
     try:

@@ -12,7 +12,14 @@ from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.schema.schemas import validate
 from wonder_server.core.task.effects import NotStartedError
 from wonder_server.ports.mcp import McpCall, McpProgressCallback, McpResult
-from wonder_server.services.actions import ACTIONS, ActionCall, ExecutionContext, Services
+from wonder_server.services.actions import (
+    ACTIONS,
+    ActionCall,
+    ExecutionContext,
+    ModelAccess,
+    NetworkAccess,
+    Services,
+)
 from wonder_server.services.tasks.executor import Executor, StepProgress, TaskOutcome
 
 CONTEXT = ExecutionContext(project_id="proj_1", key="op_1/node")
@@ -65,13 +72,10 @@ def said(*texts: str, structured: Any = None, is_error: bool = False) -> McpResu
 
 def services(mcp: ScriptedMcp) -> Services:
     return Services(
-        model=Nothing(),
+        models=ModelAccess(model=Nothing(), default_profile=ModelProfile(provider="offline")),
         memory=Nothing(),
+        network=NetworkAccess(web=Nothing(), mcp=mcp, policies=Policies()),
         clock=Clock(),
-        default_profile=ModelProfile(provider="offline"),
-        web=Nothing(),
-        mcp=mcp,
-        policies=Policies(),
     )
 
 

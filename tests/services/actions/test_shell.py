@@ -24,7 +24,15 @@ from wonder_server.core.schema.schemas import validate
 from wonder_server.core.task.effects import NotStartedError
 from wonder_server.ports.sandbox import Command, Finished, Output, OutputCallback, SandboxSpec
 from wonder_server.ports.worktrees import Worktree
-from wonder_server.services.actions import ACTIONS, ActionCall, ExecutionContext, Services
+from wonder_server.services.actions import (
+    ACTIONS,
+    ActionCall,
+    ExecutionAccess,
+    ExecutionContext,
+    ModelAccess,
+    NetworkAccess,
+    Services,
+)
 from wonder_server.services.actions.external import shell as action
 from wonder_server.services.tasks.executor import Executor, StepProgress, TaskOutcome
 
@@ -65,6 +73,8 @@ class Folders:
             await asyncio.Event().wait()
         return Worktree(key="conv_1", folder=self._folder, working_dir="repo")
 
+    def command_finished(self, key: str) -> None: ...
+
 
 class ScriptedSandbox:
     """Answers with what it is told to, and notes what it was asked."""
@@ -97,10 +107,12 @@ def house(tmp_path: Path) -> Callable[..., Services]:
     def made(sandbox: Sandboxes | None, *, network: bool = False, never: bool = False) -> Services:
         nothing: Any = Nothing()
         return Services(
-            model=nothing, memory=nothing, clock=Clock(), web=nothing, mcp=nothing,
-            default_profile=ModelProfile(provider="offline"), policies=Policies(network),
-            sandbox=sandbox, worktrees=Folders(tmp_path, never=never),
-        )  # fmt: skip
+            models=ModelAccess(model=nothing, default_profile=ModelProfile(provider="offline")),
+            memory=nothing,
+            network=NetworkAccess(web=nothing, mcp=nothing, policies=Policies(network)),
+            clock=Clock(),
+            execution=ExecutionAccess(sandbox=sandbox, worktrees=Folders(tmp_path, never=never)),
+        )
 
     return made
 

@@ -17,7 +17,7 @@ from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.ids import random_id
 from wonder_server.ports.catalog import Catalog, Put
 from wonder_server.services.actions import ACTIONS
-from wonder_server.services.catalog.library import Library
+from wonder_server.services.catalog.library import DeletionHooks, Library, ModelRules
 from wonder_server.services.paging import PageRequest
 
 STANDARD = Path(wonder_server.__file__).parent / "std"
@@ -42,7 +42,13 @@ def resolve_profile(profile: ModelProfile) -> ModelProfile:
 
 def make(catalog: Catalog, **guards: Any) -> Library:
     actions = {name: kind.input_schema for name, kind in ACTIONS.items()}
-    return Library(catalog, Ticking(), actions=actions, resolve_profile=resolve_profile, **guards)
+    return Library(
+        catalog,
+        Ticking(),
+        actions=actions,
+        models=ModelRules(resolve_profile=resolve_profile),
+        deletion_hooks=DeletionHooks(**guards),
+    )
 
 
 def task(name: str, action: str = "context", **fields: Any) -> DefinitionDraft:

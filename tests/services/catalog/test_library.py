@@ -422,7 +422,7 @@ async def test_who_holds_on_to_an_agent_or_project_is_asked_before_it_goes() -> 
     async def busy(resource: Agent | Project) -> None:
         raise error(Reason.RESOURCE_IN_USE, f"{resource.name} is busy.")
 
-    library = make(MemoryCatalog(), before_agent_delete=[busy], before_project_delete=[busy])
+    library = make(MemoryCatalog(), before_agent=[busy], before_project=[busy])
     await library.ensure_standard(STANDARD)
     await library.projects.create(Project(id="", name="p"))
     assert await reason(library.agents.delete("assistant")) is Reason.RESOURCE_IN_USE

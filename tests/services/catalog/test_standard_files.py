@@ -25,6 +25,7 @@ from wonder_server.core.definitions.resources import Definition
 from wonder_server.core.definitions.specs import Tool
 from wonder_server.core.frozen import replace
 from wonder_server.core.schema.schemas import validate
+from wonder_server.services.actions import ContentAccess
 from wonder_server.services.content.artifacts import Artifacts
 from wonder_server.services.tasks.executor import Executor
 
@@ -61,7 +62,7 @@ async def call(tmp_path: Path) -> AsyncIterator[Model]:
 
     artifacts = Artifacts(GitRepositories(Git(os.environ), inside.pool, tmp_path / "a"), project_id)
     services: Any = SimpleNamespace(
-        artifacts=artifacts, repositories=inside.repos, workers=None, clock=Ticking()
+        content=ContentAccess(artifacts=artifacts, repositories=inside.repos), clock=Ticking()
     )
     yield Model(library, Executor(services))
     await inside.close()

@@ -20,7 +20,7 @@ from wonder_server.core import expressions
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.services.actions import ACTIONS
-from wonder_server.services.catalog.library import Library
+from wonder_server.services.catalog.library import Library, ModelRules
 
 STANDARD = Path(wonder_server.__file__).parent / "std"
 
@@ -36,7 +36,7 @@ async def assistant() -> PinnedAgent:
         MemoryCatalog(),
         FixedClock(),
         actions={name: kind.input_schema for name, kind in ACTIONS.items()},
-        resolve_profile=partial(resolve_profile, default=OFFLINE),
+        models=ModelRules(resolve_profile=partial(resolve_profile, default=OFFLINE)),
     )
     await library.ensure_standard(STANDARD)
     return await library.pin_agent("assistant")

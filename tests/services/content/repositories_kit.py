@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,8 @@ from wonder_server.adapters.git.workspaces import GitWorkspaces
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.definitions.resources import Project, Repository
 from wonder_server.core.errors import Reason, error
+from wonder_server.services.content.checkout import RepositoryAccess
+from wonder_server.services.content.merges import MergeRequest, MergeResult
 from wonder_server.services.content.repositories import RepositoryService
 
 
@@ -112,13 +115,13 @@ class RepositoryStack:
             self.roots,
             updates_checkouts=updates_checkouts,
         )
-        self.repos = RepositoryService(
+        access = RepositoryAccess(
             repositories=self.repositories,
             origins=self.origins,
             workspaces=self.workspaces,
             projects=projects,
-            release=self._release,
         )
+        self.repos = RepositoryService(access, release=self._release)
 
     async def _release(self, key: str) -> None:
         self.released.append(key)
@@ -132,6 +135,11 @@ class RepositoryStack:
         await self.origins.close()
         await self.pool.close()
         await self.egress.close()
+
+
+async def merge(repos: RepositoryService, scope: Scope, author: str = "ada", **request: Any) -> MergeResult:
+    """Merge the branch of ``scope``; ``request`` has the other fields of the `MergeRequest`."""
+    return await repos.merges.merge(scope, MergeRequest(author=author, **request))
 
 
 def scope(conversation: str = "conv_1", project: str = "web", branch: str = "") -> Scope:

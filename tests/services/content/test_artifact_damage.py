@@ -20,6 +20,7 @@ from wonder_server.adapters.git.storage.command import Git, ThreadPool
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.frozen import replace
 from wonder_server.services.content.artifacts import Artifacts
+from wonder_server.services.content.commit_metadata import CommitRequest
 from wonder_server.services.paging import PageRequest
 
 need_git()
@@ -74,7 +75,7 @@ class Store:
             "revisions": lambda: artifacts.revisions("proj_1", PAGE),
             "revisions of one": lambda: artifacts.revisions("proj_1", PAGE, path="a"),
             "index": index,
-            "merge": lambda: artifacts.merge("proj_1", "draft", dry=True),
+            "merge": lambda: artifacts.merge("proj_1", "draft", dry_run=True),
         }
         for path in DOCUMENTS:
             reads[f"read {path}"] = lambda path=path: artifacts.read("proj_1", path)  # type: ignore[misc]
@@ -106,7 +107,7 @@ class Store:
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
     made = Store(tmp_path / "artifacts")
     for path, content in DOCUMENTS.items():
-        await made.artifacts.write("proj_1", path, content, author="ada")
+        await made.artifacts.write("proj_1", path, content, commit=CommitRequest(author="ada"))
     await made.artifacts.write("proj_1", "a", b"draft\n", branch="draft")
     await made.artifacts.write("proj_1", "a", b"second\n")
     yield made

@@ -20,6 +20,7 @@ from tests.services.content.repositories_kit import (
     FixedProjects,
     RepositoryStack,
     UsersRepository,
+    merge,
     need_git,
     scope,
 )
@@ -76,7 +77,7 @@ class Race:
 
     async def secret(self) -> bytes | None:
         try:
-            return (await self.inside.repos.read(ONE, "secret")).content
+            return (await self.inside.repos.files.read(ONE, "secret")).content
         except WonderError:
             return None
 
@@ -130,9 +131,9 @@ async def test_files_below_info_that_git_would_wait_for_are_never_opened(race: R
     pipe.parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(pipe)
     async with asyncio.timeout(30):
-        assert (await race.inside.repos.read(ONE, "readme")).content == b"hello\n"
-        await race.inside.repos.write(ONE, "src", b"merged\n")
-        await race.inside.repos.merge(ONE, "ada")
+        assert (await race.inside.repos.files.read(ONE, "readme")).content == b"hello\n"
+        await race.inside.repos.files.write(ONE, "src", b"merged\n")
+        await merge(race.inside.repos, ONE)
     pipe.unlink()  # The user's own git would wait.
     assert race.origin.show("src") == "merged"
 
@@ -146,14 +147,14 @@ async def test_objects_in_packs_large_and_small_and_alone_are_all_read(race: Rac
     race.origin.git("repack", "--quiet", "-d")
     race.origin.change("c", "loose\n")
     repos = race.inside.repos
-    assert [(await repos.read(ONE, name)).content for name in "abc"] == [
+    assert [(await repos.files.read(ONE, name)).content for name in "abc"] == [
         b"packed\n", b"packed alone\n", b"loose\n",
     ]  # fmt: skip
-    assert (await repos.read(ONE, "large")).id == race.origin.git("rev-parse", "main:large")
+    assert (await repos.files.read(ONE, "large")).id == race.origin.git("rev-parse", "main:large")
     race.origin.change("c", "later\n")
     race.origin.git("gc", "--quiet")
     later = race.server()  # One that has not looked at the repository just now.
-    assert (await later.repos.read(scope("conv_2"), "c")).content == b"later\n"
+    assert (await later.repos.files.read(scope("conv_2"), "c")).content == b"later\n"
     await later.close()
 
 
@@ -166,10 +167,10 @@ async def test_a_merge_moves_no_branch_of_a_repository_outside_the_roots(race: R
     other = race.private.folder / ".git" / "refs" / "heads"
     before = race.origin.git("rev-parse", "main")
     (other / "main").write_text(before + "\n")
-    await race.inside.repos.write(ONE, "src", b"merged\n")
+    await race.inside.repos.files.write(ONE, "src", b"merged\n")
     race.at(command, f"mv {heads}/team {heads}/away; ln -s {other} {heads}/team")
     try:
-        await race.inside.repos.merge(ONE, "ada", target="team/main")
+        await merge(race.inside.repos, ONE, target="team/main")
     except WonderError as problem:
         assert problem.fault.reason in (Reason.STORAGE_UNAVAILABLE, Reason.RESOURCE_IN_USE)
     assert (other / "main").read_text() == before + "\n"
@@ -179,30 +180,30 @@ async def test_a_merge_moves_no_branch_of_a_repository_outside_the_roots(race: R
 async def test_a_merge_writes_no_pack_outside_the_roots(race: Race) -> None:
     packs, outside = race.git / "objects" / "pack", race.folder / "outside"
     outside.mkdir()
-    await race.inside.repos.write(ONE, "src", b"merged\n")
+    await race.inside.repos.files.write(ONE, "src", b"merged\n")
     race.at("pack-objects", f"mv {packs} {packs}.away; ln -s {outside} {packs}")
-    refused = await refusal(race.inside.repos.merge(ONE, "ada"))
+    refused = await refusal(merge(race.inside.repos, ONE))
     assert refused.reason is Reason.STORAGE_UNAVAILABLE
     assert not list(outside.iterdir()) and race.happened
 
 
 async def test_the_lock_of_another_git_is_waited_for_and_then_respected(race: Race) -> None:
-    await race.inside.repos.write(ONE, "src", b"merged\n")
+    await race.inside.repos.files.write(ONE, "src", b"merged\n")
     lock, before = race.git / "refs" / "heads" / "main.lock", race.origin.git("rev-parse", "main")
     lock.touch()
-    refused = await refusal(race.inside.repos.merge(ONE, "ada"))
+    refused = await refusal(merge(race.inside.repos, ONE))
     assert refused.transient or refused.reason is Reason.RESOURCE_IN_USE
     assert race.origin.git("rev-parse", "main") == before and lock.exists()
     lock.unlink()
-    await race.inside.repos.merge(ONE, "ada")
+    await merge(race.inside.repos, ONE)
     assert race.origin.show("src") == "merged" and not lock.exists()
 
 
 @pytest.mark.parametrize("branch", ["main", "team/main"])
 async def test_a_packed_branch_is_merged_into(race: Race, branch: str) -> None:
     race.origin.git("pack-refs", "--all", "--prune")
-    await race.inside.repos.write(ONE, "src", b"merged\n")
-    await race.inside.repos.merge(ONE, "ada", target=branch)
+    await race.inside.repos.files.write(ONE, "src", b"merged\n")
+    await merge(race.inside.repos, ONE, target=branch)
     assert race.origin.show("src", branch) == "merged"
     race.origin.git("pack-refs", "--all", "--prune")
     race.origin.git("fsck", "--strict")
@@ -212,8 +213,8 @@ async def test_a_packed_branch_is_merged_into(race: Race, branch: str) -> None:
 async def test_the_first_merge_into_an_empty_repository_makes_the_branch(race: Race) -> None:
     for branch in ("main", "team/main"):
         race.origin.git("update-ref", "-d", f"refs/heads/{branch}")
-    await race.inside.repos.write(ONE, "src", b"first\n")
-    await race.inside.repos.merge(ONE, "ada", target="deep/er/main")
+    await race.inside.repos.files.write(ONE, "src", b"first\n")
+    await merge(race.inside.repos, ONE, target="deep/er/main")
     assert race.origin.show("src", "deep/er/main") == "first"
 
 
@@ -226,15 +227,15 @@ async def test_no_file_is_written_outside_the_roots(race: Race, command: str) ->
     race.inside = race.server(updates_checkouts=True)
     victim = race.folder / "home" / "code"
     victim.mkdir(parents=True)
-    await race.inside.repos.write(ONE, "keys", b"an attacker's\n")
-    await race.inside.repos.commit(ONE, "agt", "m")
+    await race.inside.repos.files.write(ONE, "keys", b"an attacker's\n")
+    await race.inside.repos.files.commit(ONE, "agt", "m")
     team = race.roots / "team"
     race.at(
         command,
         f"[ -e {race.git}/index.lock ] || {{ mv {race.folder}/done {race.folder}/armed; exit 0; }}\n"
         f"mv {team} {team}2; ln -s {victim.parent} {team}",
     )
-    await race.inside.repos.merge(ONE, "ada")
+    await merge(race.inside.repos, ONE)
     assert team.is_symlink()
     assert not list(victim.iterdir())
     assert (race.roots / "team2" / "code" / "keys").read_text() == "an attacker's\n"

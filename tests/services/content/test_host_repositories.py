@@ -15,6 +15,7 @@ from tests.services.content.repositories_kit import (
     FixedProjects,
     RepositoryStack,
     UsersRepository,
+    merge,
     need_git,
     scope,
 )
@@ -72,13 +73,13 @@ class Hostile:
     async def everything(self, *, target: str = "") -> None:
         """Copy, read, work and merge."""
         repos = self.inside.repos
-        await repos.tree(ONE)
-        await repos.write(ONE, "src", b"merged\n")
-        await repos.commit(ONE, "agt", "m")
-        await repos.diff(ONE)
-        assert not (await repos.merge(ONE, "ada", target=target)).conflicts
+        await repos.files.tree(ONE)
+        await repos.files.write(ONE, "src", b"merged\n")
+        await repos.files.commit(ONE, "agt", "m")
+        await repos.files.diff(ONE)
+        assert not (await merge(repos, ONE, target=target)).conflicts
         assert self.origin.git("cat-file", "-p", f"{target or 'main'}:src") == "merged"
-        await repos.update(ONE, "agt")
+        await repos.files.update(ONE, "agt")
 
 
 @pytest_asyncio.fixture
@@ -150,11 +151,11 @@ async def test_no_configuration_of_a_host_repository_counts(hostile: Hostile, na
     before = (hostile.git / "config").read_text()
     hostile.config(CONFIGURATIONS[name])
     repos = hostile.inside.repos
-    await repos.write(ONE, "src", b"merged\n")
-    await repos.merge(ONE, "ada")
-    await repos.write(ONE, "readme", b"again\n")
-    await repos.diff(ONE)
-    await repos.merge(ONE, "ada")
+    await repos.files.write(ONE, "src", b"merged\n")
+    await merge(repos, ONE)
+    await repos.files.write(ONE, "readme", b"again\n")
+    await repos.files.diff(ONE)
+    await merge(repos, ONE)
     assert not hostile.mark.exists()
     (hostile.git / "config").write_text(before)
     assert hostile.origin.show("src") == "merged" and hostile.origin.show("readme") == "again"
@@ -166,15 +167,15 @@ async def test_a_merge_that_brings_the_hooks_along_runs_none_of_them(hostile: Ho
     hostile.origin.git("switch", "--quiet", "main")
     hostile.config("[core]\n\thooksPath = .hooks\n[receive]\n\tdenyCurrentBranch = updateInstead\n")
     hostile.inside = hostile.server(updates_checkouts=True)
-    worktree = await hostile.inside.repos.open(ONE)
+    worktree = await hostile.inside.repos.worktrees.open(ONE)
     hostile.hooks(worktree.folder / "code" / ".hooks")
     (worktree.folder / "code" / ".gitattributes").write_text("* filter=evil\n")
     hostile.config('[filter "evil"]\n\tsmudge = EVIL\n\tclean = EVIL\n')
-    hostile.inside.repos.command_finished(worktree.key)
-    assert (await hostile.inside.repos.merge(ONE, "ada")).commit is not None
+    hostile.inside.repos.worktrees.command_finished(worktree.key)
+    assert (await merge(hostile.inside.repos, ONE)).commit is not None
     assert (hostile.origin.folder / ".hooks" / "post-receive").exists()
-    await hostile.inside.repos.write(ONE, "src", b"second\n")
-    await hostile.inside.repos.merge(ONE, "ada")
+    await hostile.inside.repos.files.write(ONE, "src", b"second\n")
+    await merge(hostile.inside.repos, ONE)
     assert (hostile.origin.folder / "src").read_text() == "second\n"
 
 
@@ -185,12 +186,12 @@ async def test_a_branch_that_is_checked_out_is_not_merged_into_unless_the_operat
     hostile: Hostile,
 ) -> None:
     hostile.origin.git("switch", "--quiet", "main")
-    await hostile.inside.repos.write(ONE, "src", b"merged\n")
-    refused = await refusal(hostile.inside.repos.merge(ONE, "ada"))
+    await hostile.inside.repos.files.write(ONE, "src", b"merged\n")
+    refused = await refusal(merge(hostile.inside.repos, ONE))
     assert refused.reason is Reason.RESOURCE_IN_USE and "repository_update_checkouts" in refused.message
     assert hostile.origin.show("src") == "one\ntwo\nthree"
     hostile.inside = hostile.server(updates_checkouts=True)
-    await hostile.inside.repos.merge(ONE, "ada")
+    await merge(hostile.inside.repos, ONE)
     assert (hostile.origin.folder / "src").read_text() == "merged\n"
     assert hostile.origin.git("status", "--porcelain") == ""
 
@@ -198,8 +199,8 @@ async def test_a_branch_that_is_checked_out_is_not_merged_into_unless_the_operat
 async def test_a_branch_of_a_linked_working_folder_is_never_merged_into(hostile: Hostile) -> None:
     hostile.origin.git("worktree", "add", "--quiet", str(hostile.folder / "linked"), "main")
     hostile.inside = hostile.server(updates_checkouts=True)
-    await hostile.inside.repos.write(ONE, "src", b"merged\n")
-    refused = await refusal(hostile.inside.repos.merge(ONE, "ada"))
+    await hostile.inside.repos.files.write(ONE, "src", b"merged\n")
+    refused = await refusal(merge(hostile.inside.repos, ONE))
     assert refused.reason is Reason.RESOURCE_IN_USE and "repository_update" not in refused.message
 
 
@@ -208,7 +209,7 @@ async def test_work_in_a_working_folder_is_never_lost(hostile: Hostile, change: 
     hostile.origin.git("switch", "--quiet", "main")
     hostile.inside = hostile.server(updates_checkouts=True)
     for path in ("a", "new", "src"):
-        await hostile.inside.repos.write(ONE, path, b"merged\n")
+        await hostile.inside.repos.files.write(ONE, path, b"merged\n")
     place = hostile.origin.folder
     if change in ("edited", "staged"):
         (place / "src").write_text("mine\n")
@@ -222,7 +223,7 @@ async def test_work_in_a_working_folder_is_never_lost(hostile: Hostile, change: 
     if change == "locked":
         (hostile.git / "index.lock").touch()
     before, head = hostile.origin.git("status", "--porcelain"), hostile.origin.git("rev-parse", "main")
-    assert await reason(hostile.inside.repos.merge(ONE, "ada")) is Reason.RESOURCE_IN_USE
+    assert await reason(merge(hostile.inside.repos, ONE)) is Reason.RESOURCE_IN_USE
     assert hostile.origin.git("status", "--porcelain") == before
     assert hostile.origin.git("rev-parse", "main") == head and not (place / "a").exists()
 
@@ -230,10 +231,10 @@ async def test_work_in_a_working_folder_is_never_lost(hostile: Hostile, change: 
 async def test_a_merge_that_was_killed_in_the_middle_is_finished(hostile: Hostile) -> None:
     hostile.origin.git("switch", "--quiet", "main")
     hostile.inside = hostile.server(updates_checkouts=True)
-    await hostile.inside.repos.write(ONE, "src", b"merged\n")
-    await hostile.inside.repos.write(ONE, "new", b"new\n")
+    await hostile.inside.repos.files.write(ONE, "src", b"merged\n")
+    await hostile.inside.repos.files.write(ONE, "new", b"new\n")
     (hostile.origin.folder / "src").write_text("merged\n")  # As far as it came.
-    await hostile.inside.repos.merge(ONE, "ada")
+    await merge(hostile.inside.repos, ONE)
     assert hostile.origin.git("status", "--porcelain") == "" and hostile.origin.show("new") == "new"
 
 
@@ -246,14 +247,14 @@ async def _refused(folder: Path, url: str, roots: list[Path]) -> None:
     (project,) = inside.projects.projects.values()
     for asked in (
         inside.repos.check_repositories((), project.repositories),
-        inside.repos.read(ONE, "readme"),
-        inside.repos.write(ONE, "readme", b""),
-        inside.repos.open(ONE),
-        inside.repos.merge(ONE, "ada"),
+        inside.repos.files.read(ONE, "readme"),
+        inside.repos.files.write(ONE, "readme", b""),
+        inside.repos.worktrees.open(ONE),
+        merge(inside.repos, ONE),
     ):
         refused = await refusal(asked)
         assert refused.reason is Reason.FIELD_INVALID and "repository_roots" in refused.message, refused
-    assert (await inside.repos.index(ONE))["code"] is None
+    assert (await inside.repos.files.index(ONE))["code"] is None
     await inside.close()
 
 
@@ -279,17 +280,20 @@ async def test_what_leads_out_of_the_roots_is_no_repository(tmp_path: Path) -> N
 
 async def test_a_folder_that_is_swapped_for_a_link_later_is_refused(hostile: Hostile) -> None:
     private = UsersRepository(hostile.folder / "private", secret="a secret\n")
-    await hostile.inside.repos.read(ONE, "readme")
+    await hostile.inside.repos.files.read(ONE, "readme")
     hostile.origin.folder.rename(hostile.folder / "away")
     hostile.origin.folder.symlink_to(private.folder)
-    for asked in (hostile.inside.repos.read(ONE, "secret"), hostile.inside.repos.merge(ONE, "ada")):
+    for asked in (
+        hostile.inside.repos.files.read(ONE, "secret"),
+        merge(hostile.inside.repos, ONE),
+    ):
         assert await reason(asked) is Reason.FIELD_INVALID
 
 
 async def test_what_was_copied_is_not_shown_once_its_root_is_gone(hostile: Hostile) -> None:
-    await hostile.inside.repos.write(ONE, "new", b"1")
+    await hostile.inside.repos.files.write(ONE, "new", b"1")
     later = RepositoryStack(hostile.folder / "data", hostile.inside.projects, roots=[])
-    assert await reason(later.repos.read(ONE, "readme")) is Reason.FIELD_INVALID
+    assert await reason(later.repos.files.read(ONE, "readme")) is Reason.FIELD_INVALID
     await later.close()
 
 
@@ -301,7 +305,7 @@ async def test_a_root_below_another_cannot_be_turned_into_a_link_out_of_both(tmp
     inside = RepositoryStack(tmp_path / "data", projects, roots=[upper, lower])
     lower.rmdir()
     lower.symlink_to(tmp_path / "victim")
-    assert await reason(inside.repos.read(ONE, "readme")) is Reason.FIELD_INVALID
+    assert await reason(inside.repos.files.read(ONE, "readme")) is Reason.FIELD_INVALID
     await inside.close()
 
 
@@ -311,7 +315,7 @@ async def test_a_root_may_itself_be_a_link(tmp_path: Path) -> None:
     inside = RepositoryStack(
         tmp_path / "data", FixedProjects(web={"code": f"{tmp_path}/root/code"}), roots=[tmp_path / "root"]
     )
-    assert (await inside.repos.read(ONE, "readme")).content == b"hello\n"
+    assert (await inside.repos.files.read(ONE, "readme")).content == b"hello\n"
     assert origin.folder.is_dir()
     await inside.close()
 
@@ -349,7 +353,7 @@ async def test_a_repository_that_points_outside_the_roots_is_refused(hostile: Ho
     secret = private.git("rev-parse", "main")
     if kind not in ("git file", "git link", "refs"):
         (git / "refs" / "heads" / "main").write_text(f"{secret}\n")
-    refused = await refusal(hostile.inside.repos.read(ONE, "secret"))
+    refused = await refusal(hostile.inside.repos.files.read(ONE, "secret"))
     assert refused.reason in (Reason.STORAGE_UNAVAILABLE, Reason.FIELD_INVALID)
     (project,) = hostile.inside.projects.projects.values()
     assert (
@@ -370,9 +374,9 @@ async def test_alternates_below_the_roots_are_read(hostile: Hostile) -> None:
     inside = RepositoryStack(
         hostile.folder / "data2", FixedProjects(web={"code": str(shared)}), roots=[hostile.folder / "users"]
     )
-    await inside.repos.write(ONE, "src", b"merged\n")
-    await inside.repos.merge(ONE, "ada")
-    assert (await inside.repos.read(scope("conv_2"), "src")).content == b"merged\n"
+    await inside.repos.files.write(ONE, "src", b"merged\n")
+    await merge(inside.repos, ONE)
+    assert (await inside.repos.files.read(scope("conv_2"), "src")).content == b"merged\n"
     await inside.close()
 
 
@@ -381,20 +385,20 @@ async def test_objects_that_git_would_wait_for_are_said(hostile: Hostile) -> Non
     place = hostile.git / "objects" / found[:2] / found[2:]
     place.unlink()
     os.mkfifo(place)
-    refused = await refusal(hostile.inside.repos.read(ONE, "readme"))
+    refused = await refusal(hostile.inside.repos.files.read(ONE, "readme"))
     assert refused.reason is Reason.STORAGE_UNAVAILABLE and "no plain file" in refused.message
 
 
 async def test_references_that_are_no_references_are_said(hostile: Hostile) -> None:
     refs = hostile.git / "refs" / "heads"
     (refs / "link").symlink_to("/etc/passwd")
-    refused = await refusal(hostile.inside.repos.read(ONE, "readme"))
+    refused = await refusal(hostile.inside.repos.files.read(ONE, "readme"))
     assert refused.reason is Reason.STORAGE_UNAVAILABLE and "link" in refused.message
     (refs / "link").unlink()
     os.mkfifo(refs / "pipe")
-    assert await reason(hostile.inside.repos.read(ONE, "readme")) is Reason.STORAGE_UNAVAILABLE
+    assert await reason(hostile.inside.repos.files.read(ONE, "readme")) is Reason.STORAGE_UNAVAILABLE
     (refs / "pipe").unlink()
     (refs / "out").write_text("ref: refs/heads/../../../../etc/passwd\n")
-    assert await reason(hostile.inside.repos.read(ONE, "readme")) is Reason.STORAGE_UNAVAILABLE
+    assert await reason(hostile.inside.repos.files.read(ONE, "readme")) is Reason.STORAGE_UNAVAILABLE
     (refs / "out").unlink()
-    assert (await hostile.inside.repos.read(ONE, "readme")).content == b"hello\n"
+    assert (await hostile.inside.repos.files.read(ONE, "readme")).content == b"hello\n"

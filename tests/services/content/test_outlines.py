@@ -16,6 +16,7 @@ from tests.services.content.repositories_kit import (
     FixedProjects,
     RepositoryStack,
     UsersRepository,
+    merge,
     need_git,
     scope,
 )
@@ -23,7 +24,7 @@ from wonder_server.adapters.git.repositories import GitRepositories, GitReposito
 from wonder_server.adapters.git.storage.command import Git
 from wonder_server.core.schema.schemas import validate
 from wonder_server.ports.repositories import File
-from wonder_server.services.actions import ACTIONS, ActionCall, ExecutionContext
+from wonder_server.services.actions import ACTIONS, ActionCall, ContentAccess, ExecutionContext
 from wonder_server.services.content.artifacts import Artifacts
 from wonder_server.services.content.outlines import (
     MAX_CHARACTERS,
@@ -185,7 +186,9 @@ class Acting:
         self.inside, self.git = inside, Counted()
         inside.repositories.git = self.git
         self.artifacts = Artifacts(GitRepositories(self.git, inside.pool, folder / "a"), project_id)
-        self.services: Any = SimpleNamespace(artifacts=self.artifacts, repositories=inside.repos)
+        self.services: Any = SimpleNamespace(
+            content=ContentAccess(artifacts=self.artifacts, repositories=inside.repos)
+        )
 
     async def __call__(self, kind: str, context: ExecutionContext | None = None) -> Any:
         action = ACTIONS[kind]
@@ -265,20 +268,20 @@ async def test_the_files_of_a_conversation_are_looked_up_once_until_something_is
     before = act.git.started
     assert await act.lines("repo.index", second) == ["readme", "src"]
     assert act.git.started == before, "what nobody has touched looks the same to everyone"
-    await repos.write(first, "docs/new", b"1")
+    await repos.files.write(first, "docs/new", b"1")
     assert await act.lines("repo.index", first) == ["docs/new", "readme", "src"]
     assert await act.lines("repo.index", second) == ["readme", "src"]
     before = act.git.started
     assert await act.lines("repo.index", first) == ["docs/new", "readme", "src"]
     assert act.git.started == before
-    tree = await repos.open(first)
+    tree = await repos.worktrees.open(first)
     assert await act.lines("repo.index", first) == ["docs/new", "readme", "src"]
     (tree.folder / "code" / "by_command").write_text("2")
-    repos.command_finished(tree.key)
+    repos.worktrees.command_finished(tree.key)
     assert await act.lines("repo.index", first) == ["by_command", "docs/new", "readme", "src"]
-    await repos.merge(first, "ada")
+    await merge(repos, first)
     assert await act.lines("repo.index", second) == ["by_command", "docs/new", "readme", "src"]
-    await repos.delete_conversation_work("conv_1")
+    await repos.worktrees.delete_conversation_work("conv_1")
     assert "by_command" in await act.lines("repo.index", first)
 
 

@@ -14,6 +14,7 @@ from tests.services.content.repositories_kit import (
     FixedProjects,
     RepositoryStack,
     UsersRepository,
+    merge,
     need_git,
     scope,
 )
@@ -47,17 +48,17 @@ def repos(inside: RepositoryStack) -> RepositoryService:
 
 
 async def content(repos: RepositoryService, work: Scope, path: str) -> str:
-    return (await repos.read(work, path)).content.decode()
+    return (await repos.files.read(work, path)).content.decode()
 
 
 async def test_what_is_read_first_is_the_default_branch_and_nothing_is_made(
     inside: RepositoryStack, origin: UsersRepository
 ) -> None:
     repos = inside.repos
-    assert [file.path for file in (await repos.tree(ONE)).files] == ["readme", "src"]
+    assert [file.path for file in (await repos.files.tree(ONE)).files] == ["readme", "src"]
     assert await content(repos, ONE, "readme") == "hello\n"
-    assert [(m.path, m.line) for m in (await repos.search(ONE, "TWO")).matches] == [("src", 2)]
-    changed = await repos.diff(ONE)
+    assert [(m.path, m.line) for m in (await repos.files.search(ONE, "TWO")).matches] == [("src", 2)]
+    changed = await repos.files.diff(ONE)
     assert changed.branch == "wonder/conv-1" and changed.base_branch == "main"
     assert changed.head is None and not changed.diff.files
     assert changed.diff.base == origin.git("rev-parse", "main")
@@ -65,29 +66,29 @@ async def test_what_is_read_first_is_the_default_branch_and_nothing_is_made(
 
 
 async def test_two_conversations_do_not_see_each_others_work(repos: RepositoryService) -> None:
-    await repos.write(ONE, "src", b"one by one\n")
-    await repos.write(TWO, "new/deep/file", b"two\n")
+    await repos.files.write(ONE, "src", b"one by one\n")
+    await repos.files.write(TWO, "new/deep/file", b"two\n")
     assert await content(repos, ONE, "src") == "one by one\n"
     assert await content(repos, TWO, "src") == "one\ntwo\nthree\n"
-    assert await reason(repos.read(ONE, "new/deep/file")) is Reason.ARTIFACT_NOT_FOUND
-    assert not (await repos.search(TWO, "one by one")).matches
-    assert [file.path for file in (await repos.diff(ONE)).diff.files] == ["src"]
-    assert [file.path for file in (await repos.diff(TWO)).diff.files] == ["new/deep/file"]
+    assert await reason(repos.files.read(ONE, "new/deep/file")) is Reason.ARTIFACT_NOT_FOUND
+    assert not (await repos.files.search(TWO, "one by one")).matches
+    assert [file.path for file in (await repos.files.diff(ONE)).diff.files] == ["src"]
+    assert [file.path for file in (await repos.files.diff(TWO)).diff.files] == ["new/deep/file"]
 
 
 async def test_one_merges_the_other_gets_its_conflict_and_loses_nothing(
     repos: RepositoryService, origin: UsersRepository
 ) -> None:
-    await repos.write(ONE, "src", b"one\nfirst\nthree\n")
-    await repos.write(TWO, "src", b"one\nsecond\nthree\n")
-    await repos.write(TWO, "extra", b"kept\n")
-    await repos.commit(TWO, "agt_two", "The second way")
-    merged = await repos.merge(ONE, "ada")
+    await repos.files.write(ONE, "src", b"one\nfirst\nthree\n")
+    await repos.files.write(TWO, "src", b"one\nsecond\nthree\n")
+    await repos.files.write(TWO, "extra", b"kept\n")
+    await repos.files.commit(TWO, "agt_two", "The second way")
+    merged = await merge(repos, ONE)
     assert merged.commit is not None and origin.show("src") == "one\nfirst\nthree"
     assert origin.git("log", "-1", "--format=%an") == "ada"
     before = origin.git("rev-parse", "main")
     for dry in (True, False):
-        met = await repos.merge(TWO, "bob", dry=dry)
+        met = await merge(repos, TWO, author="bob", dry_run=dry)
         (conflict,) = met.conflicts
         assert met.commit is None and (conflict.path, conflict.kind) == ("src", "content")
         assert conflict.ours == "one\nfirst\nthree\n" and conflict.theirs == "one\nsecond\nthree\n"
@@ -95,87 +96,90 @@ async def test_one_merges_the_other_gets_its_conflict_and_loses_nothing(
     assert await content(repos, TWO, "src") == "one\nsecond\nthree\n"
     assert await content(repos, TWO, "extra") == "kept\n"
     # It brings the other's work in, decides what becomes of the file, and is merged.
-    assert (await repos.update(TWO, "agt_two")).conflicts
-    resolved = await repos.update(
+    assert (await repos.files.update(TWO, "agt_two")).conflicts
+    resolved = await repos.files.update(
         TWO, "agt_two", resolutions=[Change(path="src", content=b"one\nboth\nthree\n")]
     )
     assert not resolved.conflicts
     assert await content(repos, TWO, "src") == "one\nboth\nthree\n"
-    assert not (await repos.merge(TWO, "bob")).conflicts
+    assert not (await merge(repos, TWO, author="bob")).conflicts
     assert origin.show("src") == "one\nboth\nthree" and origin.show("extra") == "kept"
 
 
 async def test_a_conflict_can_be_resolved_as_it_is_merged(
     repos: RepositoryService, origin: UsersRepository
 ) -> None:
-    await repos.write(ONE, "src", b"mine\n")
+    await repos.files.write(ONE, "src", b"mine\n")
     origin.change("src", "theirs\n")
-    assert (await repos.merge(ONE, "ada")).conflicts
-    assert not (await repos.merge(ONE, "ada", resolutions=[Change(path="src", content=b"ours\n")])).conflicts
+    assert (await merge(repos, ONE)).conflicts
+    assert not (await merge(repos, ONE, resolutions=[Change(path="src", content=b"ours\n")])).conflicts
     assert origin.show("src") == "ours" and origin.show("readme") == "hello"
 
 
 async def test_what_is_not_in_conflict_or_named_twice_cannot_be_resolved(
     repos: RepositoryService, origin: UsersRepository
 ) -> None:
-    await repos.write(ONE, "src", b"mine\n")
-    await repos.write(ONE, "new", b"new\n")
+    await repos.files.write(ONE, "src", b"mine\n")
+    await repos.files.write(ONE, "new", b"new\n")
     free = [Change(path="new", content=b"ours\n")]
-    assert (await refusal(repos.merge(ONE, "ada", resolutions=free))).field == "resolutions[0].path"
+    assert (await refusal(merge(repos, ONE, resolutions=free))).field == "resolutions[0].path"
     origin.change("src", "theirs\n")
     decided = Change(path="src", content=b"ours\n")
     for odd in (free[0], Change(path="readme", content=None), Change(path="nowhere", content=b""), decided):
         for dry in (True, False):
-            fault = await refusal(repos.merge(ONE, "ada", resolutions=[decided, odd], dry=dry))
+            fault = await refusal(merge(repos, ONE, resolutions=[decided, odd], dry_run=dry))
             assert (fault.reason, fault.field) == (Reason.FIELD_INVALID, "resolutions[1].path")
-        fault = await refusal(repos.update(ONE, "ada", resolutions=[decided, odd]))
+        fault = await refusal(repos.files.update(ONE, "ada", resolutions=[decided, odd]))
         assert (fault.reason, fault.field) == (Reason.FIELD_INVALID, "resolutions[1].path")
     assert origin.show("src") == "theirs" and await content(repos, ONE, "src") == "mine\n"
-    assert not (await repos.merge(ONE, "ada", resolutions=[decided])).conflicts
+    assert not (await merge(repos, ONE, resolutions=[decided])).conflicts
     assert origin.show("src") == "ours" and origin.show("new") == "new"
 
 
 async def test_a_merge_takes_what_nobody_has_committed(
     repos: RepositoryService, origin: UsersRepository
 ) -> None:
-    await repos.write(ONE, "src", b"changed\n")
-    await repos.write(ONE, "readme", None)
-    shown = await repos.diff(ONE)
-    assert shown.head is not None and (await repos.diff(ONE)).head == shown.head
+    await repos.files.write(ONE, "src", b"changed\n")
+    await repos.files.write(ONE, "readme", None)
+    shown = await repos.files.diff(ONE)
+    assert shown.head is not None and (await repos.files.diff(ONE)).head == shown.head
     assert [(f.path, f.change) for f in shown.diff.files] == [("readme", "deleted"), ("src", "modified")]
-    await repos.merge(ONE, "ada", expected=shown.head.id)
+    await merge(repos, ONE, expected_head=shown.head.id)
     assert origin.git("ls-tree", "--name-only", "main") == "src"
     assert origin.git("status", "--porcelain") == "" and (origin.folder / "src").read_text() == "changed\n"
-    assert not (await repos.diff(ONE)).diff.files
+    assert not (await repos.files.diff(ONE)).diff.files
 
 
 async def test_a_merge_of_what_was_looked_at_takes_nothing_else(
     repos: RepositoryService, origin: UsersRepository
 ) -> None:
-    await repos.write(ONE, "src", b"1\n")
-    shown = (await repos.diff(ONE)).head
-    await repos.write(ONE, "src", b"2\n")
+    await repos.files.write(ONE, "src", b"1\n")
+    shown = (await repos.files.diff(ONE)).head
+    await repos.files.write(ONE, "src", b"2\n")
     assert shown is not None
-    assert await reason(repos.merge(ONE, "ada", expected=shown.id)) is Reason.ETAG_MISMATCH
-    assert await reason(repos.merge(ONE, "ada", expected=shown.id, dry=True)) is Reason.ETAG_MISMATCH
+    assert await reason(merge(repos, ONE, expected_head=shown.id)) is Reason.ETAG_MISMATCH
+    assert await reason(merge(repos, ONE, expected_head=shown.id, dry_run=True)) is Reason.ETAG_MISMATCH
     assert origin.show("src") == "one\ntwo\nthree"
 
 
 async def test_a_request_to_merge_that_comes_again_merges_once(
     repos: RepositoryService, origin: UsersRepository
 ) -> None:
-    await repos.write(ONE, "src", b"1\n")
-    first = await repos.merge(ONE, "ada", idempotency_key=IdempotencyKey("r1", "aa"))
-    await repos.write(ONE, "src", b"2\n")
-    assert (await repos.merge(ONE, "ada", idempotency_key=IdempotencyKey("r1", "aa"))).commit == first.commit
+    await repos.files.write(ONE, "src", b"1\n")
+    first = await merge(repos, ONE, idempotency_key=IdempotencyKey("r1", "aa"))
+    await repos.files.write(ONE, "src", b"2\n")
+    assert (await merge(repos, ONE, idempotency_key=IdempotencyKey("r1", "aa"))).commit == first.commit
     assert origin.show("src") == "1"
-    other = await refusal(repos.merge(ONE, "ada", idempotency_key=IdempotencyKey("r1", "bb")))
+    other = await refusal(merge(repos, ONE, idempotency_key=IdempotencyKey("r1", "bb")))
     assert other.reason is Reason.REQUEST_ID_REUSED
 
 
 async def test_merges_at_once_both_arrive(repos: RepositoryService, origin: UsersRepository) -> None:
-    await asyncio.gather(repos.write(ONE, "a", b"1"), repos.write(TWO, "b", b"2"))
-    done = await asyncio.gather(repos.merge(ONE, "ada"), repos.merge(TWO, "bob"))
+    await asyncio.gather(repos.files.write(ONE, "a", b"1"), repos.files.write(TWO, "b", b"2"))
+    done = await asyncio.gather(
+        merge(repos, ONE),
+        merge(repos, TWO, author="bob"),
+    )
     assert not any(merged.conflicts for merged in done)
     assert origin.git("ls-tree", "--name-only", "main").split() == ["a", "b", "readme", "src"]
 
@@ -183,46 +187,46 @@ async def test_merges_at_once_both_arrive(repos: RepositoryService, origin: User
 async def test_a_users_own_changes_are_not_run_over(
     repos: RepositoryService, origin: UsersRepository
 ) -> None:
-    await repos.write(ONE, "src", b"1\n")
+    await repos.files.write(ONE, "src", b"1\n")
     (origin.folder / "src").write_text("a user is at work here\n")
-    refused = await refusal(repos.merge(ONE, "ada"))
+    refused = await refusal(merge(repos, ONE))
     assert refused.reason is Reason.RESOURCE_IN_USE
     assert (origin.folder / "src").read_text() == "a user is at work here\n"
     assert origin.show("src") == "one\ntwo\nthree" and await content(repos, ONE, "src") == "1\n"
     origin.git("checkout", "--", "src")
-    assert (await repos.merge(ONE, "ada")).commit is not None
+    assert (await merge(repos, ONE)).commit is not None
 
 
 async def test_branches_to_merge_into(repos: RepositoryService, origin: UsersRepository) -> None:
     origin.git("branch", "next")
-    await repos.write(ONE, "src", b"1\n")
-    assert await reason(repos.merge(ONE, "ada", target="nowhere")) is Reason.FIELD_INVALID
-    assert await reason(repos.diff(ONE, base_branch="nowhere")) is Reason.FIELD_INVALID
-    assert await reason(repos.update(ONE, "ada", source="nowhere")) is Reason.FIELD_INVALID
-    assert await reason(repos.merge(ONE, "ada", target="../x")) is Reason.FIELD_INVALID
-    await repos.merge(ONE, "ada", target="next")
+    await repos.files.write(ONE, "src", b"1\n")
+    assert await reason(merge(repos, ONE, target="nowhere")) is Reason.FIELD_INVALID
+    assert await reason(repos.files.diff(ONE, base_branch="nowhere")) is Reason.FIELD_INVALID
+    assert await reason(repos.files.update(ONE, "ada", source="nowhere")) is Reason.FIELD_INVALID
+    assert await reason(merge(repos, ONE, target="../x")) is Reason.FIELD_INVALID
+    await merge(repos, ONE, target="next")
     assert origin.show("src", "next") == "1" and origin.show("src") == "one\ntwo\nthree"
-    assert not (await repos.diff(ONE, base_branch="next")).diff.files
+    assert not (await repos.files.diff(ONE, base_branch="next")).diff.files
 
 
 async def test_what_is_merged_and_removed_begins_anew(
     inside: RepositoryStack, origin: UsersRepository
 ) -> None:
-    await inside.repos.write(ONE, "src", b"1\n")
-    await inside.repos.merge(ONE, "ada", remove=True, idempotency_key=IdempotencyKey("r", "aa"))
+    await inside.repos.files.write(ONE, "src", b"1\n")
+    await merge(inside.repos, ONE, remove_branch=True, idempotency_key=IdempotencyKey("r", "aa"))
     assert await inside.repositories.of("proj_web.code").commit("wonder/conv-1") is None
-    assert (await inside.repos.diff(ONE)).head is None
-    await inside.repos.merge(ONE, "ada", remove=True, idempotency_key=IdempotencyKey("r", "aa"))
+    assert (await inside.repos.files.diff(ONE)).head is None
+    await merge(inside.repos, ONE, remove_branch=True, idempotency_key=IdempotencyKey("r", "aa"))
     origin.change("src", "2\n")
-    await inside.repos.write(ONE, "new", b"")
+    await inside.repos.files.write(ONE, "new", b"")
     assert await content(inside.repos, ONE, "src") == "2\n"
 
 
 async def test_a_conversation_that_is_no_more_leaves_nothing(inside: RepositoryStack) -> None:
-    await inside.repos.write(ONE, "src", b"1\n")
-    await inside.repos.write(TWO, "src", b"2\n")
+    await inside.repos.files.write(ONE, "src", b"1\n")
+    await inside.repos.files.write(TWO, "src", b"2\n")
     for _ in range(2):
-        await inside.repos.delete_conversation_work("conv_1")
+        await inside.repos.worktrees.delete_conversation_work("conv_1")
     assert await inside.workspaces.keys() == ["proj_web-conv_2"]
     assert inside.released[0] == "proj_web-conv_1"
     assert await content(inside.repos, ONE, "src") == "one\ntwo\nthree\n"
@@ -230,14 +234,14 @@ async def test_a_conversation_that_is_no_more_leaves_nothing(inside: RepositoryS
 
 
 async def test_everything_is_there_after_a_restart(inside: RepositoryStack, origin: UsersRepository) -> None:
-    await inside.repos.write(ONE, "src", b"1\n")
-    await inside.repos.commit(ONE, "agt", "committed")
-    await inside.repos.write(ONE, "new", b"not committed\n")
-    head = (await inside.repos.diff(ONE)).head
+    await inside.repos.files.write(ONE, "src", b"1\n")
+    await inside.repos.files.commit(ONE, "agt", "committed")
+    await inside.repos.files.write(ONE, "new", b"not committed\n")
+    head = (await inside.repos.files.diff(ONE)).head
     after = inside.restarted()
     assert await content(after.repos, ONE, "new") == "not committed\n"
-    assert (await after.repos.diff(ONE)).head == head
-    await after.repos.merge(ONE, "ada")
+    assert (await after.repos.files.diff(ONE)).head == head
+    await merge(after.repos, ONE)
     assert origin.show("new") == "not committed"
     await after.close()
 
@@ -247,7 +251,7 @@ async def test_a_worktree_for_commands_holds_the_files(
 ) -> None:
     origin.git("update-index", "--chmod=+x", "readme")
     origin.git("commit", "--quiet", "-m", "x")
-    worktree = await inside.repos.open(ONE)
+    worktree = await inside.repos.worktrees.open(ONE)
     assert worktree.key == "proj_web-conv_1" and worktree.working_dir == "code"
     root = worktree.folder / "code"
     assert sorted(path.name for path in root.iterdir()) == ["readme", "src"]
@@ -255,52 +259,52 @@ async def test_a_worktree_for_commands_holds_the_files(
     (root / "src").write_text("by a command\n")
     (root / "src").chmod(0o755)
     assert await content(inside.repos, ONE, "src") == "by a command\n"
-    again = await inside.repos.open(ONE)
+    again = await inside.repos.worktrees.open(ONE)
     assert again == worktree and (root / "src").read_text() == "by a command\n"
-    plain = await inside.repos.open(scope(project="none"))
+    plain = await inside.repos.worktrees.open(scope(project="none"))
     assert plain.working_dir == "" and list(plain.folder.iterdir()) == []
 
 
 async def test_who_works_on_a_named_branch_shares_its_files(repos: RepositoryService) -> None:
     child = scope("conv_child", branch="wonder/conv-1")
-    await repos.write(ONE, "src", b"parent\n")
-    await repos.write(child, "new", b"child\n")
+    await repos.files.write(ONE, "src", b"parent\n")
+    await repos.files.write(child, "new", b"child\n")
     assert await content(repos, child, "src") == "parent\n"
     assert await content(repos, ONE, "new") == "child\n"
-    assert (await repos.open(child)).key == (await repos.open(ONE)).key
-    await repos.write(scope("", branch="topic/x"), "src", b"topic\n")
+    assert (await repos.worktrees.open(child)).key == (await repos.worktrees.open(ONE)).key
+    await repos.files.write(scope("", branch="topic/x"), "src", b"topic\n")
     assert await content(repos, ONE, "src") == "parent\n"
-    assert await reason(repos.read(scope(""), "src")) is Reason.FIELD_INVALID
-    assert await reason(repos.read(scope(branch="origin/main"), "src")) is Reason.FIELD_INVALID
+    assert await reason(repos.files.read(scope(""), "src")) is Reason.FIELD_INVALID
+    assert await reason(repos.files.read(scope(branch="origin/main"), "src")) is Reason.FIELD_INVALID
 
 
 async def test_projects_with_the_same_repository_are_apart(repos: RepositoryService) -> None:
-    await repos.write(ONE, "src", b"1\n")
+    await repos.files.write(ONE, "src", b"1\n")
     other = scope("conv_1", project="other")
     assert await content(repos, other, "src") == "one\ntwo\nthree\n"
-    assert (await repos.diff(other)).head is None
+    assert (await repos.files.diff(other)).head is None
 
 
 async def test_an_etag_protects_a_file(repos: RepositoryService) -> None:
-    before = await repos.read(ONE, "src")
-    first = await repos.write(ONE, "src", b"1", etag=before.id)
-    assert (await repos.read(ONE, "src")).id == first
+    before = await repos.files.read(ONE, "src")
+    first = await repos.files.write(ONE, "src", b"1", etag=before.id)
+    assert (await repos.files.read(ONE, "src")).id == first
     for etag in (before.id, "none"):
-        assert await reason(repos.write(ONE, "src", b"2", etag=etag)) is Reason.ETAG_MISMATCH
-    assert await repos.write(ONE, "new", b"", etag="none")
-    assert await repos.write(ONE, "new", None) == "none"
+        assert await reason(repos.files.write(ONE, "src", b"2", etag=etag)) is Reason.ETAG_MISMATCH
+    assert await repos.files.write(ONE, "new", b"", etag="none")
+    assert await repos.files.write(ONE, "new", None) == "none"
 
 
 async def test_bad_input_is_refused(repos: RepositoryService) -> None:
     for path in ("", "../x", "/etc/passwd", "a/../b", ".git/config", "a\0", "x" * 600):
-        assert await reason(repos.write(ONE, path, b"")) is Reason.FIELD_INVALID
-        assert await reason(repos.read(ONE, path)) is Reason.FIELD_INVALID
-    assert await reason(repos.write(ONE, "src/x", b"")) is Reason.FIELD_INVALID
-    assert await reason(repos.write(ONE, "x", bytes(5 << 20))) is Reason.PAYLOAD_TOO_LARGE
-    assert await reason(repos.tree(ONE, "nope")) is Reason.FIELD_INVALID
-    assert await reason(repos.tree(scope(project="none"))) is Reason.FIELD_INVALID
-    assert await reason(repos.tree(scope(project="nope"))) is Reason.PROJECT_NOT_FOUND
-    assert await reason(repos.commit(ONE, "a" * 600, "m")) is Reason.FIELD_INVALID
+        assert await reason(repos.files.write(ONE, path, b"")) is Reason.FIELD_INVALID
+        assert await reason(repos.files.read(ONE, path)) is Reason.FIELD_INVALID
+    assert await reason(repos.files.write(ONE, "src/x", b"")) is Reason.FIELD_INVALID
+    assert await reason(repos.files.write(ONE, "x", bytes(5 << 20))) is Reason.PAYLOAD_TOO_LARGE
+    assert await reason(repos.files.tree(ONE, "nope")) is Reason.FIELD_INVALID
+    assert await reason(repos.files.tree(scope(project="none"))) is Reason.FIELD_INVALID
+    assert await reason(repos.files.tree(scope(project="nope"))) is Reason.PROJECT_NOT_FOUND
+    assert await reason(repos.files.commit(ONE, "a" * 600, "m")) is Reason.FIELD_INVALID
 
 
 @pytest.mark.parametrize(
@@ -310,17 +314,17 @@ async def test_bad_input_is_refused(repos: RepositoryService) -> None:
 )  # fmt: skip
 async def test_what_is_no_place_of_a_repository_is_refused(tmp_path: Path, url: str) -> None:
     inside = RepositoryStack(tmp_path / "data", FixedProjects(web={"code": url}))
-    assert await reason(inside.repos.write(ONE, "a", b"")) is Reason.FIELD_INVALID
+    assert await reason(inside.repos.files.write(ONE, "a", b"")) is Reason.FIELD_INVALID
     await inside.close()
 
 
 async def test_a_repository_that_cannot_be_reached_is_said(tmp_path: Path) -> None:
     projects = FixedProjects(web={"code": str(tmp_path / "nothing")}, own={"code": str(tmp_path / "data/x")})
     inside = RepositoryStack(tmp_path / "data", projects)
-    gone = await refusal(inside.repos.read(ONE, "a"))
+    gone = await refusal(inside.repos.files.read(ONE, "a"))
     assert gone.reason is Reason.STORAGE_UNAVAILABLE and gone.transient
     assert str(tmp_path) not in gone.message
-    assert await reason(inside.repos.read(scope(project="own"), "a")) is Reason.FIELD_INVALID
+    assert await reason(inside.repos.files.read(scope(project="own"), "a")) is Reason.FIELD_INVALID
     await inside.close()
 
 
@@ -328,22 +332,25 @@ async def test_a_fork_begins_with_the_files_as_they_are(inside: RepositoryStack)
     repos = inside.repos
     old = Scope(project_id="proj_web", run_id="run_1")
     new = Scope(project_id="proj_web", run_id="run_2")
-    await repos.fork(old, new)
-    assert not repos.has_files(new)
-    await repos.write(old, "made", b"committed\n")
-    await repos.commit(old, "agt", "m")
-    await repos.write(old, "made", b"not committed\n")
-    await repos.fork(old, new)
-    assert repos.has_files(new)
-    await repos.write(old, "made", b"later\n")
-    assert (await repos.read(new, "made")).content == b"not committed\n"
-    assert [f.path for f in (await repos.diff(new)).diff.files] == ["made"]
-    await repos.delete_fork(new)
-    assert not repos.has_files(new) and await reason(repos.read(new, "made")) is Reason.ARTIFACT_NOT_FOUND
-    assert (await repos.read(old, "made")).content == b"later\n"
+    await repos.worktrees.fork(old, new)
+    assert not repos.worktrees.has_files(new)
+    await repos.files.write(old, "made", b"committed\n")
+    await repos.files.commit(old, "agt", "m")
+    await repos.files.write(old, "made", b"not committed\n")
+    await repos.worktrees.fork(old, new)
+    assert repos.worktrees.has_files(new)
+    await repos.files.write(old, "made", b"later\n")
+    assert (await repos.files.read(new, "made")).content == b"not committed\n"
+    assert [f.path for f in (await repos.files.diff(new)).diff.files] == ["made"]
+    await repos.worktrees.delete_fork(new)
+    assert (
+        not repos.worktrees.has_files(new)
+        and await reason(repos.files.read(new, "made")) is Reason.ARTIFACT_NOT_FOUND
+    )
+    assert (await repos.files.read(old, "made")).content == b"later\n"
     same = scope("conv_1")
-    await repos.write(same, "made", b"1\n")
-    await repos.fork(same, same)
+    await repos.files.write(same, "made", b"1\n")
+    await repos.worktrees.fork(same, same)
 
 
 async def test_an_empty_repository_takes_its_first_commit(tmp_path: Path) -> None:
@@ -352,10 +359,10 @@ async def test_an_empty_repository_takes_its_first_commit(tmp_path: Path) -> Non
     origin.git("branch", "-D", "main")
     origin.git("symbolic-ref", "HEAD", "refs/heads/main")
     inside = RepositoryStack(tmp_path / "data", FixedProjects(web={"code": str(origin.folder)}))
-    assert (await inside.repos.tree(ONE)).files == ()
-    await inside.repos.write(ONE, "a", b"1\n")
-    assert [f.path for f in (await inside.repos.diff(ONE)).diff.files] == ["a"]
+    assert (await inside.repos.files.tree(ONE)).files == ()
+    await inside.repos.files.write(ONE, "a", b"1\n")
+    assert [f.path for f in (await inside.repos.files.diff(ONE)).diff.files] == ["a"]
     origin.git("symbolic-ref", "HEAD", "refs/heads/elsewhere")
-    assert (await inside.repos.merge(ONE, "ada", target="main")).commit is not None
+    assert (await merge(inside.repos, ONE, target="main")).commit is not None
     assert origin.show("a") == "1"
     await inside.close()

@@ -17,6 +17,7 @@ from tests.services.content.repositories_kit import (
     FixedProjects,
     RepositoryStack,
     UsersRepository,
+    merge,
     need_git,
     scope,
 )
@@ -123,17 +124,17 @@ def inside(tmp_path: Path, origin: UsersRepository) -> RepositoryStack:
 async def test_killed_between_a_branch_and_its_files(
     inside: RepositoryStack, origin: UsersRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await inside.repos.write(ONE, "mine", b"1\n")
+    await inside.repos.files.write(ONE, "mine", b"1\n")
     origin.change("src", "new\n")
     origin.change("added", "new\n")
     with monkeypatch.context() as patch:
         patch.setattr(checkout, "apply_tree_diff", die)
         with pytest.raises(RuntimeError):
-            await inside.repos.update(ONE, "agt")
+            await inside.repos.files.update(ONE, "agt")
     after = inside.restarted()
-    changed = await after.repos.diff(ONE)
+    changed = await after.repos.files.diff(ONE)
     assert [file.path for file in changed.diff.files] == ["mine"], "the files followed, nothing is undone"
-    assert (await after.repos.read(ONE, "src")).content == b"new\n"
+    assert (await after.repos.files.read(ONE, "src")).content == b"new\n"
     await after.close()
     await inside.close()
 
@@ -141,18 +142,18 @@ async def test_killed_between_a_branch_and_its_files(
 async def test_killed_before_the_branch_moves(
     inside: RepositoryStack, origin: UsersRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await inside.repos.write(ONE, "mine", b"1\n")
-    await inside.repos.commit(ONE, "agt", "mine")
+    await inside.repos.files.write(ONE, "mine", b"1\n")
+    await inside.repos.files.commit(ONE, "agt", "mine")
     origin.change("src", "new\n")
     with monkeypatch.context() as patch:
         patch.setattr(BareRepository, "set_branch", die)
         with pytest.raises(RuntimeError):
-            await inside.repos.update(ONE, "agt")
+            await inside.repos.files.update(ONE, "agt")
     after = inside.restarted()
-    assert (await after.repos.read(ONE, "src")).content == b"one\ntwo\nthree\n"
-    await after.repos.update(ONE, "agt")
-    assert (await after.repos.read(ONE, "src")).content == b"new\n"
-    assert (await after.repos.read(ONE, "mine")).content == b"1\n"
+    assert (await after.repos.files.read(ONE, "src")).content == b"one\ntwo\nthree\n"
+    await after.repos.files.update(ONE, "agt")
+    assert (await after.repos.files.read(ONE, "src")).content == b"new\n"
+    assert (await after.repos.files.read(ONE, "mine")).content == b"1\n"
     await after.close()
     await inside.close()
 
@@ -160,7 +161,7 @@ async def test_killed_before_the_branch_moves(
 async def test_killed_between_the_merge_and_its_answer(
     inside: RepositoryStack, origin: UsersRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await inside.repos.write(ONE, "src", b"1\n")
+    await inside.repos.files.write(ONE, "src", b"1\n")
     once = IdempotencyKey("r1", "aa")
     move = BareRepository.set_branch
 
@@ -172,10 +173,10 @@ async def test_killed_between_the_merge_and_its_answer(
     with monkeypatch.context() as patch:
         patch.setattr(BareRepository, "set_branch", moved)
         with pytest.raises(RuntimeError):
-            await inside.repos.merge(ONE, "ada", idempotency_key=once)
+            await merge(inside.repos, ONE, idempotency_key=once)
     pushed = origin.git("rev-parse", "main")
     after = inside.restarted()
-    again = await after.repos.merge(ONE, "ada", idempotency_key=once)
+    again = await merge(after.repos, ONE, idempotency_key=once)
     assert again.commit is not None and again.commit.id == pushed == origin.git("rev-parse", "main")
     await after.close()
     await inside.close()
@@ -185,26 +186,27 @@ async def test_killed_while_checking_out(inside: RepositoryStack, monkeypatch: p
     with monkeypatch.context() as patch:
         patch.setattr(safe_files, "write", die)
         with pytest.raises(RuntimeError):
-            await inside.repos.write(ONE, "a", b"")
+            await inside.repos.files.write(ONE, "a", b"")
     after = inside.restarted()
     await after.workspaces.remove_leftovers()
-    assert [file.path for file in (await after.repos.tree(ONE)).files] == ["readme", "src"]
-    await after.repos.write(ONE, "a", b"")
-    assert [file.path for file in (await after.repos.diff(ONE)).diff.files] == ["a"]
+    assert [file.path for file in (await after.repos.files.tree(ONE)).files] == ["readme", "src"]
+    await after.repos.files.write(ONE, "a", b"")
+    assert [file.path for file in (await after.repos.files.diff(ONE)).diff.files] == ["a"]
     await after.close()
     await inside.close()
 
 
 async def test_a_caller_that_goes_away_leaves_nothing_half_done(inside: RepositoryStack) -> None:
     writing = [
-        asyncio.ensure_future(inside.repos.write(ONE, f"f{number}", b"x" * 1_000)) for number in range(8)
+        asyncio.ensure_future(inside.repos.files.write(ONE, f"f{number}", b"x" * 1_000))
+        for number in range(8)
     ]
     await asyncio.sleep(0)
     for each in writing[::2]:
         each.cancel()
     await asyncio.gather(*writing, return_exceptions=True)
-    await inside.repos.commit(ONE, "agt", "m")
-    found = {file.path: file.size for file in (await inside.repos.tree(ONE)).files}
+    await inside.repos.files.commit(ONE, "agt", "m")
+    found = {file.path: file.size for file in (await inside.repos.files.tree(ONE)).files}
     assert {f"f{number}" for number in (1, 3, 5, 7)} <= set(found)
     assert all(size == 1_000 for path, size in found.items() if path.startswith("f"))
     await inside.close()

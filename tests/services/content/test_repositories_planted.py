@@ -13,6 +13,7 @@ from tests.services.content.repositories_kit import (
     FixedProjects,
     RepositoryStack,
     UsersRepository,
+    merge,
     need_git,
     scope,
 )
@@ -47,17 +48,17 @@ class Planted:
 
     async def everything(self) -> None:
         """All that the server does with a worktree."""
-        await self.repos.tree(ONE)
-        await self.repos.search(ONE, "one")
-        await self.repos.diff(ONE)
-        await self.repos.write(ONE, "written", b"1")
-        await self.repos.commit(ONE, "agt", "m")
+        await self.repos.files.tree(ONE)
+        await self.repos.files.search(ONE, "one")
+        await self.repos.files.diff(ONE)
+        await self.repos.files.write(ONE, "written", b"1")
+        await self.repos.files.commit(ONE, "agt", "m")
         self.origin.change("by user", "x")
-        await self.repos.update(ONE, "agt")
-        assert not (await self.repos.merge(ONE, "ada")).conflicts
+        await self.repos.files.update(ONE, "agt")
+        assert not (await merge(self.repos, ONE)).conflicts
 
     async def content(self, path: str) -> str:
-        return (await self.repos.read(ONE, path)).content.decode()
+        return (await self.repos.files.read(ONE, path)).content.decode()
 
 
 @pytest_asyncio.fixture
@@ -66,7 +67,7 @@ async def planted(tmp_path: Path) -> AsyncIterator[Planted]:
     outside.mkdir()
     (outside / "secret").write_text("a secret\n")
     inside = RepositoryStack(tmp_path / "data", FixedProjects(web={"code": str(origin.folder)}))
-    worktree = await inside.repos.open(ONE)
+    worktree = await inside.repos.worktrees.open(ONE)
     made = Planted(inside, origin, worktree.folder / "code", outside)
     yield made
     assert not made.mark.exists(), "something planted was run"
@@ -93,7 +94,7 @@ async def test_hooks_and_configuration_are_not_git_s(planted: Planted) -> None:
     (planted.code / ".gitconfig").write_text(f"[core]\n\tfsmonitor = {run}\n")
     await planted.everything()
     assert planted.origin.show("src") == "one\nplanted"
-    assert ".git/config" not in [file.path for file in (await planted.repos.tree(ONE)).files]
+    assert ".git/config" not in [file.path for file in (await planted.repos.files.tree(ONE)).files]
 
 
 async def test_a_git_file_that_points_elsewhere_is_no_file(planted: Planted) -> None:
@@ -115,25 +116,25 @@ async def test_links_are_kept_and_not_followed(planted: Planted) -> None:
     (planted.code / "loop").symlink_to("loop")
     (planted.code / ".gitignore").symlink_to(planted.outside / "secret")
     assert await planted.content("link") == str(planted.outside / "secret")
-    assert not (await planted.repos.search(ONE, "a secret")).matches
-    assert await reason(planted.repos.read(ONE, "folder/secret")) is Reason.ARTIFACT_NOT_FOUND
+    assert not (await planted.repos.files.search(ONE, "a secret")).matches
+    assert await reason(planted.repos.files.read(ONE, "folder/secret")) is Reason.ARTIFACT_NOT_FOUND
     for path in ("folder/x", "folder/secret", "loop/x"):
-        assert await reason(planted.repos.write(ONE, path, b"in")) is Reason.FIELD_INVALID
-        assert await reason(planted.repos.write(ONE, path, None)) is Reason.FIELD_INVALID
-    await planted.repos.write(ONE, "link", b"a file now\n")
+        assert await reason(planted.repos.files.write(ONE, path, b"in")) is Reason.FIELD_INVALID
+        assert await reason(planted.repos.files.write(ONE, path, None)) is Reason.FIELD_INVALID
+    await planted.repos.files.write(ONE, "link", b"a file now\n")
     assert await planted.content("link") == "a file now\n"
     await planted.everything()
     assert planted.origin.git("ls-tree", "main", "folder").startswith("120000 blob")
 
 
 async def test_a_worktree_that_became_a_link_is_made_anew(planted: Planted) -> None:
-    await planted.repos.write(ONE, "src", b"committed\n")
-    await planted.repos.commit(ONE, "agt", "m")
+    await planted.repos.files.write(ONE, "src", b"committed\n")
+    await planted.repos.files.commit(ONE, "agt", "m")
     planted.code.rename(planted.code.with_name("moved"))
     planted.code.symlink_to(planted.outside)
     assert await planted.content("src") == "committed\n"
-    assert await reason(planted.repos.read(ONE, "secret")) is Reason.ARTIFACT_NOT_FOUND
-    await planted.repos.write(ONE, "new", b"")
+    assert await reason(planted.repos.files.read(ONE, "secret")) is Reason.ARTIFACT_NOT_FOUND
+    await planted.repos.files.write(ONE, "new", b"")
     assert not planted.code.is_symlink() and (planted.code / "src").read_text() == "committed\n"
     await planted.everything()
 
@@ -157,7 +158,7 @@ async def test_what_is_ignored_stays_out_unless_it_was_in(planted: Planted) -> N
         (planted.code / path).parent.mkdir(parents=True, exist_ok=True)
         (planted.code / path).write_text("1")
     (planted.code / "src").write_text("it was in\n")
-    found = [file.path for file in (await planted.repos.diff(ONE)).diff.files]
+    found = [file.path for file in (await planted.repos.files.diff(ONE)).diff.files]
     assert found == [".gitignore", "a" * 200, "keep.log", "q/deep/y", "src", "sub/build/in"]
 
 
@@ -165,16 +166,16 @@ async def test_what_cannot_be_read_is_not_taken_for_deleted(planted: Planted) ->
     deep = planted.code / "/".join("d" * 120)
     deep.mkdir(parents=True)
     (deep / "x").write_text("1")
-    assert await reason(planted.repos.diff(ONE)) is Reason.FIELD_INVALID
+    assert await reason(planted.repos.files.diff(ONE)) is Reason.FIELD_INVALID
     (planted.code / ".gitignore").write_text("d/\n")
-    assert [f.path for f in (await planted.repos.diff(ONE)).diff.files] == [".gitignore"]
+    assert [f.path for f in (await planted.repos.files.diff(ONE)).diff.files] == [".gitignore"]
     with (planted.code / "huge").open("wb") as huge:
         huge.truncate((100 << 20) + 1)
-    assert await reason(planted.repos.diff(ONE)) is Reason.PAYLOAD_TOO_LARGE
+    assert await reason(planted.repos.files.diff(ONE)) is Reason.PAYLOAD_TOO_LARGE
     (planted.code / "huge").unlink()
     if os.geteuid():  # root reads everything
         (planted.code / "src").chmod(0)
-        assert await reason(planted.repos.diff(ONE)) is Reason.FIELD_INVALID
+        assert await reason(planted.repos.files.diff(ONE)) is Reason.FIELD_INVALID
         (planted.code / "src").chmod(0o644)
 
 
@@ -186,7 +187,7 @@ async def test_a_repository_that_names_what_lies_outside_is_checked_out_without_
     commit = origin.git("commit-tree", top, "-m", "evil")
     origin.git("update-ref", "refs/heads/main", commit)
     inside = RepositoryStack(tmp_path / "data", FixedProjects(web={"code": str(origin.folder)}))
-    worktree = await inside.repos.open(ONE)
+    worktree = await inside.repos.worktrees.open(ONE)
     assert [path.name for path in (worktree.folder / "code").iterdir()] == ["ok"]
     assert not (worktree.folder / "config").exists()
     await inside.close()

@@ -15,6 +15,7 @@ from tests.services.content.repositories_kit import (
     FixedProjects,
     RepositoryStack,
     UsersRepository,
+    merge,
     need_git,
     scope,
 )
@@ -52,8 +53,20 @@ def before(owner: Any, name: str, act: Callable[[], Awaitable[Any]]) -> None:
     setattr(owner, name, instead)
 
 
+def after(owner: Any, name: str, act: Callable[[], None]) -> None:
+    """Call ``act`` each time that ``owner`` has done ``name``."""
+    real = getattr(owner, name)
+
+    async def instead(*arguments: Any, **options: Any) -> Any:
+        result = await real(*arguments, **options)
+        act()
+        return result
+
+    setattr(owner, name, instead)
+
+
 async def files(inside: RepositoryStack) -> list[str]:
-    return [file.path for file in (await inside.repos.tree(ONE)).files]
+    return [file.path for file in (await inside.repos.files.tree(ONE)).files]
 
 
 async def head(inside: RepositoryStack) -> str:
@@ -68,15 +81,15 @@ async def test_a_merge_that_comes_again_leaves_newer_work_alone(
     inside: RepositoryStack, origin: UsersRepository
 ) -> None:
     repos = inside.repos
-    await repos.write(ONE, "a", b"1\n")
-    first = await repos.merge(ONE, "ada", remove=True, idempotency_key=ONCE)
-    again = await repos.merge(ONE, "ada", remove=True, idempotency_key=ONCE)
+    await repos.files.write(ONE, "a", b"1\n")
+    first = await merge(repos, ONE, remove_branch=True, idempotency_key=ONCE)
+    again = await merge(repos, ONE, remove_branch=True, idempotency_key=ONCE)
     assert again.commit == first.commit and not first.is_kept and not again.is_kept
-    await repos.write(ONE, "b", b"new\n")
+    await repos.files.write(ONE, "b", b"new\n")
     at = await head(inside)
-    again = await repos.merge(ONE, "ada", remove=True, idempotency_key=ONCE)
+    again = await merge(repos, ONE, remove_branch=True, idempotency_key=ONCE)
     assert again.commit == first.commit and again.is_kept
-    assert await head(inside) == at and (await repos.read(ONE, "b")).content == b"new\n"
+    assert await head(inside) == at and (await repos.files.read(ONE, "b")).content == b"new\n"
     assert origin.git("ls-tree", "--name-only", "main").split() == ["a", "readme", "src"]
 
 
@@ -88,19 +101,19 @@ async def test_what_is_written_while_it_is_merged_is_kept(
     repos = inside.repos
 
     async def work() -> None:
-        await repos.write(ONE, "late", b"1\n")
+        await repos.files.write(ONE, "late", b"1\n")
         if committed:
-            await repos.commit(ONE, "agt", "late")
+            await repos.files.commit(ONE, "agt", "late")
 
-    await repos.write(ONE, "a", b"1\n")
-    seen = (await repos.diff(ONE)).head
+    await repos.files.write(ONE, "a", b"1\n")
+    seen = (await repos.files.diff(ONE)).head
     assert seen is not None
     before(inside.origins, "publish", work)
-    merged = await repos.merge(ONE, "ada", remove=True, expected=seen.id if looked_at else "")
+    merged = await merge(repos, ONE, remove_branch=True, expected_head=seen.id if looked_at else "")
     assert merged.commit is not None and merged.is_kept
     assert origin.git("ls-tree", "--name-only", "main").split() == ["a", "readme", "src"]
-    assert [file.path for file in (await repos.diff(ONE)).diff.files] == ["late"]
-    merged = await repos.merge(ONE, "ada", remove=True)
+    assert [file.path for file in (await repos.files.diff(ONE)).diff.files] == ["late"]
+    merged = await merge(repos, ONE, remove_branch=True)
     assert not merged.is_kept and not await head(inside)
     assert origin.show("late") == "1"
 
@@ -108,40 +121,40 @@ async def test_what_is_written_while_it_is_merged_is_kept(
 async def test_what_cannot_be_read_whole_is_kept(
     inside: RepositoryStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await inside.repos.write(ONE, "a", b"1\n")
+    await inside.repos.files.write(ONE, "a", b"1\n")
 
     async def grow() -> None:
         monkeypatch.setattr("wonder_server.adapters.git.worktree.safe_files.MAX_FILES", 1)
 
     before(inside.origins, "publish", grow)
-    assert (await inside.repos.merge(ONE, "ada", remove=True)).is_kept
+    assert (await merge(inside.repos, ONE, remove_branch=True)).is_kept
     assert (inside.folder / "worktrees" / KEY / "code" / "a").read_text() == "1\n"
 
 
 async def test_a_running_command_keeps_its_files(inside: RepositoryStack) -> None:
     repos = inside.repos
-    await repos.write(ONE, "a", b"1\n")
-    worktree = await repos.open(ONE)
-    assert (await repos.merge(ONE, "ada", remove=True)).is_kept
+    await repos.files.write(ONE, "a", b"1\n")
+    worktree = await repos.worktrees.open(ONE)
+    assert (await merge(repos, ONE, remove_branch=True)).is_kept
     (worktree.folder / "code" / "late").write_text("by the command\n")
-    repos.command_finished(worktree.key)
-    assert [file.path for file in (await repos.diff(ONE)).diff.files] == ["late"]
-    assert not (await repos.merge(ONE, "ada", remove=True)).is_kept
+    repos.worktrees.command_finished(worktree.key)
+    assert [file.path for file in (await repos.files.diff(ONE)).diff.files] == ["late"]
+    assert not (await merge(repos, ONE, remove_branch=True)).is_kept
     assert not (worktree.folder / "code").exists() and inside.released == []
 
 
 async def test_a_command_that_cannot_begin_keeps_nothing(
     inside: RepositoryStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await inside.repos.write(ONE, "a", b"1\n")
+    await inside.repos.files.write(ONE, "a", b"1\n")
 
     async def gone() -> None:
         raise asyncio.CancelledError
 
     before(inside.workspaces, "begin", gone)
     with pytest.raises(asyncio.CancelledError):
-        await inside.repos.open(ONE)
-    assert not (await inside.repos.merge(ONE, "ada", remove=True)).is_kept
+        await inside.repos.worktrees.open(ONE)
+    assert not (await merge(inside.repos, ONE, remove_branch=True)).is_kept
 
 
 async def test_writes_and_merges_that_remove_at_once_lose_nothing(
@@ -150,16 +163,16 @@ async def test_writes_and_merges_that_remove_at_once_lose_nothing(
     names = [f"n{number:02}" for number in range(24)]
     writing = asyncio.ensure_future(_write_all(inside, names))
     while not writing.done():
-        assert not (await inside.repos.merge(ONE, "ada", remove=True)).conflicts
+        assert not (await merge(inside.repos, ONE, remove_branch=True)).conflicts
     await writing
-    await inside.repos.merge(ONE, "ada", remove=True)
+    await merge(inside.repos, ONE, remove_branch=True)
     assert origin.git("ls-tree", "--name-only", "main").split() == [*names, "readme", "src"]
     assert not await head(inside)
 
 
 async def _write_all(inside: RepositoryStack, names: list[str]) -> None:
     for name in names:
-        await inside.repos.write(ONE, name, b"1\n")
+        await inside.repos.files.write(ONE, name, b"1\n")
 
 
 async def test_a_write_whose_branch_has_just_gone_begins_anew(inside: RepositoryStack) -> None:
@@ -167,15 +180,15 @@ async def test_a_write_whose_branch_has_just_gone_begins_anew(inside: Repository
     repos, writing = inside.repos, list[asyncio.Future[str]]()
 
     async def write() -> None:
-        writing.append(asyncio.ensure_future(repos.write(ONE, "b", b"1\n")))
+        writing.append(asyncio.ensure_future(repos.files.write(ONE, "b", b"1\n")))
         await asyncio.sleep(0)
 
-    await repos.write(ONE, "a", b"1\n")
+    await repos.files.write(ONE, "a", b"1\n")
     before(inside.workspaces, "retire", write)
-    await repos.merge(ONE, "ada", remove=True)
+    await merge(repos, ONE, remove_branch=True)
     await writing[0]
     assert await files(inside) == ["a", "b", "readme", "src"]
-    assert [file.path for file in (await repos.diff(ONE)).diff.files] == ["b"]
+    assert [file.path for file in (await repos.files.diff(ONE)).diff.files] == ["b"]
 
 
 def _set(event: asyncio.Event) -> Callable[[], Awaitable[None]]:
@@ -194,14 +207,14 @@ async def test_what_was_under_way_makes_nothing_again(inside: RepositoryStack, b
     """Deleted just before branch and files are made, or between that and the write."""
     repos, deleting = inside.repos, list[asyncio.Future[None]]()
     if begun:
-        await repos.write(ONE, "a", b"1\n")
+        await repos.files.write(ONE, "a", b"1\n")
 
     async def delete() -> None:
-        deleting.append(asyncio.ensure_future(repos.delete_conversation_work("conv_1")))
+        deleting.append(asyncio.ensure_future(repos.worktrees.delete_conversation_work("conv_1")))
         await asyncio.sleep(0)
 
     before(inside.workspaces, at, delete)
-    assert await repos.write(ONE, "b", b"1\n")
+    assert await repos.files.write(ONE, "b", b"1\n")
     await deleting[0]
     await _nothing_is_left(inside)
 
@@ -210,14 +223,14 @@ async def test_what_was_under_way_makes_nothing_again(inside: RepositoryStack, b
 async def test_what_begins_after_it_is_refused(inside: RepositoryStack, begun: bool) -> None:
     """Such as a step that has looked for its conversation before."""
     if begun:
-        await inside.repos.write(ONE, "a", b"1\n")
-    before(inside.origins, "fetch", lambda: inside.repos.delete_conversation_work("conv_1"))
+        await inside.repos.files.write(ONE, "a", b"1\n")
+    before(inside.origins, "fetch", lambda: inside.repos.worktrees.delete_conversation_work("conv_1"))
     if begun:
-        await inside.repos.delete_conversation_work("conv_1")
-    assert await reason(inside.repos.write(ONE, "b", b"1\n")) is Reason.CONVERSATION_NOT_FOUND
-    assert await reason(inside.repos.open(ONE)) is Reason.CONVERSATION_NOT_FOUND
-    assert await reason(inside.repos.update(ONE, "agt")) is Reason.CONVERSATION_NOT_FOUND
-    assert await inside.repos.commit(ONE, "agt", "m") is None
+        await inside.repos.worktrees.delete_conversation_work("conv_1")
+    assert await reason(inside.repos.files.write(ONE, "b", b"1\n")) is Reason.CONVERSATION_NOT_FOUND
+    assert await reason(inside.repos.worktrees.open(ONE)) is Reason.CONVERSATION_NOT_FOUND
+    assert await reason(inside.repos.files.update(ONE, "agt")) is Reason.CONVERSATION_NOT_FOUND
+    assert await inside.repos.files.commit(ONE, "agt", "m") is None
     await _nothing_is_left(inside)
 
 
@@ -225,37 +238,37 @@ async def test_all_at_once_and_deleted(inside: RepositoryStack) -> None:
     repos = inside.repos
     for number in range(8):
         own = scope(f"conv_{number}")
-        await repos.write(own, "base", b"1\n")
+        await repos.files.write(own, "base", b"1\n")
         await asyncio.gather(
-            repos.write(own, "a", b"1\n"),
-            repos.open(own),
-            repos.merge(own, "ada", remove=True),
-            repos.delete_conversation_work(f"conv_{number}"),
+            repos.files.write(own, "a", b"1\n"),
+            repos.worktrees.open(own),
+            merge(repos, own, remove_branch=True),
+            repos.worktrees.delete_conversation_work(f"conv_{number}"),
             return_exceptions=True,
         )
-        await asyncio.gather(repos.open(own), return_exceptions=True)
-    assert await inside.workspaces.keys() == [] and repos.conversations() == {}
+        await asyncio.gather(repos.worktrees.open(own), return_exceptions=True)
+    assert await inside.workspaces.keys() == [] and repos.worktrees.conversations() == {}
     branches = inside.repositories.of("proj_web.code")
     assert [await branches.commit(f"wonder/conv-{number}") for number in range(8)] == [None] * 8
 
 
 async def test_a_deletion_whose_caller_goes_away_is_done(inside: RepositoryStack) -> None:
-    await inside.repos.write(ONE, "a", b"1\n")
-    released = asyncio.Event()
+    await inside.repos.files.write(ONE, "a", b"1\n")
+    released, removed = asyncio.Event(), asyncio.Event()
+    after(inside.workspaces, "remove", removed.set)
     before(inside.workspaces, "remove", _set(released))
-    deleting = asyncio.ensure_future(inside.repos.delete_conversation_work("conv_1"))
+    deleting = asyncio.ensure_future(inside.repos.worktrees.delete_conversation_work("conv_1"))
     await released.wait()
     deleting.cancel()
     await asyncio.gather(deleting, return_exceptions=True)
-    async with inside.repos._worktree_locks.lock(KEY):
-        pass
+    await removed.wait()
     await _nothing_is_left(inside)
 
 
 async def test_work_of_a_deleted_project_is_not_made_again(inside: RepositoryStack) -> None:
-    await inside.repos.write(ONE, "a", b"1\n")
-    await inside.repos.delete_project_work("proj_web")
-    assert await reason(inside.repos.write(ONE, "b", b"1\n")) is Reason.PROJECT_NOT_FOUND
+    await inside.repos.files.write(ONE, "a", b"1\n")
+    await inside.repos.worktrees.delete_project_work("proj_web")
+    assert await reason(inside.repos.files.write(ONE, "b", b"1\n")) is Reason.PROJECT_NOT_FOUND
     assert await inside.workspaces.keys() == []
 
 
@@ -263,7 +276,7 @@ async def test_a_deletion_between_branch_and_folder_is_ended_by_the_next_start(
     inside: RepositoryStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder goes last: it tells whose work it was."""
-    await inside.repos.write(ONE, "a", b"1\n")
+    await inside.repos.files.write(ONE, "a", b"1\n")
 
     def die(*_: Any) -> None:
         raise RuntimeError
@@ -271,11 +284,11 @@ async def test_a_deletion_between_branch_and_folder_is_ended_by_the_next_start(
     with monkeypatch.context() as patch:
         patch.setattr(type(inside.workspaces), "_remove_files", die)
         with pytest.raises(RuntimeError):
-            await inside.repos.delete_conversation_work("conv_1")
+            await inside.repos.worktrees.delete_conversation_work("conv_1")
     after = inside.restarted()
-    await after.repos.start()
-    assert after.repos.conversations() == {KEY: "conv_1"}
-    await after.repos.delete_conversation_work("conv_1")
+    await after.repos.worktrees.start()
+    assert after.repos.worktrees.conversations() == {KEY: "conv_1"}
+    await after.repos.worktrees.delete_conversation_work("conv_1")
     await _nothing_is_left(after)
     await after.close()
 
@@ -291,4 +304,4 @@ def test_who_is_gone_is_remembered_for_a_while(monkeypatch: pytest.MonkeyPatch) 
 
 async def _nothing_is_left(inside: RepositoryStack) -> None:
     assert await inside.workspaces.keys() == [] and not await head(inside)
-    assert inside.repos.conversations() == {}
+    assert inside.repos.worktrees.conversations() == {}

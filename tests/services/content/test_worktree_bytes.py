@@ -28,16 +28,16 @@ def _inside(folder: Path, origin: UsersRepository, most: int) -> RepositoryStack
 
 async def test_files_with_holes_count_as_long_as_they_look(tmp_path: Path) -> None:
     inside = _inside(tmp_path, UsersRepository(tmp_path / "code"), 8 * MIB)
-    worktree = await inside.repos.open(ONE)
+    worktree = await inside.repos.worktrees.open(ONE)
     for name, size in (("a", 5), ("largest", 6)):
         (worktree.folder / "code" / name).touch()
         os.truncate(worktree.folder / "code" / name, size * MIB)
-    inside.repos.command_finished(worktree.key)
-    refused = await refusal(inside.repos.tree(ONE))
+    inside.repos.worktrees.command_finished(worktree.key)
+    refused = await refusal(inside.repos.files.tree(ONE))
     assert refused.reason is Reason.LIMIT_EXCEEDED and f"'largest' ({6 * MIB}), 'a'" in refused.message
     (worktree.folder / "code" / "largest").unlink()
-    inside.repos.command_finished(worktree.key)
-    assert "a" in {file.path for file in (await inside.repos.tree(ONE)).files}
+    inside.repos.worktrees.command_finished(worktree.key)
+    assert "a" in {file.path for file in (await inside.repos.files.tree(ONE)).files}
     await inside.close()
 
 
@@ -45,10 +45,10 @@ async def test_a_checkout_of_too_much_writes_nothing(tmp_path: Path) -> None:
     origin = UsersRepository(tmp_path / "code")
     origin.change("zeros", "0" * (9 * MIB))
     inside = _inside(tmp_path, origin, 8 * MIB)
-    refused = await refusal(inside.repos.write(ONE, "new", b"1"))
+    refused = await refusal(inside.repos.files.write(ONE, "new", b"1"))
     assert refused.reason is Reason.LIMIT_EXCEEDED and "'zeros'" in refused.message
     assert not list((tmp_path / "data" / "worktrees").rglob("zeros"))
-    assert (await inside.repos.read(ONE, "readme")).content == b"hello\n"
+    assert (await inside.repos.files.read(ONE, "readme")).content == b"hello\n"
     await inside.close()
 
 
@@ -60,9 +60,9 @@ async def test_a_checkout_takes_little_memory(tmp_path: Path) -> None:
             file.truncate(size * MIB)
     origin.change("last", "1")
     inside = _inside(tmp_path, origin, 1 << 30)
-    await inside.repos.tree(ONE)
+    await inside.repos.files.tree(ONE)
     tracemalloc.start()
-    worktree = await inside.repos.open(ONE)
+    worktree = await inside.repos.worktrees.open(ONE)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 100 * MIB

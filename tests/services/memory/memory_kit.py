@@ -18,6 +18,7 @@ from wonder_server.core.errors import Reason, error
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.vectors import Vectors
 from wonder_server.services.memory.large_contents import LargeContents
+from wonder_server.services.memory.semantic_index import SemanticIndex
 from wonder_server.services.memory.service import MemoryService
 
 
@@ -78,9 +79,7 @@ async def memory_house(
     service = MemoryService(
         memories=store,
         large_contents=large_contents,
-        source=store,
-        vectors=vectors,
-        embedder=embedder,
+        index=SemanticIndex(vectors=vectors, source=store, embedder=embedder),
         clock=clock,
     )
     yield MemoryHouse(

@@ -16,7 +16,7 @@ from wonder_server.adapters.models.defaults import OFFLINE, resolve_profile
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.schema.schemas import validate
 from wonder_server.services.actions import ACTIONS
-from wonder_server.services.catalog.library import Library
+from wonder_server.services.catalog.library import Library, ModelRules
 from wonder_server.services.memory.retention import DEFAULT_WORKFLOW
 
 STANDARD = Path(wonder_server.__file__).parent / "std"
@@ -46,7 +46,7 @@ async def workflow() -> PinnedWorkflow:
         MemoryCatalog(),
         FixedClock(),
         actions={name: kind.input_schema for name, kind in ACTIONS.items()},
-        resolve_profile=partial(resolve_profile, default=OFFLINE),
+        models=ModelRules(resolve_profile=partial(resolve_profile, default=OFFLINE)),
     )
     await library.ensure_standard(STANDARD)
     return await library.pin_workflow(DEFAULT_WORKFLOW)

@@ -19,6 +19,7 @@ from wonder_server.core.memory.records import EVERYTHING, Change, Draft, Memory
 from wonder_server.services.memory import reembedding
 from wonder_server.services.memory.large_contents import LargeContents
 from wonder_server.services.memory.reembedding import Reembedder
+from wonder_server.services.memory.semantic_index import SemanticIndex
 from wonder_server.services.memory.service import MemoryService
 
 
@@ -63,11 +64,13 @@ class House:
         self.service = MemoryService(
             memories=store,
             large_contents=self.overflow,
-            source=store,
-            vectors=self.vectors,
-            embedder=embedder,
+            index=SemanticIndex(
+                vectors=self.vectors,
+                source=store,
+                embedder=embedder,
+                on_missing_vectors=self.reembedder.wake,
+            ),
             clock=Clock(),
-            on_missing_vectors=self.reembedder.wake,
         )
 
     @classmethod

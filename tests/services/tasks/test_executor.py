@@ -23,7 +23,15 @@ from wonder_server.core.definitions.specs import (
 )
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.task.effects import NotStartedError
-from wonder_server.services.actions import ACTIONS, ActionCall, ActionKind, ExecutionContext, Services
+from wonder_server.services.actions import (
+    ACTIONS,
+    ActionCall,
+    ActionKind,
+    ExecutionContext,
+    ModelAccess,
+    NetworkAccess,
+    Services,
+)
 from wonder_server.services.actions.contract.kind import InlineNotPossibleError
 from wonder_server.services.tasks.executor import Executor, StepProgress, StepTrace, TaskOutcome
 
@@ -55,13 +63,10 @@ class Pauses:
 
 
 SERVICES = Services(
-    model=Nothing(),
+    models=ModelAccess(model=Nothing(), default_profile=ModelProfile(provider="offline")),
     memory=Nothing(),
+    network=NetworkAccess(web=Nothing(), mcp=Nothing(), policies=Nothing()),
     clock=Clock(),
-    default_profile=ModelProfile(provider="offline"),
-    web=Nothing(),
-    mcp=Nothing(),
-    policies=Nothing(),
 )
 
 

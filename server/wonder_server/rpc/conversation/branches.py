@@ -18,6 +18,7 @@ from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required
 from wonder_server.rpc.shared.idempotency import idempotency_key
 from wonder_server.rpc.shared.merge_codec import conflict_to_proto, resolutions_from_proto
+from wonder_server.services.content.merges import MergeRequest
 from wonder_server.services.content.repositories import RepositoryService
 
 _log = logger("rpc")
@@ -44,7 +45,7 @@ class BranchMethods:
         self, request: pb.DiffBranchRequest, _context: CallContext
     ) -> pb.DiffBranchResponse:
         scope = await self._scope(request)
-        found = await self._repositories.diff(
+        found = await self._repositories.files.diff(
             scope,
             bounded(request.repository, "repository"),
             base_branch=request.base_branch,
@@ -64,18 +65,18 @@ class BranchMethods:
     ) -> pb.MergeBranchResponse:
         scope = await self._scope(request)
         with map_fault_fields(_MERGE_FIELDS):
-            merged = await self._repositories.merge(
-                scope,
-                self._grants.resolve_user(request.user_id, "user_id"),
-                bounded(request.repository, "repository"),
+            merge = MergeRequest(
+                author=self._grants.resolve_user(request.user_id, "user_id"),
                 target=request.target_branch,
                 message=request.message,
-                expected=request.expected_head_commit,
+                expected_head=request.expected_head_commit,
                 resolutions=resolutions_from_proto(request.resolutions),
-                dry=request.validate_only,
-                remove=request.remove_branch,
+                dry_run=request.validate_only,
+                remove_branch=request.remove_branch,
                 idempotency_key=idempotency_key(request),
             )
+            repository = bounded(request.repository, "repository")
+            merged = await self._repositories.merges.merge(scope, merge, repository)
         if merged.commit is not None and merged.tree and not request.validate_only and scope.conversation_id:
             await self._record_merge(scope, request, merged.commit)
         return pb.MergeBranchResponse(
@@ -88,7 +89,7 @@ class BranchMethods:
 
     async def _record_merge(self, scope: Scope, request: pb.MergeBranchRequest, commit: Commit) -> None:
         """Tell those who watch the conversation. What is merged is merged, whether or not that works."""
-        place = await self._repositories.merge_target(scope, request.repository, request.target_branch)
+        place = await self._repositories.merges.target_of(scope, request.repository, request.target_branch)
         merge = BranchMerge(
             repository=place.repository,
             branch=place.branch,
@@ -112,7 +113,7 @@ class BranchMethods:
         else:
             found = await self._conversations.get(required(request.conversation_id, "conversation_id"))
             scope = Scope(project_id=found.project_id, conversation_id=found.id, branch=found.branch)
-        return await self._repositories.find_scope(scope, request.repository)
+        return await self._repositories.worktrees.find_scope(scope, request.repository)
 
 
 def _file_to_proto(file: FileDiff) -> pb.FileDiff:

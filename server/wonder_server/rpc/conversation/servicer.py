@@ -190,14 +190,14 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         self, value: Conversation, head: int = 0, active: Sequence[str] = ()
     ) -> conversation_pb2.Conversation:
         scope = Scope(project_id=value.project_id, conversation_id=value.id, branch=value.branch)
-        branch = branch_of(scope) if value.branch or self._repositories.has_files(scope) else ""
+        branch = branch_of(scope) if value.branch or self._repositories.worktrees.has_files(scope) else ""
         return codec.conversation_to_proto(value, head, active, branch)
 
     async def delete_conversation(
         self, request: pb.DeleteConversationRequest, context: CallContext
     ) -> pb.DeleteConversationResponse:
         answer = await super().delete_conversation(request, context)
-        await self._repositories.delete_conversation_work(request.conversation_id)
+        await self._repositories.worktrees.delete_conversation_work(request.conversation_id)
         return answer
 
     # --- turns ----------------------------------------------------------------------------------

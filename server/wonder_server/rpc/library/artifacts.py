@@ -16,6 +16,7 @@ from wonder_server.rpc.shared.merge_codec import conflict_to_proto, resolutions_
 from wonder_server.rpc.shared.pages import encode_page, page_request
 from wonder_server.rpc.shared.times import to_timestamp
 from wonder_server.services.content.artifacts import Artifact, Artifacts
+from wonder_server.services.content.commit_metadata import CommitRequest
 
 
 class ArtifactMethods:
@@ -46,10 +47,12 @@ class ArtifactMethods:
             request.path,
             request.content if change == "content" else None,
             branch=request.branch,
-            author=self._grants.resolve_user(request.author, "author"),
-            message=request.message,
             etag=request.etag,
-            idempotency_key=idempotency_key(request),
+            commit=CommitRequest(
+                author=self._grants.resolve_user(request.author, "author"),
+                message=request.message,
+                idempotency_key=idempotency_key(request),
+            ),
         )
         return pb.WriteArtifactResponse(artifact=artifact_to_proto(written))
 
@@ -100,11 +103,13 @@ class ArtifactMethods:
             _project_id(request),
             request.source_branch,
             target=request.target_branch,
-            author=self._grants.resolve_user(request.author, "author"),
-            message=request.message,
+            commit=CommitRequest(
+                author=self._grants.resolve_user(request.author, "author"),
+                message=request.message,
+                idempotency_key=idempotency_key(request),
+            ),
             resolutions=resolutions_from_proto(request.resolutions),
-            dry=request.validate_only,
-            idempotency_key=idempotency_key(request),
+            dry_run=request.validate_only,
         )
         return pb.MergeArtifactsResponse(
             merged=not merged.conflicts,

@@ -100,5 +100,5 @@ class ProjectMethods:
         if known is not None:
             await self._artifacts.delete_project(known.id)
             if self._repositories is not None:
-                await self._repositories.delete_project_work(known.id)
+                await self._repositories.worktrees.delete_project_work(known.id)
         return pb.DeleteProjectResponse()

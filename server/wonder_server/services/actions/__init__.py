@@ -13,11 +13,12 @@ from wonder_server.services.actions.basic.assertion import ASSERT
 from wonder_server.services.actions.basic.context import CONTEXT
 from wonder_server.services.actions.basic.event import EVENT
 from wonder_server.services.actions.basic.sleep import SLEEP
-from wonder_server.services.actions.contract.kind import (
-    ActionCall,
-    ActionKind,
-    AgentMemory,
-    ExecutionContext,
+from wonder_server.services.actions.contract.kind import ActionCall, ActionKind, ExecutionContext
+from wonder_server.services.actions.contract.services import (
+    ContentAccess,
+    ExecutionAccess,
+    ModelAccess,
+    NetworkAccess,
     Services,
 )
 from wonder_server.services.actions.external.http import HTTP
@@ -42,7 +43,17 @@ from wonder_server.services.actions.repo.tree import REPO_TREE
 from wonder_server.services.actions.repo.update import REPO_UPDATE
 from wonder_server.services.actions.repo.write import REPO_WRITE
 
-__all__ = ["ACTIONS", "ActionCall", "ActionKind", "AgentMemory", "ExecutionContext", "Services"]
+__all__ = [
+    "ACTIONS",
+    "ActionCall",
+    "ActionKind",
+    "ContentAccess",
+    "ExecutionAccess",
+    "ExecutionContext",
+    "ModelAccess",
+    "NetworkAccess",
+    "Services",
+]
 
 ACTIONS: dict[str, ActionKind] = {
     kind.name: kind

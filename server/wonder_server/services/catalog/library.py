@@ -1,23 +1,24 @@
-"""The library as one thing: everything about the catalog that a server is composed of.
+"""The catalog's use cases: libraries, definitions, agents and projects.
 
 ::
 
-    Library(catalog, clock, actions=…, settle=…)
+    Library(catalog, clock, actions=…, models=…)
       .definitions   libraries and definitions        services/catalog/definitions.py
       .agents        agents                           services/catalog/agents.py
       .projects      projects                         services/catalog/projects.py
-      .pins          what turns and runs start with   services/catalog/pinning.py
+      .pins          pinned agents and workflows      services/catalog/pinning.py
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from wonder_server.core.definitions.pinning import ResolveProfile
 from wonder_server.core.definitions.resources import DEFAULT_PROJECT, NetworkPolicy
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTask, PinnedWorkflow
+from wonder_server.core.json_types import JsonObject
 from wonder_server.ports.catalog import Catalog
 from wonder_server.ports.clock import Clock
 from wonder_server.services.catalog import agents, projects
@@ -28,40 +29,57 @@ from wonder_server.services.catalog.transactions import CatalogTransactions
 from wonder_server.services.paging import MAX_PAGE_SIZE, PageRequest
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRules:
+    """Rules for the model profiles of personas and tasks.
+
+    ``resolve_profile`` fills in the provider, model and format that a profile leaves open.
+    ``add_context_window`` adds the context window of the model, if known, to a resolved profile.
+    ``providers`` are the names of the configured providers; empty accepts any name."""
+
+    resolve_profile: ResolveProfile
+    add_context_window: AddContextWindow | None = None
+    providers: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionHooks:
+    """Functions to call around the deletion of an agent or project. A hook that runs before the deletion may
+    raise to prevent it."""
+
+    before_agent: Sequence[agents.BeforeDelete] = ()
+    after_agent: Sequence[agents.AfterDelete] = ()
+    before_project: Sequence[projects.BeforeDelete] = ()
+
+
 class Library:
-    """The four use-cases over one catalog, with one writer."""
+    """The use cases of the catalog, over one writer."""
 
     def __init__(
         self,
         catalog: Catalog,
         clock: Clock,
         *,
-        actions: Mapping[str, Mapping[str, Any]],
-        resolve_profile: ResolveProfile,
-        providers: Collection[str] = (),
-        add_context_window: AddContextWindow | None = None,
-        before_agent_delete: Sequence[agents.BeforeDelete] = (),
-        after_agent_delete: Sequence[agents.AfterDelete] = (),
-        before_project_delete: Sequence[projects.BeforeDelete] = (),
+        actions: Mapping[str, JsonObject],
+        models: ModelRules,
+        deletion_hooks: DeletionHooks = DeletionHooks(),
     ) -> None:
-        """``actions``: the action kinds of this server, each with the JSON Schema of its input.
-        ``providers``: its providers of models; empty: any.
-        ``settle``: decides provider, model and format of a model profile that leaves them open.
-        ``inform``: adds what is known of the model to a settled profile.
-        ``before_…_delete``: asked before something is deleted that others hold on to;
-        ``after_agent_delete``: told when it is."""
+        """``actions``: the JSON Schema of the input of each action kind of this server."""
         writes = CatalogTransactions(catalog, clock)
-        self.definitions = Definitions(catalog, writes, actions, providers)
-        self.agents = agents.Agents(catalog, writes, actions, before_agent_delete, after_agent_delete)
-        self.projects = projects.Projects(catalog, writes, before_project_delete)
-        self.pins = Pins(catalog, writes, resolve_profile, add_context_window)
+        self.definitions = Definitions(catalog, writes, actions, models.providers)
+        self.agents = agents.Agents(
+            catalog, writes, actions, deletion_hooks.before_agent, deletion_hooks.after_agent
+        )
+        self.projects = projects.Projects(catalog, writes, deletion_hooks.before_project)
+        self.pins = Pins(catalog, writes, models.resolve_profile, models.add_context_window)
 
     async def agent_id(self, key: str) -> str:
-        """The id of an agent that a client names by id or name. Errors: AGENT_NOT_FOUND."""
+        """Return the id of the agent with this id or name. Raises AGENT_NOT_FOUND."""
         return await self.agents.agent_id(key)
 
     async def agent_ids(self, project: str, limit: int) -> list[str]:
-        """Ids of up to ``limit`` agents, of a project (id or name) or of all. Errors: PROJECT_NOT_FOUND."""
+        """Return the ids of up to ``limit`` agents of a project (id or name; empty: of every project). Raises
+        PROJECT_NOT_FOUND."""
         ids: list[str] = []
         request = PageRequest(size=MAX_PAGE_SIZE)
         while len(ids) < limit:
@@ -73,11 +91,13 @@ class Library:
         return ids[:limit]
 
     async def project_id(self, key: str) -> str:
-        """The same for a project; empty is the project ``default``. Errors: PROJECT_NOT_FOUND."""
+        """Return the id of the project with this id or name; empty is the project ``default``. Raises
+        PROJECT_NOT_FOUND."""
         return (await self.projects.get_cached(key or DEFAULT_PROJECT)).id
 
     async def network_policy(self, project_id: str) -> NetworkPolicy:
-        """What the work of a project may reach; empty is the project ``default``. PROJECT_NOT_FOUND."""
+        """Return the network policy of a project; an empty id is the project ``default``. Raises
+        PROJECT_NOT_FOUND."""
         return (await self.projects.get_cached(project_id or DEFAULT_PROJECT)).network or NetworkPolicy()
 
     async def pin_workflow(self, ref: str, *, library: str | None = None) -> PinnedWorkflow:
@@ -93,5 +113,5 @@ class Library:
         return await self.pins.agent(agent_id_or_name)
 
     async def ensure_standard(self, std_dir: Path) -> None:
-        """See `standard.ensure_standard`."""
+        """See `standard_library.ensure_standard`."""
         await ensure_standard(std_dir, self.definitions, self.agents, self.projects)

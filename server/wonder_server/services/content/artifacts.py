@@ -25,8 +25,12 @@ from wonder_server.ports.repositories import (
     Repository,
     SearchResult,
 )
-from wonder_server.services.catalog.transactions import IdempotencyKey
-from wonder_server.services.content.commit_metadata import InFlightRequests, commit_metadata
+from wonder_server.services.content.commit_metadata import (
+    ANONYMOUS,
+    CommitRequest,
+    InFlightRequests,
+    commit_metadata,
+)
 from wonder_server.services.content.outlines import MAX_FILES, Outline, Outlines
 from wonder_server.services.paging import Page, PageRequest, page
 
@@ -175,29 +179,28 @@ class Artifacts:
         content: bytes | None,
         *,
         branch: str = "",
-        author: str = "",
-        message: str = "",
         etag: str = "",
-        idempotency_key: IdempotencyKey | None = None,
+        commit: CommitRequest = ANONYMOUS,
     ) -> Artifact:
-        """Give a document new content, or with None delete it, as one commit; the document as it is then,
-        without content. A branch that is not there begins at ``main``.
+        """Write a document, or delete it if ``content`` is None, as one commit. Return the new state of the
+        document without its content. A new branch starts at ``main``.
 
-        FIELD_INVALID, PAYLOAD_TOO_LARGE, ETAG_MISMATCH, REQUEST_ID_REUSED; ARTIFACT_NOT_FOUND for deleting
-        what is not there."""
+        With an ``etag`` the document must have it; ``none`` means that the document must not exist. Raises
+        FIELD_INVALID, PAYLOAD_TOO_LARGE, ETAG_MISMATCH, REQUEST_ID_REUSED, and ARTIFACT_NOT_FOUND for the
+        deletion of a document that does not exist."""
         if content is None:
-            check_path(path)  # What has such a name from before can still be deleted.
+            check_path(path)  # A name that older versions accepted can still be deleted.
         else:
             check_new_path(path)
         branch = check_branch(branch or MAIN)
         if content is not None and len(content) > MAX_WRITE_BYTES:
             raise error(
                 Reason.PAYLOAD_TOO_LARGE,
-                f"content has {len(content)} bytes; at most {MAX_WRITE_BYTES} are taken.",
+                f"content has {len(content)} bytes; the maximum is {MAX_WRITE_BYTES}.",
                 field="content",
                 limit=str(MAX_WRITE_BYTES),
             )
-        metadata = commit_metadata(author, message or path, idempotency_key)
+        metadata = commit_metadata(commit, path)
         project_id, repository = await self._open(project)
 
         async def execute() -> Commit:
@@ -228,24 +231,24 @@ class Artifacts:
         source: str,
         *,
         target: str = "",
-        author: str = "",
-        message: str = "",
+        commit: CommitRequest = ANONYMOUS,
         resolutions: Sequence[Change] = (),
-        dry: bool = False,
-        idempotency_key: IdempotencyKey | None = None,
+        dry_run: bool = False,
     ) -> Merged:
-        """Bring one branch's work into another; conflicts are in the answer, and then nothing was merged.
-        ``resolutions`` say what files in conflict become, if they name all of them. ARTIFACT_NOT_FOUND for
-        a branch that is not there, other than ``main``."""
+        """Merge the branch ``source`` into ``target`` (empty: ``main``).
+
+        If documents conflict, nothing is merged and the result lists the conflicts. ``resolutions`` gives
+        the merged content of every conflicting document. ``dry_run`` changes nothing. Raises
+        ARTIFACT_NOT_FOUND for a branch that does not exist, other than ``main``."""
         check_resolutions(resolutions)
         check_branch(source, "source_branch")
         target = check_branch(target or MAIN, "target_branch")
-        metadata = commit_metadata(author, message or f"Merge {source} into {target}", idempotency_key)
+        metadata = commit_metadata(commit, f"Merge {source} into {target}")
         project_id, repository = await self._open(project)
         if await repository.commit(source) is None:
             raise _branch_not_found(source, "source_branch")
         await _branch(repository, target, "target_branch")
-        if dry:
+        if dry_run:
             return await repository.merge(target, source, metadata, resolutions=resolutions, dry=True)
         conflicts: list[Merged] = []
 

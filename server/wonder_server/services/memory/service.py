@@ -13,13 +13,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Callable, Coroutine, Sequence
-from itertools import islice
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.ids import random_id
-from wonder_server.core.memory.chunking import chunks
 from wonder_server.core.memory.records import (
     Candidate,
     Change,
@@ -39,15 +37,11 @@ from wonder_server.core.memory.validation import (
     check_name,
     check_weights,
 )
-from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
-from wonder_server.ports.embedder import Embedder
 from wonder_server.ports.memories import Entry, Memories, Request, Stored, StoredText
-from wonder_server.ports.vectors import Vectors, VectorSource
 from wonder_server.services.memory.large_contents import LargeContents
+from wonder_server.services.memory.semantic_index import SemanticIndex
 from wonder_server.services.paging import Page, PageRequest, page
-
-_log = logger("memory")
 
 T = TypeVar("T")
 
@@ -70,21 +64,13 @@ class MemoryService:
         *,
         memories: Memories,
         large_contents: LargeContents,
-        source: VectorSource,
-        vectors: Vectors,
-        embedder: Embedder,
+        index: SemanticIndex,
         clock: Clock,
-        on_missing_vectors: Callable[[], None] = lambda: None,
     ) -> None:
-        """``without_vectors`` is called when memories were written that the embedder could not be had for:
-        they are found by their words until they have vectors too."""
         self._memories = memories
         self._large_contents = large_contents
-        self._source = source
-        self._vectors = vectors
-        self._embedder = embedder
+        self._index = index
         self._clock = clock
-        self._on_missing_vectors = on_missing_vectors
         self._running: set[asyncio.Task[Any]] = set()
 
     # --- writing --------------------------------------------------------------------------------
@@ -231,8 +217,8 @@ class MemoryService:
             return []
         limit = limit or DEFAULT_HITS
         pool = max(_MIN_POOL, limit * _POOL_PER_HIT)
-        vector = await self._vector_of(query)
-        now_ms, share = self._clock.now_ms(), self._embedder.share
+        vector = await self._index.embed_query(query)
+        now_ms, share = self._clock.now_ms(), self._index.share
 
         ranked: list[Ranked] = []
 
@@ -244,7 +230,7 @@ class MemoryService:
         candidates: list[Candidate] = []
         owners: dict[str, str] = {}
         for agent_id in agent_ids:
-            near = await self._nearest(agent_id, vector, wanted, pool) if vector else {}
+            near = await self._index.nearest(agent_id, vector, wanted, pool) if vector else {}
             recalled = await self._memories.recall(
                 agent_id, query, near, wanted, pool, best if single_agent else None
             )
@@ -294,7 +280,7 @@ class MemoryService:
         check_name(agent_id, "agent_id")
         now_ms = self._clock.now_ms()
         contents = [draft.content for draft in drafts]
-        vectors = await self._vectors_of(contents)
+        vectors = await self._index.embed(contents)
         async with self._large_contents.reserve(agent_id, contents) as keys:
             # In the order of the drafts, which is how lists show them.
             ids = sorted(random_id("mem", now_ms) for _ in drafts)
@@ -311,24 +297,24 @@ class MemoryService:
                     zip(ids, drafts, vectors, keys, strict=True)
                 )
             ]
-            stored = await self._memories.add(agent_id, entries, self._embedder.name, now_ms, request)
+            stored = await self._memories.add(agent_id, entries, self._index.embedder_name, now_ms, request)
         if any(keys) and not all(item.written for item in stored):
             self._large_contents.schedule_collection()
-        await self._update_index(agent_id, list(zip(stored, vectors, strict=True)))
+        await self._index.update(agent_id, list(zip(stored, vectors, strict=True)))
         return await self._with_contents(stored, contents)
 
     async def _replace(
         self, old: Memory, new: Memory, expected_version: int, request: Request | None
     ) -> Memory:
-        embedder = self._embedder.name
+        embedder = self._index.embedder_name
         if new.content == old.content:
             stored = await self._memories.replace(new, expected_version, None, embedder, request)
             return (await self._with_contents([stored], [new.content]))[0]
-        [vectors] = await self._vectors_of([new.content])
+        [vectors] = await self._index.embed([new.content])
         async with self._large_contents.reserve(new.agent_id, [new.content]) as [key]:
             text = StoredText(content=new.content, vectors=vectors, content_ref=key)
             stored = await self._memories.replace(new, expected_version, text, embedder, request)
-        await self._update_index(new.agent_id, [(stored, vectors)])
+        await self._index.update(new.agent_id, [(stored, vectors)])
         if old.content_ref:
             await self._large_contents.try_collect()
         return (await self._with_contents([stored], [new.content]))[0]
@@ -339,51 +325,9 @@ class MemoryService:
         removed = await self._memories.remove(agent_id, memory_id, version, self._clock.now_ms(), request)
         if removed is None:  # Long since.
             return
-        await self._vectors.remove(agent_id, removed.removed_keys)
+        await self._index.remove(agent_id, removed.removed_keys)
         if removed.memory.content_ref:
             await self._large_contents.try_collect()
-
-    async def _nearest(self, agent_id: str, vector: bytes, wanted: Filter, limit: int) -> dict[int, float]:
-        """The agent's nearest vectors: key to cosine."""
-        among = await self._source.keys(agent_id, self._embedder.name, wanted) if wanted.narrows else None
-        nearest = await self._vectors.nearest(agent_id, vector, limit, among)
-        return {key: cosine for key, cosine in nearest if cosine > 0}
-
-    async def _vector_of(self, query: str) -> bytes | None:
-        """The query's vector; None where the embedder cannot be had, and words must do."""
-        try:
-            [vector] = await self._embedder.embed([chunks(query)[0]])
-        except WonderError as failure:
-            _log.warning("vector_search_skipped", why=failure.fault.message)
-            return None
-        return vector
-
-    async def _vectors_of(self, contents: Sequence[str]) -> list[tuple[bytes, ...]]:
-        """The vectors of each content, one for each of its passages; none where the embedder cannot be had,
-        which must not keep anybody from remembering."""
-        split = [chunks(content) for content in contents]
-        try:
-            vectors = iter(await self._embedder.embed([passage for some in split for passage in some]))
-        except WonderError as failure:
-            _log.warning("embedding_deferred", why=failure.fault.message)
-            return [() for _ in contents]
-        return [tuple(islice(vectors, len(some))) for some in split]
-
-    async def _update_index(self, agent_id: str, changes: Sequence[tuple[Stored, Sequence[bytes]]]) -> None:
-        """Let the index follow what was committed."""
-        fresh = [
-            pair
-            for stored, vectors in changes
-            if stored.vector_keys
-            for pair in zip(stored.vector_keys, vectors, strict=True)
-        ]
-        if fresh:
-            await self._vectors.add(agent_id, fresh)
-        if any(stored.written and not vectors for stored, vectors in changes):
-            self._on_missing_vectors()
-        removed_keys = [key for stored, _ in changes for key in stored.removed_keys]
-        if removed_keys:
-            await self._vectors.remove(agent_id, removed_keys)
 
     async def _with_contents(self, stored: Sequence[Stored], contents: Sequence[str]) -> list[Memory]:
         """The memories with their contents: just written, or read if they were there before."""

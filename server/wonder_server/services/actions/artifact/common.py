@@ -14,6 +14,7 @@ from wonder_server.ports.repositories import Commit, Merged
 from wonder_server.services.actions.contract.kind import ActionCall
 from wonder_server.services.catalog.transactions import IdempotencyKey
 from wonder_server.services.content.artifacts import Artifact, Artifacts
+from wonder_server.services.content.commit_metadata import CommitRequest
 
 PATH: Final = {"type": "string", "minLength": 1, "description": "Such as designs/auth.md."}
 BRANCH: Final = {"type": "string", "description": "The branch; main if left out."}
@@ -55,9 +56,10 @@ CONFLICT_SCHEMA: Final = {
 
 def artifacts_of(call: ActionCall) -> Artifacts:
     """The artifacts of the server. NOT_IMPLEMENTED where it has none."""
-    if call.services.artifacts is None:
-        raise error(Reason.NOT_IMPLEMENTED, "This server keeps no artifacts.")
-    return call.services.artifacts
+    artifacts = call.services.content.artifacts
+    if artifacts is None:
+        raise error(Reason.NOT_IMPLEMENTED, "This server has no artifacts: git is not set up.")
+    return artifacts
 
 
 def author_of(call: ActionCall) -> str:
@@ -72,6 +74,13 @@ def idempotency_key(call: ActionCall) -> IdempotencyKey | None:
     encoded = msgspec.json.encode(dict(call.input), order="deterministic")
     fingerprint = hashlib.blake2b(encoded, digest_size=16).hexdigest()
     return IdempotencyKey(f"{call.context.key}/{fingerprint}", fingerprint)
+
+
+def commit_request(call: ActionCall) -> CommitRequest:
+    """Return author, message and idempotency key of the commit that a step makes."""
+    return CommitRequest(
+        author=author_of(call), message=call.input.get("message", ""), idempotency_key=idempotency_key(call)
+    )
 
 
 def content_of(call: ActionCall) -> bytes | None:

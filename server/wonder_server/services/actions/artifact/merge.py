@@ -8,8 +8,7 @@ from wonder_server.services.actions.artifact.common import (
     CONFLICT_SCHEMA,
     MESSAGE,
     artifacts_of,
-    author_of,
-    idempotency_key,
+    commit_request,
     merged_as_json,
 )
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
@@ -21,9 +20,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
         call.context.project_id,
         given["source_branch"],
         target=given.get("target_branch", ""),
-        author=author_of(call),
-        message=given.get("message", ""),
-        idempotency_key=idempotency_key(call),
+        commit=commit_request(call),
     )
     return merged_as_json(merged)
 

@@ -10,9 +10,8 @@ from wonder_server.services.actions.artifact.common import (
     PATH,
     artifact_as_json,
     artifacts_of,
-    author_of,
+    commit_request,
     content_of,
-    idempotency_key,
 )
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 
@@ -24,10 +23,8 @@ async def _run(call: ActionCall) -> dict[str, Any]:
         given["path"],
         content_of(call),
         branch=given.get("branch", ""),
-        author=author_of(call),
-        message=given.get("message", ""),
         etag=given.get("etag", ""),
-        idempotency_key=idempotency_key(call),
+        commit=commit_request(call),
     )
     return artifact_as_json(written)
 

@@ -1,133 +1,45 @@
-"""What an action kind is, and what it is given (document 5, ActionDef; features H3, E5)."""
+"""Action kinds and calls of actions (document 5, ActionDef; features H3, E5)."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from wonder_server.core.actor.commands import Scope
-from wonder_server.core.definitions.resources import NetworkPolicy
-from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.frozen import Value
-from wonder_server.core.memory.records import Change, Draft, Filter, Hit, Memory
-from wonder_server.core.model import Usage
-from wonder_server.ports.clock import Clock
-from wonder_server.ports.mcp import Mcp
-from wonder_server.ports.memories import Request
-from wonder_server.ports.model import Model
-from wonder_server.ports.prices import Prices
-from wonder_server.ports.sandbox import Sandbox
-from wonder_server.ports.web import Web
-from wonder_server.ports.worktrees import Worktrees
-from wonder_server.services.content.artifacts import Artifacts
-from wonder_server.services.content.repositories import RepositoryService
-from wonder_server.services.paging import Page, PageRequest
-from wonder_server.services.workers.messages import Job
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
+from wonder_server.services.actions.contract.services import Services
 
 ExecutionContext = Scope
-"""In whose name a task runs. Its ``key`` is the idempotency key of the whole task (operation id and
-node); an action is given the same with its step appended, whichever attempt it is."""
-
-
-class AgentMemory(Protocol):
-    """What actions need of the memory service; its docstrings hold."""
-
-    async def write(self, agent_id: str, draft: Draft) -> Memory: ...
-
-    async def get(self, agent_id: str, memory_id: str) -> Memory: ...
-
-    async def page(
-        self, agent_id: str, request: PageRequest, wanted: Filter | None = None
-    ) -> Page[Memory]: ...
-
-    async def search(
-        self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
-    ) -> list[Hit]: ...
-
-    def search_inline(
-        self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
-    ) -> list[Hit] | None: ...
-
-    async def update(
-        self, agent_id: str, memory_id: str, change: Change, *, request: Request | None = None
-    ) -> Memory: ...
-
-    async def supersede(
-        self, agent_id: str, memory_id: str, draft: Draft, *, request: Request | None = None
-    ) -> tuple[Memory, Memory]: ...
-
-    async def delete(self, agent_id: str, memory_id: str, *, request: Request | None = None) -> None: ...
-
-
-class NetworkPolicies(Protocol):
-    """What projects allow."""
-
-    async def network_policy(self, project_id: str) -> NetworkPolicy:
-        """What a project's work may reach; empty is the project ``default``. PROJECT_NOT_FOUND."""
-        ...
-
-
-class RemoteWork(Protocol):
-    """What actions need of the pool of remote workers, whose docstrings hold."""
-
-    async def perform(self, job: Job) -> dict[str, Any]: ...
-
-
-class UsageReporter(Protocol):
-    """Charges calls of models to whoever actions work for: `begun` before each, `ended` once for each."""
-
-    async def report_start(self, scope: Scope) -> None: ...
-
-    def report_usage(self, scope: Scope, usage: Usage) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
-    """What actions work with. ``default_profile`` is the operator's model, never ``auto``. Without
-    ``workers`` there is no remote work, without ``prices`` no cost is known, without ``sandbox`` and
-    ``worktrees`` no command can be run. ``bills`` is told which models are asked, and what they cost."""
-
-    model: Model
-    memory: AgentMemory
-    clock: Clock
-    default_profile: ModelProfile
-    web: Web
-    mcp: Mcp
-    policies: NetworkPolicies
-    workers: RemoteWork | None = None
-    prices: Prices | None = None
-    sandbox: Sandbox | None = None
-    worktrees: Worktrees | None = None
-    usage_reporter: UsageReporter | None = None
-    artifacts: Artifacts | None = None
-    repositories: RepositoryService | None = None
+"""The agent, project, conversation and run of a task. Its ``key`` is the idempotency key of the task
+(operation id and node). An action receives it with its step appended, the same key in every attempt."""
 
 
 class ProgressCallback(Protocol):
-    """Takes how far an action is: for people, never part of a record."""
+    """Receives the progress of an action. Clients see it; it is not recorded."""
 
     def __call__(self, message: str = "", fraction: float | None = None, output: str = "") -> None: ...
 
 
-Emit = Callable[[str, Mapping[str, Any]], None]
-"""Takes an event's name and payload."""
+Emit = Callable[[str, JsonObject], None]
+"""Receives the name and payload of an event."""
 
 
-def _ignore(*_: Any, **__: Any) -> None:
-    """Where nobody listens."""
+def _ignore(*_: object, **__: object) -> None:
+    """Discard progress or an event."""
 
 
 class ActionCall(Value, frozen=True, kw_only=True):
     """One call of an action.
 
-    ``input`` is the action's config with the step's input over it, and fits the kind's schema.
-    ``timeout_ms`` is what the action has for each try. ``repeatable``: it may be run again when nobody
-    knows whether it was done; `core.task.effects` says how an action that may not reports what it knows.
-    ``idempotent`` is what the action's definition says of that; None if it says nothing.
+    ``input`` is the action's settings merged with the step's input, and is valid for the kind's schema.
+    ``timeout_ms`` applies to each attempt. ``repeatable``: the action may be executed again if its outcome is
+    unknown; `core.task.effects` has the errors by which other actions report that nothing was started.
+    ``idempotent`` is the action definition's own statement; None if it makes none.
     """
 
-    input: Mapping[str, Any]
+    input: Mapping[str, JsonValue]
     context: ExecutionContext
     services: Services
     timeout_ms: int = 30_000
@@ -138,27 +50,28 @@ class ActionCall(Value, frozen=True, kw_only=True):
 
 
 class InlineNotPossibleError(Exception):
-    """Raised by the ``quick`` of an action that cannot do without waiting this time, and has done nothing."""
+    """Raised by ``run_inline`` for a call that must wait. Nothing was executed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionKind:
-    """An atomic operation that tasks are made of.
+    """Implementation of an atomic operation.
 
-    ``run`` answers with a JSON value or raises `WonderError`; a transient one is retried by the
-    executor. It lets itself be cancelled at any await. `ACTION_EFFECTS` declares the kind's effect,
-    and with it whether the action is repeatable. ``min_backoff_ms``: what it waits at least before its
-    first retry. ``keeps_time``: it enforces a timeout of its own, and
-    the executor does not apply the action's. ``quick`` does the same as ``run`` without ever waiting
-    and without any effect, so that its call needs no key of its own: its context is the task's. Set
-    where that is possible; where it is so only at times, it raises `MustWaitError` at others.
+    - ``run`` returns a JSON value or raises `WonderError`. The executor retries transient errors. ``run`` may
+      be cancelled at any await.
+    - `core.task.repeatable.ACTION_EFFECTS` declares the kind's effect, and with it whether the action is
+      repeatable.
+    - ``min_backoff_ms``: minimum wait before the first retry.
+    - ``enforces_timeout``: the kind enforces its own timeout, so the executor does not apply the action's.
+    - ``run_inline`` does the same as ``run`` without waiting and without side effects, so its call has the
+      task's key. It raises `InlineNotPossibleError` for calls that must wait. None if every call waits.
     """
 
     name: str
     description: str
-    input_schema: dict[str, Any]
-    output_schema: dict[str, Any]
-    run: Callable[[ActionCall], Awaitable[Any]]
+    input_schema: JsonDict
+    output_schema: JsonDict
+    run: Callable[[ActionCall], Awaitable[JsonValue]]
     min_backoff_ms: int = 0
     enforces_timeout: bool = False
-    run_inline: Callable[[ActionCall], Any] | None = None
+    run_inline: Callable[[ActionCall], JsonValue] | None = None

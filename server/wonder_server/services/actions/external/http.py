@@ -70,12 +70,12 @@ _CHARSETS: Final = frozenset(
 
 
 async def _run(call: ActionCall) -> dict[str, Any]:
-    policy = await call.services.policies.network_policy(call.context.project_id)
+    policy = await call.services.network.policies.network_policy(call.context.project_id)
     request = _request(call)
     left = int(call.input.get("max_redirects", DEFAULT_REDIRECTS))
     follows = left > 0
     while True:
-        response = await call.services.web.send(request, policy)
+        response = await call.services.network.web.send(request, policy)
         location = response.headers.get("location", "")
         if not follows or response.status not in _REDIRECTS or not location:
             break

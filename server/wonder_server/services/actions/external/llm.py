@@ -21,7 +21,7 @@ from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 
 
 async def _run(call: ActionCall) -> dict[str, Any]:
-    profile, usage_reporter = _profile(call), call.services.usage_reporter
+    profile, usage_reporter = _profile(call), call.services.models.usage_reporter
     if usage_reporter is not None:
         await usage_reporter.report_start(call.context)
     try:
@@ -38,7 +38,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 async def _report_cost(call: ActionCall, profile: ModelProfile, result: ModelResult) -> ModelResult:
     """``result`` with its price, charged to whoever the action works for, if need be without its price."""
-    prices, with_cost = call.services.prices, result
+    prices, with_cost = call.services.models.prices, result
     try:
         if prices is not None:
             with_cost = await prices.with_cost(profile, result)
@@ -48,13 +48,14 @@ async def _report_cost(call: ActionCall, profile: ModelProfile, result: ModelRes
 
 
 def _report_usage(call: ActionCall, usage: Usage) -> None:
-    if call.services.usage_reporter is not None:
-        call.services.usage_reporter.report_usage(call.context, usage)
+    usage_reporter = call.services.models.usage_reporter
+    if usage_reporter is not None:
+        usage_reporter.report_usage(call.context, usage)
 
 
 def _profile(call: ActionCall) -> ModelProfile:
     """The profile of the input, with ``auto`` settled; the operator's if there is none."""
-    default = call.services.default_profile
+    default = call.services.models.default_profile
     given = call.input.get("model_profile")
     if not given:
         return default
@@ -71,7 +72,7 @@ def _profile(call: ActionCall) -> ModelProfile:
 
 async def _answer(call: ActionCall, profile: ModelProfile) -> ModelResult:
     request, meter = dict(call.input["request"]), Meter()
-    chunks = call.services.model.stream(profile, request)
+    chunks = call.services.models.model.stream(profile, request)
     try:
         # Closing it closes the upstream request at once, whatever ends this: an error, a timeout, a cancel.
         async with aclosing(cast("AsyncGenerator[Chunk]", chunks)):

@@ -33,7 +33,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
         )
     policy = NetworkPolicy()
     if url:
-        policy = await call.services.policies.network_policy(call.context.project_id)
+        policy = await call.services.network.policies.network_policy(call.context.project_id)
     mcp_call = McpCall(
         server=server,
         url=url,
@@ -59,7 +59,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 async def _call_tool(call: ActionCall, mcp_call: McpCall, policy: NetworkPolicy) -> McpResult:
     """Make the call. A server that did not answer in time is not asked again: that would take as long."""
     try:
-        return await call.services.mcp.call(mcp_call, policy, call.progress)
+        return await call.services.network.mcp.call(mcp_call, policy, call.progress)
     except WonderError as problem:
         if problem.fault.reason is Reason.TIMEOUT and call.repeatable:
             raise WonderError(replace(problem.fault, transient=False)) from None

@@ -24,7 +24,7 @@ from typing import Any, Final
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.task.effects import NotStartedError
 from wonder_server.ports.sandbox import Command, Finished, Output, SandboxSpec
-from wonder_server.ports.worktrees import Worktree
+from wonder_server.ports.worktrees import Worktree, Worktrees
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind, ProgressCallback
 
 DEFAULT_OUTPUT_BYTES: Final = 32 << 10
@@ -44,8 +44,8 @@ _EXITS: Final = {
 
 
 async def _run(call: ActionCall) -> dict[str, Any]:
-    given, services = call.input, call.services
-    if services.sandbox is None or services.worktrees is None:
+    given, sandbox, worktrees = call.input, call.services.execution.sandbox, call.services.execution.worktrees
+    if sandbox is None or worktrees is None:
         raise error(Reason.SANDBOX_UNAVAILABLE, "This server has no sandbox to run commands in.")
     line = given["command"]
     if len(line.encode("utf-8", "surrogatepass")) > MAX_COMMAND_BYTES or not _is_text(line):
@@ -55,8 +55,8 @@ async def _run(call: ActionCall) -> dict[str, Any]:
             " into a file, or into stdin.",
             field="command",
         )
-    policy = await services.policies.network_policy(call.context.project_id)
-    worktree = await _worktree(call)
+    policy = await call.services.network.policies.network_policy(call.context.project_id)
+    worktree = await _worktree(call, worktrees)
     limit_ms = min(int(given.get("timeout_ms", call.timeout_ms)), call.timeout_ms)
     command = Command(
         argv=("/bin/sh", "-c", line),
@@ -69,7 +69,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
     )
     progress = _OutputProgress(call.progress)
     try:
-        finished = await services.sandbox.run(
+        finished = await sandbox.run(
             worktree.key,
             SandboxSpec(folder=worktree.folder, network=policy if policy.shell_network else None),
             command,
@@ -77,17 +77,15 @@ async def _run(call: ActionCall) -> dict[str, Any]:
         )
     finally:
         progress.close()
-        if services.repositories is not None:
-            services.repositories.command_finished(worktree.key)
+        worktrees.command_finished(worktree.key)
     return _result(finished, limit_ms, fails=given.get("fail_on_exit", False))
 
 
-async def _worktree(call: ActionCall) -> Worktree:
+async def _worktree(call: ActionCall, worktrees: Worktrees) -> Worktree:
     """The folder of the branch; making it may mean cloning, of which nothing is lost by asking again."""
-    assert call.services.worktrees is not None, "asked before"
     try:
         async with asyncio.timeout(call.timeout_ms / 1000):
-            return await call.services.worktrees.open(call.context)
+            return await worktrees.open(call.context)
     except TimeoutError:
         raise NotStartedError(
             Reason.TIMEOUT, "The folder of this conversation's branch is still being made."

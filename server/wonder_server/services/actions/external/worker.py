@@ -14,7 +14,7 @@ from wonder_server.services.workers import Job, Progress
 
 
 async def _run(call: ActionCall) -> dict[str, Any]:
-    workers = call.services.workers
+    workers = call.services.execution.workers
     if workers is None:
         raise error(Reason.NOT_IMPLEMENTED, "This server takes no workers.")
 

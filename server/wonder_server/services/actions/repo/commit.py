@@ -11,7 +11,7 @@ from wonder_server.services.actions.repo.common import REPOSITORY, commit_as_jso
 
 async def _run(call: ActionCall) -> dict[str, Any]:
     given = call.input
-    made = await repositories_of(call).commit(
+    made = await repositories_of(call).files.commit(
         call.context, author_of(call), given["message"], given.get("repository", "")
     )
     return commit_as_json(made)

@@ -32,9 +32,10 @@ RESOLUTIONS: Final = {
 
 def repositories_of(call: ActionCall) -> RepositoryService:
     """The repositories of the server. NOT_IMPLEMENTED where it has none."""
-    if call.services.repositories is None:
-        raise error(Reason.NOT_IMPLEMENTED, "This server works on no repositories.")
-    return call.services.repositories
+    repositories = call.services.content.repositories
+    if repositories is None:
+        raise error(Reason.NOT_IMPLEMENTED, "This server has no repositories: git is not set up.")
+    return repositories
 
 
 def resolutions_of(call: ActionCall) -> list[Change]:

@@ -10,7 +10,7 @@ from wonder_server.services.actions.repo.common import PATH, REPOSITORY, reposit
 
 async def _run(call: ActionCall) -> dict[str, Any]:
     given = call.input
-    found = await repositories_of(call).diff(
+    found = await repositories_of(call).files.diff(
         call.context,
         given.get("repository", ""),
         base_branch=given.get("base_branch", ""),

@@ -10,7 +10,7 @@ from wonder_server.services.actions.repo.common import repositories_of
 
 
 async def _run(call: ActionCall) -> dict[str, Any]:
-    found = await repositories_of(call).index(call.context)
+    found = await repositories_of(call).files.index(call.context)
     several = len(found) > 1
     repositories, lines = list[dict[str, Any]](), list[dict[str, Any]]()
     for name, outline in found.items():

@@ -8,7 +8,7 @@ from wonder_server.core.errors import Reason, error
 from wonder_server.services.actions.artifact.common import MESSAGE, author_of, idempotency_key
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.actions.repo.common import REPOSITORY, repositories_of
-from wonder_server.services.content.checkout import merge_conflict
+from wonder_server.services.content.merges import MergeRequest, merge_conflict
 
 
 async def _run(call: ActionCall) -> dict[str, Any]:
@@ -21,19 +21,18 @@ async def _run(call: ActionCall) -> dict[str, Any]:
         )
     if given.get("every_repository", False):
         return {
-            "commit": await repositories_of(call).merge_all(
+            "commit": await repositories_of(call).merges.merge_all(
                 call.context, author_of(call), idempotency_key(call)
             )
         }
-    merged = await repositories_of(call).merge(
-        call.context,
-        author_of(call),
-        given.get("repository", ""),
+    request = MergeRequest(
+        author=author_of(call),
         target=given.get("target_branch", ""),
         message=given.get("message", ""),
-        remove=given.get("remove_branch", False),
+        remove_branch=given.get("remove_branch", False),
         idempotency_key=idempotency_key(call),
     )
+    merged = await repositories_of(call).merges.merge(call.context, request, given.get("repository", ""))
     if merged.conflicts:
         raise merge_conflict([conflict.path for conflict in merged.conflicts])
     return {"commit": merged.commit.id if merged.commit is not None else ""}

@@ -11,7 +11,7 @@ from wonder_server.services.actions.repo.common import PATH, REPOSITORY, reposit
 
 async def _run(call: ActionCall) -> dict[str, Any]:
     given = call.input
-    found = await repositories_of(call).read(call.context, given["path"], given.get("repository", ""))
+    found = await repositories_of(call).files.read(call.context, given["path"], given.get("repository", ""))
     answer: dict[str, Any] = {"path": found.path, "size_bytes": found.size, "etag": found.id}
     answer |= content_as_json(found.content)
     if "content" in answer:

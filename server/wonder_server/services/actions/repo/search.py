@@ -13,7 +13,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
     given = call.input
     if not given["query"].strip():
         return {"matches": [], "truncated": False}
-    found = await repositories_of(call).search(
+    found = await repositories_of(call).files.search(
         call.context,
         given["query"],
         given.get("repository", ""),

@@ -11,7 +11,7 @@ from wonder_server.services.actions.repo.common import REPOSITORY, repositories_
 
 async def _run(call: ActionCall) -> dict[str, Any]:
     given = call.input
-    found = await repositories_of(call).tree(
+    found = await repositories_of(call).files.tree(
         call.context,
         given.get("repository", ""),
         prefix=given.get("path_prefix", ""),

@@ -16,7 +16,7 @@ from wonder_server.services.actions.repo.common import (
 
 async def _run(call: ActionCall) -> dict[str, Any]:
     given = call.input
-    merged = await repositories_of(call).update(
+    merged = await repositories_of(call).files.update(
         call.context,
         author_of(call),
         given.get("repository", ""),

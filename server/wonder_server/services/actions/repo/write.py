@@ -11,7 +11,7 @@ from wonder_server.services.actions.repo.common import PATH, REPOSITORY, reposit
 
 async def _run(call: ActionCall) -> dict[str, Any]:
     given = call.input
-    etag = await repositories_of(call).write(
+    etag = await repositories_of(call).files.write(
         call.context,
         given["path"],
         content_of(call),

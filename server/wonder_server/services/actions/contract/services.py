@@ -1,0 +1,132 @@
+"""Ports and services that actions use, grouped by what an action reaches with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from wonder_server.core.actor.commands import Scope
+from wonder_server.core.definitions.resources import NetworkPolicy
+from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.json_types import JsonDict
+from wonder_server.core.memory.records import Change, Draft, Filter, Hit, Memory
+from wonder_server.core.model import Usage
+from wonder_server.ports.clock import Clock
+from wonder_server.ports.mcp import Mcp
+from wonder_server.ports.memories import Request
+from wonder_server.ports.model import Model
+from wonder_server.ports.prices import Prices
+from wonder_server.ports.sandbox import Sandbox
+from wonder_server.ports.web import Web
+from wonder_server.ports.worktrees import Worktrees
+from wonder_server.services.content.artifacts import Artifacts
+from wonder_server.services.content.repositories import RepositoryService
+from wonder_server.services.paging import Page, PageRequest
+from wonder_server.services.workers.messages import Job
+
+
+class AgentMemory(Protocol):
+    """The methods of `MemoryService` that actions call."""
+
+    async def write(self, agent_id: str, draft: Draft) -> Memory: ...
+
+    async def get(self, agent_id: str, memory_id: str) -> Memory: ...
+
+    async def page(
+        self, agent_id: str, request: PageRequest, wanted: Filter | None = None
+    ) -> Page[Memory]: ...
+
+    async def search(
+        self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
+    ) -> list[Hit]: ...
+
+    def search_inline(
+        self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
+    ) -> list[Hit] | None: ...
+
+    async def update(
+        self, agent_id: str, memory_id: str, change: Change, *, request: Request | None = None
+    ) -> Memory: ...
+
+    async def supersede(
+        self, agent_id: str, memory_id: str, draft: Draft, *, request: Request | None = None
+    ) -> tuple[Memory, Memory]: ...
+
+    async def delete(self, agent_id: str, memory_id: str, *, request: Request | None = None) -> None: ...
+
+
+class NetworkPolicies(Protocol):
+    """The network policies of projects."""
+
+    async def network_policy(self, project_id: str) -> NetworkPolicy:
+        """Return the policy of a project; an empty id is the project ``default``. Raises
+        PROJECT_NOT_FOUND."""
+        ...
+
+
+class RemoteWork(Protocol):
+    """The method of `WorkerPool` that actions call."""
+
+    async def perform(self, job: Job) -> JsonDict: ...
+
+
+class UsageReporter(Protocol):
+    """Charges the usage of a model call to the agent of its scope."""
+
+    async def report_start(self, scope: Scope) -> None:
+        """Record that a model call starts. Called once before each call."""
+        ...
+
+    def report_usage(self, scope: Scope, usage: Usage) -> None:
+        """Record the usage of a model call. Called once after each call."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAccess:
+    """Language models. ``default_profile`` is the operator's, with its provider resolved (never ``auto``).
+    Without ``prices``, results have no cost. Without ``usage_reporter``, usage is not charged."""
+
+    model: Model
+    default_profile: ModelProfile
+    prices: Prices | None = None
+    usage_reporter: UsageReporter | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkAccess:
+    """HTTP and MCP clients, and the policies that limit them."""
+
+    web: Web
+    mcp: Mcp
+    policies: NetworkPolicies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentAccess:
+    """Documents and repositories of projects; None where the server has no git."""
+
+    artifacts: Artifacts | None = None
+    repositories: RepositoryService | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionAccess:
+    """Places outside the server process where actions execute: commands in ``sandbox`` on ``worktrees``, jobs
+    on ``workers``. None where the server has no such place."""
+
+    sandbox: Sandbox | None = None
+    worktrees: Worktrees | None = None
+    workers: RemoteWork | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Everything that an action may use besides its input."""
+
+    models: ModelAccess
+    memory: AgentMemory
+    network: NetworkAccess
+    clock: Clock
+    content: ContentAccess = ContentAccess()
+    execution: ExecutionAccess = ExecutionAccess()
