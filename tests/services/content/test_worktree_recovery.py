@@ -13,7 +13,6 @@ from tests.conformance.ports.journal_subjects import (
     opened,
     put_conversation,
 )
-from wonder_server.compose.background import log_failure
 from wonder_server.core.errors import Reason, error
 from wonder_server.services.content.worktree_recovery import remove_orphaned_worktrees
 
@@ -52,12 +51,3 @@ async def test_what_is_no_id_is_in_no_shard(tmp_path: Path) -> None:
             assert not records.holds(odd)
             assert await records.head(odd) is None and await records.heads([odd]) == {}
             assert await records.get("conversations", odd, odd or "z") is None
-
-
-async def test_work_in_the_background_that_fails_is_logged() -> None:
-    async def fails() -> None:
-        raise ValueError("not thought of")
-
-    with capture_logs() as lines:
-        await log_failure("leftovers", fails())
-    assert [(line["log_level"], line["work"]) for line in lines] == [("error", "leftovers")]

@@ -1,0 +1,208 @@
+"""A whole server in memory, on virtual time: no port, no connection, no thread, no data folder."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from tests.process.virtual_machine import START_MS, VirtualTime, run_virtual, virtual_platform
+from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as pb
+from wonder.v1 import library_service_pb2 as library
+from wonder_server.adapters.egress.proxy import Egress
+from wonder_server.adapters.in_memory.journal import MemoryShards
+from wonder_server.compose import Application, open_application
+from wonder_server.compose.clients import Clients
+from wonder_server.compose.git import ExecutorFactory
+from wonder_server.compose.stores import Stores
+from wonder_server.rpc.library.documents import fill_from_document
+from wonder_server.settings import Settings
+
+NOWHERE = Settings(data_dir=Path("/nowhere"))
+"""Settings of a server that has no data folder."""
+
+SLOW_PROFILE = {
+    "name": "second",
+    "model_profile": {
+        "provider": "offline",
+        "model": "offline",
+        "parameters": {"token_delay_ms": 1_000},
+    },
+}
+SLOW_PERSONA = {"name": "speaker", "persona": {"system_prompt": "Speak.", "model_profile_id": "second"}}
+
+
+class Call:
+    """The context of a call without metadata."""
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
+
+async def create_conversation(app: Application, agent_id: str = "assistant") -> str:
+    """Create a conversation with an agent and return its id."""
+    participant = conversation.Participant(agent=conversation.AgentParticipant(agent_id=agent_id))
+    request = pb.CreateConversationRequest(conversation=conversation.Conversation(participants=[participant]))
+    servicer: Any = app.servicers["wonder.v1.ConversationService"]
+    return str((await servicer.create_conversation(request, Call())).conversation.id)
+
+
+async def send(app: Application, conversation_id: str, content: str) -> str:
+    """Send a message and return the id of its turn."""
+    servicer: Any = app.servicers["wonder.v1.ConversationService"]
+    request = pb.SendMessageRequest(conversation_id=conversation_id, send=pb.ConverseSend(content=content))
+    return str((await servicer.send_message(request, Call())).turn.id)
+
+
+async def get_turn(app: Application, turn_id: str) -> conversation.Turn:
+    servicer: Any = app.servicers["wonder.v1.ConversationService"]
+    found: conversation.Turn = (await servicer.get_turn(pb.GetTurnRequest(turn_id=turn_id), Call())).turn
+    return found
+
+
+async def messages(app: Application, conversation_id: str) -> list[str]:
+    servicer: Any = app.servicers["wonder.v1.ConversationService"]
+    request = pb.ListMessagesRequest(conversation_id=conversation_id, oldest_first=True)
+    return [each.content for each in (await servicer.list_messages(request, Call())).messages]
+
+
+async def create_slow_agent(app: Application) -> str:
+    """Create an agent that pauses for a second before each token but the first, and return its id."""
+    servicer: Any = app.servicers["wonder.v1.LibraryService"]
+    request = library.ApplyDefinitionsRequest(library="slow")
+    for document in (SLOW_PROFILE, SLOW_PERSONA):
+        fill_from_document(request.definitions.add(), document)
+    await servicer.apply_definitions(request, Call())
+    create = library.CreateAgentRequest()
+    create.agent.name = "slow"
+    create.agent.persona_id = "slow/speaker"
+    return str((await servicer.create_agent(create, Call())).agent.id)
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail a test that binds or connects a socket."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise AssertionError("A server in memory needs no socket.")
+
+    for name in ("bind", "connect", "connect_ex", "listen"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+
+
+def test_a_server_in_memory_completes_a_turn_without_threads() -> None:
+    threads = threading.active_count()
+
+    async def story(time: VirtualTime) -> None:
+        async with open_application(NOWHERE, virtual_platform(time)) as app:
+            conversation_id = await create_conversation(app)
+            turn_id = await send(app, conversation_id, "say 3 words")
+            await time.advance(1)
+            turn = await get_turn(app, turn_id)
+            assert turn.status == conversation.TURN_STATUS_COMPLETED
+            assert await messages(app, conversation_id) == ["say 3 words", "word1 word2 word3"]
+            assert threading.active_count() == threads
+            await app.drain(10)
+
+    run_virtual(story)
+    assert not NOWHERE.data_dir.exists()
+
+
+def test_time_passes_only_as_the_test_moves_it() -> None:
+    async def story(time: VirtualTime) -> None:
+        async with open_application(NOWHERE, virtual_platform(time)) as app:
+            conversation_id = await create_conversation(app, await create_slow_agent(app))
+            turn_id = await send(app, conversation_id, "say 3 words")
+            await time.advance(1.9)
+            assert (await get_turn(app, turn_id)).status == conversation.TURN_STATUS_ACTIVE
+            await time.advance(0.2)
+            turn = await get_turn(app, turn_id)
+            assert turn.status == conversation.TURN_STATUS_COMPLETED
+            assert turn.complete_time.ToMilliseconds() == START_MS + 2_000
+
+    run_virtual(story)
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    def history(seed: int) -> list[Any]:
+        shards = MemoryShards()
+
+        async def story(time: VirtualTime) -> None:
+            async with open_application(NOWHERE, virtual_platform(time, shards, seed)) as app:
+                await send(app, await create_conversation(app), "say 3 words")
+                await time.advance(1)
+
+        run_virtual(story)
+        return [(actor.id, actor.entries) for actor in shards.journal.actors.values()]
+
+    first = history(1)
+    assert first == history(1)
+    assert first != history(2)
+
+
+def test_an_application_resumes_the_turns_of_the_one_before() -> None:
+    shards = MemoryShards()
+
+    async def story(time: VirtualTime) -> None:
+        async with open_application(NOWHERE, virtual_platform(time, shards, seed=1)) as app:
+            conversation_id = await create_conversation(app, await create_slow_agent(app))
+            turn_id = await send(app, conversation_id, "say 3 words")
+            await time.advance(1)
+            await app.drain(10)
+        async with open_application(NOWHERE, virtual_platform(time, shards, seed=2)) as app:
+            assert (await get_turn(app, turn_id)).status == conversation.TURN_STATUS_ACTIVE
+            await time.advance(3)
+            assert (await get_turn(app, turn_id)).status == conversation.TURN_STATUS_COMPLETED
+
+    run_virtual(story)
+
+
+def test_what_an_application_opened_is_closed_in_reverse_order_after_its_work() -> None:
+    steps = run_virtual(lambda time: _recorded_steps(time, fails=False))
+    assert steps == ["open stores", "open clients", "serve", "close clients", "close stores"]
+
+
+def test_a_start_that_fails_closes_what_it_opened() -> None:
+    assert run_virtual(lambda time: _recorded_steps(time, fails=True)) == ["open stores", "close stores"]
+
+
+async def _recorded_steps(time: VirtualTime, *, fails: bool) -> list[str]:
+    """Open an application, whose clients may fail, and return the steps in order."""
+    steps: list[str] = []
+    platform = virtual_platform(time)
+
+    @asynccontextmanager
+    async def open_stores(settings: Settings, egress: Egress) -> AsyncIterator[Stores]:
+        async with platform.open_stores(settings, egress) as stores:
+            steps.append("open stores")
+            try:
+                yield stores
+            finally:
+                steps.append("close stores")
+
+    @asynccontextmanager
+    async def open_clients(
+        settings: Settings, egress: Egress, new_executor: ExecutorFactory
+    ) -> AsyncIterator[Clients]:
+        if fails:
+            raise OSError("no clients")
+        async with platform.open_clients(settings, egress, new_executor) as clients:
+            steps.append("open clients")
+            try:
+                yield clients
+            finally:
+                steps.append("close clients")
+
+    changed = replace(platform, open_stores=open_stores, open_clients=open_clients)
+    with contextlib.suppress(OSError):
+        async with open_application(NOWHERE, changed):
+            steps.append("serve")
+    return steps
