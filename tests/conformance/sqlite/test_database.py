@@ -363,7 +363,7 @@ async def filled_and_emptied(database: Database, kept: int) -> int:
         connection.execute("DELETE FROM notes WHERE id > ?", (kept,))
 
     await database.write(fill)
-    await database.write(empty, frees=True)
+    await database.write(empty, frees_space=True)
     return await database.read(
         lambda connection: connection.execute(
             "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
@@ -386,7 +386,7 @@ async def test_shrinking_gives_back_what_was_deleted_and_keeps_the_rest(database
 async def test_shrinking_is_left_where_it_gains_little_or_has_no_room(database: Database) -> None:
     size = await filled_and_emptied(database, kept=240)
     assert await database.shrink(1 << 30) == 0, "most of it is used"
-    await database.write(lambda c: c.execute("DELETE FROM notes WHERE id > 100").rowcount, frees=True)
+    await database.write(lambda c: c.execute("DELETE FROM notes WHERE id > 100").rowcount, frees_space=True)
     assert await database.shrink(4_096) == 0, "the rest does not fit into the room"
     assert await database.shrink(1 << 20) > 0
     assert database.path.stat().st_size < size

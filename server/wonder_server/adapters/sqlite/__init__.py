@@ -1,0 +1,1 @@
+"""SQLite stores: one connection, one writer thread and group commit per file."""

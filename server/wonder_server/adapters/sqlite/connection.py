@@ -1,12 +1,12 @@
-"""Opening a SQLite file: pragmas, migrations, and the storage's errors in the domain's words."""
+"""Connections to SQLite files: pragmas, migrations, and storage errors as `WonderError`."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import methodcaller
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from wonder_server.adapters.sqlite.seals import ADVICE, seal
 from wonder_server.core.errors import Reason, WonderError, error
@@ -14,11 +14,18 @@ from wonder_server.logs import logger
 
 _log = logger("store")
 
+Row: TypeAlias = tuple[Any, ...]
+"""A row of a query. The types of its columns depend on the query."""
+Columns: TypeAlias = Mapping[str, Any]
+"""A row by the names of its columns."""
+SqlValue: TypeAlias = str | int | float | bytes | None
+"""A value that SQLite stores."""
+
 _PRAGMAS: Final = (
-    # Held from the first access to the end: see the note on two connections in database.py.
+    # Hold the lock from the first access until close: database.py explains why.
     "PRAGMA locking_mode = EXCLUSIVE",
     "PRAGMA journal_mode = WAL",
-    # NORMAL loses acknowledged commits at power loss.
+    # NORMAL loses acknowledged commits at a power failure.
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = ON",
     "PRAGMA trusted_schema = OFF",
@@ -26,21 +33,22 @@ _PRAGMAS: Final = (
     "PRAGMA mmap_size = 0",
     "PRAGMA temp_store = MEMORY",
     "PRAGMA cache_size = -16384",
-    # Every 4,000 pages, which is just below the limit that follows, the commit folds the WAL into the file;
-    # `Database.bound_log` makes that less. With no other connection that is always the whole of it, and the
-    # next commit starts the WAL over. (Overwriting it costs less at each fsync than growing it anew after a
-    # truncation.)
+    # Checkpoint every 4,000 pages, just below journal_size_limit; `Database.limit_log` can lower the number.
+    # This is the only connection, so a checkpoint always copies the whole WAL, and the next commit overwrites
+    # the WAL from its start. Overwriting costs less at each fsync than growing the WAL again after a
+    # truncation.
     "PRAGMA wal_autocheckpoint = 4000",
     "PRAGMA journal_size_limit = 16777216",
 )
 
 any_text: Final = methodcaller("decode", "utf-8", "replace")
-"""The text of a column, with a mark in the place of what is no text. Only valid text is ever written, so the
-rest is damaged: no seal fits it, and the reader names the record. An exception of SQLite's would not."""
+"""Decode a text column; invalid UTF-8 becomes replacement characters. The server writes only valid text, so
+invalid text is damage: its seal does not match, and the reader names the record. SQLite's exception would
+not."""
 
 UNREADABLE: Final = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises for a file. Its messages and names of columns can hold bytes of a damaged file, of which
-Python makes the second."""
+"""Errors of reading a file. UnicodeDecodeError comes from Python: messages and column names of SQLite can
+contain bytes of a damaged file."""
 
 _CORRUPT: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _TRANSIENT: Final = {
@@ -59,10 +67,11 @@ _TRANSIENT: Final = {
 def connect(
     path: Path, migrations: Sequence[tuple[str, str]], *, must_exist: bool = False
 ) -> sqlite3.Connection:
-    """A connection in autocommit mode, exclusive, with ``migrations`` applied. ``must_exist``: a file that is
-    missing, or empty, is an error and not made.
+    """Open a connection in autocommit mode, with an exclusive lock, and apply ``migrations``.
 
-    Errors: STORAGE_UNAVAILABLE with a sentence for the operator.
+    With ``must_exist``, a missing or empty file is an error. Without it, the connection creates the file.
+
+    Errors: STORAGE_UNAVAILABLE, with a message for the operator.
     """
     if must_exist and not (path.exists() and path.stat().st_size):
         raise _store_missing(path)
@@ -74,7 +83,7 @@ def connect(
     try:
         for pragma in _PRAGMAS:
             connection.execute(pragma).fetchall()
-        connection.create_function("seal_of", -1, _seal_of)  # For migrations.
+        connection.create_function("seal_of", -1, _seal_of)  # Migrations use it.
         if must_exist and not connection.execute(_MIGRATED).fetchone():
             raise _store_missing(path)
         _migrate(connection, path.name, migrations)
@@ -88,7 +97,7 @@ def connect(
 
 
 def _migrate(connection: sqlite3.Connection, name: str, migrations: Sequence[tuple[str, str]]) -> None:
-    connection.execute("BEGIN IMMEDIATE")  # Takes the exclusive lock, even when nothing is to do.
+    connection.execute("BEGIN IMMEDIATE")  # Takes the exclusive lock, even without pending migrations.
     connection.execute(
         "CREATE TABLE IF NOT EXISTS migrations (position INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)"
     )
@@ -106,10 +115,10 @@ def _migrate(connection: sqlite3.Connection, name: str, migrations: Sequence[tup
     megabytes = connection.execute(size).fetchone()[0] >> 20
     for migration, script in migrations[len(applied) :]:
         if applied:
-            # It can take ten seconds for each gigabyte, in which nothing else is said.
+            # A migration can take ten seconds per gigabyte, and the server logs nothing else meanwhile.
             _log.info("store_migration_started", store=name, migration=migration, megabytes=megabytes)
         try:
-            # executescript would commit a transaction that is already open, so it opens its own.
+            # executescript commits an open transaction, so the script begins its own.
             connection.executescript(f"BEGIN IMMEDIATE;\n{script}")
             connection.execute("INSERT INTO migrations (name) VALUES (?)", (migration,))
             connection.execute("COMMIT")
@@ -124,9 +133,9 @@ _MIGRATED: Final = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 
 
 def _store_missing(path: Path) -> WonderError:
     return unavailable(
-        f"The store {path.name} is missing or empty, and the folder has conversations. Restore it from a "
-        f"backup. To go on without what it held, for good, make an empty file {path.name}.new beside it and "
-        "start again."
+        f"The store {path.name} is missing or empty, but the data folder has conversations. Restore the file "
+        f"from a backup. To continue without its data permanently, create an empty file {path.name}.new "
+        "beside it and start again."
     )
 
 
@@ -135,36 +144,36 @@ def _seal_of(*key: object) -> int:
 
 
 def unavailable(message: str, *, transient: bool = False, cause: BaseException | None = None) -> WonderError:
-    """STORAGE_UNAVAILABLE in these words."""
+    """Return a STORAGE_UNAVAILABLE error with this message."""
     fault = error(Reason.STORAGE_UNAVAILABLE, message, transient=transient)
     fault.__cause__ = cause
     return fault
 
 
 def storage_fault(failure: BaseException, store: str, *, always: bool = False) -> BaseException:
-    """STORAGE_UNAVAILABLE for what the storage itself caused, ``store`` being its file.
+    """Convert an error that the storage caused to STORAGE_UNAVAILABLE. ``store`` is the name of the file.
 
-    Anything else (a constraint, a bug, a `WonderError`) comes back as it is, unless ``always``: then
-    it counts as the storage's, as everything does that fails a commit.
+    Return any other error unchanged (a constraint, a bug, a `WonderError`). With ``always``, convert those
+    too: for a failed commit every error counts as a storage error.
     """
     code = _code(failure)
     if code in _CORRUPT or _is_unreadable(failure):
         return unavailable(f"The store {store} is damaged. {ADVICE}", cause=failure)
     if code == sqlite3.SQLITE_FULL:
-        return unavailable("The disk is full; free some space.", transient=True, cause=failure)
+        return unavailable("The disk is full. Free some disk space.", transient=True, cause=failure)
     if always or code in _TRANSIENT:
         return unavailable(
-            "The data could not be written or read; try again.",
+            "The server could not read or write its data. Try again.",
             transient=True,
             cause=failure,
         )
-    if isinstance(failure, StopIteration):  # A future refuses to carry it.
+    if isinstance(failure, StopIteration):  # A future cannot carry StopIteration.
         return RuntimeError("A database function raised StopIteration.")
     return failure
 
 
 def _is_unreadable(failure: BaseException) -> bool:
-    """Return True where SQLite found text or JSON that is none, and only ever both were written."""
+    """Return True if SQLite found invalid text or JSON. The server writes only valid text and JSON."""
     if isinstance(failure, UnicodeDecodeError):
         return True
     return _code(failure) == sqlite3.SQLITE_ERROR and "malformed JSON" in str(failure)
@@ -182,6 +191,6 @@ def _open_failed(path: Path, failure: Exception) -> WonderError:
 
 
 def _code(failure: BaseException) -> int | None:
-    """The primary result code of a SQLite error; extended codes keep it in the low byte."""
+    """Return the primary result code of a SQLite error. An extended code has it in the low byte."""
     extended = getattr(failure, "sqlite_errorcode", None) if isinstance(failure, sqlite3.Error) else None
     return None if extended is None else extended & 0xFF

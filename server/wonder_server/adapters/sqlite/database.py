@@ -1,23 +1,24 @@
-"""One SQLite file, one connection, one writer thread, many writes to a commit.
+"""One SQLite file with one connection, one writer thread and group commit.
 
-``synchronous=FULL`` makes an fsync of every commit, and the fsync is what a write costs. So writes
-that arrive while one commit runs wait in a queue and go together into the next (*group commit*)::
+``synchronous=FULL`` makes every commit an fsync, and the fsync dominates the cost of a write. Writes that
+arrive during a commit wait in a queue and go together into the next one (*group commit*)::
 
     submit(fn) ──▶ queue ──▶ writer thread:  BEGIN IMMEDIATE, fn          the first
-    submit(fn) ──▶                             SAVEPOINT, fn, RELEASE     for each of the others
+    submit(fn) ──▶                             SAVEPOINT, fn, RELEASE     each of the others
                                              COMMIT                       one fsync for all
                    event loop ◀── all results, in one call
 
-Writes of one kind that lie next to each other in the queue can be carried out by one call (`submit_with`):
-what they bring goes to SQLite in few statements. A write that raises is undone and only its caller hears of
-it; if many were carried out together, each is tried again alone. The first, before which there is nothing to
-keep, is undone with its transaction, since inside a savepoint SQLite copies every page that it changes;
-mostly there is no other. No result is delivered before the commit that makes it durable has returned.
+One call can execute adjacent writes of one kind (`submit_with`): their items reach SQLite in few statements.
+If a write raises, only its own changes are undone and only its caller gets the error. If one call executed
+many writes, each is tried again alone. The first write of a transaction runs without a savepoint, because
+SQLite copies every page that changes inside one; a failure rolls back the transaction, which is empty
+otherwise. Most transactions have only this write. A caller gets its result after the commit that makes it
+durable.
 
-The file is held exclusively: SQLite up to 3.51.2 can damage a WAL when two connections write or
-checkpoint at once, so a second one, in this process or another, is refused.
+The connection locks the file exclusively. SQLite up to 3.51.2 can damage a WAL when two connections write or
+checkpoint at once, so a second connection, in this process or another, is refused.
 
-Why not aiosqlite: docs/adr/0002-own-sqlite-writer.md.
+docs/adr/0002-own-sqlite-writer.md explains why this is not aiosqlite.
 """
 
 from __future__ import annotations
@@ -39,44 +40,46 @@ from typing import Any, Final, TypeVar
 from wonder_server.adapters.sqlite.connection import connect, storage_fault, unavailable
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 _MAX_BATCH: Final = 1024
-"""Jobs taken at once: bounds how long the first of a batch waits for the last."""
+"""Maximum number of jobs in a batch. It limits how long the first job waits for the last."""
 _MAX_CALL_S: Final = 0.02
-"""How long one call should take that carries out writes together, as far as can be known before."""
+"""Estimated maximum duration of one call that executes several writes, in seconds of processor time."""
 _SHRINK_MIN_BYTES: Final = 256 * 1024
-"""Bytes of unused pages from which a file is made smaller."""
+"""Minimum bytes of unused pages for `Database.shrink`."""
 _SHRINK_MAX_BYTES: Final = 256 << 20
-"""Bytes of used pages up to which it is, since they are held in memory."""
+"""Maximum bytes of used pages for `Database.shrink`, which holds them in memory."""
 _PAGE_BYTES: Final = 4096
 _LOG_PAGES: Final = 4_000
-"""Pages of the WAL from which a commit folds it, unless there is hardly any room; as in connection.py."""
+"""Pages of the WAL that trigger a checkpoint when the disk has enough free space; as in connection.py."""
 _MAX_TRANSACTION_S: Final = 0.05
-"""A transaction that takes longer begins no more writes: the others are for the next, after the reads."""
+"""Seconds after which a transaction starts no more writes. The rest goes into the next, after pending
+reads."""
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """One queued function, its future, and after it ran what to answer."""
+    """One queued function, its future, and after its execution the result or error."""
 
-    fn: Callable[..., Any]
+    fn: Callable[..., object]
     future: asyncio.Future[Any]
     writes: bool
     between_commits: bool = False
-    """Whether a read need not see writes that are not on disk yet, and so not wait for them."""
+    """True for a read that does not need to see uncommitted writes, and so does not wait for them."""
     items: list[Any] | None = None
-    """What ``fn`` is given beside the connection, with what others give it."""
-    value: Any = None
+    """Arguments for ``fn`` besides the connection; adjacent jobs with the same ``fn`` share one call."""
+    value: object = None
     error: BaseException | None = None
 
 
 class Database:
     """A SQLite file behind one writer thread.
 
-    Functions given to `write` and `read` run in that thread, alone, with the connection. They
-    return plain values (never a cursor), stay short, do not touch the event loop, and leave
-    ``BEGIN``, ``COMMIT``, ``ROLLBACK`` and ``executescript`` alone. What they raise reaches their
-    caller; errors of the storage itself (full, unreadable) arrive as STORAGE_UNAVAILABLE.
+    Functions passed to `write` and `read` run in that thread, one at a time, with the connection. They return
+    plain values (never a cursor), are short, and do not touch the event loop. They never execute ``BEGIN``,
+    ``COMMIT``, ``ROLLBACK`` or ``executescript``. Their exceptions reach their caller. Errors of the storage
+    itself (full, unreadable) arrive as STORAGE_UNAVAILABLE.
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,33 +88,33 @@ class Database:
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._pending: deque[_Job] = deque()
-        """What the writer thread has taken off the queue, and not done yet."""
+        """Jobs that the writer thread has taken off the queue and not finished."""
         self._is_closing = False
-        """Whether nothing comes after what was taken."""
+        """True after the last job was taken off the queue."""
         self._thread: threading.Thread | None = None
         self._stopped: asyncio.Future[None] = self._loop.create_future()
         self._closed = False
         self.write_rejection: Callable[[], BaseException | None] = _no_rejection
-        """An error for writes that need room, while there is none; those that free some are carried out."""
+        """Returns the error for writes that need disk space, or None. Writes that free space run anyway."""
         self._commits = 0
         self._log_pages = _LOG_PAGES
         self._overwrites = True
         self._seconds_per_item = 0.001
-        """What an item of writes that are carried out together costs this thread, of late; not how long it
-        takes, which is mostly waiting for the event loop to give back the interpreter's lock."""
+        """Recent processor time per item of a shared call. Wall time would mostly measure the wait for the
+        event loop to release the interpreter lock."""
 
     @classmethod
     async def open(
         cls, path: Path | str, migrations: Sequence[tuple[str, str]], *, must_exist: bool = False
     ) -> Database:
-        """Open or create the file and apply the migrations it has not seen.
+        """Open or create the file and apply pending migrations.
 
-        ``migrations`` are (name, SQL script) in order; each is applied once, in a transaction of its
-        own with the record that it was. The folder must exist. ``must_exist``: so must the file, unless there
-        is one with ``.new`` after its name, which is then removed.
+        ``migrations`` are (name, SQL script) in order. Each runs once, in one transaction with the record of
+        its name. The folder must exist. With ``must_exist`` the file must exist too, unless a file with the
+        suffix ``.new`` lies beside it; this marker is then removed.
 
-        Errors: STORAGE_UNAVAILABLE where the file cannot be opened, is in use by another connection,
-        is damaged, or was written by a newer version (it holds migrations unknown to this one).
+        Errors: STORAGE_UNAVAILABLE if the file cannot be opened, is in use by another connection, is damaged,
+        or was written by a newer version (it has unknown migrations).
         """
         database = cls(Path(path))
         opened: asyncio.Future[None] = database._loop.create_future()
@@ -127,50 +130,67 @@ class Database:
 
     @property
     def commits(self) -> int:
-        """How many commits (each one fsync) this connection has made, migrations not counted."""
+        """Return the number of commits (each one fsync) of this connection, without migrations."""
         return self._commits
 
-    async def write(self, fn: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> T:
-        """Run ``fn`` in the next commit; its result, once that commit is on disk. ``frees``: it makes room.
+    async def write(self, fn: Callable[[sqlite3.Connection], T], *, frees_space: bool = False) -> T:
+        """Run ``fn`` in the next commit, and return its result after that commit.
 
-        Errors: whatever ``fn`` raises, its own changes undone; STORAGE_UNAVAILABLE (transient) when
-        the commit failed, nothing of it kept. Cancelling the wait does not undo the write.
+        With ``frees_space`` the write runs even if the disk is full. Cancelling the wait does not undo the
+        write.
+
+        Errors: any error of ``fn``, with its changes undone; STORAGE_UNAVAILABLE (transient) if the commit
+        failed, with nothing written.
         """
-        return await self.submit(fn, frees=frees)
+        return await self.submit(fn, frees_space=frees_space)
 
     async def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``fn`` outside any transaction: it sees what is committed, and all writes submitted
-        before it. Its statements see one state: no write runs between them."""
+        """Run ``fn`` outside any transaction, after all writes submitted before it.
+
+        No write runs between its statements, so they all read the same state.
+        """
         return await self._enqueue(fn, writes=False)
 
     async def read_between_commits(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """`read` of what is on disk by now: it need not wait for writes whose callers wait themselves."""
+        """`read` the committed state now, without waiting for queued writes."""
         return await self._enqueue(fn, writes=False, between_commits=True)
 
-    def submit(self, fn: Callable[[sqlite3.Connection], T], *, frees: bool = False) -> asyncio.Future[T]:
-        """`write` without waiting: queued when this returns, in the order of the calls."""
-        self._check_writable(frees)
+    def submit(
+        self, fn: Callable[[sqlite3.Connection], T], *, frees_space: bool = False
+    ) -> asyncio.Future[T]:
+        """Queue a `write` and return its future. Writes run in the order of the calls."""
+        self._check_writable(frees_space)
         return self._enqueue(fn, writes=True)
 
     def submit_with(
-        self, fn: Callable[[sqlite3.Connection, list[Any]], T], items: list[Any], *, frees: bool = False
+        self,
+        fn: Callable[[sqlite3.Connection, list[Item]], T],
+        items: list[Item],
+        *,
+        frees_space: bool = False,
     ) -> asyncio.Future[T]:
-        """`submit` of ``fn(connection, items)``. Where writes with the same ``fn`` follow each other it is
-        called once, with the items of all, and each gets its result: it must not matter how they are put
-        together.
+        """`submit` ``fn(connection, items)``.
+
+        Adjacent writes with the same ``fn`` share one call with the items of all, and each gets the result of
+        that call. The effect of ``fn`` must not depend on how items are grouped.
         """
-        self._check_writable(frees)
+        self._check_writable(frees_space)
         return self._enqueue(fn, writes=True, items=items)
 
-    async def shrink(self, room: int) -> int:
-        """Give back to the disk what deleted rows took, if much of the file is that and the rest fits into
-        ``room`` bytes. Returns how many bytes. Others wait meanwhile: it is for a disk that is full."""
-        return await self._enqueue(partial(_shrink, room=room), writes=False)
+    async def shrink(self, free_bytes: int) -> int:
+        """Return unused pages to the file system, and return how many bytes they were.
 
-    async def limit_log(self, most: int) -> None:
-        """Fold the WAL into the file from ``most`` bytes on: folding lets the file grow, and on a full disk
-        there is no more room for that than the reserve."""
-        pages = max(1, min(_LOG_PAGES, most // _PAGE_BYTES))
+        The file shrinks only if a fifth of it is unused and the rest fits into ``free_bytes``. Other jobs
+        wait meanwhile, so call this only when the disk is full.
+        """
+        return await self._enqueue(partial(_shrink, free_bytes=free_bytes), writes=False)
+
+    async def limit_log(self, max_bytes: int) -> None:
+        """Checkpoint the WAL from ``max_bytes`` on.
+
+        A checkpoint can grow the file, and on a full disk only the reserve has space for that.
+        """
+        pages = max(1, min(_LOG_PAGES, max_bytes // _PAGE_BYTES))
 
         def bound(connection: sqlite3.Connection) -> None:
             connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchall()
@@ -179,33 +199,40 @@ class Database:
         await self._enqueue(bound, writes=False)
         self._log_pages = pages
 
-    async def overwrite_within(self, room: int) -> None:
-        """Let deletes overwrite what they free, where SQLite was built to, only while all of the file fits in
-        ``room`` bytes: each page that is overwritten goes through the log."""
-        overwrites = self.path.stat().st_size + self.log_bytes() <= room
+    async def overwrite_within(self, free_bytes: int) -> None:
+        """Let deletes overwrite freed pages, if SQLite is built for that, while the file fits in
+        ``free_bytes``.
+
+        Each overwritten page goes through the WAL, so this can need as much space as the file.
+        """
+        overwrites = self.path.stat().st_size + self.log_bytes() <= free_bytes
         if overwrites != self._overwrites:
             await self._enqueue(partial(_overwrite, overwrites=overwrites), writes=False)
             self._overwrites = overwrites
 
     def log_bytes(self) -> int:
-        """The size of the WAL's file."""
+        """Return the size of the WAL file in bytes."""
         try:
             return self.path.with_name(f"{self.path.name}-wal").stat().st_size
         except FileNotFoundError:
             return 0
 
-    async def checkpoint(self, room: int) -> bool:
-        """Fold the WAL into the file and give back what it took, if what the file grows by fits into ``room``
-        bytes. Until it does, no commit tries: it would take the room, and fail."""
-        return await self._enqueue(partial(_checkpoint, room=room, pages=self._log_pages), writes=False)
+    async def checkpoint(self, free_bytes: int) -> bool:
+        """Copy the WAL into the file and truncate it, if the growth of the file fits into ``free_bytes``.
 
-    def _check_writable(self, frees: bool) -> None:
-        refused = None if frees else self.write_rejection()
-        if refused is not None:
-            raise refused
+        If it does not fit, disable automatic checkpoints until it does: they would use the space and fail.
+        Return True if the checkpoint ran.
+        """
+        task = partial(_checkpoint, free_bytes=free_bytes, pages=self._log_pages)
+        return await self._enqueue(task, writes=False)
+
+    def _check_writable(self, frees_space: bool) -> None:
+        rejection = None if frees_space else self.write_rejection()
+        if rejection is not None:
+            raise rejection
 
     async def close(self) -> None:
-        """Finish what is queued, fold the WAL into the file and let go of it. Idempotent."""
+        """Finish queued jobs, checkpoint the WAL and close the file. Idempotent."""
         if not self._closed:
             self._closed = True
             self._queue.put(None)
@@ -245,14 +272,14 @@ class Database:
             while self._run_batch(connection):
                 pass
         finally:
-            # Should this fail, the WAL stays beside the file and is read at the next start.
+            # If this fails, the WAL stays beside the file and the next start reads it.
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             connection.close()
             self._call_on_loop(_resolve, self._stopped, None, None)
 
     def _run_batch(self, connection: sqlite3.Connection) -> bool:
-        """One batch; False once the database is to close and all is done."""
+        """Run one batch. Return False when the database is closing and all jobs are done."""
         taken = self._pending
         while not self._is_closing and not (taken and self._queue.empty()):
             job = self._queue.get()
@@ -263,11 +290,11 @@ class Database:
         self._run_reads(connection, [job for job in taken if job.between_commits])
         batch = [job for job in islice(taken, _MAX_BATCH) if not job.between_commits]
         rest = [job for job in islice(taken, _MAX_BATCH, None) if not job.between_commits]
-        # Reads before the first write need not wait for its commit; those behind it may rely on it.
+        # Reads ahead of the first write do not wait for its commit. Reads behind it may depend on it.
         leading = next((i for i, job in enumerate(batch) if job.writes), len(batch))
-        looked = self._run_reads(connection, batch[:leading])
-        batch = batch[looked:]
-        if looked < leading:
+        answered = self._run_reads(connection, batch[:leading])
+        batch = batch[answered:]
+        if answered < leading:
             self._pending = deque([*batch, *rest])
             return True
         done = self._commit(connection, batch)
@@ -279,7 +306,8 @@ class Database:
         return not self._is_closing or bool(self._pending)
 
     def _run_reads(self, connection: sqlite3.Connection, reads: list[_Job]) -> int:
-        """Answer reads from the first on, for a while, glances all; how many."""
+        """Answer reads in order until `_MAX_TRANSACTION_S` is over, those between commits all. Return the
+        count."""
         count, until = 0, monotonic() + _MAX_TRANSACTION_S
         for job in reads:
             self._run_read(connection, job)
@@ -291,23 +319,26 @@ class Database:
         return count
 
     def _commit(self, connection: sqlite3.Connection, batch: list[_Job]) -> int:
-        """Writes of ``batch``, from its beginning, in one transaction, each to be undone alone, or with its
-        like. Returns how many jobs that covers, with the reads that follow the last of them."""
+        """Execute the leading writes of ``batch`` in one transaction. Each group of writes can be undone
+        alone.
+
+        Return the number of jobs covered, including the reads that follow the last executed write.
+        """
         jobs = [job for job in batch if job.writes]
         if not jobs:
             return len(batch)
         execute, done, until = connection.execute, 0, monotonic() + _MAX_TRANSACTION_S
         try:
             execute("BEGIN IMMEDIATE")
-            holds = False
-            for alike in self._groupable(jobs):
-                done += len(alike)
-                if self._run_writes(connection, alike, holds):
-                    holds = True
-                elif len(alike) > 1:
-                    for job in alike:
+            has_changes = False
+            for group in self._groupable(jobs):
+                done += len(group)
+                if self._run_writes(connection, group, has_changes):
+                    has_changes = True
+                elif len(group) > 1:
+                    for job in group:
                         job.error = None
-                        holds |= self._run_writes(connection, [job], holds)
+                        has_changes |= self._run_writes(connection, [job], has_changes)
                 if monotonic() > until:
                     break
             execute("COMMIT")
@@ -322,24 +353,26 @@ class Database:
         return len(batch) if done == len(jobs) else batch.index(jobs[done])
 
     def _groupable(self, jobs: list[_Job]) -> Iterator[list[_Job]]:
-        """Jobs in their order, those that can be carried out together, and not for too long, as one list."""
-        for (_, together), found in groupby(jobs, key=lambda job: (job.fn, job.items is not None)):
-            some: list[_Job] = []
+        """Split jobs, in order, into groups that one call can execute within about `_MAX_CALL_S`."""
+        for (_, is_shared), found in groupby(jobs, key=lambda job: (job.fn, job.items is not None)):
+            group: list[_Job] = []
             size = 0
             for job in found:
-                some.append(job)
+                group.append(job)
                 size += len(job.items or ())
-                if not together or size * self._seconds_per_item >= _MAX_CALL_S:
-                    yield some
-                    some, size = [], 0
-            if some:
-                yield some
+                if not is_shared or size * self._seconds_per_item >= _MAX_CALL_S:
+                    yield group
+                    group, size = [], 0
+            if group:
+                yield group
 
-    def _run_writes(self, connection: sqlite3.Connection, jobs: list[_Job], holds: bool) -> bool:
-        """One call; False if it raised, and nothing of it was kept. ``holds``: the transaction has brought
-        something before, which must not be undone with it."""
-        execute, first, began = connection.execute, jobs[0], thread_time()
-        if holds:
+    def _run_writes(self, connection: sqlite3.Connection, jobs: list[_Job], has_changes: bool) -> bool:
+        """Execute a group of writes in one call. Return False if it raised; its changes are then undone.
+
+        ``has_changes``: the transaction has earlier changes, so the call needs a savepoint.
+        """
+        execute, first, started = connection.execute, jobs[0], thread_time()
+        if has_changes:
             execute("SAVEPOINT job")
         try:
             if first.items is None:
@@ -348,14 +381,14 @@ class Database:
                 items = [item for job in jobs for item in job.items or ()]
                 value = first.fn(connection, items)
                 self._seconds_per_item += 0.2 * (
-                    (thread_time() - began) / max(1, len(items)) - self._seconds_per_item
+                    (thread_time() - started) / max(1, len(items)) - self._seconds_per_item
                 )
         except BaseException as failure:
             for job in jobs:
                 job.error = storage_fault(failure, self.path.name)
-            _undo(connection, holds)
+            _undo(connection, has_changes)
             return False
-        if holds:
+        if has_changes:
             execute("RELEASE job")
         for job in jobs:
             job.value = value
@@ -366,12 +399,12 @@ class Database:
         try:
             job.value = job.fn(connection)
             if connection.total_changes != before:
-                raise AssertionError("A read changed the database: it must be given to write().")
+                raise AssertionError(f"{job.fn!r} changed the database in read(). Pass it to write().")
         except BaseException as failure:
             job.error = storage_fault(failure, self.path.name)
 
     def _call_on_loop(self, function: Callable[..., None], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+        with contextlib.suppress(RuntimeError):  # The loop is closed, so no caller waits.
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
@@ -380,38 +413,38 @@ def _no_rejection() -> None:
 
 
 def _overwrite(connection: sqlite3.Connection, *, overwrites: bool) -> None:
-    built = connection.execute("SELECT sqlite_compileoption_used('SECURE_DELETE')").fetchone()[0]
-    connection.execute(f"PRAGMA secure_delete = {'ON' if overwrites and built else 'OFF'}").fetchall()
+    is_supported = connection.execute("SELECT sqlite_compileoption_used('SECURE_DELETE')").fetchone()[0]
+    connection.execute(f"PRAGMA secure_delete = {'ON' if overwrites and is_supported else 'OFF'}").fetchall()
 
 
-def _checkpoint(connection: sqlite3.Connection, *, room: int, pages: int) -> bool:
+def _checkpoint(connection: sqlite3.Connection, *, free_bytes: int, pages: int) -> bool:
     size = "SELECT page_count * page_size, file FROM pragma_page_count(), pragma_page_size(), "
     size += "pragma_database_list() WHERE name = 'main'"
     whole, file = connection.execute(size).fetchone()
-    fits = bool(whole - Path(file).stat().st_size <= room)
+    fits = bool(whole - Path(file).stat().st_size <= free_bytes)
     connection.execute(f"PRAGMA wal_autocheckpoint = {pages if fits else 0}").fetchall()
     if fits:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     return fits
 
 
-def _shrink(connection: sqlite3.Connection, *, room: int) -> int:
-    """What is left of the file is built in memory, and goes through the log."""
+def _shrink(connection: sqlite3.Connection, *, free_bytes: int) -> int:
+    """VACUUM the file. SQLite builds the new content in memory and writes it through the WAL."""
     size = "SELECT page_count * page_size, freelist_count * page_size FROM pragma_page_count(), "
     size += "pragma_page_size(), pragma_freelist_count()"
     whole, unused = connection.execute(size).fetchone()
-    left = whole - unused
-    if unused < max(_SHRINK_MIN_BYTES, left // 4) or left > min(_SHRINK_MAX_BYTES, room):
+    used = whole - unused
+    if unused < max(_SHRINK_MIN_BYTES, used // 4) or used > min(_SHRINK_MAX_BYTES, free_bytes):
         return 0
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     return int(unused)
 
 
-def _undo(connection: sqlite3.Connection, holds: bool) -> None:
-    """Undo what was done last, and with it the transaction if that ``holds`` nothing else."""
-    if holds:
-        # A full disk may have ended the whole transaction; then this raises.
+def _undo(connection: sqlite3.Connection, has_changes: bool) -> None:
+    """Undo the last call: to its savepoint if the transaction has earlier changes, else the transaction."""
+    if has_changes:
+        # Raises if a full disk has ended the whole transaction.
         connection.execute("ROLLBACK TO job")
         connection.execute("RELEASE job")
     else:
@@ -425,7 +458,7 @@ def _deliver(batch: list[_Job]) -> None:
         _resolve(job.future, job.value, job.error)
 
 
-def _resolve(future: asyncio.Future[Any], value: Any, failure: BaseException | None) -> None:
+def _resolve(future: asyncio.Future[Any], value: object, failure: BaseException | None) -> None:
     if future.done():  # The caller was cancelled.
         return
     if failure is None:

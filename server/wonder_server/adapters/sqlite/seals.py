@@ -1,10 +1,10 @@
-"""Checksums of rows, so that a flipped bit is an error and never another text.
+"""Checksums of rows. They turn a flipped bit into an error instead of wrong data.
 
-A row's *seal* is a CRC-32 over its table, its key and its stored bytes, kept in a column of the row. The key
-is part of it, so that a row in another's place does not pass either. Every reader checks it. A store that is
-older than seals has rows without one: they stay readable, unchecked, and get one when they are written
-again. The table ``unsealed`` of the file says up to which row that may be; a row beyond it without a seal is
-damaged.
+A row's *seal* is a CRC-32 over its table, its key and its stored bytes, in a column of the row. The key is
+part of the seal, so a row in another row's place fails too. Every reader checks seals. A store that is older
+than seals has rows without one. These rows stay readable, unchecked, and get a seal at their next write. The
+table ``unsealed`` of the file names, per table, the highest row that may lack a seal. A later row without a
+seal is damaged.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from zlib import crc32
 from wonder_server.core.errors import Reason, WonderError, error
 
 _MAX_UNLOCKED_BYTES: Final = 4096
-"""Bytes per call: for 5 KiB and more zlib lets go of the interpreter's lock, which a busy server gives back
-late."""
+"""Bytes per call of `crc32`. From 5 KiB on, zlib releases the interpreter lock, and a busy server takes long
+to return it."""
 
 ADVICE: Final = (
     "Restore a backup; `wonder check` on the stopped server's data folder lists every damaged record."
@@ -26,7 +26,7 @@ ADVICE: Final = (
 
 
 def seal(key: Iterable[object], data: bytes) -> int:
-    """The seal of a row: over ``key``, which names it and all of its short columns, and over its content."""
+    """Return the seal of a row: over ``key`` (its name and all short columns) and over its content."""
     value = crc32("\0".join(map(str, key)).encode("utf-8", "surrogatepass"))
     if len(data) <= _MAX_UNLOCKED_BYTES:
         return crc32(data, value)
@@ -37,7 +37,7 @@ def seal(key: Iterable[object], data: bytes) -> int:
 
 
 def damaged_record(store: str, table: str, key: str) -> WonderError:
-    """STORAGE_UNAVAILABLE that names a record."""
+    """Return a STORAGE_UNAVAILABLE error that names a record."""
     return error(
         Reason.STORAGE_UNAVAILABLE,
         f"The record {key} in table {table} of {store} is damaged. {ADVICE}",
@@ -48,16 +48,17 @@ def damaged_record(store: str, table: str, key: str) -> WonderError:
 
 
 class Seals:
-    """Checks the rows of one store."""
+    """Check the rows of one store."""
 
     def __init__(self, store: str, unsealed: Mapping[str, int]) -> None:
-        """``store`` is the file's name, ``unsealed`` by table the highest row that may lack a seal."""
+        """``store`` is the file name. ``unsealed`` gives for each table the highest row that may lack a
+        seal."""
         self.store = store
         self._unsealed = unsealed
 
     @classmethod
     def load(cls, connection: sqlite3.Connection, store: str) -> Seals:
-        """Those of an open store."""
+        """Return the seals of an open store."""
         return cls(store, dict(connection.execute("SELECT name, upto FROM unsealed").fetchall()))
 
     def check(
@@ -70,10 +71,11 @@ class Seals:
         *,
         older: tuple[object, ...] | None = None,
     ) -> bytes:
-        """The content of a row, whose stored seal is ``found`` and whose place in the table is ``row``.
+        """Return the content of a row after checking its seal.
 
-        ``key`` begins with the columns that name the record. ``older`` is the key that earlier versions
-        sealed, of fewer columns; their seal is accepted too. Raises STORAGE_UNAVAILABLE.
+        ``key`` begins with the columns that name the record, ``found`` is the stored seal, and ``row`` is the
+        row's rowid. ``older`` is the shorter key that earlier versions sealed; a seal over it also passes.
+        Raises STORAGE_UNAVAILABLE.
         """
         if type(data) is bytes:
             if found is None:
@@ -86,8 +88,11 @@ class Seals:
         self.raise_damaged(table, key)
 
     def raise_damaged(self, table: str, key: tuple[object, ...]) -> NoReturn:
-        """Raise STORAGE_UNAVAILABLE for the record that ``key`` names: its last name is enough, or two for
-        what is numbered within another."""
+        """Raise STORAGE_UNAVAILABLE for the record that ``key`` names.
+
+        The message names a record by the last of its two key columns, by both, or by the first, depending on
+        the table.
+        """
         named = [str(each) for each in key[:2]]
         if table in _NAMED_BY_TWO:
             raise damaged_record(self.store, table, "/".join(named))

@@ -157,7 +157,7 @@ def test_what_a_folder_knows_from_before_changes_nothing(values: list[Any], orde
 
 
 def test_a_folder_does_not_hold_on_to_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interning, "_PIECE_LIMIT", 10)
+    monkeypatch.setattr(interning, "_VALUE_LIMIT", 10)
     folder = Interner()
     for number in range(100):
         told = [{"content": f"{number} {place} " + "x" * MIN_OBJECT_BYTES} for place in range(20)]

@@ -1,4 +1,4 @@
-"""Check the store of the catalog: seals, and the newest revision of each definition."""
+"""Check of the catalog's store: seals, and the newest revision of each definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema of catalog.db, as migrations. A migration that has been released never changes."""
+"""The schema of catalog.db, as migrations. A released migration never changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIGRATIONS: Final = (
             body    TEXT NOT NULL
         ) WITHOUT ROWID;
 
-        -- One row a definition: which revision is the newest, and what lists filter by.
+        -- One row per definition: its newest revision, and the columns that lists filter by.
         CREATE TABLE definitions (
             id         TEXT PRIMARY KEY,
             library_id TEXT NOT NULL REFERENCES libraries (id),
@@ -28,7 +28,7 @@ MIGRATIONS: Final = (
         ) WITHOUT ROWID;
         CREATE UNIQUE INDEX definitions_by_name ON definitions (library, name);
 
-        -- Written once, never updated.
+        -- Rows are written once and never updated.
         CREATE TABLE revisions (
             definition_id TEXT NOT NULL REFERENCES definitions (id) ON DELETE CASCADE,
             revision      INTEGER NOT NULL,
@@ -70,7 +70,7 @@ MIGRATIONS: Final = (
     (
         "0002 seals",
         """
-        -- See seals.py: checksums, and of which tables a row may lack one.
+        -- See seals.py: checksums of rows, and the tables that have rows older than checksums.
         ALTER TABLE libraries ADD COLUMN seal INTEGER;
         ALTER TABLE revisions ADD COLUMN seal INTEGER;
         ALTER TABLE agents    ADD COLUMN seal INTEGER;

@@ -1,4 +1,4 @@
-"""The catalog in catalog.db: the port `wonder_server.ports.catalog.Catalog`."""
+"""The catalog in catalog.db. Implements `wonder_server.ports.catalog.Catalog`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from wonder_server.adapters.sqlite.catalog.schema import MIGRATIONS
+from wonder_server.adapters.sqlite.connection import Columns, Row, SqlValue
 from wonder_server.adapters.sqlite.database import Database
 from wonder_server.adapters.sqlite.seals import Seals, seal
 from wonder_server.core.definitions.parse import read_record, to_json
@@ -25,7 +26,10 @@ from wonder_server.ports.catalog import ANSWER_TTL_MS, Answer, Change, Definitio
 
 R = TypeVar("R", Library, Definition, Agent, Project)
 
-_TABLES: Final[dict[type[Any], str]] = {
+Parameters: TypeAlias = Mapping[str, SqlValue] | Sequence[SqlValue]
+"""Bound values of a statement, by name or by position."""
+
+_TABLES: Final[dict[type, str]] = {
     Library: "libraries",
     Definition: "definitions",
     Agent: "agents",
@@ -35,8 +39,8 @@ _TABLES: Final[dict[type[Any], str]] = {
 SEALED_TABLES: Final = ("libraries", "revisions", "agents", "projects", "answers")
 
 
-def catalog_key(table: str, row: Mapping[str, Any]) -> tuple[tuple[Any, ...], bytes]:
-    """What the seal of a whole row covers: its key, and its content."""
+def catalog_key(table: str, row: Columns) -> tuple[Row, bytes]:
+    """Return the key and the content that the seal of a whole row covers."""
     if table == "answers":
         return (row["request_id"], row["fingerprint"], row["created_ms"]), str(row["result"]).encode(
             "utf-8", "surrogatepass"
@@ -49,11 +53,11 @@ def catalog_key(table: str, row: Mapping[str, Any]) -> tuple[tuple[Any, ...], by
     return key, str(row["body"]).encode("utf-8", "surrogatepass")
 
 
-_READ_FROM: Final[dict[type[Any], str]] = {**_TABLES, Definition: "revisions"}
+_READ_FROM: Final[dict[type, str]] = {**_TABLES, Definition: "revisions"}
 
 _SEALED: Final = "id, name, version, CAST(body AS BLOB), seal"
 _REVISION: Final = "definition_id, revision, '', CAST(body AS BLOB), revisions.seal"
-"""What is read of a resource: its key, its content as bytes, its seal."""
+"""The columns of a resource: its key, its content as bytes, its seal."""
 
 _LIBRARY: Final = f"SELECT {_SEALED} FROM libraries WHERE id = :key OR name = :key"
 _LIBRARIES: Final = f"SELECT {_SEALED} FROM libraries WHERE name > ? ORDER BY name LIMIT ?"
@@ -62,7 +66,7 @@ _DEFINITION: Final = f"""
     WHERE (id = :id OR (:id = '' AND library = :library AND name = :name))
       AND revision = CASE WHEN :revision THEN :revision ELSE version END
 """
-# A list of any length is one bound parameter, a JSON array; an empty one means all.
+# A list of any length is one bound parameter, a JSON array. An empty list matches everything.
 _DEFINITIONS: Final = f"""
     SELECT {_REVISION} FROM definitions JOIN revisions ON definition_id = id AND revision = version
     WHERE (library, name) > (:after_library, :after_name)
@@ -111,7 +115,7 @@ _INSERT_ANSWER: Final = (
 
 
 class SqliteCatalog:
-    """Implements the port over one `Database` of its own."""
+    """The catalog over its own `Database`."""
 
     def __init__(self, database: Database, seals: Seals) -> None:
         self._database = database
@@ -119,7 +123,7 @@ class SqliteCatalog:
 
     @classmethod
     async def open(cls, path: Path | str, *, must_exist: bool = False) -> SqliteCatalog:
-        """Open or create the file. STORAGE_UNAVAILABLE where that fails."""
+        """Open or create the file. Errors: STORAGE_UNAVAILABLE."""
         database = await Database.open(path, MIGRATIONS, must_exist=must_exist)
         try:
             name = database.path.name
@@ -130,7 +134,7 @@ class SqliteCatalog:
 
     @property
     def database(self) -> Database:
-        """For what else keeps this store."""
+        """Return the database, for maintenance such as disk space and checkpoints."""
         return self._database
 
     async def close(self) -> None:
@@ -155,7 +159,7 @@ class SqliteCatalog:
         )
 
     async def definitions(self, query: DefinitionQuery) -> list[Definition]:
-        parameters = {
+        parameters: dict[str, SqlValue] = {
             "after_library": query.after[0],
             "after_name": query.after[1],
             "library_id": query.library_id,
@@ -166,9 +170,8 @@ class SqliteCatalog:
         return await self._many(Definition, _DEFINITIONS, parameters)
 
     async def revisions(self, definition_id: str, before: int, limit: int) -> list[Definition]:
-        return await self._many(
-            Definition, _REVISIONS, {"id": definition_id, "before": before, "limit": limit}
-        )
+        parameters: dict[str, SqlValue] = {"id": definition_id, "before": before, "limit": limit}
+        return await self._many(Definition, _REVISIONS, parameters)
 
     async def agent(self, key: str) -> Agent | None:
         return await self._one(Agent, _AGENT, {"key": key})
@@ -193,12 +196,12 @@ class SqliteCatalog:
                 if isinstance(change, Put):
                     _put(connection, change.resource)
                 else:
-                    _drop(connection, change.resource)
+                    _delete(connection, change.resource)
             if answer is not None:
                 _store_answer(connection, answer)
 
-        frees = any(not isinstance(change, Put) for change in changes)
-        await self._database.write(write, frees=frees)
+        frees_space = any(not isinstance(change, Put) for change in changes)
+        await self._database.write(write, frees_space=frees_space)
 
     async def answer(self, request_id: str) -> Answer | None:
         def read(connection: sqlite3.Connection) -> Answer | None:
@@ -211,15 +214,15 @@ class SqliteCatalog:
 
         return await self._database.read(read)
 
-    async def _one(self, shape: type[R], sql: str, parameters: Any) -> R | None:
+    async def _one(self, shape: type[R], sql: str, parameters: Parameters) -> R | None:
         found = await self._many(shape, sql, parameters)
         return found[0] if found else None
 
-    async def _many(self, shape: type[R], sql: str, parameters: Any) -> list[R]:
+    async def _many(self, shape: type[R], sql: str, parameters: Parameters) -> list[R]:
         rows = await self._database.read(lambda connection: connection.execute(sql, parameters).fetchall())
         return [self._resource(shape, row) for row in rows]
 
-    def _resource(self, shape: type[R], row: tuple[Any, ...]) -> R:
+    def _resource(self, shape: type[R], row: Row) -> R:
         *key, data, found = row
         table = _READ_FROM[shape]
         body = self._seals.check(table, tuple(key), data, found, 1)
@@ -239,13 +242,15 @@ def _put(connection: sqlite3.Connection, resource: Resource) -> None:
     except sqlite3.IntegrityError:
         if _name_exists(connection, resource):
             raise error(
-                Reason.ALREADY_EXISTS, f"The name '{resource.name}' is taken.", field="name"
+                Reason.ALREADY_EXISTS,
+                f"The name '{resource.name}' is taken. Choose another one.",
+                field="name",
             ) from None
         raise _stale() from None
 
 
 def _name_exists(connection: sqlite3.Connection, resource: Resource) -> bool:
-    """Whether another resource has the name."""
+    """Return True if another resource has this name."""
     sql = f"SELECT 1 FROM {_TABLES[type(resource)]} WHERE name = :name AND id <> :id"
     parameters = {"name": resource.name, "id": resource.id}
     if isinstance(resource, Definition):
@@ -275,8 +280,14 @@ def _put_definition(connection: sqlite3.Connection, definition: Definition, body
 def _put_row(connection: sqlite3.Connection, resource: Library | Agent | Project, body: str) -> None:
     table = _TABLES[type(resource)]
     key = resource.id, resource.name, resource.version
-    mark = seal((table, *key), body.encode())
-    row = {"id": resource.id, "name": resource.name, "version": resource.version, "body": body, "seal": mark}
+    checksum = seal((table, *key), body.encode())
+    row = {
+        "id": resource.id,
+        "name": resource.name,
+        "version": resource.version,
+        "body": body,
+        "seal": checksum,
+    }
     if resource.version == 1:
         connection.execute(
             f"INSERT INTO {table} (id, name, version, body, seal)"
@@ -284,12 +295,12 @@ def _put_row(connection: sqlite3.Connection, resource: Library | Agent | Project
             row,
         )
     else:
-        changed = connection.execute(
+        updated = connection.execute(
             f"UPDATE {table} SET name = :name, version = :version, body = :body, seal = :seal "
             "WHERE id = :id AND version = :version - 1",
             row,
         )
-        if changed.rowcount != 1:
+        if updated.rowcount != 1:
             raise _stale()
     if isinstance(resource, Agent):
         connection.execute("DELETE FROM agent_projects WHERE agent_id = ?", (resource.id,))
@@ -299,12 +310,12 @@ def _put_row(connection: sqlite3.Connection, resource: Library | Agent | Project
         )
 
 
-def _drop(connection: sqlite3.Connection, resource: Resource) -> None:
+def _delete(connection: sqlite3.Connection, resource: Resource) -> None:
     table = _TABLES[type(resource)]
-    dropped = connection.execute(
+    deleted = connection.execute(
         f"DELETE FROM {table} WHERE id = ? AND version = ?", (resource.id, resource.version)
     )
-    if dropped.rowcount != 1:
+    if deleted.rowcount != 1:
         raise _stale()
 
 
@@ -317,9 +328,15 @@ def _store_answer(connection: sqlite3.Connection, answer: Answer) -> None:
         connection.execute(_INSERT_ANSWER, row)
     except sqlite3.IntegrityError:
         raise error(
-            Reason.REQUEST_ID_REUSED, "This request_id was used before.", field="request_id"
+            Reason.REQUEST_ID_REUSED,
+            f"The request_id '{answer.request_id}' was used before. Choose a new one.",
+            field="request_id",
         ) from None
 
 
 def _stale() -> WonderError:
-    return error(Reason.ETAG_MISMATCH, "Another request changed it in between; read it again.", field="etag")
+    return error(
+        Reason.ETAG_MISMATCH,
+        "Another request changed the resource meanwhile. Read it again and repeat the change.",
+        field="etag",
+    )

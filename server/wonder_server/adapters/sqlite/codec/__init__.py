@@ -1,0 +1,1 @@
+"""Encoding of stored values: interning of repeated content, and stored names."""

@@ -1,14 +1,14 @@
-"""How values become text in a shard, and the sharing of what repeats.
+"""JSON encoding of values in a shard, with repeated content stored once (*interning*).
 
-Requests to models repeat most of what earlier ones said: twenty turns of history, the same instructions,
-the same tools. Written whole, a conversation's record would grow by squares. So large pieces are *folded*:
-an object of some size is stored once per conversation as a *part*, under the hash of its content, and the
-place where it stood holds ``{"$": hash}``. Parts may hold parts, as trees in git do. User data cannot
-forge such a reference: its own keys that begin with ``$`` get another one.
+Requests to models repeat most of the previous request: twenty turns of history, the same instructions, the
+same tools. Stored in full, a conversation's record would grow quadratically. So the codec interns large
+content: it stores an object once per conversation as a *part*, under the hash of its content, and writes the
+reference ``{"$": hash}`` in its place. Parts may contain references to parts, like trees in git. User data
+cannot forge a reference: the codec prefixes every key of user data that begins with ``$`` with another ``$``.
 
-Frozen values become objects of their fields. Long are the lists and objects in them, and pinned definitions:
-those are looked at first, each once however often it stands in a write, and what is short stays as it is.
-Then the whole is encoded, and only if that is still long its texts are looked at as well.
+A frozen value becomes an object of its fields. The codec first interns the lists, objects and pinned
+definitions in it, each once per write; short ones stay inline. Then it encodes the whole value. Only if the
+result is still long does it intern the value's texts too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,9 @@ from wonder_server.adapters.sqlite.codec.fields import (
     CONTAINERS,
     PINNED,
     SCALARS,
+    Path,
+    StoredValue,
+    ValueClass,
     container_fields,
     field_names,
     has_text,
@@ -33,36 +36,38 @@ from wonder_server.adapters.sqlite.codec.fields import (
 from wonder_server.adapters.sqlite.codec.stored_names import tag_of
 
 INLINE_MAX_BYTES: Final = 1536
-"""Lists and objects that are shorter than this, in bytes, stay where they are in a frozen value, and so do
-its texts if all of it is then."""
+"""Shorter lists and objects stay inline in a frozen value. Its texts stay inline if the whole value is
+shorter."""
 MIN_OBJECT_BYTES: Final = 160
-"""Objects and lists in longer ones, of this many bytes and more, become parts. Frozen values do not: no other
-is the same."""
+"""Members of an interned list or object become parts from this size in bytes. Frozen values never do, because
+no two are equal."""
 MIN_STRING_BYTES: Final = 1024
 _PIN_LIMIT: Final = 512
-_PIECE_LIMIT: Final = 8192
+"""Maximum number of pinned definitions in the cache of an `Interner`."""
+_VALUE_LIMIT: Final = 8192
+"""Maximum number of other values in the cache of an `Interner`."""
 _MIN_LIST_LENGTH: Final = 4
-"""A list of so many is taken for a long one."""
+"""The codec interns the members of a list of at least this length without encoding the list first."""
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 _encode_lines = msgspec.json.Encoder().encode_lines
-"""Many values by one call. JSON has no line break in it, so what this gives can be taken apart by line."""
+"""Encode many values in one call, one per line. JSON from this encoder contains no line breaks."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pin:
-    """A pinned definition, folded: what stands in its place, all parts that it is made of, and a name for all
-    of them."""
+    """An interned pinned definition: its reference, all parts it consists of, and one name for the set of
+    parts."""
 
-    value: Any
+    value: StoredValue
     reference: msgspec.Raw
     name: str
     parts: dict[str, bytes]
 
 
 class _InternedValue(NamedTuple):
-    """A list or object in a longer one, that is a part with no parts in it."""
+    """An interned list or object that contains no references."""
 
     data: bytes
     digest: str
@@ -70,23 +75,23 @@ class _InternedValue(NamedTuple):
 
 
 class Interner:
-    """Folds the values of one shard. Used by one thread only.
+    """Intern the values of one shard. Not thread-safe: the shard's writer thread owns it.
 
-    It knows pinned definitions by their identity, and the pieces that it met last: of twenty turns that are
-    told to a model one is new, and the others mostly are the same objects as before.
+    The interner caches pinned definitions by identity, and recent values by identity and content. Of twenty
+    turns in a model request one is new; the others mostly are the same objects as in the previous request.
     """
 
     def __init__(self) -> None:
         self._pins: dict[int, _Pin] = {}
-        self._by_identity: dict[int, tuple[Any, _InternedValue]] = {}
+        self._by_identity: dict[int, tuple[StoredValue, _InternedValue]] = {}
         self._by_content: dict[bytes, _InternedValue] = {}
 
     def session(self) -> InternSession:
-        """A folding of values that will be written together."""
+        """Return a session for values that are written together."""
         return InternSession(self)
 
-    def intern_pin(self, value: Any) -> _Pin:
-        """A pinned definition, folded now or before."""
+    def intern_pin(self, value: StoredValue) -> _Pin:
+        """Return a pinned definition in interned form, from the cache if possible."""
         pin = self._pins.get(id(value))
         if pin is None or pin.value is not value:
             if len(self._pins) >= _PIN_LIMIT:
@@ -94,13 +99,14 @@ class Interner:
             pin = self._pins[id(value)] = InternSession(self).definition(value)
         return pin
 
-    def known_values(self, ids: Iterable[int]) -> Mapping[int, tuple[Any, _InternedValue]]:
-        """Values and their pieces by the id of the value; none at all if these ids are not among them."""
+    def known_values(self, ids: Iterable[int]) -> Mapping[int, tuple[StoredValue, _InternedValue]]:
+        """Return all cached values by the id of the value; an empty mapping if none has an id in ``ids``."""
         return _NONE if self._by_identity.keys().isdisjoint(ids) else self._by_identity
 
-    def intern_value(self, value: Any, data: bytes) -> _InternedValue:
-        """A piece that is not known by its identity, as JSON ``data``. Values are never changed."""
-        if len(self._by_identity) >= _PIECE_LIMIT:
+    def intern_value(self, value: StoredValue, data: bytes) -> _InternedValue:
+        """Intern a value that is not cached by identity. ``data`` is its JSON. The value must never
+        change."""
+        if len(self._by_identity) >= _VALUE_LIMIT:
             self._by_identity.clear()
             self._by_content.clear()
         found = self._by_content.get(data)
@@ -111,31 +117,32 @@ class Interner:
         return found
 
 
-_NONE: Final[Mapping[int, tuple[Any, _InternedValue]]] = {}
+_NONE: Final[Mapping[int, tuple[StoredValue, _InternedValue]]] = {}
 
 
 class InternSession:
-    """One folding: values in, text out, and the parts they refer to.
+    """Encode values that are written together, and collect the parts they refer to.
 
-    ``parts`` are by their hash. Those of pinned definitions, of which every turn and run has many, are
-    apart in ``pins``, under the hash of the definition as a whole, or of its parts if it is no part itself:
-    who has stored that has stored all.
+    ``parts`` maps hash to content. Pinned definitions, of which every turn and run has many, are kept apart:
+    ``pins`` maps a name for all parts of a definition to these parts. The name is the hash of the definition,
+    or of its parts if the definition is too small to be a part. A shard that has stored a name has all its
+    parts.
     """
 
     def __init__(self, interner: Interner) -> None:
         self._interner = interner
-        self._texts: dict[int, tuple[Any, str]] = {}
-        """Of values that are written as they are: one value is often a row and an event."""
-        self._replacements: dict[int, tuple[Any, Any]] = {}
-        """Lists and objects by their id, held because it is good only while they live, and what is written in
-        their place: themselves if they are short."""
+        self._texts: dict[int, tuple[StoredValue, str]] = {}
+        """Texts of values without references, by id: one value is often both a row and an event."""
+        self._replacements: dict[int, tuple[StoredValue, StoredValue]] = {}
+        """Lists and objects by id, with what is written in their place: themselves if they are short. The
+        session holds the values, because an id is valid only while its object exists."""
         self._long_ids: set[int] = set()
-        """The ids of those that are not."""
+        """The ids of the lists and objects that were replaced by a reference."""
         self.parts: dict[str, bytes] = {}
         self.pins: dict[str, dict[str, bytes]] = {}
 
-    def text(self, value: Any) -> str:
-        """A frozen value as JSON, its large pieces folded. It is never a part itself."""
+    def text(self, value: StoredValue) -> str:
+        """Encode a frozen value as JSON with references. The value itself never becomes a part."""
         known = self._texts.get(id(value))
         if known is not None:
             return known[1]
@@ -148,39 +155,39 @@ class InternSession:
             self._texts[id(value)] = value, text
         return text
 
-    def plain_text(self, value: Any) -> str:
-        """A frozen value as JSON, nothing folded and nothing escaped."""
+    def plain_text(self, value: StoredValue) -> str:
+        """Encode a frozen value as JSON without references and without escaped keys."""
         known = self._texts.get(id(value))
         return encode(value).decode() if known is None else known[1]
 
-    def tagged(self, value: Any) -> str:
+    def tagged(self, value: StoredValue) -> str:
         """Encode a value as ``["TagOfItsClass", {…}]`` (see `stored_names`)."""
         return self.all_tagged((value,))[1:-1]
 
-    def all_tagged(self, values: Sequence[Any]) -> str:
-        """A list of those."""
+    def all_tagged(self, values: Sequence[StoredValue]) -> str:
+        """Encode values as a JSON list of ``["TagOfItsClass", {…}]``."""
         data = _encode_lines([(tag_of(value.__class__), self._with_references(value)) for value in values])
         if len(data) >= INLINE_MAX_BYTES:
             lines = data.splitlines()
-            for at, value in enumerate(values):
-                if len(lines[at]) >= INLINE_MAX_BYTES and has_text(value, MIN_STRING_BYTES):
-                    lines[at] = encode((tag_of(value.__class__), self._without_texts(value)))
+            for index, value in enumerate(values):
+                if len(lines[index]) >= INLINE_MAX_BYTES and has_text(value, MIN_STRING_BYTES):
+                    lines[index] = encode((tag_of(value.__class__), self._without_texts(value)))
             data = b"\n".join(lines)
         return f"[{data.strip().decode().replace(chr(10), ',')}]"
 
-    def definition(self, value: Any) -> _Pin:
-        """A pinned definition by its fields; `Folder.pinned` knows those that were folded before."""
+    def definition(self, value: StoredValue) -> _Pin:
+        """Intern a pinned definition by its fields. `Interner.intern_pin` caches the result."""
         own = field_names(value.__class__)
         body = self._object_body(own, [getattr(value, name) for name in own])
-        folded = self._store_part(body)
+        reference = self._store_part(body)
         parts = {digest: data for within in self.pins.values() for digest, data in within.items()}
         parts.update(self.parts)
-        # Too small to be a part itself, but not all that is in it?
-        name = ",".join(parts) if folded is body else part_name(body)
-        return _Pin(value, msgspec.Raw(folded), name, parts)
+        # A definition below MIN_OBJECT_BYTES is no part itself but may contain parts: name it by these.
+        name = ",".join(parts) if reference is body else part_name(body)
+        return _Pin(value, msgspec.Raw(reference), name, parts)
 
-    def _with_references(self, value: Any) -> Any:
-        """A frozen value with references in place of what is long in it, but for its texts; itself if nothing
+    def _with_references(self, value: StoredValue) -> StoredValue:
+        """Replace what is long in a frozen value, except texts, by references. Return ``value`` if nothing
         is."""
         paths, items_of = container_fields(value.__class__)
         items = items_of(value)
@@ -190,24 +197,24 @@ class InternSession:
         for path, item in zip(paths, items, strict=True):
             if item:
                 known = self._replacements.get(id(item))
-                kept = self._reference(item) if known is None else known[1]
-                if kept is not item:
-                    found.append((path, kept))
+                replacement = self._reference(item) if known is None else known[1]
+                if replacement is not item:
+                    found.append((path, replacement))
         return _replace_at(value, found) if found else value
 
-    def _without_texts(self, value: Any) -> Any:
-        """A frozen value with references in place of its long texts too."""
-        found: list[tuple[tuple[str, ...], Any]] = []
+    def _without_texts(self, value: StoredValue) -> StoredValue:
+        """Replace what is long in a frozen value, texts included, by references."""
+        found: list[tuple[Path, StoredValue]] = []
         for name in may_be_long(value.__class__):
             item = getattr(value, name)
             if item:
-                kept = self._reference(item, texts=True)
-                if kept is not item:
-                    found.append(((name,), kept))
+                replacement = self._reference(item, texts=True)
+                if replacement is not item:
+                    found.append(((name,), replacement))
         return _replace_at(value, found) if found else value
 
-    def _reference(self, value: Any, *, texts: bool = False) -> Any:
-        """What is written in the place of a value that was not met before."""
+    def _reference(self, value: StoredValue, *, texts: bool = False) -> StoredValue:
+        """Return the value or reference to write in place of ``value``."""
         cls = value.__class__
         if cls is str:
             return (
@@ -224,23 +231,23 @@ class InternSession:
             return self._pin_reference(value)
         return self._without_texts(value) if texts else self._with_references(value)
 
-    def _pin_reference(self, value: Any) -> msgspec.Raw:
+    def _pin_reference(self, value: StoredValue) -> msgspec.Raw:
         pin = self._interner.intern_pin(value)
         if pin.parts:
             self.pins[pin.name] = pin.parts
         return pin.reference
 
-    def _container_reference(self, value: Any) -> Any:
-        """What is written in the place of a list or object that was not met before."""
-        body, kept = self._container_body(value), value
+    def _container_reference(self, value: StoredValue) -> StoredValue:
+        """Return the replacement of a list or object that is not in the session yet, and keep it there."""
+        body, replacement = self._container_body(value), value
         if body is not None:
-            kept = msgspec.Raw(self._store_part(body))
+            replacement = msgspec.Raw(self._store_part(body))
             self._long_ids.add(id(value))
-        self._replacements[id(value)] = value, kept
-        return kept
+        self._replacements[id(value)] = value, replacement
+        return replacement
 
-    def _container_body(self, value: Any) -> bytes | None:
-        """A list or object by its members; None if it is short, with nothing to escape."""
+    def _container_body(self, value: StoredValue) -> bytes | None:
+        """Encode a list or object member by member; return None if it is short and needs no escaping."""
         if value.__class__ is dict:
             self._intern_members(value)
             if self._long_ids.isdisjoint(map(id, value.values())) and _is_short_and_plain(encode(value)):
@@ -255,9 +262,11 @@ class InternSession:
         body = b"[%b]" % b",".join(self._member_bodies(value))
         return None if _is_short_and_plain(body) else body
 
-    def _intern_members(self, value: dict[str, Any]) -> None:
-        """Fold those members of an object before it that may well be long: else they would be encoded once
-        more, to find out that it is."""
+    def _intern_members(self, value: dict[str, StoredValue]) -> None:
+        """Intern the members of an object that are probably long, before the object itself.
+
+        Encoding the object first would encode these members twice.
+        """
         for item in value.values():
             if item and (
                 item.__class__ is dict or (item.__class__ is list and len(item) >= _MIN_LIST_LENGTH)
@@ -265,13 +274,13 @@ class InternSession:
                 if id(item) not in self._replacements:
                     self._container_reference(item)
 
-    def _object_body(self, names: Iterable[str], items: Iterable[Any]) -> bytes:
+    def _object_body(self, names: Iterable[str], items: Iterable[StoredValue]) -> bytes:
         keys = _encode_lines([str(name) for name in names]).splitlines()
         pairs = zip(keys, self._member_bodies(items), strict=True)
         return b"{%b}" % b",".join([_escaped(key) + b":" + piece for key, piece in pairs])
 
-    def _member_bodies(self, items: Iterable[Any]) -> list[bytes]:
-        """What is written in the places of the members of a list or object."""
+    def _member_bodies(self, items: Iterable[StoredValue]) -> list[bytes]:
+        """Encode the members of a list or object, each inline or as a reference."""
         ids = list(map(id, items))
         known = self._interner.known_values(ids)
         if known or not self._long_ids.isdisjoint(ids):
@@ -283,8 +292,10 @@ class InternSession:
             for item, line in zip(items, _encode_lines(items).splitlines(), strict=True)
         ]
 
-    def _known_member(self, item: Any, known: Mapping[int, tuple[Any, _InternedValue]]) -> Any:
-        """What is written in the place of a member that may be known."""
+    def _known_member(
+        self, item: StoredValue, known: Mapping[int, tuple[StoredValue, _InternedValue]]
+    ) -> StoredValue:
+        """Return the reference of a member that was interned before; the member itself if it was not."""
         found = known.get(id(item))
         if found is not None:
             piece = found[1]
@@ -292,8 +303,8 @@ class InternSession:
             return piece.reference
         return self._replacements[id(item)][1] if id(item) in self._long_ids else item
 
-    def _member_body(self, item: Any, data: bytes) -> bytes:
-        """What is written in the place of a member that is ``data`` as JSON."""
+    def _member_body(self, item: StoredValue, data: bytes) -> bytes:
+        """Encode a member whose JSON is ``data``, inline or as a reference."""
         cls = item.__class__
         if cls in CONTAINERS:
             if not _is_short_and_plain(data):
@@ -312,7 +323,8 @@ class InternSession:
         return encode(self._without_texts(item))
 
     def _store_part(self, body: bytes) -> bytes:
-        """A reference to what is long enough for that, which is then a part."""
+        """Make ``body`` a part and return its reference. Return ``body`` if it is shorter than the
+        minimum."""
         if len(body) < MIN_OBJECT_BYTES:
             return body
         digest = part_name(body)
@@ -320,16 +332,17 @@ class InternSession:
         return _reference(digest)
 
 
-def _replace_at(value: Any, found: Sequence[tuple[tuple[str, ...], Any]]) -> Any:
-    """A frozen value with other things in these places."""
-    changed: dict[str, Any] = {}
-    within: dict[str, list[tuple[tuple[str, ...], Any]]] = {}
-    for path, kept in found:
+def _replace_at(value: StoredValue, found: Sequence[tuple[Path, StoredValue]]) -> StoredValue:
+    """Return a frozen value, or its fields as a dict, with the values at these paths replaced."""
+    changed: dict[str, StoredValue] = {}
+    within: dict[str, list[tuple[Path, StoredValue]]] = {}
+    for path, replacement in found:
         if len(path) == 1:
-            changed[path[0]] = kept
+            changed[path[0]] = replacement
         else:
-            within.setdefault(path[0], []).append((path[1:], kept))
+            within.setdefault(path[0], []).append((path[1:], replacement))
     for name, deeper in within.items():
+        changed[name] = _replace_at(getattr(value, name), deeper)
         changed[name] = _replace_at(getattr(value, name), deeper)
     if isinstance(value, msgspec.Struct):
         return msgspec.structs.replace(value, **changed)
@@ -337,7 +350,7 @@ def _replace_at(value: Any, found: Sequence[tuple[tuple[str, ...], Any]]) -> Any
 
 
 def part_name(data: bytes) -> str:
-    """The name of a part: the hash of its content."""
+    """Return the name of a part: the BLAKE2b hash of its content, 16 bytes in hex."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
@@ -350,13 +363,14 @@ def _escaped(name: bytes) -> bytes:
 
 
 def _is_short_and_plain(data: bytes) -> bool:
-    """Whether JSON is short, with nothing to escape: then it is written as it is."""
-    # There are quotation marks all over: looking for the other first is several times faster.
+    """Return True if JSON is shorter than `INLINE_MAX_BYTES` and has no key to escape: it stays inline."""
+    # JSON is full of quotation marks, so the search for "$" alone is several times faster and goes first.
     return len(data) < INLINE_MAX_BYTES and (b"$" not in data or b'"$' not in data)
 
 
-def resolve_parts(value: Any, part: Callable[[str], Any]) -> Any:
-    """``value`` with every reference replaced by what ``part(hash)`` (decoded, still folded) gives."""
+def resolve_parts(value: StoredValue, part: Callable[[str], StoredValue]) -> StoredValue:
+    """Replace every reference in ``value``. ``part(hash)`` returns a decoded part, its references
+    unresolved."""
     if isinstance(value, dict):
         if len(value) == 1 and "$" in value:
             return resolve_parts(part(value["$"]), part)
@@ -369,8 +383,8 @@ def resolve_parts(value: Any, part: Callable[[str], Any]) -> Any:
     return value
 
 
-def build(body: Any, cls: type) -> Any:
-    """A dataclass from builtins; unknown fields of newer writers are ignored, missing ones default."""
+def build(body: StoredValue, cls: ValueClass) -> StoredValue:
+    """Convert builtins to a dataclass. Ignore unknown fields (of newer writers); default missing ones."""
     if cls in _known_classes:
         return msgspec.convert(body, type=cls)
     with _class_lock:
@@ -380,8 +394,8 @@ def build(body: Any, cls: type) -> Any:
             _known_classes.add(cls)
 
 
-def read(data: str | bytes, cls: type) -> Any:
-    """`build` of what was written and never folded, without a detour over builtins."""
+def read(data: str | bytes, cls: ValueClass) -> StoredValue:
+    """Decode JSON without references directly to ``cls``, with the rules of `build`."""
     reader = _readers.get(cls)
     if reader is None:
         with _class_lock:
@@ -389,7 +403,7 @@ def read(data: str | bytes, cls: type) -> Any:
     return reader(data)
 
 
-_readers: dict[type, Callable[[str | bytes], Any]] = {}
+_readers: dict[type, Callable[[str | bytes], StoredValue]] = {}
 _known_classes: set[type] = set()
 _class_lock = threading.Lock()
-"""msgspec crashes the process when two threads meet a dataclass for the first time at once."""
+"""Held for the first use of a class: msgspec crashes when two threads meet a dataclass for the first time."""

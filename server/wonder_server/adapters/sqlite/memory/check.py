@@ -1,9 +1,10 @@
-"""Check the store of memories: seals, metadata terms, vectors."""
+"""Check of the memory store: seals, metadata terms, vectors."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from functools import reduce
+from operator import xor
 from pathlib import Path
 
 from wonder_server.adapters.sqlite.connection import UNREADABLE
@@ -16,10 +17,10 @@ from wonder_server.core.errors import WonderError
 
 def check_memory(path: Path) -> CheckResult:
     """Check ``memory.db``."""
-    return check_store(path, path.name, _memory)
+    return check_store(path, path.name, _check_records)
 
 
-def _memory(connection: sqlite3.Connection, seals: Seals, found: CheckResult) -> None:
+def _check_records(connection: sqlite3.Connection, seals: Seals, found: CheckResult) -> None:
     if columns_of(connection, "deleted_agents"):
         deleted = connection.execute("SELECT agent_id FROM deleted_agents WHERE is_sure").fetchall()
         found.known_agents.update(str(agent) for (agent,) in deleted)
@@ -28,7 +29,14 @@ def _memory(connection: sqlite3.Connection, seals: Seals, found: CheckResult) ->
         found.records += count
         found.unchecked += count
         return
-    marks: dict[int, int] = {}
+    _check_terms(connection, found, _check_memories(connection, found))
+    _check_vectors(connection, seals, found)
+
+
+def _check_memories(connection: sqlite3.Connection, found: CheckResult) -> dict[int, int]:
+    """Check the seals of all memories. Return the combined metadata terms of each intact memory by its
+    key."""
+    combined: dict[int, int] = {}
     try:
         for row in connection.execute(f"SELECT {FIELDS} FROM memories"):
             found.records += 1
@@ -38,33 +46,33 @@ def _memory(connection: sqlite3.Connection, seals: Seals, found: CheckResult) ->
             except WonderError as problem:
                 found.add_problem(problem)
             else:
-                marks[row[-2]] = _combined(metadata_index.metadata_terms(memory.agent_id, memory.metadata))
+                terms = metadata_index.metadata_terms(memory.agent_id, memory.metadata)
+                combined[row[-2]] = reduce(xor, terms, 0)
                 if memory.content_ref:
                     found.objects[memory.content_ref] = f"memory {memory.id}"
     except UNREADABLE as failure:
         found.add_problem(f"{STORE}: table memories cannot be read to its end: {failure}")
-    for key, mark in connection.execute("SELECT memory_key, mark FROM fields"):
-        if key in marks:
-            marks[key] ^= mark
-    for key in (key for key, rest in marks.items() if rest):
-        found.add_problem(f"{STORE}: what filters find of the metadata of row {key} of memories is damaged")
-    _vectors(connection, seals, found)
+    return combined
 
 
-def _combined(marks: Iterable[int]) -> int:
-    """One number for some marks, in any order."""
-    folded = 0
-    for mark in marks:
-        folded ^= mark
-    return folded
+def _check_terms(connection: sqlite3.Connection, found: CheckResult, combined: dict[int, int]) -> None:
+    """Add a problem for each memory whose stored metadata terms differ from those of its metadata.
+
+    XOR of all terms, expected and stored, is 0 if both sets are equal.
+    """
+    for key, term in connection.execute("SELECT memory_key, mark FROM fields"):
+        if key in combined:
+            combined[key] ^= term
+    for key in (key for key, rest in combined.items() if rest):
+        found.add_problem(f"{STORE}: the metadata terms of row {key} of memories are damaged")
 
 
-def _vectors(connection: sqlite3.Connection, seals: Seals, found: CheckResult) -> None:
+def _check_vectors(connection: sqlite3.Connection, seals: Seals, found: CheckResult) -> None:
     for key, row in rows_of(connection, found, STORE, "embeddings", "key"):
-        place = row["memory_key"], row["agent_id"], row["embedder"], row["passage"]
+        owner = row["memory_key"], row["agent_id"], row["embedder"], row["passage"]
         try:
-            # Of an older store none has a seal, and nothing says up to which that may be.
+            # In an older store no vector has a seal, and table ``unsealed`` has no limit for vectors.
             if row["seal"] is not None or "indexed" in columns_of(connection, "memories"):
-                seals.check("embeddings", place, row["vector"], row["seal"], key)
+                seals.check("embeddings", owner, row["vector"], row["seal"], key)
         except WonderError as problem:
             found.add_problem(problem)

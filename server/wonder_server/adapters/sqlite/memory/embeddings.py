@@ -1,4 +1,4 @@
-"""Which memories have no vectors of an embedder yet, and giving them some: the port `Reembedding`."""
+"""Memories that lack vectors of an embedder. Implements the port `Reembedding`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from wonder_server.logs import logger
 
 _log = logger("memory")
 
-_SPAN: Final = 1_000
-"""Rows looked at by one read: nobody else waits longer than a few milliseconds."""
+_ROWS_PER_READ: Final = 1_000
+"""Rows per read, so that other requests wait at most a few milliseconds."""
 
 _UNEMBEDDED: Final = f"""
     SELECT {FIELDS} FROM memories WHERE key > :after AND key <= :upto AND NOT EXISTS (
@@ -27,7 +27,7 @@ _UNEMBEDDED: Final = f"""
 
 
 class SqliteReembedding:
-    """Implements `Reembedding` over the store of memories."""
+    """Implements `Reembedding` over the memory store."""
 
     def __init__(self, memories: SqliteMemories) -> None:
         self._database = memories.database
@@ -35,14 +35,14 @@ class SqliteReembedding:
     async def pending(self, embedder: str, after: int) -> tuple[list[Memory], int | None]:
         def work(connection: sqlite3.Connection) -> tuple[list[Memory], int | None]:
             [last] = connection.execute("SELECT coalesce(max(key), 0) FROM memories").fetchone()
-            parameters = {"after": after, "upto": after + _SPAN, "embedder": embedder}
+            parameters = {"after": after, "upto": after + _ROWS_PER_READ, "embedder": embedder}
             found = []
             for row in connection.execute(_UNEMBEDDED, parameters):
                 try:
                     found.append(memory_of(row))
-                except WonderError as problem:  # The others do not wait for it.
+                except WonderError as problem:  # A damaged memory must not block the others.
                     _log.error("damaged_record_skipped", problem=str(problem))
-            return found, after + _SPAN if after + _SPAN < last else None
+            return found, after + _ROWS_PER_READ if after + _ROWS_PER_READ < last else None
 
         return await self._database.read(work)
 

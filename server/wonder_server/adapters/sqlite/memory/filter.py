@@ -1,10 +1,11 @@
-"""A filter as conditions on table ``memories``: constant text, and values that are bound."""
+"""Filters as SQL conditions on table ``memories``: constant text with bound values."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
+from wonder_server.adapters.sqlite.connection import SqlValue
 from wonder_server.adapters.sqlite.memory.metadata_index import metadata_terms
 from wonder_server.core.memory.records import Filter
 
@@ -18,9 +19,9 @@ _FIELDS: Final = """key IN (
 )"""
 
 
-def conditions(agent_id: str, wanted: Filter) -> tuple[str, dict[str, Any]]:
-    """What follows WHERE, and its parameters; ``agent`` is one of them."""
-    parameters: dict[str, Any] = {"agent": agent_id}
+def conditions(agent_id: str, wanted: Filter) -> tuple[str, dict[str, SqlValue]]:
+    """Return the WHERE condition for a filter and its parameters, which include ``agent``."""
+    parameters: dict[str, SqlValue] = {"agent": agent_id}
     found = ["memories.agent_id = :agent"]
     if not wanted.set_aside:
         found.append(LIVE)

@@ -1,4 +1,4 @@
-"""What keeps memory.db in order, besides its users: the port `MemoryUpkeep`."""
+"""Maintenance of memory.db: unreferenced objects, deleted agents, index residue."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from wonder_server.adapters.sqlite.memory.store import SqliteMemories
 from wonder_server.ports.memories import TombstoneStatus
 
 MAX_OBJECTS: Final = 500
-"""Objects that are looked at in one go."""
+"""Maximum number of unreferenced objects per call."""
 
 MAX_REBUILT: Final = 20_000
-"""Memories whose index is made anew while the server runs: the store waits 0.1 ms for each."""
+"""Maximum number of memories whose index is rebuilt while the server runs: writes wait 0.1 ms for each."""
 
 _ADD_UNREFERENCED: Final = "INSERT OR IGNORE INTO loose_objects (key) SELECT value FROM json_each(?)"
 _REMOVE_UNREFERENCED: Final = "DELETE FROM loose_objects WHERE key IN (SELECT value FROM json_each(?))"
-# Noted when one memory let go of it, while another has it.
+# A deleted memory records its object as unreferenced even while another memory refers to it.
 _DROP_REFERENCED: Final = """
     DELETE FROM loose_objects
     WHERE EXISTS (SELECT 1 FROM memories WHERE content_ref = loose_objects.key)
@@ -38,13 +38,13 @@ _TOMBSTONES: Final = """
 
 
 class SqliteMemoryMaintenance:
-    """`MemoryUpkeep` and `Traces` over an open store."""
+    """Implements the ports `MemoryMaintenance` and `IndexResidue` over an open store."""
 
     def __init__(self, memories: SqliteMemories) -> None:
         self._database = memories.database
         self._memories = memories
         self._merged = -1
-        """How much had been forgotten when the last merge of the index began; -1 before the first."""
+        """`SqliteMemories.removal_count` at the start of the last index merge; -1 before the first."""
         self._merging = False
 
     async def add_unreferenced(self, keys: Sequence[str]) -> None:
@@ -55,11 +55,11 @@ class SqliteMemoryMaintenance:
             connection.execute(_DROP_REFERENCED)
             return [row[0] for row in connection.execute(_UNREFERENCED, (MAX_OBJECTS,))]
 
-        return await self._database.write(work, frees=True)
+        return await self._database.write(work, frees_space=True)
 
     async def remove_unreferenced(self, keys: Sequence[str]) -> None:
         await self._database.write(
-            lambda connection: _run(connection, _REMOVE_UNREFERENCED, json.dumps(keys)), frees=True
+            lambda connection: _run(connection, _REMOVE_UNREFERENCED, json.dumps(keys)), frees_space=True
         )
 
     async def add_tombstone(self, agent_id: str, status: TombstoneStatus) -> None:
@@ -69,7 +69,7 @@ class SqliteMemoryMaintenance:
             else:
                 connection.execute(_ADD_TOMBSTONE, (agent_id, status == "deleted"))
 
-        await self._database.write(work, frees=True)
+        await self._database.write(work, frees_space=True)
 
     async def tombstones(self) -> dict[str, TombstoneStatus]:
         def work(connection: sqlite3.Connection) -> dict[str, TombstoneStatus]:
@@ -87,7 +87,7 @@ class SqliteMemoryMaintenance:
             return len(keys), gone
 
         self._memories.removal_count += 1
-        return await self._database.write(work, frees=True)
+        return await self._database.write(work, frees_space=True)
 
     async def purge(self) -> bool:
         await self._rebuild_index()
@@ -97,13 +97,14 @@ class SqliteMemoryMaintenance:
             self._merged = self._memories.removal_count
         first, self._merging = not self._merging, True
         more = await self._database.write(
-            lambda connection: text_index.merge(connection, first=first), frees=True
+            lambda connection: text_index.merge(connection, first=first), frees_space=True
         )
         self._merging = more
         return more
 
     async def _rebuild_index(self) -> None:
-        """Make a stale index anew, if that is quickly done; that of a large store, at the next start."""
+        """Rebuild a stale index of at most `MAX_REBUILT` memories. Larger ones are rebuilt at the next
+        start."""
 
         def work(connection: sqlite3.Connection) -> None:
             [count] = connection.execute("SELECT count(*) FROM memories").fetchone()

@@ -1,9 +1,9 @@
-"""What metadata says, as rows that a filter can find: a mark for each value at its place.
+"""Index of metadata: one term for each value of a memory's metadata, for filters.
 
-``{"topic": "tea", "who": {"name": "Anna"}}`` has the marks of ``topic = "tea"``, ``who`` (an object) and
-``who.name = "Anna"``. A list is one value. A mark is a hash of agent, place and value, so that nothing of a
-filter is ever part of a statement, and no agent's marks are another's. The marks of a row follow from its
-metadata; they are not kept twice.
+``{"topic": "tea", "owner": {"name": "Anna"}}`` has the terms of ``topic = "tea"``, ``owner`` (an object) and
+``owner.name = "Anna"``. A list is one value. A term is a hash of agent, path and value, so no part of a
+filter becomes part of a statement, and agents do not share terms. The terms of a memory follow from its
+metadata and are stored nowhere else.
 """
 
 from __future__ import annotations
@@ -13,69 +13,70 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
+
+from wonder_server.core.json_types import JsonObject, JsonValue
 
 FORMAT: Final = 1
-"""Grows when marks are made in another way: they are made anew for all memories then."""
+"""Version of the term format. After an increase, the next start rebuilds all terms."""
 
-_PUT: Final = "INSERT OR IGNORE INTO fields (mark, memory_key) VALUES (?, ?)"
-_TAKE: Final = "DELETE FROM fields WHERE mark = ? AND memory_key = ?"
+_ADD: Final = "INSERT OR IGNORE INTO fields (mark, memory_key) VALUES (?, ?)"
+_REMOVE: Final = "DELETE FROM fields WHERE mark = ? AND memory_key = ?"
 
 
-def add_terms(connection: sqlite3.Connection, key: int, agent_id: str, metadata: Mapping[str, Any]) -> None:
-    """Make a memory known by what its metadata says."""
+def add_terms(connection: sqlite3.Connection, key: int, agent_id: str, metadata: JsonObject) -> None:
+    """Store the metadata terms of a memory."""
     if metadata:
-        connection.executemany(_PUT, [(mark, key) for mark in metadata_terms(agent_id, metadata)])
+        connection.executemany(_ADD, [(term, key) for term in metadata_terms(agent_id, metadata)])
 
 
-def remove_terms(
-    connection: sqlite3.Connection, key: int, agent_id: str, metadata: Mapping[str, Any]
-) -> None:
-    """Undo `put`."""
+def remove_terms(connection: sqlite3.Connection, key: int, agent_id: str, metadata: JsonObject) -> None:
+    """Remove the metadata terms of a memory."""
     if metadata:
-        connection.executemany(_TAKE, [(mark, key) for mark in metadata_terms(agent_id, metadata)])
+        connection.executemany(_REMOVE, [(term, key) for term in metadata_terms(agent_id, metadata)])
 
 
 def remove_all_terms(connection: sqlite3.Connection, key: int) -> None:
-    """Undo `put` for a memory whose metadata are not known. Looks at all marks."""
+    """Remove the terms of a memory with unknown metadata. Scans the whole table."""
     connection.execute("DELETE FROM fields WHERE memory_key = ?", (key,))
 
 
 def rebuild(connection: sqlite3.Connection) -> None:
-    """Make all marks anew."""
+    """Rebuild the terms of all memories."""
     connection.execute("DELETE FROM fields")
     rows = connection.execute(
         "SELECT key, agent_id, metadata FROM memories WHERE metadata != '{}'"
     ).fetchall()
     for key, agent_id, metadata in rows:
-        with contextlib.suppress(ValueError):  # Damaged.
+        with contextlib.suppress(ValueError):  # Damaged metadata have no terms.
             add_terms(connection, key, agent_id, json.loads(metadata))
 
 
-def metadata_terms(agent_id: str, metadata: Mapping[str, Any]) -> list[int]:
-    """One mark for each value, each different; a memory that has all marks of a filter fits it."""
-    return list({_term(agent_id, place, value) for place, value in _paths_and_values((), metadata)})
+def metadata_terms(agent_id: str, metadata: JsonObject) -> list[int]:
+    """Return one distinct term for each value. A memory matches a filter if it has all terms of the
+    filter."""
+    return list({_term(agent_id, path, value) for path, value in _paths_and_values((), metadata)})
 
 
 def _paths_and_values(
-    place: tuple[str, ...], value: Mapping[str, Any]
-) -> Iterator[tuple[tuple[str, ...], Any]]:
+    path: tuple[str, ...], value: JsonObject
+) -> Iterator[tuple[tuple[str, ...], JsonValue]]:
     for name, child in value.items():
-        here = (*place, name)
+        child_path = (*path, name)
         if isinstance(child, Mapping):
-            yield here, {}
-            yield from _paths_and_values(here, child)
+            yield child_path, {}
+            yield from _paths_and_values(child_path, child)
         else:
-            yield here, child
+            yield child_path, child
 
 
-def _term(agent_id: str, place: tuple[str, ...], value: Any) -> int:
-    said = json.dumps([agent_id, place, _normalized(value)], sort_keys=True, ensure_ascii=True)
-    return int.from_bytes(hashlib.blake2b(said.encode(), digest_size=8).digest(), "big", signed=True)
+def _term(agent_id: str, path: tuple[str, ...], value: JsonValue) -> int:
+    text = json.dumps([agent_id, path, _normalized(value)], sort_keys=True, ensure_ascii=True)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
-def _normalized(value: Any) -> Any:
-    """1 and 1.0 are the same number, true is none."""
+def _normalized(value: JsonValue) -> JsonValue:
+    """Convert numbers to floats, so that 1 equals 1.0. Booleans stay."""
     if isinstance(value, Mapping):
         return {name: _normalized(child) for name, child in value.items()}
     if isinstance(value, list | tuple):

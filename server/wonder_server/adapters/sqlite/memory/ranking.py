@@ -1,21 +1,21 @@
-"""How well each memory of an agent fits a query by its words: BM25 over what the FTS5 index holds.
+"""BM25 ranking of an agent's memories by the words of a query, over the contents of the FTS5 index.
 
-FTS5's own ``bm25`` reads and counts every row that holds a word, for every query anew: 1 ms for an agent of
-1,000 memories, 130 ms at 100,000. Here the *postings* of a word (which memories hold it, and how often) are
-read from FTS5 once, and kept as arrays while the agent is in use; scoring them is a few microseconds a word.
-FTS5 stays the index on disk, with its tokens and stems, and the truth.
+FTS5's own ``bm25`` reads and counts every row with a word again for each query: 1 ms for an agent with 1,000
+memories, 130 ms at 100,000. Here the *postings* of a word (its memories, and how often each has it) are read
+from FTS5 once and kept as arrays while the agent is in use. Scoring takes a few microseconds a word. FTS5
+stays the index on disk and is authoritative, with its tokens and stems.
 
-What counts:
+The score counts:
 
-- the memory's own words, and its neighbours' (column ``around``) for `AROUND` of them, in one saturation and
-  one length (BM25F), so that a long neighbour does not drown a short message;
-- the words of the speaker's name, as if they stood in the text, and all of the text a little more
-  (`SPEAKER`) where the query names who said it;
-- words that say little in any text (`COMMON_WORDS`) for `COMMON` of the others.
+- the memory's own words, and those of its neighbours (column ``around``) with `NEIGHBOUR_WEIGHT`. Both share
+  one saturation and one length (BM25F), so a long neighbour does not outweigh a short message.
+- the words of the speaker's name, as if they were part of the text. If the query names the speaker, the whole
+  text scores higher by `SPEAKER_WEIGHT`.
+- words that are common in any text (`STOP_WORDS`) with `STOP_WORD_WEIGHT`.
 
-What is written, changed or forgotten after an agent was read is noted by `Postings.touch`, read again by key
-at the next search, and kept beside the arrays until there is so much of it that the agent is read anew.
-Everything here runs in the writer's thread, where no transaction is open when a search runs.
+`Bm25Ranker.mark_changed` records memories that were written, changed or deleted after their agent was read.
+The next search reads them again by key and keeps them beside the arrays. After too many changes it reads the
+whole agent again. Everything here runs in the writer thread, where no transaction is open during a search.
 """
 
 from __future__ import annotations
@@ -25,29 +25,37 @@ import math
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, overload
 
 from wonder_server.adapters.sqlite.memory import text_index, tokenizer
 from wonder_server.adapters.sqlite.memory.stemming import Stemmer
 from wonder_server.core.memory.stop_words import STOP_WORDS
 
+if TYPE_CHECKING:  # numpy is imported at the first use, since the import takes long.
+    import numpy
+    from numpy.typing import NDArray
+
+    Floats = NDArray[numpy.floating]
+    Integers = NDArray[numpy.integer]
+
 K1: Final = 0.9
 B: Final = 0.4
-"""Saturation and length, as passage retrieval usually has them (Anserini's defaults); FTS5's own 1.2 and 0.75
-favour the shortest."""
+"""Saturation and length normalization, as usual in passage retrieval (Anserini's defaults). FTS5's own 1.2
+and 0.75 favour the shortest texts."""
 NEIGHBOUR_WEIGHT: Final = 0.3
 SPEAKER_WEIGHT: Final = 0.4
 STOP_WORD_WEIGHT: Final = 0.25
 
 DEFAULT_MAX_BYTES: Final = 128 << 20
 _SMALL_AGENT: Final = 256
-"""Below so many memories an agent is quickly read anew, and its averages are soon wrong."""
+"""An agent with fewer memories is quickly read again, and its averages change with each memory."""
 _MAX_RECENT: Final = 32
+"""Maximum number of changes of a larger agent before it is read again, besides 2 % of its memories."""
 _BYTES_PER_TERM: Final = 400
 _BLOCK: Final = 64
 _DENSE_SHARE: Final = 0.1
-"""From which share of the memories on a term's postings have a place for all of them: adding whole arrays is
-thirty times quicker for each place."""
+"""Minimum share of memories with a term from which its posting has a place for every memory. Adding whole
+arrays is thirty times faster per place."""
 _ROWS: Final = """
     SELECT memories.key, speaker, sz
     FROM memories JOIN memories_text_docsize AS docsize ON docsize.id = memories.key
@@ -57,24 +65,24 @@ _ROW: Final = "SELECT speaker FROM memories WHERE key = ? AND agent_id = ?"
 _VOCABULARY: Final = """
     CREATE VIRTUAL TABLE IF NOT EXISTS temp.memories_terms USING fts5vocab (main, memories_text, 'instance')
 """
-# One text instead of 100,000 rows: a third of the time.
+# One text instead of 100,000 rows takes a third of the time.
 _INSTANCES: Final = "SELECT group_concat(2 * doc + (col = 'around')) FROM temp.memories_terms WHERE term = ?"
 
 
 class QueryScores:
-    """The scores of one query: of every memory that holds one of its words. Good until the next search."""
+    """The scores of all memories for one query. Valid until the next search of the agent."""
 
-    def __init__(self, agent: _Agent, scores: Any) -> None:
+    def __init__(self, agent: _Agent, scores: Floats) -> None:
         self._numpy = importlib.import_module("numpy")
         self._agent, self._scores = agent, scores
 
     @property
     def count(self) -> int:
-        """How many memories have a score at all."""
+        """Return the number of memories with a score above 0."""
         return int(self._numpy.count_nonzero(self._scores))
 
     def top(self, limit: int, among: Collection[int] | None = None) -> list[int]:
-        """The keys of the best, best first; only of ``among``, if given."""
+        """Return the keys of the best memories, best first; only keys of ``among`` if given."""
         numpy, scores, keys = self._numpy, self._scores, self._agent.keys
         if among is not None:
             wanted = numpy.fromiter(among, dtype="int64", count=len(among))
@@ -86,19 +94,22 @@ class QueryScores:
         found: list[int] = keys[places[numpy.lexsort((keys[places], -scores[places]))]].tolist()
         return found
 
-    def _candidate_places(self, scores: Any, limit: int) -> Any:
-        """Places that the best ``limit`` scores are among: those of the blocks with the best maxima."""
+    def _candidate_places(self, scores: Floats, limit: int) -> Integers:
+        """Return places that include the best ``limit`` scores: those of the blocks with the highest
+        maxima."""
         numpy, blocks = self._numpy, len(scores) // _BLOCK
         if blocks <= 2 * limit:
-            return numpy.arange(len(scores))
+            every: Integers = numpy.arange(len(scores))
+            return every
         whole = blocks * _BLOCK
         best = scores[:whole].reshape(blocks, _BLOCK).max(axis=1)
         chosen = numpy.argpartition(best, blocks - limit)[-limit:]
-        places = (chosen[:, None] * _BLOCK + numpy.arange(_BLOCK)).ravel()
-        return numpy.concatenate([places, numpy.arange(whole, len(scores))])
+        in_blocks = (chosen[:, None] * _BLOCK + numpy.arange(_BLOCK)).ravel()
+        places: Integers = numpy.concatenate([in_blocks, numpy.arange(whole, len(scores))])
+        return places
 
     def scores_of(self, keys: Sequence[int]) -> list[tuple[float, int]]:
-        """The score of each of these memories, 0 where none was found, and its length in words."""
+        """Return the score of each of these memories, 0 if it has none, and its length in words."""
         if not len(self._agent.keys):
             return [(0.0, 0)] * len(keys)
         places = self._agent.places(keys)
@@ -110,7 +121,7 @@ class QueryScores:
 
 
 class Bm25Ranker:
-    """What was read of the agents used last, ``max_bytes`` of it together."""
+    """BM25 scores of memories. Caches the postings of recently used agents, up to ``max_bytes`` in total."""
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -119,22 +130,22 @@ class Bm25Ranker:
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """The agents held, least recently used first."""
+        """Return the cached agents, least recently used first."""
         return tuple(self._agents)
 
     @property
     def size(self) -> int:
-        """Bytes held, about."""
+        """Return the approximate size of the cache in bytes."""
         return sum(agent.size for agent in self._agents.values())
 
     def mark_changed(self, agent_id: str, key: int) -> None:
-        """Something of this memory has changed in the index, or will if the transaction succeeds."""
+        """Record that a memory has changed in the index, or will change if the open transaction succeeds."""
         agent = self._agents.get(agent_id)
         if agent is not None:
             agent.changed.add(key)
 
     def score(self, connection: sqlite3.Connection, agent_id: str, query: str) -> QueryScores:
-        """Every memory of the agent against the query."""
+        """Score every memory of the agent for a query."""
         agent = self._agents.get(agent_id)
         if agent is None or not agent.refresh(connection):
             self._agents.pop(agent_id, None)
@@ -156,22 +167,26 @@ class Bm25Ranker:
 
 
 class _Posting:
-    """One term: what it adds to the score of each memory that holds it or has it around, but for how rare it
-    is; and how many hold it themselves. ``places`` is None where ``parts`` has a place for every memory."""
+    """One term: what it adds to the score of each memory with it, before the factor for its rarity.
+
+    ``holders`` is the number of memories with the term in their own words. ``places`` are the positions of
+    the memories that ``parts`` belong to; None if ``parts`` has a value for every memory.
+    """
 
     __slots__ = ("holders", "parts", "places")
 
-    def __init__(self, places: Any, parts: Any, holders: int) -> None:
+    def __init__(self, places: Integers | None, parts: Floats, holders: int) -> None:
         self.places, self.parts, self.holders = places, parts, holders
 
     @property
     def size(self) -> int:
-        """Bytes, about."""
+        """Return the approximate size in bytes."""
         return _BYTES_PER_TERM + int(self.parts.nbytes) + (0 if self.places is None else self.places.nbytes)
 
 
 class _Agent:
-    """One agent's memories as arrays; a memory's place in them stays while they are held."""
+    """The memories of one agent as arrays. A memory keeps its place in the arrays until they are read
+    again."""
 
     def __init__(self, connection: sqlite3.Connection, agent_id: str, stemmer: Stemmer) -> None:
         self._numpy = importlib.import_module("numpy")
@@ -179,15 +194,15 @@ class _Agent:
         self._prefix = tokenizer.agent_prefix(agent_id)
         self._stemmer = stemmer
         self.changed: set[int] = set()
-        """Keys of memories that changed since."""
+        """Keys of memories that changed after the last refresh."""
         self._speakers: dict[str, int] = {}
         self._speaker_stems: list[frozenset[str]] = []
         self._speakers_by_stem: dict[str, list[int]] = {}
-        """Stems of speakers' names, and the speakers who have them."""
+        """Speakers by the stems of their names."""
         self._terms: dict[str, _Posting] = {}
         self._term_bytes = 0
         self._recent: dict[str, list[tuple[int, float, bool]]] = {}
-        """Postings of memories that came after the arrays were read: place, count, whether its own."""
+        """Postings of memories that came after the arrays were read: place, count, and True for own words."""
         self._recent_places: dict[int, int] = {}
         rows = connection.execute(_ROWS, (agent_id,)).fetchall()
         self._array_count = len(rows)
@@ -202,16 +217,17 @@ class _Agent:
 
     @property
     def size(self) -> int:
-        """Bytes held, about."""
+        """Return the approximate size in bytes."""
         return 32 * len(self.keys) + self._term_bytes + 200 * sum(map(len, self._recent.values()))
 
     def clear_terms(self) -> None:
-        """Let go of the postings; they are read again when needed."""
+        """Drop all postings. They are read again when needed."""
         self._terms.clear()
         self._term_bytes = 0
 
     def refresh(self, connection: sqlite3.Connection) -> bool:
-        """Take in what was touched; False if that is so much that reading all anew is less work."""
+        """Apply recorded changes. Return False if they are so many that reading the agent again is less
+        work."""
         if not self.changed:
             return True
         allowed = self._array_count // 50 + (_MAX_RECENT if self._array_count >= _SMALL_AGENT else 0)
@@ -226,37 +242,34 @@ class _Agent:
         return True
 
     def score(self, connection: sqlite3.Connection, words: Sequence[str]) -> QueryScores:
+        """Score all memories of the agent for the words of a query."""
         numpy = self._numpy
         scores = numpy.zeros(len(self.keys), dtype="float32")
-        living = float(self._live.sum())
-        asked: set[str] = set()
+        live_count = float(self._live.sum())
+        terms: set[str] = set()
         for word in words:
             share = STOP_WORD_WEIGHT if word in STOP_WORDS else 1.0
             for term in self._stemmer.of(word):
-                if term in asked:
-                    continue
-                asked.add(term)
-                self._add(scores, self._posting(connection, term), self._recent.get(term, ()), share, living)
-        named = {code for term in asked for code in self._speakers_by_stem.get(term, ())}
+                if term not in terms:
+                    terms.add(term)
+                    self._add(scores, connection, term, share, live_count)
+        named = {code for term in terms for code in self._speakers_by_stem.get(term, ())}
         if named:
             shares = numpy.zeros(len(self._speaker_stems), dtype="float32")
             for code in named:
-                shares[code] = len(self._speaker_stems[code] & asked) / len(self._speaker_stems[code])
+                shares[code] = len(self._speaker_stems[code] & terms) / len(self._speaker_stems[code])
             scores *= 1 + SPEAKER_WEIGHT * shares[self._speaker]
         scores *= self._live
         return QueryScores(self, scores)
 
     def _add(
-        self,
-        scores: Any,
-        posting: _Posting,
-        recent: Sequence[tuple[int, float, bool]],
-        share: float,
-        living: float,
+        self, scores: Floats, connection: sqlite3.Connection, term: str, share: float, live_count: float
     ) -> None:
-        """Add what one term brings."""
+        """Add the contribution of one term to the scores."""
+        posting = self._posting(connection, term)
+        recent = self._recent.get(term, ())
         holders = posting.holders + sum(own for _, _, own in recent)
-        rarity = math.log(1 + max(living - holders + 0.5, 0.5) / (max(holders, 1) + 0.5))
+        rarity = math.log(1 + max(live_count - holders + 0.5, 0.5) / (max(holders, 1) + 0.5))
         weight = share * rarity * (K1 + 1)
         if posting.places is None:
             scores[: self._array_count] += weight * posting.parts
@@ -265,8 +278,14 @@ class _Agent:
         for place, count, _ in recent:
             scores[place] += weight * count / (count + self._length_norm(float(self._full_lengths[place])))
 
-    def _length_norm(self, length: Any) -> Any:
-        """The part of BM25 that depends on length alone. The average is that of when the agent was read."""
+    @overload
+    def _length_norm(self, length: float) -> float: ...
+
+    @overload
+    def _length_norm(self, length: Floats) -> Floats: ...
+
+    def _length_norm(self, length: float | Floats) -> float | Floats:
+        """Return the length term of BM25. The average length is that of the time the agent was read."""
         return K1 * (1 - B + B * length / self._average)
 
     def _posting(self, connection: sqlite3.Connection, term: str) -> _Posting:
@@ -277,7 +296,7 @@ class _Agent:
         return posting
 
     def _from_index(self, connection: sqlite3.Connection, term: str) -> _Posting:
-        """Read from FTS5, for the memories that the arrays were read with."""
+        """Read a posting from FTS5, for the memories in the arrays."""
         numpy = self._numpy
         connection.execute(_VOCABULARY)
         [found] = connection.execute(_INSTANCES, (self._prefix + term,)).fetchone()
@@ -294,9 +313,9 @@ class _Agent:
             holders = len(numpy.unique(at[own]))
         named = self._speakers_by_stem.get(term)
         if named and read:
-            said = numpy.isin(self._speaker[:read], named)
-            counts = counts + said
-            holders = max(holders, int(said.sum()))
+            by_speaker = numpy.isin(self._speaker[:read], named)
+            counts = counts + by_speaker
+            holders = max(holders, int(by_speaker.sum()))
         places = numpy.flatnonzero(counts)
         counts = counts[places]
         parts = (counts / (counts + self._length_norm(self._full_lengths[places]))).astype("float32")
@@ -306,15 +325,16 @@ class _Agent:
         whole[places] = parts
         return _Posting(None, whole, holders)
 
-    def places(self, keys: Sequence[int]) -> Any:
-        """Where in the arrays memories are; -1 for one that is not."""
+    def places(self, keys: Sequence[int]) -> Integers:
+        """Return the places of memories in the arrays; -1 for a memory that is not in them."""
         numpy, read = self._numpy, self.keys[: self._array_count]
-        asked = numpy.array(keys, dtype="int64")
+        wanted = numpy.array(keys, dtype="int64")
+        found: Integers
         if self._array_count:
-            found = numpy.minimum(read.searchsorted(asked), self._array_count - 1)
-            found[read[found] != asked] = -1
+            found = numpy.minimum(read.searchsorted(wanted), self._array_count - 1)
+            found[read[found] != wanted] = -1
         else:
-            found = numpy.full(len(asked), -1)
+            found = numpy.full(len(wanted), -1)
         if self._recent_places:
             for position, key in enumerate(keys):
                 if key in self._recent_places:
@@ -351,7 +371,7 @@ class _Agent:
         self._live = numpy.append(self._live, numpy.float32(1.0))
 
     def _code(self, speaker: str) -> int:
-        """A number for a speaker's name; the stems of its words are kept."""
+        """Return the number of a speaker's name. The first call for a name stores the stems of its words."""
         code = self._speakers.get(speaker)
         if code is None:
             code = self._speakers[speaker] = len(self._speaker_stems)
@@ -359,14 +379,14 @@ class _Agent:
             self._speaker_stems.append(frozenset(term for word in words for term in self._stemmer.of(word)))
             for term in self._speaker_stems[code]:
                 self._speakers_by_stem.setdefault(term, []).append(code)
-                # Postings that were made before somebody of this name was known do not count it.
+                # Postings that were read before this speaker was known do not count the name.
                 if (posting := self._terms.pop(term, None)) is not None:
                     self._term_bytes -= posting.size
         return code
 
 
 def _sizes(blob: bytes) -> tuple[int, int]:
-    """FTS5's record of how many words each of the two columns has: two varints."""
+    """Decode FTS5's record of the number of words in each of the two columns: two varints."""
     if len(blob) == 2:
         return blob[0], blob[1]
     found, value = [], 0

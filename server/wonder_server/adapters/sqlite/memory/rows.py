@@ -1,11 +1,12 @@
-"""Rows of memory.db and the values they are: columns, and reading them."""
+"""Columns of the memories in memory.db, and their conversion to values."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from typing import Any, Final
+from typing import Final
 
+from wonder_server.adapters.sqlite.connection import Row
 from wonder_server.adapters.sqlite.seals import Seals, damaged_record, seal
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.memory.records import Memory, Source
@@ -20,16 +21,16 @@ FIELDS: Final = (
     " WHERE contradictions.memory_key = memories.key ORDER BY other.id)), "
     "idempotency_key, hex(fingerprint), seal, key, (SELECT upto FROM unsealed WHERE name = 'memories')"
 )
-"""What `memory_of` reads, from table ``memories``."""
+"""The columns of table ``memories`` that `memory_of` reads."""
 
 STORE: Final = "memory.db"
 
-_NOT_FOUND: Final = "The agent has no memory with this id."
-_ETAG_MISMATCH: Final = "The memory has changed since; read it again."
+_NOT_FOUND: Final = "The agent has no memory {id}. It does not exist or was deleted."
+_ETAG_MISMATCH: Final = "Memory {id} has changed meanwhile. Read it again and repeat the change."
 
 
-def memory_of(row: tuple[Any, ...]) -> Memory:
-    """The memory of a row of `FIELDS`. Its content is empty where it lies elsewhere, at ``content_ref``.
+def memory_of(row: Row) -> Memory:
+    """Return the memory of a row of `FIELDS`. Its content is empty if it is the object ``content_ref``.
 
     Raises STORAGE_UNAVAILABLE if the row is damaged.
     """
@@ -42,8 +43,8 @@ def memory_of(row: tuple[Any, ...]) -> Memory:
         raise damaged_record(STORE, "memories", str(row[0])) from None
 
 
-def row_seal(row: tuple[Any, ...]) -> int:
-    """The seal of a row of `FIELDS`; the links, seal and what follows it may be missing."""
+def row_seal(row: Row) -> int:
+    """Return the seal of a row of `FIELDS`. The columns from the seal on may be missing."""
     return seal(("memories", *_seal_key(row)), row[3])
 
 
@@ -53,7 +54,7 @@ def is_intact(connection: sqlite3.Connection, key: int) -> bool:
 
 
 def intact(connection: sqlite3.Connection, key: int) -> Memory | None:
-    """The memory, or None if its row is damaged."""
+    """Return the memory, or None if its row is damaged."""
     row = connection.execute(f"SELECT {FIELDS} FROM memories WHERE key = ?", (key,)).fetchone()
     try:
         return memory_of(row)
@@ -62,7 +63,7 @@ def intact(connection: sqlite3.Connection, key: int) -> Memory | None:
 
 
 def recoverable(connection: sqlite3.Connection, key: int) -> Memory:
-    """As much of a memory as deleting it needs, which may be damaged."""
+    """Return the fields of a memory, damaged or not, that its deletion needs."""
     found = intact(connection, key)
     if found is not None:
         return found
@@ -86,21 +87,20 @@ def recoverable(connection: sqlite3.Connection, key: int) -> Memory:
     )
 
 
-def _seal_key(row: tuple[Any, ...]) -> tuple[object, ...]:
-    """What the seal of a memory covers beside its content."""
+def _seal_key(row: Row) -> tuple[object, ...]:
+    """Return the columns that the seal of a memory covers besides its content."""
     return *_first_seal_key(row), row[13], row[14], *row[17:20], row[21] or "", row[22]
 
 
-def _first_seal_key(row: tuple[Any, ...]) -> tuple[object, ...]:
-    """What the first seals covered: neither version, links and times of changes nor what others are found
-    equal by."""
+def _first_seal_key(row: Row) -> tuple[object, ...]:
+    """Return the columns that the first seals covered: no version, links, update times or fingerprint."""
     id, agent_id, type_, _, significance, metadata, *source = row[:12]
-    # A column of type REAL gives back a float, whatever was put into it.
+    # A column of type REAL returns a float for any number.
     weight = float(significance) if isinstance(significance, int | float) else significance
     return id, agent_id, type_, weight, metadata, *source, row[12], row[15] or "", row[16]
 
 
-def _memory(row: tuple[Any, ...], content: str) -> Memory:
+def _memory(row: Row, content: str) -> Memory:
     return Memory(
         id=row[0],
         agent_id=row[1],
@@ -129,12 +129,12 @@ def _memory(row: tuple[Any, ...], content: str) -> Memory:
 
 
 def locate(connection: sqlite3.Connection, agent_id: str, memory_id: str, version: int | None) -> int:
-    """The key of an agent's memory. MEMORY_NOT_FOUND; ETAG_MISMATCH if it is not of this version."""
+    """Return the row key of an agent's memory. MEMORY_NOT_FOUND; ETAG_MISMATCH if its version differs."""
     row = connection.execute(
         "SELECT key, version FROM memories WHERE agent_id = ? AND id = ?", (agent_id, memory_id)
     ).fetchone()
     if row is None:
-        raise error(Reason.MEMORY_NOT_FOUND, _NOT_FOUND, field="id")
+        raise error(Reason.MEMORY_NOT_FOUND, _NOT_FOUND.format(id=memory_id), field="id")
     if version is not None and row[1] != version:
-        raise error(Reason.ETAG_MISMATCH, _ETAG_MISMATCH, field="etag")
+        raise error(Reason.ETAG_MISMATCH, _ETAG_MISMATCH.format(id=memory_id), field="etag")
     return int(row[0])

@@ -1,4 +1,4 @@
-"""The schema of memory.db, as migrations. A migration that has been released never changes."""
+"""The schema of memory.db, as migrations. A released migration never changes."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ MIGRATIONS: Final = (
         CREATE UNIQUE INDEX memories_by_request ON memories (agent_id, idempotency_key)
             WHERE idempotency_key IS NOT NULL;
 
-        -- One row per vector, not per memory: long texts will have several. AUTOINCREMENT, because a
-        -- key must never come back with another vector.
+        -- One row per vector: a long text has several. AUTOINCREMENT, because a deleted key must never be
+        -- used again for another vector.
         CREATE TABLE embeddings (
             key        INTEGER PRIMARY KEY AUTOINCREMENT,
             memory_key INTEGER NOT NULL REFERENCES memories (key) ON DELETE CASCADE,
@@ -44,12 +44,12 @@ MIGRATIONS: Final = (
         CREATE INDEX embeddings_by_agent ON embeddings (agent_id, embedder, key);
         CREATE INDEX embeddings_by_memory ON embeddings (memory_key);
 
-        -- How many memories an agent has; the row of the empty id counts all. Ranking needs both.
+        -- The number of memories of an agent; the row with the empty id counts all. Ranking needs both.
         CREATE TABLE counts (agent_id TEXT PRIMARY KEY, memories INTEGER NOT NULL) WITHOUT ROWID;
         INSERT INTO counts VALUES ('', 0);
 
-        -- See memory_text.py for what goes in. No triggers keep it in step: with trusted_schema=OFF
-        -- they may not touch a virtual table. memories.py does, in the same transaction.
+        -- tokenizer.py defines the content. With trusted_schema=OFF, triggers may not change a virtual
+        -- table, so text_index.py updates the index, in the transaction that changes the memory.
         CREATE VIRTUAL TABLE memories_text USING fts5 (
             words, content='', tokenize='porter unicode61 remove_diacritics 2'
         );
@@ -58,13 +58,13 @@ MIGRATIONS: Final = (
     (
         "0002 overflow, links, order, fields",
         """
-        -- Where the content lies if it is too long for a row: the key of an object. `content` is then ''.
+        -- The object key of a content that is too long for a row; `content` is then ''.
         ALTER TABLE memories ADD COLUMN content_ref TEXT;
         ALTER TABLE memories ADD COLUMN size_bytes INTEGER NOT NULL DEFAULT 0;
         UPDATE memories SET size_bytes = length(CAST(content AS BLOB));
         CREATE INDEX memories_by_object ON memories (content_ref) WHERE content_ref IS NOT NULL;
 
-        -- Who said it, and its place among what was said in its conversation (from 1, 0: not known).
+        -- The speaker, and the position of the text in its conversation (from 1; 0: unknown).
         ALTER TABLE memories ADD COLUMN speaker TEXT NOT NULL DEFAULT '';
         ALTER TABLE memories ADD COLUMN ordinal INTEGER NOT NULL DEFAULT 0;
         CREATE INDEX memories_by_place ON memories (agent_id, conversation_id, ordinal)
@@ -79,7 +79,7 @@ MIGRATIONS: Final = (
         CREATE INDEX memories_set_aside ON memories (agent_id)
             WHERE superseded_by_id != '' OR archived_ms != 0;
 
-        -- Pairs that say the contrary of each other; each pair is there twice, once from either side.
+        -- Pairs of memories that contradict each other. Each pair has two rows, one in each direction.
         CREATE TABLE contradictions (
             memory_key INTEGER NOT NULL REFERENCES memories (key) ON DELETE CASCADE,
             other_key  INTEGER NOT NULL REFERENCES memories (key) ON DELETE CASCADE,
@@ -87,19 +87,18 @@ MIGRATIONS: Final = (
         ) WITHOUT ROWID;
         CREATE INDEX contradictions_by_other ON contradictions (other_key);
 
-        -- The place of a vector among those of its memory: long texts have one for each passage.
+        -- The position of a vector among those of its memory: a long text has one per passage.
         ALTER TABLE embeddings ADD COLUMN passage INTEGER NOT NULL DEFAULT 0;
 
-        -- What metadata says, one row for each of its values (memory_fields.py), for filters.
+        -- Metadata terms for filters, one row for each value (metadata_index.py).
         CREATE TABLE fields (
             mark       INTEGER NOT NULL,
             memory_key INTEGER NOT NULL,
             PRIMARY KEY (mark, memory_key)
         ) WITHOUT ROWID;
 
-        -- See memory_index.py: what the index got of the memories just before and after, and the words
-        -- of a content that lies elsewhere (deflated). What was put into the index must be told to it
-        -- again to be taken out.
+        -- See text_index.py: the indexed text of the neighbouring memories, and the words of a content that
+        -- is an object (compressed). Removing a memory from the index needs the same text again.
         ALTER TABLE memories ADD COLUMN around TEXT NOT NULL DEFAULT '';
         CREATE TABLE overflow_words (
             memory_key INTEGER PRIMARY KEY REFERENCES memories (key) ON DELETE CASCADE,
@@ -109,15 +108,15 @@ MIGRATIONS: Final = (
         CREATE VIRTUAL TABLE memories_text USING fts5 (
             words, around, content='', tokenize='porter unicode61 remove_diacritics 2'
         );
-        -- The format that the derived tables (memories_text, fields) are in; another one, and they are
-        -- made anew when the store is opened.
+        -- The format of the derived tables (memories_text, fields). Opening the store rebuilds a table whose
+        -- format is not the current one.
         CREATE TABLE formats (name TEXT PRIMARY KEY, format INTEGER NOT NULL) WITHOUT ROWID;
 
-        -- Objects that may have no memory (any more): noted before an object is written, and with each
-        -- memory that goes; taken out with the memory that has it, or with the object.
+        -- Objects that may have no memory: recorded before an object is written and when its memory is
+        -- deleted; removed when a memory refers to the object, or when the object is deleted.
         CREATE TABLE loose_objects (key TEXT PRIMARY KEY) WITHOUT ROWID;
 
-        -- Changes that brought a request_id, and what they made: a memory's id, or '' for a deletion.
+        -- Changes with a request_id and their result: a memory's id, or '' for a deletion.
         CREATE TABLE requests (
             agent_id    TEXT NOT NULL,
             request_id  TEXT NOT NULL,
@@ -128,15 +127,15 @@ MIGRATIONS: Final = (
         ) WITHOUT ROWID;
         CREATE INDEX requests_by_time ON requests (created_ms);
 
-        -- Agents that are deleted: nothing is written for them any more, whoever still wants to. As long as
-        -- it is not sure, the catalog knows best.
+        -- Deleted agents: nothing is written for them any more. Until is_sure is 1, the catalog decides
+        -- whether the agent exists.
         CREATE TABLE deleted_agents (agent_id TEXT PRIMARY KEY, is_sure INTEGER NOT NULL) WITHOUT ROWID;
         """,
     ),
     (
         "0003 seals",
         """
-        -- See seals.py: the checksum of what a memory says, and up to which key a memory may lack one.
+        -- See seals.py: the checksum of a memory's columns, and the last key that may lack one.
         ALTER TABLE memories ADD COLUMN seal INTEGER;
         CREATE TABLE unsealed (name TEXT PRIMARY KEY, upto INTEGER NOT NULL) WITHOUT ROWID;
         INSERT INTO unsealed SELECT 'memories', coalesce(max(key), 0) FROM memories;
@@ -145,8 +144,8 @@ MIGRATIONS: Final = (
     (
         "0004 seals of vectors and of the index",
         """
-        -- The seal of what the index got of a memory, -1: nothing. The index must get the same words to take
-        -- a memory out.
+        -- The seal of the indexed text of a memory; -1: none. Removing a memory from the index needs the
+        -- same text.
         ALTER TABLE memories ADD COLUMN indexed INTEGER;
         ALTER TABLE embeddings ADD COLUMN seal INTEGER;
         INSERT INTO unsealed SELECT 'embeddings', coalesce(max(key), 0) FROM embeddings;

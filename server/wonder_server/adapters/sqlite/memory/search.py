@@ -1,6 +1,6 @@
-"""Finding memories: what full text and vectors bring, narrowed to what is wanted.
+"""Search for memories: merge the results of full text and vectors, and apply the filter.
 
-Runs in the writer's thread, as one read.
+Runs in the writer thread, as one read.
 """
 
 from __future__ import annotations
@@ -8,17 +8,20 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
+from wonder_server.adapters.sqlite.connection import SqlValue
 from wonder_server.adapters.sqlite.memory.filter import conditions
 from wonder_server.adapters.sqlite.memory.ranking import Bm25Ranker
 from wonder_server.core.memory.records import Candidate, Filter
 
-_FIRST_LIMIT: Final = 4
-"""How many times the candidates asked for are looked at before a filter is carried out for all memories."""
+_TOP_FACTOR: Final = 4
+"""With a filter, read this multiple of the wanted candidates before evaluating the filter for all
+memories."""
 
-# CROSS JOIN keeps SQLite from walking all of the agent's memories by an index on agent_id, where it should
-# look up the few keys: 11 ms against 0.1 at 1,000 memories.
+# CROSS JOIN makes SQLite look up the few keys. Without it, SQLite reads all of the agent's memories by an
+# index: 11 ms instead of 0.1 ms at 1,000 memories.
 _NEAR: Final = """
     SELECT near.value, embeddings.memory_key
     FROM json_each(:keys) AS near CROSS JOIN embeddings ON embeddings.key = near.value
@@ -31,28 +34,32 @@ _WANTED: Final = """
 """
 
 
-def recall(
-    connection: sqlite3.Connection,
-    ranker: Bm25Ranker,
-    agent_id: str,
-    query: str,
-    near: Mapping[int, float],
-    wanted: Filter,
-    limit: int,
-) -> list[Candidate]:
-    """See `Memories.recall`."""
-    where, parameters = conditions(agent_id, wanted)
-    scored = ranker.score(connection, agent_id, query)
-    parameters["keys"] = json.dumps(list(near))
+@dataclass(frozen=True, slots=True)
+class RecallQuery:
+    """The arguments of `Memories.recall`. ``near`` maps vector keys to cosines."""
+
+    agent_id: str
+    text: str
+    near: Mapping[int, float]
+    wanted: Filter
+    limit: int
+
+
+def recall(connection: sqlite3.Connection, ranker: Bm25Ranker, query: RecallQuery) -> list[Candidate]:
+    """Return the candidates for a query; see `Memories.recall`."""
+    wanted, limit = query.wanted, query.limit
+    where, parameters = conditions(query.agent_id, wanted)
+    scored = ranker.score(connection, query.agent_id, query.text)
+    parameters["keys"] = json.dumps(list(query.near))
     cosines: dict[int, float] = {}
     for vector_key, key in connection.execute(_NEAR, parameters):
-        cosines[key] = max(cosines.get(key, 0.0), near[vector_key])
-    text = scored.top(_FIRST_LIMIT * limit if wanted.narrows else limit)
+        cosines[key] = max(cosines.get(key, 0.0), query.near[vector_key])
+    text = scored.top(_TOP_FACTOR * limit if wanted.narrows else limit)
     rows = _rows(connection, {*text, *cosines}, where, parameters)
-    there = {row[0] for row in rows}
-    text = [key for key in text if key in there]
-    if len(text) < limit and scored.count > _FIRST_LIMIT * limit and wanted.narrows:
-        # Most of the best are not wanted: find out which are.
+    matching = {row[0] for row in rows}
+    text = [key for key in text if key in matching]
+    if len(text) < limit and scored.count > _TOP_FACTOR * limit and wanted.narrows:
+        # The filter excludes most of the best: evaluate it for all of the agent's memories.
         found = connection.execute(f"SELECT key FROM memories WHERE {where}", parameters)
         text = scored.top(limit, [row[0] for row in found])
         rows = _rows(connection, {*text, *cosines}, where, parameters)
@@ -73,7 +80,7 @@ def recall(
 
 
 def _rows(
-    connection: sqlite3.Connection, keys: Iterable[int], where: str, parameters: dict[str, Any]
+    connection: sqlite3.Connection, keys: Iterable[int], where: str, parameters: dict[str, SqlValue]
 ) -> list[tuple[int, str, float, int]]:
     parameters["keys"] = json.dumps(list(keys))
     return connection.execute(_WANTED.format(conditions=where), parameters).fetchall()

@@ -1,4 +1,5 @@
-"""The stems that FTS5 makes of words, asked of FTS5 itself: a second Porter would differ somewhere."""
+"""Stems of words, computed by FTS5 itself. Another implementation of Porter's algorithm would differ
+somewhere."""
 
 from __future__ import annotations
 
@@ -6,20 +7,22 @@ import sqlite3
 from typing import Final
 
 _MAX_CACHED: Final = 100_000
-"""How many words are remembered; then it begins anew."""
+"""Maximum number of words in the cache. A full cache is cleared."""
 _PREFIX: Final = "0" * 13
-"""As long as an agent's mark. FTS5 stems a word together with the mark before it, and the length counts."""
+"""Digits with the length of an agent's prefix. FTS5 stems a word with its prefix, and the total length
+matters."""
 
 
 class Stemmer:
-    """Words to the terms that the index of memories holds for them. For one thread."""
+    """Map words to the terms under which the memory index stores them. For one thread."""
 
     def __init__(self) -> None:
         self._cache: dict[str, tuple[str, ...]] = {}
         self._scratch: sqlite3.Connection | None = None
 
     def of(self, word: str) -> tuple[str, ...]:
-        """The terms of one word without its mark: one, or several if FTS5 knows fewer letters than Python."""
+        """Return the terms of a word without its prefix. FTS5 knows fewer letters than Python, so it can
+        split one."""
         found = self._cache.get(word)
         if found is None:
             if len(self._cache) >= _MAX_CACHED:
@@ -30,7 +33,7 @@ class Stemmer:
     def _stem(self, word: str) -> tuple[str, ...]:
         scratch = self._scratch
         if scratch is None:
-            # As `memories_text` is made in memory_schema.py.
+            # Same tokenizer as `memories_text` in schema.py.
             scratch = self._scratch = sqlite3.connect(":memory:", isolation_level=None)
             scratch.execute(
                 "CREATE VIRTUAL TABLE words USING fts5 "

@@ -1,4 +1,4 @@
-"""Memory records, full text and embeddings in memory.db: the ports `Memories` and `VectorSource`."""
+"""Memories, full text and embeddings in memory.db. Implements the ports `Memories` and `VectorSource`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from wonder_server.ports.vectors import NO_LIMIT, Vector
 _log = logger("memory")
 
 _OFF_LOOP_CHARACTERS: Final = 20_000
+"""Texts of more characters are tokenized in a thread."""
 _MAX_EMPTY_AGENTS: Final = 100_000
+"""Maximum number of agents in the cache of those without memories. A full cache is cleared."""
 
 _GET: Final = f"""
     SELECT {FIELDS} FROM memories
@@ -43,24 +45,24 @@ _KEYS: Final = "SELECT key FROM embeddings WHERE agent_id = ? AND embedder = ? O
 
 
 class SqliteMemories:
-    """`Memories` and `VectorSource` over one `Database`."""
+    """Implements `Memories` and `VectorSource` over one `Database`."""
 
     def __init__(self, database: Database, ranker: Bm25Ranker, seals: Seals) -> None:
         self._database = database
         self._seals = seals
         self.on_lost_vectors: Callable[[], object] = lambda: None
-        """Called after damaged vectors were dropped: their memories have none now."""
+        """Called after damaged vectors were deleted, so that their memories get new ones."""
         self._ranker = ranker
         self.removal_count = 0
-        """Grows with what is taken out of the index."""
+        """Increases with every removal from the index."""
         self._add_count = 0
-        """Grows with every write of new memories, before it is queued."""
+        """Increases with every write of new memories, before the write is queued."""
         self._empty_agents: set[str] = set()
-        """Agents seen to have no memories, and given none since: neither is one being written."""
+        """Agents without memories and without queued writes of new ones."""
 
     @classmethod
     async def open(cls, path: Path | str, *, must_exist: bool = False) -> SqliteMemories:
-        """Open or create memory.db. Errors as `Database.open`."""
+        """Open or create memory.db. Errors: as for `Database.open`."""
         database, ranker = await Database.open(path, MIGRATIONS, must_exist=must_exist), Bm25Ranker()
         await database.read(lambda connection: text_index.install_functions(connection, ranker.mark_changed))
         await database.write(_rebuild_outdated)
@@ -69,12 +71,12 @@ class SqliteMemories:
 
     @property
     def commits(self) -> int:
-        """Commits so far, each one fsync."""
+        """Return the number of commits, each one fsync."""
         return self._database.commits
 
     @property
     def database(self) -> Database:
-        """For what else keeps this store."""
+        """Return the database, for maintenance and re-embedding."""
         return self._database
 
     async def close(self) -> None:
@@ -93,9 +95,9 @@ class SqliteMemories:
         words = await _indexed_texts(agent_id, [entry.text for entry in entries])
 
         def work(connection: sqlite3.Connection) -> list[Stored]:
-            made = writes.find_request(connection, agent_id, request)
-            if made is not None:
-                key = locate(connection, agent_id, made, None)
+            earlier = writes.find_request(connection, agent_id, request)
+            if earlier is not None:
+                key = locate(connection, agent_id, earlier, None)
                 return [Stored(memory=writes.read(connection, key), written=False)]
             paired = list(zip(entries, words, strict=True))
             stored = writes.add(connection, agent_id, paired, embedder, now_ms)
@@ -138,9 +140,9 @@ class SqliteMemories:
 
         def work(connection: sqlite3.Connection) -> Stored:
             agent_id = memory.agent_id
-            made = writes.find_request(connection, agent_id, request)
-            if made is not None:
-                key = locate(connection, agent_id, made, None)
+            earlier = writes.find_request(connection, agent_id, request)
+            if earlier is not None:
+                key = locate(connection, agent_id, earlier, None)
                 return Stored(memory=writes.read(connection, key), written=False)
             stored = writes.change(connection, memory, expected_version, text, words, embedder)
             writes.record_request(connection, agent_id, request, memory.id, memory.updated_ms)
@@ -161,14 +163,14 @@ class SqliteMemories:
                 return None
             key = locate(connection, agent_id, memory_id, expected_version)
             memory = recoverable(connection, key)
-            gone = writes.delete(connection, key, now_ms)
+            removed = writes.delete(connection, key, now_ms)
             writes.record_request(connection, agent_id, request, "", now_ms)
-            return Stored(memory=memory, removed_keys=tuple(gone))
+            return Stored(memory=memory, removed_keys=tuple(removed))
 
         self.removal_count += 1
-        return await self._database.write(work, frees=True)
+        return await self._database.write(work, frees_space=True)
 
-    # --- finding ------------------------------------------------------------------------------
+    # --- search -------------------------------------------------------------------------------
 
     async def recall(
         self,
@@ -179,12 +181,13 @@ class SqliteMemories:
         limit: int,
         read: Callable[[Sequence[Candidate]], Collection[str]] | None = None,
     ) -> list[Candidate]:
-        any_there = True
+        has_memories = True
+        asked = search.RecallQuery(agent_id, query, near, wanted, limit)
 
         def work(connection: sqlite3.Connection) -> list[Candidate]:
-            nonlocal any_there
-            found = search.recall(connection, self._ranker, agent_id, query, near, wanted, limit)
-            any_there = bool(found) or connection.execute(_ANY, (agent_id,)).fetchone() is not None
+            nonlocal has_memories
+            found = search.recall(connection, self._ranker, asked)
+            has_memories = bool(found) or connection.execute(_ANY, (agent_id,)).fetchone() is not None
             if read is None:
                 return found
             rows = connection.execute(_GET, (agent_id, json.dumps(list(read(found)))))
@@ -194,10 +197,10 @@ class SqliteMemories:
                 for each in found
             ]
 
-        added = self._add_count
+        count_before = self._add_count
         found = await self._database.read(work)
-        # It saw all that was queued before. What came since, the answer may be too old to know of.
-        if not any_there and added == self._add_count:
+        # The read saw all writes queued before it. Writes queued since then may have added memories.
+        if not has_memories and count_before == self._add_count:
             if len(self._empty_agents) >= _MAX_EMPTY_AGENTS:
                 self._empty_agents.clear()
             self._empty_agents.add(agent_id)
@@ -209,24 +212,24 @@ class SqliteMemories:
     async def vectors(
         self, agent_id: str, embedder: str, after: int = 0, limit: int = NO_LIMIT
     ) -> list[Vector]:
-        def look(connection: sqlite3.Connection) -> tuple[list[Vector], set[int]]:
+        def read(connection: sqlite3.Connection) -> tuple[list[Vector], set[int]]:
             found: list[Vector] = []
             damaged: set[int] = set()
             rows = connection.execute(_VECTORS, (agent_id, embedder, after, limit)).fetchall()
-            for key, *place, vector, seal in rows:
+            for key, *owner, vector, seal in rows:
                 try:
-                    found.append((key, self._seals.check("embeddings", tuple(place), vector, seal, key)))
+                    found.append((key, self._seals.check("embeddings", tuple(owner), vector, seal, key)))
                 except WonderError:
-                    damaged.add(place[0])
+                    damaged.add(owner[0])
             return found, damaged
 
         while True:
-            found, damaged = await self._database.read(look)
+            found, damaged = await self._database.read(read)
             if not damaged:
                 return found
-            # They follow from the contents: they are made anew.
+            # Vectors follow from the contents, so the server can compute them again.
             _log.error("damaged_vectors_dropped", agent=agent_id, memories=len(damaged))
-            await self._database.write(partial(writes.delete_vectors, keys=damaged), frees=True)
+            await self._database.write(partial(writes.delete_vectors, keys=damaged), frees_space=True)
             self.on_lost_vectors()
 
     async def keys(self, agent_id: str, embedder: str, wanted: Filter) -> list[int]:
@@ -246,7 +249,8 @@ class SqliteMemories:
 
 
 async def _indexed_texts(agent_id: str, texts: Sequence[StoredText]) -> list[IndexedText]:
-    """What the text index gets of each text; neither the loop nor the writer waits for long ones."""
+    """Tokenize texts for the index. Long ones are tokenized in a thread, so that neither loop nor writer
+    waits."""
 
     def work() -> list[IndexedText]:
         return [
@@ -263,7 +267,7 @@ async def _indexed_texts(agent_id: str, texts: Sequence[StoredText]) -> list[Ind
 
 
 def _rebuild_outdated(connection: sqlite3.Connection) -> None:
-    """Make anew what follows from the rows, where it is in another format than it would be made in now."""
+    """Rebuild derived tables that are in another format than the current one."""
     formats = dict(connection.execute("SELECT name, format FROM formats"))
     for name, module in (("text", text_index), ("fields", metadata_index)):
         if formats.get(name) != module.FORMAT:

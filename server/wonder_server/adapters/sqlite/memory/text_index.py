@@ -1,13 +1,13 @@
-"""What full text holds of memories: two columns of one FTS5 index, kept in step with the rows.
+"""Full-text index of memories: one FTS5 index with two columns, updated with the rows.
 
-`words` are the memory's own; `around` are the first words of what was said just before and after it in
-its conversation, which searches count for less. `memory_text.py` says how words are marked, and reads the
-index.
+Column ``words`` has the memory's own words. Column ``around`` has the first words of its neighbours, the
+memories just before and after it in its conversation; it counts less in searches. `tokenizer` defines the
+tokens, and `ranking` reads the index.
 
-The index keeps no copy of what is put in, so it must be told again to take it out. A row has it all:
-its content, or beside it the words of a content that lies elsewhere, and `around` as it was put in. So
-forgetting asks nothing of the object store. Functions here run in the writer's thread, inside the
-transaction that changes the rows.
+The index stores no copy of its input, so removing a memory needs the same input again. A memory's row has all
+of it: the content, or for a content that is an object its words (table ``overflow_words``), and ``around`` as
+it was indexed. So deleting a memory needs no object store. The functions here run in the writer thread,
+inside the transaction that changes the rows.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from wonder_server.logs import logger
 _log = logger("memory")
 
 FORMAT: Final = 1
-"""Grows when the index is to be made anew for all memories: `rebuild`."""
+"""Version of the index format. After an increase, the next start rebuilds the index."""
 
 NEIGHBOUR_DISTANCE: Final = 1
-"""How far before and after a memory its neighbours lie, by ordinal."""
+"""Maximum difference of ordinals between a memory and its neighbours."""
 MAX_NEIGHBOURS: Final = 4
 MERGED_PAGES: Final = 100
+"""Pages of the index that one step of a merge writes, about."""
 MAX_NEIGHBOUR_CHARACTERS: Final = 240
-"""What `around` takes of each neighbour: long ones would drown what the memory itself says."""
+"""Characters of each neighbour in ``around``. Longer texts would outweigh the memory's own words."""
 
 _INDEX: Final = "INSERT INTO memories_text (rowid, words, around) VALUES (?, ?, ?)"
 _UNINDEX: Final = "INSERT INTO memories_text (memories_text, rowid, words, around) VALUES ('delete', ?, ?, ?)"
@@ -54,44 +55,45 @@ _NEIGHBOURS: Final = """
       AND ordinal > 0 AND ordinal BETWEEN :ordinal - :reach AND :ordinal + :reach AND ordinal != :ordinal
     ORDER BY ordinal, key
 """
-_NOTE: Final = "UPDATE memories SET indexed = ? WHERE key = ?"
+_SET_INDEXED: Final = "UPDATE memories SET indexed = ? WHERE key = ?"
 _NOTHING: Final = -1
-"""In the place of a seal: the index got nothing of the memory."""
+"""Stored instead of a seal for a memory that is not in the index."""
 _STALE: Final = "UPDATE formats SET format = 0 WHERE name = 'text'"
 _SET_AROUND: Final = "UPDATE memories SET around = ? WHERE key = ?"
 
 
 def install_functions(connection: sqlite3.Connection, on_change: Callable[[str, int], None]) -> None:
-    """Have ``touched(agent_id, key)`` called for what is put in or taken out on this connection, also if
-    the transaction fails afterwards. To be called before anything else."""
+    """Call ``on_change(agent_id, key)`` for each change of the index on this connection.
 
-    def tell(agent_id: str, key: int) -> None:
+    The call also happens if the transaction fails afterwards. Call this before any other function here.
+    """
+
+    def notify(agent_id: str, key: int) -> None:
         on_change(agent_id, key)
 
-    connection.create_function("memory_touched", 2, tell)
+    connection.create_function("memory_touched", 2, notify)
 
 
 def add(connection: sqlite3.Connection, key: int, words: str | None = None) -> None:
-    """Put a memory in, as its row says. ``words``: what `memory_text.indexed` makes of its content, where
-    the caller has it already."""
+    """Add a memory to the index. ``words`` is the result of `tokenizer.index_text`, if the caller has it."""
     agent_id, words, around = indexed_text(connection, key, words)
     connection.execute(_INDEX, (key, words, around))
-    connection.execute(_NOTE, (_text_seal(words, around), key))
+    connection.execute(_SET_INDEXED, (_text_seal(words, around), key))
     connection.execute(_NOTIFY, (agent_id, key))
     connection.executemany(_COUNT, ((agent_id, 1), ("", 1)))
 
 
 def remove(connection: sqlite3.Connection, key: int) -> None:
-    """Take a memory out; its row is still what it was when it was put in.
+    """Remove a memory from the index. Its row must be unchanged since it was added.
 
-    Of a damaged one the words are not known any more, and wrong ones would damage the index. It is left in
-    the index then, where no search finds it, and the index is noted as stale: see `is_stale`.
+    The words of a damaged memory are unknown, and wrong words would damage the index. So the memory stays in
+    the index, where no search finds it, and the index becomes stale: see `is_stale`.
     """
     agent_id, words, around = indexed_text(connection, key)
-    [noted] = connection.execute("SELECT indexed FROM memories WHERE key = ?", (key,)).fetchone()
-    if noted == _text_seal(words, around) or (noted is None and is_intact(connection, key)):
+    [stored] = connection.execute("SELECT indexed FROM memories WHERE key = ?", (key,)).fetchone()
+    if stored == _text_seal(words, around) or (stored is None and is_intact(connection, key)):
         connection.execute(_UNINDEX, (key, words, around))
-    elif noted != _NOTHING:
+    elif stored != _NOTHING:
         _log.warning("memory_index_stale", key=key)
         connection.execute(_STALE)
     connection.execute(_NOTIFY, (agent_id, key))
@@ -99,23 +101,23 @@ def remove(connection: sqlite3.Connection, key: int) -> None:
 
 
 def store_overflow(connection: sqlite3.Connection, key: int, packed: bytes) -> None:
-    """The words, by `pack`, of a content that lies elsewhere."""
+    """Store the words, packed by `pack`, of a content that is an object."""
     connection.execute(_KEEP_OVERFLOW, (key, packed))
 
 
 def pack(content: str) -> bytes:
-    """The words of a content, for `keep_overflow`: 15 ms for 1 MiB, so not for the event loop."""
+    """Compress the words of a content for `store_overflow`. 1 MiB takes 15 ms, too long for the event
+    loop."""
     return zlib.compress(" ".join(tokenizer.words_of(content)).encode(), 1)
 
 
 def neighbours(connection: sqlite3.Connection, key: int) -> list[int]:
-    """The memories said just before and after this one."""
+    """Return the keys of the memories just before and after this one."""
     return [row[0] for row in _neighbour_rows(connection, key)]
 
 
 def refresh_neighbours(connection: sqlite3.Connection, keys: Iterable[int], *, indexed: bool = True) -> None:
-    """See that `around` of these memories is what their neighbours say now. ``indexed``: they are in the
-    index, and what it holds of them is changed as well."""
+    """Update ``around`` of these memories from their neighbours. With ``indexed``, update the index too."""
     for key in keys:
         around = "\n".join(
             _leading_text(connection, near, content, reference)
@@ -132,16 +134,18 @@ def refresh_neighbours(connection: sqlite3.Connection, keys: Iterable[int], *, i
 
 
 def merge(connection: sqlite3.Connection, *, first: bool) -> bool:
-    """A step of merging the index into one piece, in which nothing is left of what was taken out: until then
-    FTS5 keeps the words and a note that they no longer count. ``first``: of a new merge. False when it is
-    done: 0.1 s for 100,000 short memories, in steps of 20 ms or so."""
+    """Run one step of merging the index into one segment. Return False when the merge is complete.
+
+    Until a merge, FTS5 keeps the words of removed memories with a deletion marker. ``first`` starts a new
+    merge. A merge takes 0.1 s for 100,000 short memories, in steps of about 20 ms.
+    """
     before = connection.total_changes
     connection.execute(_MERGE, (-MERGED_PAGES if first else MERGED_PAGES,))
     return connection.total_changes - before >= 2
 
 
 def rebuild(connection: sqlite3.Connection) -> None:
-    """Make the index anew for all memories."""
+    """Rebuild the index of all memories."""
     connection.execute("INSERT INTO memories_text (memories_text) VALUES ('delete-all')")
     connection.execute("DELETE FROM counts")
     connection.execute("INSERT INTO counts VALUES ('', 0)")
@@ -152,24 +156,24 @@ def rebuild(connection: sqlite3.Connection) -> None:
             add(connection, key)
         else:
             agent_id, _, _ = indexed_text(connection, key)
-            connection.execute(_NOTE, (_NOTHING, key))
+            connection.execute(_SET_INDEXED, (_NOTHING, key))
             connection.executemany(_COUNT, ((agent_id, 1), ("", 1)))
 
 
 def is_stale(connection: sqlite3.Connection) -> bool:
-    """Return True if the index holds words of a damaged memory that is gone or changed, until `rebuild`."""
+    """Return True if the index still has words of a damaged memory that was deleted or changed."""
     row = connection.execute("SELECT format FROM formats WHERE name = 'text'").fetchone()
     return row is not None and row[0] != FORMAT
 
 
 def renew(connection: sqlite3.Connection) -> None:
-    """`rebuild`, and note that it was done."""
+    """Rebuild the index and store its format."""
     rebuild(connection)
     connection.execute("INSERT OR REPLACE INTO formats VALUES ('text', ?)", (FORMAT,))
 
 
 def indexed_text(connection: sqlite3.Connection, key: int, words: str | None = None) -> tuple[str, str, str]:
-    """The agent, and what the index holds of the memory: its words, and those around it."""
+    """Return the agent and the indexed text of a memory: its own words, and those of its neighbours."""
     agent_id, content, reference, around = connection.execute(_INDEXED, (key,)).fetchone()
     agent_id = str(agent_id)
     if words is None:
@@ -179,7 +183,7 @@ def indexed_text(connection: sqlite3.Connection, key: int, words: str | None = N
 
 
 def _text_seal(words: str, around: str) -> int:
-    """The seal of what the index gets."""
+    """Return the seal of the indexed text."""
     return seal(("index", words, around), b"")
 
 
@@ -187,17 +191,17 @@ def _neighbour_rows(connection: sqlite3.Connection, key: int) -> list[tuple[int,
     agent_id, conversation_id, ordinal, _ = connection.execute(_PLACE, (key,)).fetchone()
     if not conversation_id or type(ordinal) is not int or ordinal <= 0:
         return []
-    place = {
+    parameters = {
         "agent": agent_id,
         "conversation": conversation_id,
         "ordinal": ordinal,
         "reach": NEIGHBOUR_DISTANCE,
     }
-    return connection.execute(_NEIGHBOURS, place).fetchmany(MAX_NEIGHBOURS)
+    return connection.execute(_NEIGHBOURS, parameters).fetchmany(MAX_NEIGHBOURS)
 
 
 def _leading_text(connection: sqlite3.Connection, key: int, content: str, reference: str | None) -> str:
-    """How a memory begins; it ends with a whole word if it can."""
+    """Return the beginning of a memory's content, cut after a whole word if possible."""
     content = str(content) if reference is None else _unpacked(connection, key)
     if len(content) <= MAX_NEIGHBOUR_CHARACTERS:
         return content
@@ -210,4 +214,4 @@ def _unpacked(connection: sqlite3.Connection, key: int) -> str:
     try:
         return zlib.decompress(row[0]).decode() if row else ""
     except (zlib.error, TypeError, ValueError):
-        return ""  # Damaged: it is noted where that matters.
+        return ""  # Damaged; the caller compares the seal of the result.

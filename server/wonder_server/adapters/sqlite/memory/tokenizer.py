@@ -1,12 +1,12 @@
-"""Full text of memories: one FTS5 index for all agents, in which no agent meets another.
+"""Tokens of the full-text index of memories. One FTS5 index serves all agents and keeps them apart.
 
-FTS5 ranks with the counts of the whole table, and reads a word's whole list of rows to get them: what
-others had written changed an agent's ranking, and cost its searches time (4.6 ms for an agent of 1,000
-memories in a table of 49,000). So each word is stored behind a mark of its agent
-(``0481502077143tea``): every list holds one agent's rows. The mark is digits only, which leave
-Porter's stemming of the rest alone.
+FTS5 ranks with the counts of the whole table and reads a word's whole list of rows for that. Memories of
+other agents changed an agent's ranking and slowed its searches: 4.6 ms for an agent with 1,000 memories in a
+table of 49,000. So the index stores each word behind a prefix for its agent (``0481502077143tea``), and every
+list contains rows of one agent. The prefix consists of digits, which do not affect Porter's stemming of the
+word.
 
-`memory_postings.py` reads the lists and ranks by them, with counts that are the agent's own.
+`ranking.py` reads the lists and ranks with the agent's own counts.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 
 def index_text(agent_id: str, content: str) -> str:
-    """What the index gets of a content: its words, each behind the agent's mark. The stored index
-    depends on it: with a change here `memory_index.FORMAT` grows."""
-    behind = agent_prefix(agent_id)
-    return " ".join(behind + word for word in words_of(content))
+    """Return the text to index for a content: its words, each behind the agent's prefix.
+
+    The stored index depends on this function: increase `text_index.FORMAT` with each change.
+    """
+    prefix = agent_prefix(agent_id)
+    return " ".join(prefix + word for word in words_of(content))
 
 
 def query_terms(query: str) -> list[str]:
-    """The distinct words of free text; beyond `MAX_QUERY_WORDS` the shortest are left out."""
+    """Return the distinct words of a query. Above `MAX_QUERY_WORDS`, omit the shortest."""
     words = list(dict.fromkeys(words_of(query[:MAX_QUERY_CHARACTERS])))
     if len(words) > MAX_QUERY_WORDS:
         words = sorted(words, key=len, reverse=True)[:MAX_QUERY_WORDS]
@@ -38,20 +40,20 @@ def query_terms(query: str) -> list[str]:
 
 
 def query_words(agent_id: str, query: str) -> list[str]:
-    """The FTS5 expressions for the words of free text.
+    """Return the FTS5 expressions for the words of a query.
 
-    Only letters and digits get through, each word in quotes: nothing of a query can be syntax.
+    Each consists of letters and digits in quotes, so a query cannot contain FTS5 syntax.
     """
-    behind = agent_prefix(agent_id)
-    return [f'"{behind}{word}"' for word in query_terms(query)]
+    prefix = agent_prefix(agent_id)
+    return [f'"{prefix}{word}"' for word in query_terms(query)]
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text: letters and digits, in lower case."""
+    """Return the words of a text: runs of letters and digits, in lower case."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
 
 
 def agent_prefix(agent_id: str) -> str:
-    """What stands before every word of an agent in the index: thirteen digits."""
+    """Return the prefix of an agent's words in the index: thirteen digits."""
     digest = hashlib.blake2b(agent_id.encode(), digest_size=5).digest()
     return f"{int.from_bytes(digest, 'big'):013d}"

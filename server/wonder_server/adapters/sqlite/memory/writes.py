@@ -1,6 +1,7 @@
-"""How rows of memory.db change: everything that belongs to a memory, in the transaction that is under way.
+"""Changes of memories in memory.db. Each changes everything that belongs to a memory, in the open
+transaction.
 
-Functions here run in the writer's thread.
+The functions here run in the writer thread.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _EMBED: Final = (
 )
 _BY_KEY: Final = f"SELECT {FIELDS} FROM memories WHERE key = ?"
 _BY_REQUEST: Final = f"SELECT {FIELDS} FROM memories WHERE agent_id = ? AND idempotency_key = ?"
-# What was replaced or archived is not known any more: who says it again means it.
+# Superseded and archived memories are not known: an agent that states one again means it.
 _KNOWN: Final = f"""
     SELECT {FIELDS} FROM memories WHERE agent_id = ? AND fingerprint = ? AND {LIVE} ORDER BY key LIMIT 1
 """
@@ -57,8 +58,10 @@ _NEXT_VERSION: Final = "version = version + 1"
 
 @dataclass(frozen=True, slots=True)
 class IndexedText:
-    """What the index gets of a text, made ready outside the writer's thread: ``indexed`` as it goes in,
-    ``packed`` what is kept of it where the row does not hold the content."""
+    """A tokenized text, prepared outside the writer thread.
+
+    ``indexed`` goes into the index. ``packed`` is stored if the row does not have the content, else None.
+    """
 
     indexed: str
     packed: bytes | None
@@ -71,7 +74,7 @@ def add(
     embedder: str,
     now_ms: int,
 ) -> list[Stored]:
-    """See `Memories.add`."""
+    """Add entries; see `Memories.add`."""
     check_agent_not_deleted(connection, agent_id)
     stored: list[Stored] = []
     new: dict[int, IndexedText] = {}
@@ -102,7 +105,7 @@ def change(
     words: IndexedText | None,
     embedder: str,
 ) -> Stored:
-    """See `Memories.replace`."""
+    """Replace a memory; see `Memories.replace`."""
     key = locate(connection, memory.agent_id, memory.id, expected_version)
     old = read(connection, key)
     metadata_index.remove_terms(connection, key, memory.agent_id, old.metadata)
@@ -134,17 +137,20 @@ def change(
     _remove_unreferenced(connection, text)
     text_index.add(connection, key, words.indexed)
     text_index.refresh_neighbours(connection, text_index.neighbours(connection, key))
-    gone = vectors_of(connection, key)
+    removed = vectors_of(connection, key)
     connection.execute("DELETE FROM embeddings WHERE memory_key = ?", (key,))
     vector_keys = embed(connection, memory.agent_id, key, embedder, text.vectors)
-    return Stored(memory=read(connection, key), vector_keys=vector_keys, removed_keys=tuple(gone))
+    return Stored(memory=read(connection, key), vector_keys=vector_keys, removed_keys=tuple(removed))
 
 
 def delete(connection: sqlite3.Connection, key: int, now_ms: int, *, alone: bool = True) -> list[int]:
-    """Everything of one memory goes, also of a damaged one; the keys of its vectors. ``alone``: others of the
-    agent stay, and are told."""
+    """Delete a memory, damaged or not, with everything that belongs to it. Return the keys of its vectors.
+
+    With ``alone``, update the links and neighbours of the agent's other memories. Without it, all are
+    deleted.
+    """
     memory = recoverable(connection, key)
-    gone = vectors_of(connection, key)
+    removed = vectors_of(connection, key)
     near = text_index.neighbours(connection, key) if alone else []
     text_index.remove(connection, key)
     if is_intact(connection, key):
@@ -158,43 +164,43 @@ def delete(connection: sqlite3.Connection, key: int, now_ms: int, *, alone: bool
     connection.execute("DELETE FROM memories WHERE key = ?", (key,))
     _add_unreferenced(connection, memory)
     text_index.refresh_neighbours(connection, near)
-    return gone
+    return removed
 
 
 def read(connection: sqlite3.Connection, key: int) -> Memory:
-    """The memory as it is now."""
+    """Return the current state of a memory."""
     return memory_of(connection.execute(_BY_KEY, (key,)).fetchone())
 
 
 def embed(
     connection: sqlite3.Connection, agent_id: str, key: int, embedder: str, vectors: Iterable[bytes]
 ) -> tuple[int, ...]:
-    """Store the vectors of a memory's passages; their keys."""
+    """Store the vectors of a memory's passages. Return their keys."""
     keys = []
     for passage, vector in enumerate(vectors):
-        place = key, agent_id, embedder, passage
-        row = connection.execute(_EMBED, (*place, vector, seal(("embeddings", *place), vector)))
+        owner = key, agent_id, embedder, passage
+        row = connection.execute(_EMBED, (*owner, vector, seal(("embeddings", *owner), vector)))
         assert row.lastrowid is not None
         keys.append(row.lastrowid)
     return tuple(keys)
 
 
 def delete_vectors(connection: sqlite3.Connection, keys: Iterable[int]) -> None:
-    """Drop all vectors of these memories."""
+    """Delete all vectors of these memories."""
     connection.executemany("DELETE FROM embeddings WHERE memory_key = ?", [(key,) for key in keys])
 
 
 def vectors_of(connection: sqlite3.Connection, key: int) -> list[int]:
-    """The keys of a memory's vectors."""
+    """Return the keys of a memory's vectors."""
     rows = connection.execute("SELECT key FROM embeddings WHERE memory_key = ? ORDER BY key", (key,))
     return [row[0] for row in rows]
 
 
 def link(connection: sqlite3.Connection, agent_id: str, key: int, ids: Sequence[str], path: str = "") -> None:
-    """Let exactly these memories be what it contradicts; they contradict it as well. FIELD_INVALID."""
+    """Set the memories that a memory contradicts, in both directions. FIELD_INVALID."""
     wanted = {_contradicted_key(connection, agent_id, key, memory_id, path) for memory_id in ids}
-    there = {row[0] for row in connection.execute(_OTHERS, (key,))}
-    for other in sorted(wanted ^ there):
+    current = {row[0] for row in connection.execute(_OTHERS, (key,))}
+    for other in sorted(wanted ^ current):
         if other in wanted:
             statement = "INSERT INTO contradictions (memory_key, other_key) VALUES (?, ?)"
         else:
@@ -204,14 +210,15 @@ def link(connection: sqlite3.Connection, agent_id: str, key: int, ids: Sequence[
 
 
 def check_agent_not_deleted(connection: sqlite3.Connection, agent_id: str) -> None:
-    """AGENT_NOT_FOUND if the agent is no more."""
+    """Raise AGENT_NOT_FOUND if the agent was deleted."""
     deleted = "SELECT 1 FROM deleted_agents WHERE agent_id = ? AND is_sure"
     if connection.execute(deleted, (agent_id,)).fetchone():
-        raise error(Reason.AGENT_NOT_FOUND, "The agent was deleted.", field="agent_id")
+        raise error(Reason.AGENT_NOT_FOUND, f"Agent {agent_id} was deleted.", field="agent_id")
 
 
 def find_request(connection: sqlite3.Connection, agent_id: str, request: Request | None) -> str | None:
-    """What a request that was carried out before made: a memory's id, or ''. REQUEST_ID_REUSED."""
+    """Return the result of an earlier request with this id (a memory's id, or ''), or None.
+    REQUEST_ID_REUSED."""
     if request is None:
         return None
     row = connection.execute(
@@ -223,7 +230,7 @@ def find_request(connection: sqlite3.Connection, agent_id: str, request: Request
     if row[0] != request.fingerprint:
         raise error(
             Reason.REQUEST_ID_REUSED,
-            "This request_id was used for another request; choose a new one.",
+            f"The request_id '{request.id}' was used for another request. Choose a new one.",
             field="request_id",
         )
     return str(row[1])
@@ -232,7 +239,7 @@ def find_request(connection: sqlite3.Connection, agent_id: str, request: Request
 def record_request(
     connection: sqlite3.Connection, agent_id: str, request: Request | None, memory_id: str, now_ms: int
 ) -> None:
-    """Note that a request was carried out."""
+    """Store the result of a request."""
     if request is not None:
         connection.execute(
             "INSERT INTO requests (agent_id, request_id, fingerprint, memory_id, created_ms)"
@@ -241,7 +248,7 @@ def record_request(
         )
 
 
-# --- parts ------------------------------------------------------------------------------------------
+# --- helpers ----------------------------------------------------------------------------------------
 
 
 def _known(connection: sqlite3.Connection, agent_id: str, entry: Entry) -> Memory | None:
@@ -249,8 +256,7 @@ def _known(connection: sqlite3.Connection, agent_id: str, entry: Entry) -> Memor
     if draft.idempotency_key:
         row = connection.execute(_BY_REQUEST, (agent_id, draft.idempotency_key)).fetchone()
     if row is None and draft.unless_known:
-        mark = fingerprint(draft.type, draft.content)
-        row = connection.execute(_KNOWN, (agent_id, mark)).fetchone()
+        row = connection.execute(_KNOWN, (agent_id, fingerprint(draft.type, draft.content))).fetchone()
     return memory_of(row) if row else None
 
 
@@ -259,14 +265,14 @@ def _insert(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_ms:
     source = draft.source
     content, reference, size = _content_columns(entry.text)
     metadata = json.dumps(draft.metadata)
-    mark, request = fingerprint(draft.type, draft.content), draft.idempotency_key or None
-    said = (entry.id, agent_id, draft.type, content.encode(), draft.significance, metadata)
+    digest, request = fingerprint(draft.type, draft.content), draft.idempotency_key or None
+    body = (entry.id, agent_id, draft.type, content.encode(), draft.significance, metadata)
     origin = (
         *(source.conversation_id, source.turn_id, source.move_id, source.run_id),
         *(source.speaker, source.ordinal),
     )
     links = (reference, size, entry.supersedes_id, "", 0, "[]")
-    row = (*said, *origin, now_ms, now_ms, 1, *links, request, mark.hex().upper())
+    row = (*body, *origin, now_ms, now_ms, 1, *links, request, digest.hex().upper())
     key = connection.execute(
         _INSERT,
         (
@@ -283,7 +289,7 @@ def _insert(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_ms:
             source.speaker,
             source.ordinal,
             request,
-            mark,
+            digest,
             now_ms,
             now_ms,
             reference,
@@ -298,7 +304,7 @@ def _insert(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_ms:
 
 
 def _index(connection: sqlite3.Connection, new: dict[int, IndexedText]) -> None:
-    """Put new memories into the index, and tell their neighbours."""
+    """Add new memories to the index, and update their neighbours."""
     text_index.refresh_neighbours(connection, new, indexed=False)
     for key, words in new.items():
         text_index.add(connection, key, words.indexed)
@@ -307,13 +313,13 @@ def _index(connection: sqlite3.Connection, new: dict[int, IndexedText]) -> None:
 
 
 def _content_columns(text: StoredText) -> tuple[str, str | None, int]:
-    """Content, object and size, as the row holds them."""
+    """Return content, object key and size, as the row stores them."""
     size = len(text.content.encode())
     return ("", text.content_ref, size) if text.content_ref else (text.content, None, size)
 
 
 def _supersede(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_ms: int) -> tuple[int, ...]:
-    """Let an entry take the place of what it replaces, whose vectors stay: it can still be asked for."""
+    """Mark the memory that an entry supersedes. Its vectors stay, since searches can include it."""
     if not entry.supersedes_id:
         return ()
     key = locate(connection, agent_id, entry.supersedes_id, entry.supersedes_version)
@@ -321,7 +327,7 @@ def _supersede(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_
     if old.superseded_by_id:
         raise error(
             Reason.FIELD_INVALID,
-            f"It was replaced already, by {old.superseded_by_id}; replace that one.",
+            f"Memory {entry.supersedes_id} is superseded already. Supersede {old.superseded_by_id} instead.",
             field="memory_id",
         )
     _update_columns(
@@ -333,7 +339,7 @@ def _supersede(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_
 def _archive(
     connection: sqlite3.Connection, agent_id: str, ids: Sequence[str], now_ms: int, path: str
 ) -> None:
-    """Set aside what a new memory stands for. What stands for something already is not put away twice."""
+    """Archive the memories that a new memory summarizes. FIELD_INVALID if one is archived already."""
     for memory_id in dict.fromkeys(ids):
         row = connection.execute(
             "SELECT key, archived_ms FROM memories WHERE agent_id = ? AND id = ?", (agent_id, memory_id)
@@ -341,8 +347,9 @@ def _archive(
         if row is None or row[1]:
             raise error(
                 Reason.FIELD_INVALID,
-                f"It can only stand for memories of the agent that are not archived yet; {memory_id} is "
-                + ("not there." if row is None else "archived."),
+                f"Memory {memory_id} "
+                + ("does not exist." if row is None else "is archived already.")
+                + " archives_ids may contain only memories of the agent that are not archived.",
                 field=f"{path}archives_ids",
             )
         _update_columns(
@@ -351,8 +358,10 @@ def _archive(
 
 
 def _relink(connection: sqlite3.Connection, memory: Memory, now_ms: int) -> None:
-    """Links to a memory that goes: who replaced it, replaces what it had replaced. If nobody did, what it
-    had replaced is archived: forgetting the new must not bring back the old."""
+    """Update the links to a memory that is deleted: its successor now supersedes its predecessor.
+
+    Without a successor, archive the predecessor: deleting the newer memory must not bring back the older one.
+    """
     older = _key_of(connection, memory.agent_id, memory.supersedes_id)
     newer = _key_of(connection, memory.agent_id, memory.superseded_by_id)
     if older is not None:
@@ -366,7 +375,7 @@ def _relink(connection: sqlite3.Connection, memory: Memory, now_ms: int) -> None
 
 
 def _key_of(connection: sqlite3.Connection, agent_id: str, memory_id: str) -> int | None:
-    """The key of an agent's memory, if it is there."""
+    """Return the key of an agent's memory, or None if it does not exist."""
     if not memory_id:
         return None
     sql = "SELECT key FROM memories WHERE agent_id = ? AND id = ?"
@@ -375,15 +384,15 @@ def _key_of(connection: sqlite3.Connection, agent_id: str, memory_id: str) -> in
 
 
 def _update_columns(connection: sqlite3.Connection, key: int, change: str, *values: object) -> None:
-    """Change some columns of a memory and seal it. A damaged one is not sealed: it stays damaged."""
-    was_whole = is_intact(connection, key)
+    """Change columns of a memory and seal it. A damaged memory gets no new seal, so it stays damaged."""
+    was_intact = is_intact(connection, key)
     connection.execute(f"UPDATE memories SET {change} WHERE key = ?", (*values, key))
-    if was_whole:
+    if was_intact:
         _seal(connection, key)
 
 
 def _seal(connection: sqlite3.Connection, key: int) -> None:
-    """Seal a row that was checked before it was changed."""
+    """Seal a row whose seal was checked before the change."""
     row = connection.execute(_BY_KEY, (key,)).fetchone()
     connection.execute("UPDATE memories SET seal = ? WHERE key = ?", (row_seal(row), key))
 
@@ -397,7 +406,7 @@ def _contradicted_key(
     if row is None or row[0] == key:
         raise error(
             Reason.FIELD_INVALID,
-            "It can only contradict other memories of the same agent.",
+            f"contradicts_ids contains {memory_id}. It may contain only other memories of the same agent.",
             field=f"{path}contradicts_ids",
         )
     return int(row[0])

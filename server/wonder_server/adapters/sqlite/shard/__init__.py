@@ -1,0 +1,1 @@
+"""The store of conversations and runs: one SQLite file per shard."""

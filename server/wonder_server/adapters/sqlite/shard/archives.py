@@ -1,11 +1,11 @@
-"""Whole records out of a shard, row by row as they lie there, and back."""
+"""Export of whole records from a shard, as stored rows, and their restoration."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from wonder_server.adapters.sqlite.seals import Seals
 from wonder_server.adapters.sqlite.shard.row_seals import WITH_ROW_ID, check, with_seal
@@ -15,7 +15,7 @@ from wonder_server.adapters.sqlite.shard.shards import SqliteShards
 from wonder_server.ports.archives import ArchivedRow
 
 PAGE: Final = 200
-"""Rows read at once, so that others' writes need not wait long."""
+"""Rows per read, so that writes of other actors do not wait long."""
 
 _KEYS: Final = {
     **dict.fromkeys(ROW_TABLES, ("actor", "id")),
@@ -25,8 +25,8 @@ _KEYS: Final = {
     "parts": ("root", "hash"),
     "actors": ("id", "id"),
 }
-"""By table: the column that says whose a row is, and the one by which its rows are read page by page; empty:
-all at once."""
+"""By table: the column that names the owner of a row, and the column for paging; empty reads all rows at
+once."""
 
 
 class SqliteArchives:
@@ -40,7 +40,7 @@ class SqliteArchives:
     async def export(self, actor_id: str, children: Sequence[str]) -> AsyncIterator[list[ArchivedRow]]:
         shard = self._shards.of(actor_id)
         for table in _KEYS:
-            # Parts are shared by all that have the same root.
+            # All actors with the same root share its parts.
             for owner in (actor_id,) if table == "parts" else (actor_id, *children):
                 async for page in _pages(shard, table, owner):
                     yield page
@@ -61,7 +61,7 @@ class SqliteArchives:
 
 
 async def _pages(shard: SqliteShard, table: str, owner: str) -> AsyncIterator[list[ArchivedRow]]:
-    after: Any = ""
+    after: str | int = ""
     while True:
         page = await shard.database.read(partial(_page, shard.seals, table=table, owner=owner, after=after))
         if page:
@@ -73,12 +73,14 @@ async def _pages(shard: SqliteShard, table: str, owner: str) -> AsyncIterator[li
 
 
 def _page(
-    seals: Seals, connection: sqlite3.Connection, *, table: str, owner: str, after: Any
+    seals: Seals, connection: sqlite3.Connection, *, table: str, owner: str, after: str | int
 ) -> list[ArchivedRow]:
-    """Some rows, none of them damaged: what lies in the archive must be whole. STORAGE_UNAVAILABLE."""
-    whose, order = _KEYS[table]
-    place = "rowid" if table in WITH_ROW_ID else "0"
-    sql, values = f"SELECT {place}, * FROM {table} WHERE {whose} = ?", [owner]
+    """Return one page of rows. STORAGE_UNAVAILABLE if one is damaged: an archive contains only intact
+    rows."""
+    owner_column, order = _KEYS[table]
+    rowid = "rowid" if table in WITH_ROW_ID else "0"
+    values: list[str | int] = [owner]
+    sql = f"SELECT {rowid}, * FROM {table} WHERE {owner_column} = ?"
     if order and after != "":
         sql, values = f"{sql} AND {order} > ?", [owner, after]
     if order:
@@ -86,8 +88,8 @@ def _page(
     found = connection.execute(sql, values)
     names = [column[0] for column in found.description[1:]]
     lines: list[ArchivedRow] = []
-    for place, *values in found.fetchall():
-        row = dict(zip(names, values, strict=True))
+    for place, *columns in found.fetchall():
+        row = dict(zip(names, columns, strict=True))
         check(seals, table, row, place)
         lines.append((table, row))
     return lines

@@ -1,9 +1,9 @@
-"""Runs that were written in brief: their journal, and the row by which they are listed.
+"""Compact runs: runs stored as their journal and the row that lists them.
 
-Most runs serve a turn, as its context assembly does: they end in the commit in which they begin, and nobody
-ever looks at them. Their rows and events follow from the decisions in their journal, so only that is written
-(`wonder_server.ports.journal.Commit.brief`). Whoever does look has the rest written first: nobody can tell.
-See docs/adr/0017-compact-runs.md.
+Most runs serve a turn, such as its context assembly. They end in the commit in which they start, and no
+client ever reads them. Their rows and events follow from the decisions in their journal, so the commit stores
+only the journal (`wonder_server.ports.journal.Commit.compact`). The first read expands a compact run by
+writing the rest, so clients see no difference. See docs/adr/0017-compact-runs.md.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from wonder_server.core.coordinator.planner import RUN
 from wonder_server.ports.journal import Commit
 
 ALWAYS_WRITTEN: Final = frozenset({"runs"})
-"""Tables with the rows that are written in any case."""
+"""Tables whose rows a compact run has too."""
 
 MAX_EXPANDED_AT_ONCE: Final = 10
-"""So many are written out in one go, as others' writes wait meanwhile."""
+"""Maximum number of runs expanded in one write, since other writes wait meanwhile."""
 
 _PREFIX: Final = f"{RUN.prefix}_"
 
 
 class CompactRunError(Exception):
-    """These actors are not written whole."""
+    """Raised for a read of runs that are stored in compact form."""
 
     def __init__(self, actors: list[str]) -> None:
-        super().__init__(f"{len(actors)} actors are written in brief")
+        super().__init__(f"{len(actors)} runs are stored in compact form")
         self.actors = actors
 
 
 def supports_compact(actor_id: str) -> bool:
-    """Whether actors of this kind are ever written in brief."""
+    """Return True if actors of this kind can be stored in compact form."""
     return actor_id.startswith(_PREFIX)
 
 
 def require_expanded(connection: sqlite3.Connection, actors: Sequence[str]) -> None:
-    """Raise `BriefError` with those of ``actors`` that are written in brief, if any are."""
+    """Raise `CompactRunError` with those of ``actors`` that are stored in compact form, if any."""
     found = _compact_runs(connection, actors)
     if found:
         raise CompactRunError([actor for actor, _, _ in found])
 
 
 def expand(connection: sqlite3.Connection, actors: Sequence[str], seals: Seals) -> None:
-    """Write what follows from the journals of those of ``actors`` that still are written in brief."""
+    """Write the rows and events of those of ``actors`` that are still stored in compact form."""
     writes = Writes(Interner())
     for actor, root, entry_head in _compact_runs(connection, actors):
         commit = Commit(actor, RUN, entry_head=entry_head, root=root)

@@ -1,16 +1,18 @@
-"""Reading a shard, in the writer's thread: rows and journals back into values."""
+"""Reading rows, events and journals of a shard as values. Runs in the writer thread."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from wonder_server.adapters.sqlite.codec.fields import StoredValue
 from wonder_server.adapters.sqlite.codec.interning import build, decode, part_name, read, resolve_parts
 from wonder_server.adapters.sqlite.codec.stored_names import classes_by_tag, event_name
+from wonder_server.adapters.sqlite.connection import Row, SqlValue
 from wonder_server.adapters.sqlite.seals import Seals
 from wonder_server.adapters.sqlite.shard.queries import ROW_COLUMNS, events_sql, heads_sql, rows_sql
 from wonder_server.adapters.sqlite.shard.schema import INTERNED_TABLES, SHARED
@@ -24,32 +26,31 @@ from wonder_server.ports.records import EventQuery, Head, Query, QueryResult
 _log = logger("store")
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, KeyError, TypeError, RecursionError)
-"""What reading raises of a row that has no seal yet, or was written by a bug."""
+"""Errors of decoding a row without a seal, or a row that a bug wrote."""
 
 _DATA: Final = -3
-"""Where the data stands among the columns of a row and of an event."""
+"""The index of the data among the columns of a row and of an event."""
 _MAX_PARENTS: Final = 500
-"""As many rows are named in one statement."""
-
-Placed = tuple[tuple[int, str], Any]
-"""A row's place in the order that was asked for, and its value."""
+"""Maximum number of parents in one statement."""
 
 
 def heads(connection: sqlite3.Connection, actors: Sequence[str]) -> dict[str, Head]:
-    """Where the records of these actors end."""
+    """Return the head of each of these actors that exists."""
     sql, values = heads_sql(actors)
     return {row[0]: Head(*row[1:]) for row in connection.execute(sql, values).fetchall()}
 
 
 def rows(connection: sqlite3.Connection, query: Query, row_type: type, seals: Seals) -> QueryResult:
-    """The rows that a query asks for, each a `Placed`. STORAGE_UNAVAILABLE if one is damaged, unless the
-    query is lenient."""
+    """Return the rows for a query, each as ``((order, id), value)``.
+
+    STORAGE_UNAVAILABLE if one is damaged, unless the query is lenient.
+    """
     sql, values = rows_sql(query, row_type)
     parts: dict[str, PartReader] = {}
     found, budget, count = QueryResult(), _ByteBudget(query.max_bytes), 0
     with closing(connection.execute(sql, values)) as cursor:
         for order, *row in cursor:
-            if not budget.take(len(row[_DATA] or "")):
+            if not budget.add(len(row[_DATA] or "")):
                 found.truncated = True
                 break
             actor = row[0]
@@ -63,54 +64,54 @@ def rows(connection: sqlite3.Connection, query: Query, row_type: type, seals: Se
                 if not query.lenient:
                     raise
                 _log.error("damaged_record_skipped", problem=str(problem))
-            budget.taken += part.size - before
+            budget.used += part.size - before
     if len(found) < count == query.limit:
-        # Fewer than were asked for, though not because there are no more.
+        # Damaged rows were skipped, so a result below the limit does not mean that there are no more rows.
         found.truncated = True
     return found
 
 
 def events(connection: sqlite3.Connection, planner: Planner, query: EventQuery, seals: Seals) -> QueryResult:
-    """The events that a query asks for."""
+    """Return the events for a query."""
     sql, values = events_sql(planner, query)
     found, budget = QueryResult(), _ByteBudget(query.max_bytes)
     with closing(connection.execute(sql, values)) as cursor:
         for row in cursor:
-            if not budget.take(len(row[_DATA] or "")):
+            if not budget.add(len(row[_DATA] or "")):
                 found.truncated = True
                 break
             part = PartReader(connection, row[0], seals)
             found.append(event(part, row, planner))
-            budget.taken += part.size
+            budget.used += part.size
     return found
 
 
 class _ByteBudget:
-    """The bytes that one answer may still read; the first row always fits."""
+    """The bytes that one result may read. The first row always fits."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self.taken = 0
+        self.used = 0
 
-    def take(self, size: int) -> bool:
-        """Take a row of so many bytes in, if there is room for it."""
-        fits = not self._max_bytes or not self.taken or self.taken + size <= self._max_bytes
-        self.taken += size + 1
+    def add(self, size: int) -> bool:
+        """Count a row of ``size`` bytes. Return False if it exceeds the budget."""
+        fits = not self._max_bytes or not self.used or self.used + size <= self._max_bytes
+        self.used += size + 1
         return fits
 
 
 class PartReader:
-    """Looks up the parts that an actor's values refer to, each once."""
+    """Read the parts that an actor's values refer to, each once."""
 
     def __init__(self, connection: sqlite3.Connection, actor_id: str, seals: Seals) -> None:
         self._connection = connection
         self._actor_id = actor_id
         self.seals = seals
-        self._known: dict[str, Any] = {}
+        self._known: dict[str, StoredValue] = {}
         self.size = 0
-        """Bytes of those that were looked up."""
+        """Total bytes of the parts read."""
 
-    def __call__(self, digest: str) -> Any:
+    def __call__(self, digest: str) -> StoredValue:
         if digest not in self._known:
             row = self._connection.execute(
                 "SELECT CAST(data AS BLOB) FROM parts"
@@ -125,7 +126,7 @@ class PartReader:
 
 
 def load(connection: sqlite3.Connection, actor_id: str, planner: Planner, seals: Seals) -> Loaded | None:
-    """An actor as it was written; None if it was not. STORAGE_UNAVAILABLE if a row of it is damaged."""
+    """Read an actor; None if it does not exist. STORAGE_UNAVAILABLE if one of its rows is damaged."""
     actor = connection.execute(
         "SELECT entry_head, event_head, seal FROM actors WHERE id = ?", (actor_id,)
     ).fetchone()
@@ -147,11 +148,11 @@ def load(connection: sqlite3.Connection, actor_id: str, planner: Planner, seals:
 
 def _working_set(
     connection: sqlite3.Connection, actor_id: str, reload: Reload, seals: Seals
-) -> dict[str, dict[tuple[int, str], tuple[Any, ...]]]:
-    """Rows by table, keyed so that they sort by ordinal, then id."""
-    found: dict[str, dict[tuple[int, str], tuple[Any, ...]]] = {}
+) -> dict[str, dict[tuple[int, str], Row]]:
+    """Read the rows to load, by table, with keys that sort by ordinal, then id."""
+    found: dict[str, dict[tuple[int, str], Row]] = {}
 
-    def add(table: str, where: str, *values: Any) -> None:
+    def add(table: str, where: str, *values: SqlValue) -> None:
         sql = f"SELECT {ROW_COLUMNS} FROM {table} WHERE actor = ? AND {where}"
         for row in connection.execute(sql, (actor_id, *values)).fetchall():
             if type(row[1]) is not str or type(row[3]) is not int:
@@ -171,11 +172,13 @@ def _working_set(
     return found
 
 
-def _value(table: str, row: Sequence[Any], part: PartReader, row_type: type) -> Any:
-    """The value of a row, from its columns `shard_queries.ROW_COLUMNS`. What was never folded is taken as it
-    stands: a ``$`` in it is the user's own."""
-    *key, data, found, place = row
-    data = part.seals.check(table, tuple(key), data, found, place)
+def _value(table: str, row: Row, part: PartReader, row_type: type) -> StoredValue:
+    """Decode the value of a row with the columns `queries.ROW_COLUMNS`.
+
+    Tables without interning are decoded directly: a ``$`` in them is user data.
+    """
+    *key, data, found, rowid = row
+    data = part.seals.check(table, tuple(key), data, found, rowid)
     try:
         return (
             build(resolve_parts(decode(data), part), row_type)
@@ -186,10 +189,10 @@ def _value(table: str, row: Sequence[Any], part: PartReader, row_type: type) -> 
         part.seals.raise_damaged(table, tuple(key))
 
 
-def event(parts: PartReader, row: tuple[Any, ...], planner: Planner) -> Event:
-    """An event, from its columns `shard_queries.EVENT_COLUMNS`."""
-    *key, data, found, place = row
-    data = parts.seals.check("events", tuple(key), data, found, place)
+def event(parts: PartReader, row: Row, planner: Planner) -> Event:
+    """Decode an event with the columns `queries.EVENT_COLUMNS`."""
+    *key, data, found, rowid = row
+    data = parts.seals.check("events", tuple(key), data, found, rowid)
     actor, sequence, at_ms, stored, _, turn_id, message_id = key
     try:
         name = event_name(stored)
@@ -203,22 +206,26 @@ def event(parts: PartReader, row: tuple[Any, ...], planner: Planner) -> Event:
 def check_complete(
     connection: sqlite3.Connection, actor_id: str, after: int, found: Sequence[Event], seals: Seals
 ) -> None:
-    """Raise STORAGE_UNAVAILABLE if ``found`` are not all events above ``after``: sequences have no gaps. An
-    archived record has neither its first events nor its first entry."""
+    """Raise STORAGE_UNAVAILABLE unless ``found`` are all events after ``after``: sequences have no gaps.
+
+    An archived record lacks its first events and its first journal entry, so then a later start is accepted.
+    """
     actor = connection.execute("SELECT event_head FROM actors WHERE id = ?", (actor_id,)).fetchone()
     last = found[-1].sequence if found else after
     if actor is not None and last < actor[0]:
         seals.raise_damaged("events", (actor_id, last + 1))
-    begins = "SELECT 1 FROM entries WHERE actor = ? AND sequence = 1"
-    if found and found[0].sequence > after + 1 and connection.execute(begins, (actor_id,)).fetchone():
+    has_first = "SELECT 1 FROM entries WHERE actor = ? AND sequence = 1"
+    if found and found[0].sequence > after + 1 and connection.execute(has_first, (actor_id,)).fetchone():
         seals.raise_damaged("events", (actor_id, after + 1))
 
 
 def entries(
     connection: sqlite3.Connection, actor_id: str, planner: Planner, after: int, limit: int, seals: Seals
 ) -> list[Entry]:
-    """Journal entries with a sequence above ``after``, in order. STORAGE_UNAVAILABLE if one is damaged or
-    missing between two others."""
+    """Return journal entries with a sequence above ``after``, in order.
+
+    STORAGE_UNAVAILABLE if one is damaged, or missing between two others.
+    """
     sql = f"{_ENTRIES} WHERE actor = ? AND sequence > ? ORDER BY sequence LIMIT ?"
     inputs, decisions = classes_by_tag(planner.inputs), classes_by_tag(planner.decisions)
     part = PartReader(connection, actor_id, seals)
@@ -228,14 +235,14 @@ def entries(
             seals.raise_damaged("entries", (actor_id, found[-1].sequence + 1))
         sequence, at_ms, data, decision_data = _verified_entry(seals, actor_id, row)
         try:
-            name, body = resolve_parts(decode(data), part)
-            given = build(body, inputs[name])
-            made = tuple(
+            tag, body = resolve_parts(decode(data), part)
+            value = build(body, inputs[tag])
+            decided = tuple(
                 build(item, decisions[kind]) for kind, item in resolve_parts(decode(decision_data), part)
             )
         except _UNREADABLE:
             seals.raise_damaged("entries", (actor_id, sequence))
-        found.append(Entry(sequence, at_ms, given, made))
+        found.append(Entry(sequence, at_ms, value, decided))
     return found
 
 
@@ -244,8 +251,8 @@ _ENTRIES: Final = (
 )
 
 
-def _verified_entry(seals: Seals, actor_id: str, row: tuple[Any, ...]) -> tuple[int, int, bytes, bytes]:
-    """Sequence, time, input and decisions of a journal entry that is whole. STORAGE_UNAVAILABLE."""
+def _verified_entry(seals: Seals, actor_id: str, row: Row) -> tuple[int, int, bytes, bytes]:
+    """Check the seal of a journal entry. Return sequence, time, input and decisions. STORAGE_UNAVAILABLE."""
     sequence, at_ms, data, decision_data, *seal = row
     whole = b"\n".join((data, decision_data)) if type(data) is type(decision_data) is bytes else None
     seals.check("entries", (actor_id, sequence, at_ms), whole, *seal)

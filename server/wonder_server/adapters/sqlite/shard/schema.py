@@ -1,10 +1,10 @@
 """The schema of a shard: ``shards/NN.db``.
 
-Every table of rows has the same columns, so that one statement writes them all: who it belongs to, what it
-hangs on (``parent``), what else it is called (``alias``), where it stands (``ordinal``, ``created_ms``),
-and the value itself as JSON. What else rows are filtered by has a column of its own (`COLUMNS`).
+All row tables have the same columns, so one statement writes them all: the owner (``actor``), the parent row
+(``parent``), another name (``alias``), the position (``ordinal``, ``created_ms``), and the value as JSON.
+Other fields that queries filter by have columns of their own (`COLUMNS`).
 
-Migrations are never changed once they were released: a data folder has applied those before.
+A released migration never changes, because data folders have applied it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ ROW_TABLES: Final = (*_FIRST_TABLES, *_TABLES_OF_WORKFLOWS, *_TABLES_OF_ACCOUNTS
 INTERNED_TABLES: Final = frozenset(
     {"works", "requests", "operations", "runs", "executions", "context", "forks", "signals"}
 )
-"""Tables whose large pieces are stored as parts (see `codec`)."""
+"""Tables whose long values are stored as parts (see `codec.interning`)."""
 
 SHARED: Final = ""
-"""The root of parts that every root may refer to: what pinned definitions of runs are made of. Runs are many,
-and each is its own root; conversations keep theirs, so that they can be put away whole."""
+"""The root of parts that every root may refer to: those of the pinned definitions of runs. Runs are many, and
+each is its own root. Conversations keep their own parts, so that an archive of one is complete."""
 
 COLUMNS: Final[dict[str, dict[str, str]]] = {
     "runs": {
@@ -51,14 +51,15 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
     "conversations": {"called_by": "called_by"},
     "charges": {name: name for name in _SUMS},
 }
-"""Columns beside those that all tables have, by the path of their value in the row's value. They are written
-when the row is first written, and never change."""
+"""Additional columns of a table, by the path of their value in the row's value. The first write of a row sets
+them; they never change."""
 
 OPEN: Final[dict[str, tuple[str, ...]]] = {"runs": ("running", "waiting"), "gates": ("pending",)}
-"""Of tables where few rows of many are still open: the statuses of those. They have an index of their own."""
+"""Statuses of open rows, for tables where few of many rows are open. These rows have an index of their
+own."""
 
 FEW: Final[dict[str, tuple[str, ...]]] = {"turns": ("active",)}
-"""Of tables where an actor has few rows of many with them: the statuses by which those are found."""
+"""Statuses that few of an actor's rows have, by table. Queries find these rows by status."""
 
 _ROWS = """
 CREATE TABLE {table} (
@@ -150,7 +151,7 @@ _OF_SCOPE = """coalesce(
     (SELECT json_extract(parts.data, '$.{field}') FROM actors JOIN parts ON parts.root = actors.root
      WHERE actors.id = runs.actor AND parts.hash = json_extract(runs.data, '$.scope."$"')),
     '')"""
-"""A field of a run's scope, wherever it lies: a large scope is a part."""
+"""SQL for a field of a run's scope. A large scope is stored as a part."""
 
 _UNFINISHED = r"""
 UPDATE executions
@@ -182,8 +183,8 @@ SET parent = 't',
         'created_ms', created_ms)
 WHERE actor LIKE 'run\_%' ESCAPE '\';
 """
-"""What runs that are under way, of one token then, have in their outbox, as it is read today: the token is
-the root, and an operation has the id of the node execution that it carries out."""
+"""Convert the outbox of unfinished runs, which had one token each, to today's form: the token is the root,
+and an operation has the id of the node execution that it executes."""
 
 _WORKFLOWS = f"""
 ALTER TABLE runs ADD COLUMN project_id TEXT NOT NULL DEFAULT '';
@@ -221,13 +222,14 @@ CREATE INDEX conversations_by_expiry ON conversations (ordinal, id);
 CREATE INDEX actors_by_root ON actors (root) WHERE root <> id;
 CREATE INDEX requests_by_actor ON requests_answered (actor);
 """
-"""What is needed to sweep, archive and delete conversations. A conversation's ordinal is when it expires."""
+"""Columns and indexes for expiring, archiving and deleting conversations. A conversation's ordinal is its
+expiry time."""
 
 _LISTED_EVENTS = """
 DROP INDEX events_by_time;
 CREATE INDEX events_by_time ON events (at_ms, actor, sequence) WHERE substr(actor, 1, 5) = 'conv_';
 """
-"""Only the events of conversations are listed across actors; runs have many more."""
+"""Only events of conversations are listed across actors. Runs have many more events."""
 
 _ACCOUNTS = f"""
 CREATE TABLE accounts (
@@ -244,14 +246,14 @@ CREATE TRIGGER charges_add_up BEFORE INSERT ON charges BEGIN
     SELECT RAISE(IGNORE);
 END;
 """
-"""What agents have spent in this shard. A charge is added up in the commit that holds what it is for, and the
-row itself is not kept: so an account needs no lock and no writer of its own, is exact after a crash, and
-outlives the conversations."""
+"""Usage of agents in this shard. A trigger adds a charge to its account in the commit that contains the
+charged work, and discards the row. So an account needs no lock and no writer of its own, is exact after a
+crash, and outlives the conversations."""
 
 _COMPACT_RUNS = """
 ALTER TABLE actors ADD COLUMN brief INTEGER NOT NULL DEFAULT 0;
 """
-"""Of whom only the journal was written, and the row by which they are listed: see `briefs`."""
+"""The column is 1 for a compact run, which is stored as its journal and one row; see `compact_runs`."""
 
 _APPENDED = """
 ALTER TABLE entries RENAME TO entries_before;
@@ -293,16 +295,17 @@ INSERT INTO events SELECT * FROM events_before;
 DROP TABLE events_before;
 CREATE INDEX events_by_time ON events (at_ms, actor, sequence) WHERE substr(actor, 1, 5) = 'conv_';
 """
-"""Journals, events and parts lie in the order in which they came: the commits of many actors fill the same
-few pages. In the order of its key each row touched a page of its own, and rows had overflow pages from a
-quarter of a page on. That halved what SQLite costs for a turn."""
+"""Journals, events and parts are stored in the order of their commits, so the commits of many actors fill the
+same few pages. In key order each row changed a page of its own, and rows above a quarter of a page had
+overflow pages. The change halved the cost of SQLite per turn."""
 
 SEALED: Final = (*_FIRST_TABLES, *_TABLES_OF_WORKFLOWS, "entries", "events")
-"""Tables whose rows have a seal (see `seals`), and a place that says whether they must. Charges are never
-kept, parts are named by the hash of their content, and accounts have another seal (`account_sums`)."""
+"""Tables whose rows have a seal (see `seals`) and a rowid that decides whether they may lack one. Charges are
+never kept, parts are named by the hash of their content, and accounts have another kind of seal
+(`usage_seals`)."""
 
 SEALED_BY_KEY: Final = ("actors", "requests_answered")
-"""Tables that lie in the order of their keys: if there were rows before seals, each may lack one."""
+"""Tables in key order. If such a table has rows older than seals, each of its rows may lack one."""
 
 _SEALS = f"""
 {"".join(f"ALTER TABLE {table} ADD COLUMN seal INTEGER;" for table in (*SEALED, *SEALED_BY_KEY))}
@@ -329,8 +332,8 @@ CREATE TRIGGER charges_add_up BEFORE INSERT ON charges BEGIN
     SELECT RAISE(IGNORE);
 END;
 """
-"""A charge is added to the seal of its account as it is added to the sums. The seal is never computed from
-stored sums again: a damaged account stays recognisable after the next charge."""
+"""A charge is added to the seal of its account together with the sums. No seal is computed from stored sums,
+so a damaged account stays recognizable after the next charge."""
 
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0001_shard", _rows(_FIRST_TABLES) + _INDEXES + _REST),

@@ -1,14 +1,14 @@
-"""A shard: the journal and record of the conversations and runs whose ids name it."""
+"""One shard: the journals and records of the conversations and runs whose ids name this shard."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from wonder_server.adapters.sqlite.codec.interning import Interner, decode
 from wonder_server.adapters.sqlite.database import Database
@@ -35,23 +35,20 @@ from wonder_server.ports.records import EventQuery, Head, Query, QueryResult, Sn
 T = TypeVar("T")
 
 _DATA: Final = -3
-"""The place of the content among the columns of an event."""
+"""The index of the content among the columns of an event."""
 
 _STORED_LIMIT: Final = 20_000
+"""Maximum number of parts and definitions in the set of those known to be stored."""
 MAX_EVENTS_BYTES: Final = 256 * 1024
-"""About as many bytes of events are read at once; a reader that is slow holds them."""
+"""Approximate maximum bytes of events per read. A slow reader keeps them in memory."""
 
 
 class _RollbackAfterRead(Exception):
-    """What was read in a write that is not to be kept."""
-
-    def __init__(self, value: Any) -> None:
-        super().__init__("seen")
-        self.value = value
+    """Raised in a write to undo it after its result was read."""
 
 
 class SqliteShard:
-    """One shard file. Implements the port ``Journal``, and the queries that `Records` merges."""
+    """One shard file. Implements the port ``Journal`` and the queries that `SqliteShards` merges."""
 
     def __init__(self, database: Database, seals: Seals) -> None:
         """Internal; use `open`."""
@@ -59,7 +56,7 @@ class SqliteShard:
         self.seals = seals
         self._interner = Interner()
         self._stored: set[Pin] = set()
-        """Known to be on disk, so that they need not be written again."""
+        """Parts and definitions that are known to be on disk, so commits do not write them again."""
 
     @classmethod
     async def open(cls, path: Path) -> SqliteShard:
@@ -76,12 +73,12 @@ class SqliteShard:
         await self.database.close()
 
     async def identity(self) -> tuple[int, int] | None:
-        """Which shard this is, of how many; None if that was never written."""
+        """Return the index of this shard and the number of shards; None if they were never stored."""
         sql = "SELECT shard, shards FROM identity"
         return await self.database.read(lambda connection: connection.execute(sql).fetchone())
 
     async def identify(self, shard: int, shards: int) -> None:
-        """Write down which shard this is."""
+        """Store the index of this shard and the number of shards."""
         sql = "INSERT INTO identity (shard, shards) VALUES (?, ?)"
         await self.database.write(lambda connection: connection.execute(sql, (shard, shards)).rowcount)
 
@@ -90,13 +87,15 @@ class SqliteShard:
     async def commit(self, commits: Sequence[Commit]) -> None:
         await self.submit(commits)
 
-    def submit(self, commits: Sequence[Commit]) -> asyncio.Future[Any]:
-        future = self.database.submit_with(self._write, list(commits), frees=any(map(frees_space, commits)))
+    def submit(self, commits: Sequence[Commit]) -> asyncio.Future[tuple[set[Pin], list[Pin]]]:
+        future = self.database.submit_with(
+            self._write, list(commits), frees_space=any(map(frees_space, commits))
+        )
         future.add_done_callback(self._on_written)
         return future
 
     def _on_written(self, written: asyncio.Future[tuple[set[Pin], list[Pin]]]) -> None:
-        """Remember which definitions are on disk now, if they are."""
+        """Record the pins of a successful write as stored."""
         if written.cancelled() or written.exception() is not None:
             return
         stored, pins = written.result()
@@ -148,7 +147,7 @@ class SqliteShard:
         return await self._read_expanded([actor_id], read)
 
     async def entries(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Entry]:
-        # The journal is there whole, also of those that were written in brief.
+        # A compact run stores its whole journal, so it needs no expansion here.
         return await self.database.read(
             lambda connection: reads.entries(connection, actor_id, planner, after, limit, self.seals)
         )
@@ -162,7 +161,7 @@ class SqliteShard:
     # --- the record, for queries ----------------------------------------------------------------
 
     async def head(self, actor_id: str) -> int | None:
-        """Sequence of the actor's last event; None if there is no such actor."""
+        """Return the sequence of the actor's last event; None if the actor does not exist."""
         sql = "SELECT event_head FROM actors WHERE id = ?"
 
         def read(connection: sqlite3.Connection) -> int | None:
@@ -172,11 +171,11 @@ class SqliteShard:
         return await self._read_expanded([actor_id], read)
 
     async def heads(self, actors: Sequence[str]) -> dict[str, Head]:
-        """Where the records of these actors, all of this shard, end."""
+        """Return the head of each of these actors. All must belong to this shard."""
         return await self._read_expanded(actors, lambda connection: reads.heads(connection, actors))
 
     async def query(self, query: Query, row_type: type) -> QueryResult:
-        """The rows that ``query`` asks for, of this shard, each with its place in the order."""
+        """Return this shard's rows for ``query``, each with its position in the order."""
 
         def read(connection: sqlite3.Connection) -> QueryResult:
             return reads.rows(connection, query, row_type, self.seals)
@@ -184,7 +183,8 @@ class SqliteShard:
         return await self._read_expanded([] if query.table in ALWAYS_WRITTEN else [query.actor], read)
 
     async def snapshot(self, actor: str, queries: Sequence[tuple[Query, type]]) -> Snapshot | None:
-        """What the queries find of one actor, each with the class of its rows; see `Records.snapshot`."""
+        """Return the results of several queries of one actor, each with its row class; see
+        `Records.snapshot`."""
 
         def read(connection: sqlite3.Connection) -> Snapshot | None:
             head = reads.heads(connection, [actor]).get(actor)
@@ -196,7 +196,7 @@ class SqliteShard:
         return await self._read_expanded([actor], read, between_commits=True)
 
     async def query_events(self, planner: Planner, query: EventQuery) -> QueryResult:
-        """The events that ``query`` asks for, of this shard, in its order."""
+        """Return this shard's events for ``query``, in its order."""
 
         def read(connection: sqlite3.Connection) -> QueryResult:
             return reads.events(connection, planner, query, self.seals)
@@ -206,52 +206,51 @@ class SqliteShard:
     async def _read_expanded(
         self, actors: Sequence[str], read: Callable[[sqlite3.Connection], T], *, between_commits: bool = False
     ) -> T:
-        """What ``read`` finds of these actors, once those that were written in brief are written out."""
-        look = self.database.read_between_commits if between_commits else self.database.read
-        doubtful = [actor for actor in actors if supports_compact(actor)]
-        if not doubtful:
-            return await look(read)
+        """Run ``read`` after expanding those of ``actors`` that are compact runs."""
+        run_read = self.database.read_between_commits if between_commits else self.database.read
+        candidates = [actor for actor in actors if supports_compact(actor)]
+        if not candidates:
+            return await run_read(read)
 
-        def read_what_is_whole(connection: sqlite3.Connection) -> T:
-            require_expanded(connection, doubtful)
+        def read_if_expanded(connection: sqlite3.Connection) -> T:
+            require_expanded(connection, candidates)
             return read(connection)
 
         try:
-            return await look(read_what_is_whole)
+            return await run_read(read_if_expanded)
         except CompactRunError as found:
-            briefs = found.actors
+            compact = found.actors
         try:
-            for start in range(0, len(briefs), MAX_EXPANDED_AT_ONCE):
-                some = briefs[start : start + MAX_EXPANDED_AT_ONCE]
+            for start in range(0, len(compact), MAX_EXPANDED_AT_ONCE):
+                some = compact[start : start + MAX_EXPANDED_AT_ONCE]
                 await self.database.write(partial(expand, actors=some, seals=self.seals))
         except WonderError:
-            # The disk may be full: what can be read is read all the same, and not kept.
-            return await self._read_and_roll_back(briefs, read)
-        return await look(read)
+            # The disk may be full. Expand the runs in a transaction that is rolled back after the read.
+            return await self._read_and_roll_back(compact, read)
+        return await run_read(read)
 
-    async def _read_and_roll_back(self, briefs: Sequence[str], read: Callable[[sqlite3.Connection], T]) -> T:
-        """What ``read`` would find if these actors were written out."""
+    async def _read_and_roll_back(self, compact: Sequence[str], read: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what ``read`` finds with these runs expanded, without keeping the expansion."""
+        found: list[T] = []
 
         def write_and_read(connection: sqlite3.Connection) -> None:
-            expand(connection, briefs, self.seals)
-            raise _RollbackAfterRead(read(connection))
+            expand(connection, compact, self.seals)
+            found.append(read(connection))
+            raise _RollbackAfterRead
 
-        try:
-            # Nothing of it is kept.
-            await self.database.write(write_and_read, frees=True)
-        except _RollbackAfterRead as seen:
-            found: T = seen.value
-            return found
-        raise AssertionError("it always raises")
+        with suppress(_RollbackAfterRead):
+            await self.database.write(write_and_read, frees_space=True)
+        return found[-1]
 
     # --- writing --------------------------------------------------------------------------------
 
     def _write(self, connection: sqlite3.Connection, commits: Sequence[Commit]) -> tuple[set[Pin], list[Pin]]:
-        """In the writer's thread. Returns the pins that were written, and the set that is to hold them."""
+        """Write commits, in the writer thread. Return the set of stored pins and the new pins to add to
+        it."""
         writes = Writes(self._interner)
         for commit in commits:
             writes.add(commit)
         if writes.erases:
-            # What was known to be stored may be gone, and what is still to be noted of it.
+            # Erasing may remove stored parts. A new set also drops additions of writes still in progress.
             self._stored = set()
         return self._stored, writes.execute(connection, self._stored)

@@ -1,4 +1,4 @@
-"""What agents have spent, added up over the shards."""
+"""Usage of agents, summed over the shards."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class SqliteAccounts:
         found = await asyncio.gather(*(_read_accounts(shard, agent_ids) for shard in shards))
         parts = [part for each in found for part in each]
         lost: set[str] = set()
-        for whose, part in parts:
+        for agent_id, part in parts:
             if isinstance(part, WonderError):
                 if not lenient:
                     raise part
                 _log.error("damaged_record_skipped", problem=str(part))
-                lost.add(whose)
+                lost.add(agent_id)
         return {
-            agent: add_accounts(part for whose, part in parts if whose == agent and isinstance(part, Account))
+            agent: add_accounts(part for owner, part in parts if owner == agent and isinstance(part, Account))
             for agent in agent_ids
             if agent not in lost
         }
@@ -44,13 +44,13 @@ class SqliteAccounts:
 async def _read_accounts(
     shard: SqliteShard, agent_ids: Sequence[str]
 ) -> list[tuple[str, Account | WonderError]]:
-    """The accounts of one shard; a fault in the place of each that is damaged."""
+    """Read the accounts of one shard, with an error in place of each damaged account."""
     sql = (
         f"SELECT agent, seal, {', '.join(COLUMNS)} FROM accounts"
         f" WHERE agent IN ({', '.join('?' * len(agent_ids))})"
     )
 
-    def look(connection: sqlite3.Connection) -> list[tuple[str, Account | WonderError]]:
+    def read(connection: sqlite3.Connection) -> list[tuple[str, Account | WonderError]]:
         found: list[tuple[str, Account | WonderError]] = []
         for agent_id, seal, *sums in connection.execute(sql, list(agent_ids)).fetchall():
             try:
@@ -59,4 +59,4 @@ async def _read_accounts(
                 found.append((agent_id, problem))
         return found
 
-    return await shard.database.read_between_commits(look)
+    return await shard.database.read_between_commits(read)

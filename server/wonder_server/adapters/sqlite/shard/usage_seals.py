@@ -1,8 +1,8 @@
-"""The seal of an account: a weighted sum that grows with each charge.
+"""Seals of accounts: a weighted sum that grows with each charge.
 
-A trigger adds charges to the sums, and a trigger may call no function of ours. So the seal is arithmetic that
-SQL can do: the seal of the agent's id, plus each sum times a weight of its own. Both sides are compared
-modulo a prime, in which no flipped bit of a sum is 0.
+A trigger adds charges to the sums of an account, and a trigger cannot call a Python function. So SQL computes
+the seal: the seal of the agent's id plus each sum times its weight, modulo a prime. A flipped bit of a sum
+always changes this value, because no power of two times a weight is 0 modulo the prime.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COLUMNS: Final = Account.__struct_fields__
 
 PRIME: Final = (1 << 31) - 1
 _WEIGHTS: Final = (506_832_829, 1_380_361_867, 1_747_591_243, 987_654_319, 1_622_647_863, 740_998_453)
-"""One for each of `COLUMNS`, below the prime. They are part of stored seals and never change."""
+"""One weight for each of `COLUMNS`, below the prime. They are part of stored seals and never change."""
 
 
 def _sum_sql(prefix: str) -> str:
@@ -29,24 +29,24 @@ def _sum_sql(prefix: str) -> str:
 
 
 SUM_OF_NEW: Final = _sum_sql("NEW.")
-"""The SQL that a charge adds to the seal of its account."""
+"""SQL for the amount that a charge adds to the seal of its account."""
 SUM_OF_ROW: Final = _sum_sql("")
-"""The SQL for the sums of a whole account."""
+"""SQL for the weighted sum of a whole account."""
 
 
 def initial_seal(agent_id: str) -> int:
-    """The seal of an account in which nothing was spent."""
+    """Return the seal of an account without charges."""
     return seal(("accounts", agent_id), b"")
 
 
 def verified_account(seals: Seals, agent_id: str, sums: Sequence[object], found: object) -> Account:
-    """The account of a row. Raises STORAGE_UNAVAILABLE that names the agent."""
+    """Return the account of a row after checking its seal. STORAGE_UNAVAILABLE names the agent."""
     whole = [value for value in sums if type(value) is int]
     if type(found) is not int or len(whole) != len(COLUMNS):
         seals.raise_damaged("accounts", (agent_id,))
-    wanted = initial_seal(agent_id) + sum(
+    expected = initial_seal(agent_id) + sum(
         value * weight for value, weight in zip(whole, _WEIGHTS, strict=True)
     )
-    if (found - wanted) % PRIME:
+    if (found - expected) % PRIME:
         seals.raise_damaged("accounts", (agent_id,))
     return Account(**dict(zip(COLUMNS, whole, strict=True)))

@@ -1,8 +1,8 @@
 """Writing commits into a shard with few statements.
 
-SQLite lets go of the interpreter's lock for every statement, and a busy event loop gives it back late. So
-what the commits of one write bring is first put together, table by table, the last change of each row
-alone; then rows go in many to a statement.
+SQLite releases the interpreter lock for each statement, and a busy event loop takes long to return it. So the
+commits of one write are first collected by table, with only the last change of each row. Then each statement
+writes many rows.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import sqlite3
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from wonder_server.adapters.sqlite.codec.interning import Interner, InternSession, encode
 from wonder_server.adapters.sqlite.codec.stored_names import stored_event
+from wonder_server.adapters.sqlite.connection import Row, SqlValue
 from wonder_server.adapters.sqlite.seals import seal
 from wonder_server.adapters.sqlite.shard.deletion import delete_record, delete_root
 from wonder_server.adapters.sqlite.shard.schema import COLUMNS, INTERNED_TABLES, ROW_TABLES, SHARED
@@ -24,12 +25,12 @@ from wonder_server.core.budget import CHARGES
 from wonder_server.ports.journal import Commit
 
 Pin = tuple[str, str]
-"""A pinned definition that a root refers to: the root, the definition's hash."""
+"""A root, and the hash of a part or pinned definition stored for it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """A statement over rows with ``width`` values each: an INSERT, or a DELETE."""
+class _Statement:
+    """An INSERT or DELETE over rows of ``width`` values each."""
 
     head: str
     width: int
@@ -37,7 +38,7 @@ class _Rows:
     deletes: bool = False
 
     def of(self, count: int) -> str:
-        """The statement for so many rows."""
+        """Return the SQL for ``count`` rows."""
         if self.deletes:
             return self.head + " OR ".join(["(actor = ? AND id = ?)"] * count)
         row = f"({', '.join('?' * self.width)})"
@@ -57,7 +58,7 @@ _COLUMNS: Final = (
     "seal",
 )
 _PUT: Final = {
-    table: _Rows(
+    table: _Statement(
         f"INSERT INTO {table} ({', '.join((*_COLUMNS, *COLUMNS.get(table, {}).values()))})",
         len(_COLUMNS) + len(COLUMNS.get(table, {})),
         "ON CONFLICT (actor, id) DO UPDATE SET parent = excluded.parent, ordinal = excluded.ordinal,"
@@ -67,50 +68,50 @@ _PUT: Final = {
     for table in ROW_TABLES
     if table != CHARGES
 } | {
-    CHARGES: _Rows(
+    CHARGES: _Statement(
         f"INSERT INTO {CHARGES} ({', '.join((*_COLUMNS, *COLUMNS[CHARGES].values()))})",
         len(_COLUMNS) + len(COLUMNS[CHARGES]),
     )
 }
-_DELETE: Final = {table: _Rows(f"DELETE FROM {table} WHERE ", 2, deletes=True) for table in ROW_TABLES}
-_ACTOR: Final = _Rows(
+_DELETE: Final = {table: _Statement(f"DELETE FROM {table} WHERE ", 2, deletes=True) for table in ROW_TABLES}
+_ACTOR: Final = _Statement(
     "INSERT INTO actors (id, kind, root, entry_head, event_head, brief, seal)",
     7,
     "ON CONFLICT (id) DO UPDATE SET entry_head = excluded.entry_head, event_head = excluded.event_head,"
     " seal = excluded.seal",
 )
-_ENTRY: Final = _Rows("INSERT INTO entries (actor, sequence, at_ms, input, decisions, seal)", 6)
-_EVENT: Final = _Rows(
+_ENTRY: Final = _Statement("INSERT INTO entries (actor, sequence, at_ms, input, decisions, seal)", 6)
+_EVENT: Final = _Statement(
     "INSERT INTO events (actor, sequence, at_ms, name, kind, turn_id, message_id, data, seal)", 9
 )
-_REQUEST: Final = _Rows("INSERT INTO requests_answered (scope, id, actor, fingerprint, answer, seal)", 6)
-_PART: Final = _Rows("INSERT OR IGNORE INTO parts (root, hash, data)", 3)
+_REQUEST: Final = _Statement("INSERT INTO requests_answered (scope, id, actor, fingerprint, answer, seal)", 6)
+_PART: Final = _Statement("INSERT OR IGNORE INTO parts (root, hash, data)", 3)
 
 _SIZES: Final = (256, 128, 64, *range(56, 31, -8), *range(28, 15, -4), *range(14, 7, -2), *range(7, 0, -1))
-"""Rows to a statement: few sizes, so that prepared statements, of about 1 KiB a row, are found again; enough
-of them for any number of rows to need few statements, after each of which this thread has to wait for the
-interpreter's lock."""
+"""Rows per statement. The sizes are few, so that prepared statements (about 1 KiB a row) are reused. They are
+enough that any number of rows needs few statements: after each, this thread waits for the interpreter
+lock."""
 
 
 class Writes:
-    """What a write of some commits puts into a shard: `add` each, then `carry_out`."""
+    """The rows that several commits write to a shard: `add` each commit, then `execute`."""
 
     def __init__(self, interner: Interner) -> None:
         self._interner = interner
         self._sessions: dict[str, InternSession] = {}
-        self._actors: dict[str, tuple[Any, ...]] = {}
+        self._actors: dict[str, Row] = {}
         self._changes: dict[tuple[str, str, str], tuple[Change, InternSession]] = {}
-        self._values: dict[_Rows, list[Any]] = {_ENTRY: [], _EVENT: [], _REQUEST: []}
-        """The values of all rows, one after the other."""
+        self._values: dict[_Statement, list[SqlValue]] = {_ENTRY: [], _EVENT: [], _REQUEST: []}
+        """The values of all rows of a statement, concatenated."""
         self._erased: list[tuple[str, Erase]] = []
 
     @property
     def erases(self) -> bool:
-        """Whether anything is removed."""
+        """Return True if a commit removes a record."""
         return bool(self._erased)
 
     def add(self, commit: Commit) -> None:
-        """Take in a commit; a later one goes over an earlier one."""
+        """Add a commit. Its changes replace earlier changes of the same rows."""
         actor, root = commit.actor_id, commit.root or commit.actor_id
         changes = commit.changes
         erase = next((change for change in changes if isinstance(change, Erase)), None)
@@ -158,11 +159,11 @@ class Writes:
             values += (*key, data.decode(), seal(("requests_answered", *key), data))
 
     def execute(self, connection: sqlite3.Connection, stored: Collection[Pin]) -> list[Pin]:
-        """Write it all, but for pins that are ``stored`` already. Returns the pins that were not."""
+        """Write all rows except parts in ``stored``. Return the pins that were not in ``stored``."""
         for actor, erase in self._erased:
             delete_record(connection, actor, erase.children)
         actors = [value for row in self._actors.values() for value in row]
-        rows: dict[_Rows, list[Any]] = {_ACTOR: actors, **self._values}
+        rows: dict[_Statement, list[SqlValue]] = {_ACTOR: actors, **self._values}
         for (table, actor, row_id), (change, session) in self._changes.items():
             if isinstance(change, Delete):
                 rows.setdefault(_DELETE[table], []).extend((actor, row_id))
@@ -193,8 +194,8 @@ class Writes:
                 delete_root(connection, actor)
         return pins
 
-    def _parts(self, stored: Collection[Pin]) -> tuple[list[str], list[Pin]]:
-        """The values of parts that are not known to be stored, and what is stored once they are."""
+    def _parts(self, stored: Collection[Pin]) -> tuple[list[SqlValue], list[Pin]]:
+        """Return the values of parts that are not in ``stored``, and the pins to add to it."""
         found: dict[Pin, bytes] = {}
         pins: list[Pin] = []
         for root, session in self._sessions.items():
@@ -206,14 +207,15 @@ class Writes:
                 if (owner, digest) not in stored:
                     pins.append((owner, digest))
                     found.update(((owner, part), data) for part, data in parts.items())
-        return [text for pin, data in found.items() for text in (*pin, data.decode())], [*pins, *found]
+        values: list[SqlValue] = [text for pin, data in found.items() for text in (*pin, data.decode())]
+        return values, [*pins, *found]
 
 
 def _is_insert(change: Change) -> bool:
     return isinstance(change, Put) and change.fresh
 
 
-def _execute(connection: sqlite3.Connection, statement: _Rows, values: list[Any]) -> None:
+def _execute(connection: sqlite3.Connection, statement: _Statement, values: list[SqlValue]) -> None:
     start, rows = 0, len(values) // statement.width
     for size in _SIZES:
         while rows >= size:
@@ -223,5 +225,5 @@ def _execute(connection: sqlite3.Connection, statement: _Rows, values: list[Any]
 
 
 @lru_cache(maxsize=512)
-def _statement(statement: _Rows, rows: int) -> str:
+def _statement(statement: _Statement, rows: int) -> str:
     return statement.of(rows)
