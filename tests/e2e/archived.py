@@ -52,7 +52,7 @@ persona: {system_prompt: You ask., tool_ids: [ask_helper, ask_snail]}
 class Past:
     """A conversation, one turn of it, and all that clients see of that."""
 
-    room: str
+    conv: str
     turn: str
     before: list[Any]
 
@@ -77,38 +77,38 @@ async def populate(data: Path) -> Populated:
         await client.apply("e2e/archived", BOSS)
         await client.agent("boss", "e2e/archived/boss")
         when = Timestamp(seconds=int(time.time()) + 3600)
-        room = await client.open("boss", expire_time=when, external_ref="doomed")
-        turn, _ = await client.turn(room, "use the tool ask_helper with say 3 words")
+        conv = await client.open("boss", expire_time=when, external_ref="doomed")
+        turn, _ = await client.turn(conv, "use the tool ask_helper with say 3 words")
         assert turn.status == conversation.TURN_STATUS_COMPLETED and not turn.issues.tool_failures
         kept = await client.open()
         await client.turn(kept, "say 2 words")
         turns = (await client.conversations.ListTurns(pb.ListTurnsRequest())).turns
-        (helped,) = [each for each in turns if each.conversation_id not in (room, kept)]
+        (helped,) = [each for each in turns if each.conversation_id not in (conv, kept)]
         return Populated(
             data,
-            Past(room, turn.id, await shown(client, room, turn.id)),
+            Past(conv, turn.id, await shown(client, conv, turn.id)),
             Past(helped.conversation_id, helped.id, await shown(client, helped.conversation_id, helped.id)),
             kept,
         )
 
 
-async def shown(client: Client, room: str, turn_id: str) -> list[Any]:
+async def shown(client: Client, conv: str, turn_id: str) -> list[Any]:
     """What clients see of a conversation up to the end of its first turn."""
-    request = pb.GetTurnRequest(turn_id=turn_id, conversation_id=room)
+    request = pb.GetTurnRequest(turn_id=turn_id, conversation_id=conv)
     turn = (await client.conversations.GetTurn(request)).turn
     run = runs.GetRunRequest(run_id=turn.context_assembly_run_id)
-    messages = [each for each in await client.messages(room) if each.turn_id == turn_id]
-    events = [e for e in await client.events(room) if e.turn_id == turn_id]
+    messages = [each for each in await client.messages(conv) if each.turn_id == turn_id]
+    events = [e for e in await client.events(conv) if e.turn_id == turn_id]
     found = (await client.coordinator.GetRun(run)).run
-    return [turn, messages, await client.moves(turn_id, room), found, events]
+    return [turn, messages, await client.moves(turn_id, conv), found, events]
 
 
-async def is_away(client: Client, room: str) -> bool:
+async def is_away(client: Client, conv: str) -> bool:
     """Whether it lies in the archive, whole."""
     request = pb.ListConversationsRequest(page_size=200)
     listed = (await client.conversations.ListConversations(request)).conversations
-    found = await client.conversations.GetConversation(pb.GetConversationRequest(conversation_id=room))
-    return found.conversation.HasField("archive_time") and room not in [each.id for each in listed]
+    found = await client.conversations.GetConversation(pb.GetConversationRequest(conversation_id=conv))
+    return found.conversation.HasField("archive_time") and conv not in [each.id for each in listed]
 
 
 def objects(data: Path) -> list[Path]:

@@ -129,8 +129,8 @@ class Client:
     async def open(self, agent: str = "assistant", request_id: str = "", **fields: Any) -> str:
         """A new conversation with an agent; its id."""
         participants = [conversation.Participant(agent=conversation.AgentParticipant(agent_id=agent))]
-        room = conversation.Conversation(participants=participants, **fields)
-        request = pb.CreateConversationRequest(conversation=room, request_id=request_id)
+        conv = conversation.Conversation(participants=participants, **fields)
+        request = pb.CreateConversationRequest(conversation=conv, request_id=request_id)
         answer = await self.conversations.CreateConversation(request)
         return str(answer.conversation.id)
 
@@ -187,7 +187,7 @@ class Client:
         request = pb.ListMovesRequest(turn_id=turn_id, conversation_id=conversation_id, oldest_first=True)
         return list((await self.conversations.ListMoves(request)).moves)
 
-    async def rooms(self) -> list[conversation.Conversation]:
+    async def all_conversations(self) -> list[conversation.Conversation]:
         request = pb.ListConversationsRequest(page_size=100)
         return list((await self.conversations.ListConversations(request)).conversations)
 

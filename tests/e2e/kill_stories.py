@@ -214,26 +214,26 @@ class Told:
     record: dict[str, Any] = field(default_factory=dict)
 
     async def __call__(self, client: Client, view: View) -> None:
-        room = await client.open(self.case.agent, request_id="open")
+        conv = await client.open(self.case.agent, request_id="open")
         for number, text in enumerate(self.case.texts):
-            said = await client.say(room, text, f"say {number}")
-            await client.settled(room, said.turn.id, view)
-        record = await client.events(room)
+            said = await client.say(conv, text, f"say {number}")
+            await client.settled(conv, said.turn.id, view)
+        record = await client.events(conv)
         assert [(e.sequence, e.name) for e in record] == list(enumerate(view.names, 1))
         turns = (await client.conversations.ListTurns(pb.ListTurnsRequest())).turns
         assert not any(turn.operations for turn in turns)
         moves = [
             move
             for turn in turns
-            if turn.conversation_id == room
-            for move in await client.moves(turn.id, room)
+            if turn.conversation_id == conv
+            for move in await client.moves(turn.id, conv)
         ]
         results = [result for move in moves for result in move.tool_results]
         called = [call for move in moves for call in move.tool_calls]
         # Each call was carried out and told once.
         assert len(called) == len(results) == view.names.count("tool.dispatched")
         assert len(results) == view.names.count("tool.completed") + view.names.count("tool.failed")
-        found = await room_of(client, room)
+        found = await conversation_of(client, conv)
         self.record = {
             "turns": sorted((t.status, t.caller.WhichOneof("caller"), t.output.string_value) for t in turns),
             "results": sorted(
@@ -248,7 +248,7 @@ class Told:
                 if e.name == "context.reduced"
             ],
             "events": sorted(view.names),
-            "said": sorted(plain(m.content) for m in await client.messages(room)),
+            "said": sorted(plain(m.content) for m in await client.messages(conv)),
             "calls of models": found.usage.model_calls,
         }
         if self.case.loose:
@@ -256,7 +256,7 @@ class Told:
                 del self.record[name]
 
 
-async def room_of(client: Client, conversation_id: str) -> conversation.Conversation:
+async def conversation_of(client: Client, conversation_id: str) -> conversation.Conversation:
     """The conversation as it is now."""
     request = pb.GetConversationRequest(conversation_id=conversation_id)
     return (await client.conversations.GetConversation(request)).conversation

@@ -29,14 +29,14 @@ NESTED: dict[str, Any] = {"numbers": NUMBERS, "rows": [{"n": n, "text": "ü" * 4
 FAULT = Fault(reason=Reason.INTERNAL, message=LONG)
 
 
-async def fill(folder: Path, room: said.Conversation, run_id: str) -> None:
+async def fill(folder: Path, conv: said.Conversation, run_id: str) -> None:
     """Give a conversation and a run rows and events of every kind, as large as they come."""
     shards = await SqliteShards.open(folder / "shards", 1, {**CONVERSATION.row_types, **RUN.row_types})
     try:
-        await _commit(shards, room.id, CONVERSATION, room.id, _conversation(room))
+        await _commit(shards, conv.id, CONVERSATION, conv.id, _conversation(conv))
         found = await shards.get("runs", run_id, run_id)
         assert found is not None
-        await _commit(shards, run_id, RUN, room.id, _run(found))
+        await _commit(shards, run_id, RUN, conv.id, _run(found))
     finally:
         await shards.close()
 
@@ -52,11 +52,11 @@ async def _commit(
     await journal.commit([commit])
 
 
-def _conversation(room: said.Conversation) -> Iterable[Put | Emit]:
-    ids = Minter(room.id, 2_000_000_000_000)
+def _conversation(conv: said.Conversation) -> Iterable[Put | Emit]:
+    ids = Minter(conv.id, 2_000_000_000_000)
     turn = said.Turn(
         id=ids.new("turn"),
-        conversation_id=room.id,
+        conversation_id=conv.id,
         ordinal=1_000,
         caller=said.Caller(user_id="mia"),
         agent_id="agt_x",
@@ -71,7 +71,7 @@ def _conversation(room: said.Conversation) -> Iterable[Put | Emit]:
     )
     message = said.Message(
         id=ids.new("msg"),
-        conversation_id=room.id,
+        conversation_id=conv.id,
         turn_id=turn.id,
         ordinal=1_000,
         role=said.Role.AGENT,
@@ -82,7 +82,7 @@ def _conversation(room: said.Conversation) -> Iterable[Put | Emit]:
     large, failed = _large()
     move = said.Move(
         id=ids.new("move"),
-        conversation_id=room.id,
+        conversation_id=conv.id,
         turn_id=turn.id,
         sequence=1,
         message_id=message.id,
@@ -99,7 +99,7 @@ def _conversation(room: said.Conversation) -> Iterable[Put | Emit]:
         input={"text": LONG, **NESTED},
         tool_name="large",
     )
-    wide = replace(room, title=LONG)
+    wide = replace(conv, title=LONG)
     outcome = said.HookOutcome(run_id="run_x", workflow="a/b@1", attempts=1, duration_ms=1, fault=FAULT)
     values: dict[type, Any] = {
         said.Conversation: wide,

@@ -56,9 +56,9 @@ async def test_an_agent_shows_what_it_has_spent_in_all_conversations(scripted: S
     client = scripted.client
     agent = await scripted.agent(AGAIN, Script(text="Done."), model="gpt-4o-mini")
     assert (await agent_of(client, agent)).usage == common.Usage(cost_micros=0)
-    rooms = [await client.open(agent) for _ in range(3)]
-    turns = [(await client.turn(room, "What is it?"))[0] for room in rooms]
-    await client.conversations.DeleteConversation(pb.DeleteConversationRequest(conversation_id=rooms[0]))
+    convs = [await client.open(agent) for _ in range(3)]
+    turns = [(await client.turn(conv, "What is it?"))[0] for conv in convs]
+    await client.conversations.DeleteConversation(pb.DeleteConversationRequest(conversation_id=convs[0]))
     usage = (await agent_of(client, agent)).usage
     assert tokens(usage) == sum(tokens(turn.usage) for turn in turns) > 0
     assert usage.cost_micros == sum(turn.usage.cost_micros for turn in turns) > 0
@@ -71,8 +71,8 @@ async def test_tokens_are_told_then_enforced_then_no_turn_begins(scripted: Scrip
     client = scripted.client
     agent = await scripted.agent(AGAIN)
     await limited(client, agent, max_tokens=900)
-    room = await client.open(agent)
-    turn, view = await client.turn(room, "Go on and on.")
+    conv = await client.open(agent)
+    turn, view = await client.turn(conv, "Go on and on.")
     assert turn.status == FAILED and turn.error.reason == EXHAUSTED
     metadata = dict(turn.error.metadata)
     assert (metadata["of"], metadata["budget"], metadata["limit"]) == ("agent", "tokens", "900")
@@ -98,11 +98,11 @@ async def test_a_request_that_was_taken_is_answered_again_when_the_money_is_gone
     client = scripted.client
     agent = await scripted.agent(Script(text="Yes."), tools=())
     await limited(client, agent, max_tokens=1)
-    room = await client.open(agent)
-    said = await client.say(room, "Is it?", request_id="once")
-    await client.settled(room, said.turn.id)
-    assert (await client.say(room, "Is it?", request_id="once")).turn.id == said.turn.id
-    assert (await rejected(client.say(room, "And that?")))[0] == "BUDGET_EXHAUSTED"
+    conv = await client.open(agent)
+    said = await client.say(conv, "Is it?", request_id="once")
+    await client.settled(conv, said.turn.id)
+    assert (await client.say(conv, "Is it?", request_id="once")).turn.id == said.turn.id
+    assert (await rejected(client.say(conv, "And that?")))[0] == "BUDGET_EXHAUSTED"
 
 
 async def test_many_turns_at_once_do_not_all_spend_the_same_rest(scripted: Scripted) -> None:
@@ -111,17 +111,17 @@ async def test_many_turns_at_once_do_not_all_spend_the_same_rest(scripted: Scrip
     first, _ = await client.turn(await client.open(agent), "How much is it?")
     each = tokens(first.usage)
     await limited(client, agent, max_tokens=4 * each)
-    rooms = [await client.open(agent) for _ in range(12)]
+    convs = [await client.open(agent) for _ in range(12)]
 
-    async def spend(room: str) -> conversation.Turn | None:
+    async def spend(conv: str) -> conversation.Turn | None:
         try:
-            return (await client.turn(room, "Spend."))[0]
+            return (await client.turn(conv, "Spend."))[0]
         except aio.AioRpcError as problem:
             # On a slow machine the others have spent everything before this one is sent.
             assert problem.code() is grpc.StatusCode.RESOURCE_EXHAUSTED, problem
             return None
 
-    turns = [turn for turn in await asyncio.gather(*map(spend, rooms)) if turn is not None]
+    turns = [turn for turn in await asyncio.gather(*map(spend, convs)) if turn is not None]
     done = [turn for turn in turns if turn.status == COMPLETED]
     assert 1 <= len(done) < 12
     assert {turn.error.reason for turn in turns if turn.status == FAILED} <= {EXHAUSTED}
@@ -149,11 +149,11 @@ async def test_the_time_of_an_agent_ends_its_turns(scripted: Scripted) -> None:
     client = scripted.client
     agent = await scripted.agent(Script(text="one two", stall="chunks"), tools=())
     await limited(client, agent, max_duration_ms=400)
-    room = await client.open(agent)
-    turn, _ = await client.turn(room, "Take your time.")
+    conv = await client.open(agent)
+    turn, _ = await client.turn(conv, "Take your time.")
     assert turn.status == FAILED and turn.error.reason == EXHAUSTED
     assert turn.error.metadata["budget"] == "time"
-    assert (await rejected(client.say(room, "And now?")))[0] == "BUDGET_EXHAUSTED"
+    assert (await rejected(client.say(conv, "And now?")))[0] == "BUDGET_EXHAUSTED"
 
 
 async def test_a_kill_gives_an_agent_nothing_back(provider: Provider, data: Path) -> None:
@@ -162,16 +162,16 @@ async def test_a_kill_gives_an_agent_nothing_back(provider: Provider, data: Path
         async with first.client() as client:
             scripted = Scripted(client, provider, "openai")
             agent = await scripted.agent(AGAIN, Script(stall="headers"), Script(text="Done."))
-            room = await client.open(agent)
-            said = await client.say(room, "Take your time.")
+            conv = await client.open(agent)
+            said = await client.say(conv, "Take your time.")
             await provider.wait_until(lambda: len(scripted.requests) == 2)
             spent = (await agent_of(client, agent)).usage
             assert tokens(spent) > 0
         await first.kill()
     async with serving(data, environment=environment) as second, second.client() as client:
-        await client.settled(room, said.turn.id)
+        await client.settled(conv, said.turn.id)
         turn = (await client.conversations.GetTurn(pb.GetTurnRequest(turn_id=said.turn.id))).turn
         assert turn.status == COMPLETED and tokens(turn.usage) > tokens(spent)
         assert tokens((await agent_of(client, agent)).usage) == tokens(turn.usage)
         await limited(client, agent, max_tokens=tokens(turn.usage))
-        assert (await rejected(client.say(room, "More?")))[0] == "BUDGET_EXHAUSTED"
+        assert (await rejected(client.say(conv, "More?")))[0] == "BUDGET_EXHAUSTED"

@@ -63,12 +63,12 @@ async def asking(client: Client, agent: str, mode: str = "delegate") -> str:
     return f"e2e/asking/{name}"
 
 
-async def started(client: Client, workflow: str, question: str, request_id: str = "", room: str = "") -> str:
+async def started(client: Client, workflow: str, question: str, request_id: str = "", conv: str = "") -> str:
     request = runs.StartRunRequest(
         workflow_id=workflow, input=struct(question=question), request_id=request_id
     )
-    if room:
-        request.context.conversation_id = room
+    if conv:
+        request.context.conversation_id = conv
     return str((await client.coordinator.StartRun(request)).run.id)
 
 
@@ -88,7 +88,7 @@ async def output(client: Client, run_id: str) -> dict[str, Any]:
     return MessageToDict(run.output)
 
 
-async def room_of(client: Client, conversation_id: str) -> conversation.Conversation:
+async def conversation_of(client: Client, conversation_id: str) -> conversation.Conversation:
     request = pb.GetConversationRequest(conversation_id=conversation_id)
     return (await client.conversations.GetConversation(request)).conversation
 
@@ -104,12 +104,12 @@ async def test_a_delegated_turn_sees_its_input_alone_and_its_answer_goes_on(
     (request,) = scripted.requests
     assert [m["content"] for m in request["messages"] if m["role"] == "user"] == ["Two or three?"]  # type: ignore[attr-defined]
     # Its conversation can be read like any other, but is not among those that people have.
-    room = await room_of(client, answer["conversation_id"])
-    assert [p.agent.name for p in room.participants] == [agent]
+    conv = await conversation_of(client, answer["conversation_id"])
+    assert [p.agent.name for p in conv.participants] == [agent]
     turn = (await client.conversations.GetTurn(pb.GetTurnRequest(turn_id=answer["turn_id"]))).turn
     assert turn.caller.workflow.run_id.startswith("run_")
     assert turn.output.string_value == "Use two."
-    assert [m.content for m in await client.messages(room.id)] == ["Two or three?", "Use two."]
+    assert [m.content for m in await client.messages(conv.id)] == ["Two or three?", "Use two."]
     listed = await client.conversations.ListConversations(pb.ListConversationsRequest(agent_id=agent))
     assert not listed.conversations
 
@@ -118,23 +118,23 @@ async def test_a_looped_in_agent_hears_what_was_said_answers_to_all_and_stays(
     client: Client, provider: Provider
 ) -> None:
     host = await Scripted(client, provider, "openai").agent(Script(text="I take the blue one."))
-    room = await client.open(host)
-    await client.turn(room, "Which one do you take?")
+    conv = await client.open(host)
+    await client.turn(conv, "Which one do you take?")
     scripted = Scripted(client, provider, "anthropic")
     guest = await scripted.agent(Script(text="I would take the red one."), Script(text="Still here."))
     workflow = await asking(client, guest, "loop_in")
-    async with client.listening(room) as listener:
-        answer = await output(client, await started(client, workflow, "And you?", room=room))
+    async with client.listening(conv) as listener:
+        answer = await output(client, await started(client, workflow, "And you?", conv=conv))
         view = await listener.until(lambda v: answer["turn_id"] and v.settled(answer["turn_id"]))
-    assert answer["conversation_id"] == room
+    assert answer["conversation_id"] == conv
     assert "participant.joined" in view.names
     heard = str(scripted.requests[0]["messages"])
     assert "I take the blue one." in heard and "And you?" in heard
-    assert [m.content for m in await client.messages(room)][-2:] == ["And you?", "I would take the red one."]
-    guests = [p for p in (await room_of(client, room)).participants if p.agent.name == guest]
+    assert [m.content for m in await client.messages(conv)][-2:] == ["And you?", "I would take the red one."]
+    guests = [p for p in (await conversation_of(client, conv)).participants if p.agent.name == guest]
     assert [p.origin for p in guests] == [conversation.PARTICIPANT_ORIGIN_LOOPED_IN]
     assert guests[0].added_by.workflow.run_id.startswith("run_")
-    turn, _ = await client.turn(room, f"@{guest} are you there?")
+    turn, _ = await client.turn(conv, f"@{guest} are you there?")
     assert turn.agent_id == guests[0].agent.agent_id
 
 
@@ -160,11 +160,11 @@ async def test_an_agents_tool_is_a_workflow_that_calls_another_agent(
     host = await scripted.agent(
         Script(calls=(call,)), Script(text="They say red."), tools=(f"e2e/asking/ask_a_guest_{mode}",)
     )
-    room = await client.open(host)
-    turn, _ = await client.turn(room, "Which one do they take?")
+    conv = await client.open(host)
+    turn, _ = await client.turn(conv, "Which one do they take?")
     assert turn.status == conversation.TURN_STATUS_COMPLETED
     assert "Red." in str(scripted.requests[1]["messages"])
-    said = [m.content for m in await client.messages(room)]
+    said = [m.content for m in await client.messages(conv)]
     asked = ["Which?", "Red."] if mode == "loop_in" else []
     assert said == ["Which one do they take?", *asked, "They say red."]
     assert turn.issues.tool_failures == 0
@@ -242,13 +242,13 @@ async def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def loop_in_once(client: Client, _: View) -> None:
     """The same with an agent that joins a conversation."""
-    room = await client.open("host", request_id="open")
-    run_id = await started(client, "e2e/asking/ask_assistant_loop_in", "say 5 words", "ask", room)
+    conv = await client.open("host", request_id="open")
+    run_id = await started(client, "e2e/asking/ask_assistant_loop_in", "say 5 words", "ask", conv)
     answer = await output(client, run_id)
-    await client.settled(room, answer["turn_id"])
-    assert [m.content for m in await client.messages(room)] == ["say 5 words", WORDS]
-    assert answer["text"] == WORDS and answer["conversation_id"] == room
-    assert [p.agent.name for p in (await room_of(client, room)).participants] == ["host", "assistant"]
+    await client.settled(conv, answer["turn_id"])
+    assert [m.content for m in await client.messages(conv)] == ["say 5 words", WORDS]
+    assert answer["text"] == WORDS and answer["conversation_id"] == conv
+    assert [p.agent.name for p in (await conversation_of(client, conv)).participants] == ["host", "assistant"]
 
 
 STEPS = ("run started", "agent at work", "agent has answered", "run ended")
@@ -287,7 +287,7 @@ async def test_a_server_that_dies_at_every_fifth_commit_still_gets_there(data: P
 async def exists(client: Client, conversation_id: str) -> bool:
     """A run's call is on disk before the conversation that is made for it."""
     try:
-        await room_of(client, conversation_id)
+        await conversation_of(client, conversation_id)
     except aio.AioRpcError as problem:
         if problem.code() is not grpc.StatusCode.NOT_FOUND:
             raise

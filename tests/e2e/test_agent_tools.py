@@ -30,7 +30,7 @@ class Pair:
         self.client = client
         self.host = Scripted(client, provider, "openai")
         self.guest = Scripted(client, provider, "anthropic")
-        self.guest_name = self.tool = self.name = self.room = ""
+        self.guest_name = self.tool = self.name = self.conv = ""
 
     async def begin(self, *answers: Script, **spec: Any) -> str:
         """The guest and the tool; the name by which the host's model calls it."""
@@ -40,8 +40,8 @@ class Pair:
 
     async def turn(self, text: str, *scripts: Script) -> tuple[conversation.Turn, View]:
         """A turn of the host."""
-        self.room = await self.client.open(await self.host.agent(*scripts, tools=(self.tool,)))
-        return await self.client.turn(self.room, text)
+        self.conv = await self.client.open(await self.host.agent(*scripts, tools=(self.tool,)))
+        return await self.client.turn(self.conv, text)
 
     async def called(self, view: View) -> tuple[event_pb2.AgentCallProgress, conversation.Turn]:
         """The one call of an agent that was seen, and the turn that it led to."""
@@ -80,10 +80,10 @@ async def test_a_delegate_sees_its_input_alone_and_its_answer_is_the_tools_resul
     caller = delegated.caller.agent
     assert (caller.agent_id, caller.turn_id) == (turn.agent_id, turn.id)
     assert (
-        delegated.conversation_id != pair.room and delegated.output.string_value == "Yes, it violates them."
+        delegated.conversation_id != pair.conv and delegated.output.string_value == "Yes, it violates them."
     )
-    # The room of the caller does not hear of it, and what it cost is the caller's too.
-    assert [m.content for m in await pair.client.messages(pair.room)][1:] == ["The architect says yes."]
+    # The conversation of the caller does not hear of it, and what it cost is the caller's too.
+    assert [m.content for m in await pair.client.messages(pair.conv)][1:] == ["The architect says yes."]
     assert turn.usage.model_calls == 3
     assert view.of_turn(turn.id).count("participant.joined") == 0
 
@@ -195,7 +195,7 @@ async def test_two_agents_debate_three_rounds_before_everyone(pair: Pair) -> Non
     ]
     turn, view = await pair.turn("Debate: tabs or spaces?", *rounds, Script(text="We agree."))
     assert turn.status == COMPLETED, turn.error
-    assert [m.content for m in await pair.client.messages(pair.room)] == [
+    assert [m.content for m in await pair.client.messages(pair.conv)] == [
         "Debate: tabs or spaces?",
         "Round 1", "Guest's view 1.", "Host's view 1.",
         "Round 2", "Guest's view 2.", "Host's view 2.",
@@ -210,7 +210,7 @@ async def test_two_agents_debate_three_rounds_before_everyone(pair: Pair) -> Non
     assert joined.added_by.agent.turn_id == turn.id
     told = json.dumps(pair.host.requests[1])
     assert "Guest's view 1." in told and "joined" in told and "stays until" in told
-    asked, _ = await pair.client.turn(pair.room, f"@{pair.guest_name} are you there?")
+    asked, _ = await pair.client.turn(pair.conv, f"@{pair.guest_name} are you there?")
     assert asked.agent_id == joined.agent.agent_id
     await removed_hears_nothing(pair, joined.agent.agent_id)
 
@@ -218,21 +218,21 @@ async def test_two_agents_debate_three_rounds_before_everyone(pair: Pair) -> Non
 async def removed_hears_nothing(pair: Pair, guest: str) -> None:
     """The guest is removed: it is neither asked nor told anything more, and cannot be addressed."""
     client, heard = pair.client, len(pair.guest.requests)
-    removal = pb.RemoveParticipantRequest(conversation_id=pair.room, agent_id=guest)
+    removal = pb.RemoveParticipantRequest(conversation_id=pair.conv, agent_id=guest)
     left = (await client.conversations.RemoveParticipant(removal)).conversation
     assert guest not in [person.agent.agent_id for person in left.participants]
     send = pb.ConverseSend(content="And now?", agent_id=guest)
-    asked = client.conversations.SendMessage(pb.SendMessageRequest(conversation_id=pair.room, send=send))
+    asked = client.conversations.SendMessage(pb.SendMessageRequest(conversation_id=pair.conv, send=send))
     assert (await rejected(asked))[0] == "AGENT_NOT_FOUND"
     # By its name, or as a reply, somebody else hears it.
-    turn, _ = await client.turn(pair.room, f"@{pair.guest_name} are you still there?")
-    said = [message.id for message in await client.messages(pair.room) if message.author == guest]
+    turn, _ = await client.turn(pair.conv, f"@{pair.guest_name} are you still there?")
+    said = [message.id for message in await client.messages(pair.conv) if message.author == guest]
     send = pb.ConverseSend(content="What did you mean?", reply_to_message_id=said[-1])
-    request = pb.SendMessageRequest(conversation_id=pair.room, send=send)
+    request = pb.SendMessageRequest(conversation_id=pair.conv, send=send)
     reply = (await client.conversations.SendMessage(request)).turn
-    await client.settled(pair.room, reply.id)
+    await client.settled(pair.conv, reply.id)
     assert guest not in (turn.agent_id, reply.agent_id) and len(pair.guest.requests) == heard
-    events = await client.events(pair.room)
+    events = await client.events(pair.conv)
     (gone,) = (event for event in events if event.name == "participant.left")
     assert gone.participant_left.agent.agent_id == guest
     later = [e.conversation_turn.agent_id for e in events[gone.sequence :] if e.name == "conversation_turn"]
@@ -247,7 +247,7 @@ async def test_the_model_may_choose_the_mode_of_a_call(pair: Pair) -> None:
         Script(text="They are here."),
     )
     assert turn.status == COMPLETED
-    assert "Here I am." in [m.content for m in await pair.client.messages(pair.room)]
+    assert "Here I am." in [m.content for m in await pair.client.messages(pair.conv)]
     (outcome, _) = await pair.called(view)
     assert outcome.mode == LOOP_IN
     assert '"invocation_mode": {"type": "string", "enum": ["delegate", "loop_in"]' in json.dumps(

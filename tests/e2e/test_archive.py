@@ -14,11 +14,11 @@ import pytest
 import pytest_asyncio
 from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import StatusCode, aio
+from tests.e2e.test_conversations import add, complete, deletion, get, reopen, reset, user
 
 from tests.e2e.archived import AHEAD, Populated, is_away, objects, populate, shown
 from tests.e2e.client import Client, View
 from tests.e2e.process import Server, serving
-from tests.e2e.test_rooms import add, complete, deletion, get, reopen, reset, user
 from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
@@ -39,7 +39,7 @@ async def archived(populated: Populated, data: Path) -> AsyncIterator[tuple[Clie
     """A server on a copy, for which the conversation has expired and lies in the archive."""
     await asyncio.to_thread(shutil.copytree, populated.data, data)
     async with serving(data, environment=ARCHIVED) as server, server.client() as client:
-        await until(lambda: is_away(client, populated.doomed.room))
+        await until(lambda: is_away(client, populated.doomed.conv))
         yield client, server
 
 
@@ -61,18 +61,18 @@ async def test_a_conversation_expires_while_the_server_runs_and_each_turn_moves_
     """Nobody does anything but wait; the server looks every second."""
     environment = {"WONDER_CONVERSATION_TTL_SECONDS": "2", "WONDER_SWEEP_INTERVAL_SECONDS": "1"}
     async with serving(data, environment=environment) as server, server.client() as client:
-        room = await client.open()
-        first = (await get(client, room)).expire_time.ToMilliseconds()
-        await client.turn(room, "say 3 words")
-        later = (await get(client, room)).expire_time.ToMilliseconds()
+        conv = await client.open()
+        first = (await get(client, conv)).expire_time.ToMilliseconds()
+        await client.turn(conv, "say 3 words")
+        later = (await get(client, conv)).expire_time.ToMilliseconds()
         assert first < later
-        async with client.listening(room) as listener:
+        async with client.listening(conv) as listener:
             await listener.until(lambda v: "conversation.updated" in v.names)
         assert time.time() * 1000 >= later
-        await until(lambda: is_away(client, room))
+        await until(lambda: is_away(client, conv))
         assert len(objects(data)) == 1
-        assert (await client.turn(room, "say 4 words"))[0].status == conversation.TURN_STATUS_COMPLETED
-        assert [m.content for m in await client.messages(room)][1] == "word1 word2 word3"
+        assert (await client.turn(conv, "say 4 words"))[0].status == conversation.TURN_STATUS_COMPLETED
+        assert [m.content for m in await client.messages(conv)][1] == "word1 word2 word3"
 
 
 async def test_it_is_looked_at_and_listed_without_being_brought_back(
@@ -80,48 +80,48 @@ async def test_it_is_looked_at_and_listed_without_being_brought_back(
 ) -> None:
     doomed = populated.doomed
     async with archived(populated, tmp_path / "data") as (client, server):
-        stub = await get(client, doomed.room)
+        stub = await get(client, doomed.conv)
         assert stub.HasField("archive_time") and stub.turn_count == 1 and stub.external_ref == "doomed"
         assert stub.status == conversation.CONVERSATION_STATUS_ACTIVE
-        assert doomed.room not in await listed(client)
-        assert doomed.room in await listed(client, include_archived=True)
-        assert await get(client, doomed.room) == stub and len(objects(server.data)) == 2
+        assert doomed.conv not in await listed(client)
+        assert doomed.conv in await listed(client, include_archived=True)
+        assert await get(client, doomed.conv) == stub and len(objects(server.data)) == 2
 
 
 async def read(client: Client, doomed: Any) -> None:
-    assert await shown(client, doomed.room, doomed.turn) == doomed.before
+    assert await shown(client, doomed.conv, doomed.turn) == doomed.before
 
 
 async def subscribe(client: Client, doomed: Any) -> None:
-    async with client.listening(doomed.room) as listener:
+    async with client.listening(doomed.conv) as listener:
         view = await listener.until(lambda v: v.words and v.words[-1].HasField("caught_up"))
     assert [e for e in view.events if e.turn_id == doomed.turn] == doomed.before[-1]
 
 
 async def send(client: Client, doomed: Any) -> None:
-    turn, _ = await client.turn(doomed.room, "say 2 words")
+    turn, _ = await client.turn(doomed.conv, "say 2 words")
     assert turn.status == conversation.TURN_STATUS_COMPLETED and turn.ordinal == 2
 
 
 async def preview(client: Client, doomed: Any) -> None:
-    request = pb.PreviewContextRequest(conversation_id=doomed.room, send=pb.ConverseSend(content="And now?"))
+    request = pb.PreviewContextRequest(conversation_id=doomed.conv, send=pb.ConverseSend(content="And now?"))
     assert "ask_helper" in str(await client.conversations.PreviewContext(request))
 
 
 async def change(client: Client, doomed: Any) -> None:
-    joined = await add(client, doomed.room, user("zoe"))
+    joined = await add(client, doomed.conv, user("zoe"))
     assert joined.participants[-1].user.user_id == "zoe"
 
 
 async def close(client: Client, doomed: Any) -> None:
-    done = await complete(client, doomed.room)
+    done = await complete(client, doomed.conv)
     assert done.status == conversation.CONVERSATION_STATUS_COMPLETED
-    await reopen(client, doomed.room)
-    await reset(client, doomed.room, keep_system_message=True)
+    await reopen(client, doomed.conv)
+    await reset(client, doomed.conv, keep_system_message=True)
 
 
 async def list_runs(client: Client, doomed: Any) -> None:
-    request = runs.ListRunsRequest(conversation_id=doomed.room)
+    request = runs.ListRunsRequest(conversation_id=doomed.conv)
     found = [run.id for run in (await client.coordinator.ListRuns(request)).runs]
     assert doomed.before[0].context_assembly_run_id in found
 
@@ -133,10 +133,10 @@ async def test_whoever_asks_for_it_brings_it_back(
     doomed = populated.doomed
     async with archived(populated, data) as (client, _):
         await ask(client, doomed)
-        room = await get(client, doomed.room)
-        assert not room.HasField("archive_time") and doomed.room in await listed(client)
+        conv = await get(client, doomed.conv)
+        assert not conv.HasField("archive_time") and doomed.conv in await listed(client)
         # It has as long to live as before; what was delegated stays where it is until somebody asks for that.
-        assert room.expire_time.ToSeconds() > time.time() + int(AHEAD)
+        assert conv.expire_time.ToSeconds() > time.time() + int(AHEAD)
         assert len(objects(data)) == 1
         await read(client, doomed)
         await read(client, populated.delegated)
@@ -166,12 +166,12 @@ async def test_without_its_conversation_nothing_is_found_and_one_is_told_what_to
         listed_runs = runs.ListRunsRequest(include_children=True, page_size=200)
         found = (await coordinator.ListRuns(listed_runs)).runs
         assert found and {run.context.conversation_id for run in found} == {populated.kept}
-        assert await is_away(client, doomed.room)
+        assert await is_away(client, doomed.conv)
         # Of a conversation that is named nothing lies in the archive any more.
         wrong = pb.GetTurnRequest(turn_id=doomed.turn, conversation_id=populated.kept)
         with pytest.raises(aio.AioRpcError, match="No turn of this conversation"):
             await stub.GetTurn(wrong)
-        named = pb.GetTurnRequest(turn_id=doomed.turn, conversation_id=doomed.room)
+        named = pb.GetTurnRequest(turn_id=doomed.turn, conversation_id=doomed.conv)
         assert (await stub.GetTurn(named)).turn == doomed.before[0]
         assert (await stub.GetTurn(pb.GetTurnRequest(turn_id=doomed.turn))).turn == doomed.before[0]
         assert (await stub.ListMoves(pb.ListMovesRequest(turn_id=doomed.turn, oldest_first=True))).moves
@@ -183,9 +183,9 @@ async def test_many_who_ask_at_once_bring_it_back_once(populated: Populated, tmp
     async with archived(populated, tmp_path / "data") as (client, _):
         async with asyncio.TaskGroup() as group:
             for number in range(8):
-                group.create_task(client.say(doomed.room, f"say {number + 1} words", f"r{number}"))
+                group.create_task(client.say(doomed.conv, f"say {number + 1} words", f"r{number}"))
                 group.create_task(subscribe(client, doomed))
-        events = await client.events(doomed.room)
+        events = await client.events(doomed.conv)
         assert [event.sequence for event in events] == list(range(1, len(events) + 1))
         names = [event.name for event in events]
         assert names.count("conversation.updated") == 2 and names.count("conversation_turn") == 9
@@ -197,8 +197,8 @@ async def test_a_stream_resumes_by_its_cursor_over_the_archive(populated: Popula
     async with archived(populated, tmp_path / "data") as (client, _):
         old = list(doomed.before[-1])
         view = View(cursor=old[-1].sequence)
-        async with client.listening(doomed.room, view) as listener:
-            said = await client.say(doomed.room, "say 2 words")
+        async with client.listening(doomed.conv, view) as listener:
+            said = await client.say(doomed.conv, "say 2 words")
             await listener.until(lambda v: v.settled(said.turn.id))
         assert view.names[:2] == ["conversation.updated", "conversation.updated"]
         assert view.events[0].conversation_updated.HasField("archive_time")
@@ -208,22 +208,22 @@ async def test_it_is_found_by_its_external_ref(populated: Populated, tmp_path: P
     doomed = populated.doomed
     async with archived(populated, tmp_path / "data") as (client, _):
         request = pb.GetConversationRequest(external_ref="doomed")
-        assert (await client.conversations.GetConversation(request)).conversation.id == doomed.room
+        assert (await client.conversations.GetConversation(request)).conversation.id == doomed.conv
         # The name is taken, archived or not; who wants the one that has it gets it.
         assert (await rejected(client.open(external_ref="doomed")))[0] == "ALREADY_EXISTS"
-        room = conversation.Conversation(external_ref="doomed")
-        again = pb.CreateConversationRequest(conversation=room, return_existing=True)
-        assert (await client.conversations.CreateConversation(again)).conversation.id == doomed.room
+        conv = conversation.Conversation(external_ref="doomed")
+        again = pb.CreateConversationRequest(conversation=conv, return_existing=True)
+        assert (await client.conversations.CreateConversation(again)).conversation.id == doomed.conv
         await send(client, doomed)
 
 
 async def test_it_is_deleted_with_its_objects(populated: Populated, tmp_path: Path) -> None:
     doomed = populated.doomed
     async with archived(populated, tmp_path / "data") as (client, server):
-        await client.conversations.DeleteConversation(deletion(doomed.room))
+        await client.conversations.DeleteConversation(deletion(doomed.conv))
         await until(lambda: is_gone(client, populated))
         assert objects(server.data) == []
-        assert (await rejected(get(client, doomed.room)))[0] == "CONVERSATION_NOT_FOUND"
+        assert (await rejected(get(client, doomed.conv)))[0] == "CONVERSATION_NOT_FOUND"
         assert await client.open(external_ref="doomed")
 
 
@@ -251,19 +251,19 @@ async def test_what_is_lost_or_damaged_is_said_comes_back_and_can_be_deleted(
             said = str(problem.value.details())
             assert "in the store of objects" in said if loss == "lost" else "damaged" in said
         # It can be looked at; and what a backup brings back is there.
-        assert (await get(client, doomed.room)).HasField("archive_time")
+        assert (await get(client, doomed.conv)).HasField("archive_time")
         for path, content in whole.items():
             path.write_bytes(content)
         await read(client, doomed)
         # The other one is still away. Where that is lost for good, the rest can be deleted, and it with it.
         for path in objects(server.data):
             path.unlink()
-        await client.conversations.DeleteConversation(deletion(doomed.room))
+        await client.conversations.DeleteConversation(deletion(doomed.conv))
         await until(lambda: is_gone(client, populated))
 
 
 async def test_a_time_that_has_passed_is_refused_and_never_is_possible(client: Client) -> None:
     past = Timestamp(seconds=int(time.time()) - 5)
     assert await rejected(client.open(expire_time=past)) == ("FIELD_INVALID", ["conversation.expire_time"])
-    room = await client.open()
-    assert not (await get(client, room)).HasField("expire_time")
+    conv = await client.open()
+    assert not (await get(client, conv)).HasField("expire_time")

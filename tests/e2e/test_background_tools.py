@@ -49,9 +49,9 @@ async def test_a_question_is_answered_while_research_goes_on_and_then_the_findin
         Script(text="Here's what I found about auth patterns..."),
         tools=using("research"),
     )
-    room = await client.open(agent)
-    async with client.listening(room) as listener:
-        a = (await client.say(room, "Research authentication patterns for our API")).turn.id
+    conv = await client.open(agent)
+    async with client.listening(conv) as listener:
+        a = (await client.say(conv, "Research authentication patterns for our API")).turn.id
         # The message whole, not its text as it is spoken: then the model's call is over.
         view = await listener.until(lambda v: STARTED.text in [m.content for m in v.messages.values()])
         operation = dispatched(view, "research").operation
@@ -61,7 +61,7 @@ async def test_a_question_is_answered_while_research_goes_on_and_then_the_findin
         assert [op.id for op in waiting.operations] == [operation.id]
         assert "running" in seen(scripted) and operation.id in seen(scripted)
 
-        b = (await client.say(room, "Also, what's in the config file?")).turn.id
+        b = (await client.say(conv, "Also, what's in the config file?")).turn.id
         await listener.until(lambda v: v.settled(b))
         # The agent knows what is going on.
         assert "Work in progress" in seen(scripted) and operation.id in seen(scripted)
@@ -71,7 +71,7 @@ async def test_a_question_is_answered_while_research_goes_on_and_then_the_findin
         await found(client, operation.run_id, "Everybody uses OAuth.")
         view = await listener.until(lambda v: v.settled(a))
     assert "Everybody uses OAuth." in seen(scripted)
-    said = [(m.turn_id, m.content) for m in await client.messages(room)]
+    said = [(m.turn_id, m.content) for m in await client.messages(conv)]
     assert said == [
         (a, "Research authentication patterns for our API"),
         (a, "I'll research that for you..."),
@@ -87,7 +87,7 @@ async def test_a_question_is_answered_while_research_goes_on_and_then_the_findin
     assert started.run_id == ended.run_id == operation.run_id and ended.operation_id == operation.id
     assert started.workflow == "e2e/background/research_topic@1" and ended.duration_ms > 0
     assert view.of_turn(a)[-4:] == ["tool.completed", "move.recorded", "message.appended", "turn.completed"]
-    first, second, third = await client.moves(a, room)
+    first, second, third = await client.moves(a, conv)
     (called,) = first.tool_calls
     assert called.is_async and not first.tool_results and not second.tool_results
     # The result is in the move that it triggered.
@@ -105,15 +105,15 @@ async def test_a_task_in_the_background_and_one_that_fails_are_both_told(scripte
         Script(text="Something came back."),
         tools=using("slow_task", "failing_task"),
     )
-    room = await client.open(agent)
-    turn, view = await client.turn(room, "Go.")
+    conv = await client.open(agent)
+    turn, view = await client.turn(conv, "Go.")
     assert turn.status == COMPLETED and turn.issues.tool_failures == 1
     assert view.names.count("tool.completed") == view.names.count("tool.failed") == 1
     (failed,) = (e.tool_failed for e in view.events if e.name == "tool.failed")
     # More than the model is told.
     assert failed.error.reason == errors_pb2.ERROR_REASON_ASSERTION_FAILED
     assert failed.error.message == failed.tool_result.error.message == "The ice was thin."
-    moves = await client.moves(turn.id, room)
+    moves = await client.moves(turn.id, conv)
     told = [result for move in moves for result in move.tool_results]
     # Together or one after the other, as they came, but each once, and each by a move that says something.
     assert len(told) == 2 and sorted(result.success for result in told) == [False, True]
@@ -132,9 +132,9 @@ async def test_a_workflow_in_the_background_that_fails_is_told(scripted: Scripte
         Script(calls=(call("research", topic="unicorns"),)), STARTED, Script(text=failed),
         tools=using("research"),
     )  # fmt: skip
-    room = await client.open(agent)
-    async with client.listening(room) as listener:
-        turn_id = (await client.say(room, "Find unicorns.")).turn.id
+    conv = await client.open(agent)
+    async with client.listening(conv) as listener:
+        turn_id = (await client.say(conv, "Find unicorns.")).turn.id
         view = await listener.until(lambda v: STARTED.text in v.text())
         await found(client, dispatched(view, "research").operation.run_id, "nothing")
         view = await listener.until(lambda v: v.settled(turn_id))
@@ -160,8 +160,8 @@ async def test_an_agent_in_the_background_answers_later_or_fails(
         Script(text="There it is."),
         tools=(tool,),
     )
-    room = await client.open(agent)
-    turn, view = await client.turn(room, "Ask.")
+    conv = await client.open(agent)
+    turn, view = await client.turn(conv, "Ask.")
     assert turn.status == COMPLETED
     assert view.text() == "I asked @architect, I'll let you know.\nThere it is."
     started, ended = (e for e in view.events if e.name.startswith("agent_call_"))
@@ -181,15 +181,15 @@ async def test_fast_and_slow_tools_of_one_answer(scripted: Scripted) -> None:
         Script(text="And now the other."),
         tools=using("research", "quick"),
     )
-    room = await client.open(agent)
-    async with client.listening(room) as listener:
-        turn_id = (await client.say(room, "Both.")).turn.id
+    conv = await client.open(agent)
+    async with client.listening(conv) as listener:
+        turn_id = (await client.say(conv, "Both.")).turn.id
         view = await listener.until(lambda v: "The quick one is there." in v.text())
         assert "at once" in seen(scripted) and "running" in seen(scripted)
         await found(client, dispatched(view, "research").operation.run_id, "late")
         view = await listener.until(lambda v: v.settled(turn_id))
     assert "late" in seen(scripted)
-    first, _, third = await client.moves(turn_id, room)
+    first, _, third = await client.moves(turn_id, conv)
     assert [r.result.struct_value["text"] for r in first.tool_results] == ["at once"]
     assert [r.result.struct_value["found"] for r in third.tool_results] == ["late"]
 
@@ -201,9 +201,9 @@ async def test_the_last_move_is_kept_for_what_is_still_to_come(client: Client, p
     agent = await constrained(
         scripted, calls, Script(text="That is all."), tools=using("research"), max_moves_per_turn=2
     )
-    room = await client.open(agent)
-    async with client.listening(room) as listener:
-        turn_id = (await client.say(room, "Search.")).turn.id
+    conv = await client.open(agent)
+    async with client.listening(conv) as listener:
+        turn_id = (await client.say(conv, "Search.")).turn.id
         view = await listener.until(lambda v: "tool.dispatched" in v.names)
         await found(client, dispatched(view, "research").operation.run_id, "something")
         view = await listener.until(lambda v: v.settled(turn_id))
@@ -219,13 +219,13 @@ async def test_a_cancel_stops_what_runs_in_the_background(client: Client, provid
     tool, name = await asking(client, await expert.agent(expert_script), **{"async": True})
     calls = Script(calls=(call("research", topic="t"), call(name, message="Speak.")))
     agent = await Scripted(client, provider, "openai").agent(calls, STARTED, tools=(*using("research"), tool))
-    room = await client.open(agent)
-    async with client.listening(room) as listener:
-        turn_id = (await client.say(room, "Go.")).turn.id
+    conv = await client.open(agent)
+    async with client.listening(conv) as listener:
+        turn_id = (await client.say(conv, "Go.")).turn.id
         view = await listener.until(lambda v: STARTED.text in v.text())
         async with asyncio.timeout(60):
             await provider.wait_until(lambda: bool(expert.requests))
-            await client.conversations.CancelTurn(pb.CancelTurnRequest(conversation_id=room, turn_id=turn_id))
+            await client.conversations.CancelTurn(pb.CancelTurnRequest(conversation_id=conv, turn_id=turn_id))
             await expert.until_closed_early()
         view = await listener.until(lambda v: "turn.cancelled" in v.names)
     request = runs.GetRunRequest(run_id=dispatched(view, "research").operation.run_id)

@@ -53,8 +53,8 @@ DEFINITION = {
 class World:
     """What there is to be asked about, and a request for each method that is taken as it stands."""
 
-    def __init__(self, room: str, turn_id: str, memory_id: str, run_id: str) -> None:
-        self.room, self.turn_id, self.memory_id, self.run_id = room, turn_id, memory_id, run_id
+    def __init__(self, conv: str, turn_id: str, memory_id: str, run_id: str) -> None:
+        self.conv, self.turn_id, self.memory_id, self.run_id = conv, turn_id, memory_id, run_id
 
     def request(self, method: MethodDescriptor) -> Any:
         message = message_factory.GetMessageClass(method.input_type)()
@@ -71,19 +71,19 @@ class World:
         return message
 
     def _given(self, method: str) -> dict[str, Any]:
-        room, agent = {"conversation_id": self.room}, {"agent_id": "assistant"}
+        conv, agent = {"conversation_id": self.conv}, {"agent_id": "assistant"}
         nowhere = {"conversation_id": f"conv_{NOBODY}"}
         # What would delete or rename something asks for what is not there.
         return {
             "CreateConversation": {"conversation": {"title": "x"}, "validate_only": True},
-            "GetConversation": room,
-            "SendMessage": {**room, "send": {"content": "say 1 word"}},
-            "Subscribe": {"attach": room},
-            "ReadMessage": {**room, "message_id": f"msg_{NOBODY}"},
+            "GetConversation": conv,
+            "SendMessage": {**conv, "send": {"content": "say 1 word"}},
+            "Subscribe": {"attach": conv},
+            "ReadMessage": {**conv, "message_id": f"msg_{NOBODY}"},
             "CallAgent": {**agent, "input": {"string_value": "say 1 word"}},
-            "CancelTurn": {**room, "turn_id": self.turn_id},
+            "CancelTurn": {**conv, "turn_id": self.turn_id},
             "GetTurn": {"turn_id": self.turn_id},
-            "PreviewContext": {**room, "send": {"content": "say 1 word"}},
+            "PreviewContext": {**conv, "send": {"content": "say 1 word"}},
             "UpdateConversation": {"conversation": {"id": f"conv_{NOBODY}"}},
             "AddParticipant": {**nowhere, "participant": {"user": {"user_id": "ann"}}},
             "RemoveParticipant": {**nowhere, "user_id": "ann"},
@@ -91,10 +91,10 @@ class World:
             "ReopenConversation": nowhere,
             "ResetConversation": nowhere,
             "DeleteConversation": nowhere,
-            "ListTurns": room,
-            "ListMessages": room,
-            "ListMoves": room,
-            "ListEvents": room,
+            "ListTurns": conv,
+            "ListMessages": conv,
+            "ListMoves": conv,
+            "ListEvents": conv,
             "StartRun": {"workflow_id": "wonder/std/extract_memory", "validate_only": True},
             "GetRun": {"run_id": self.run_id},
             "CancelRun": {"run_id": self.run_id},
@@ -160,8 +160,8 @@ def fill(message: Any, given: dict[str, Any]) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def world(server: Server) -> World:
     async with server.client() as client:
-        room = await client.open()
-        turn, _ = await client.turn(room, "say 2 words")
+        conv = await client.open()
+        turn, _ = await client.turn(conv, "say 2 words")
         written = memory.WriteMemoryRequest(agent_id="assistant")
         written.memory.type, written.memory.content = "fact", "Here is a memory."
         kept = await client.memory.WriteMemory(written)
@@ -170,7 +170,7 @@ async def world(server: Server) -> World:
             document = library.WriteArtifactRequest(project_id="default", path="bad/input", branch=branch)
             document.content = b"x"
             await client.library.WriteArtifact(document)
-        return World(room, turn.id, kept.memory.id, turn.context_assembly_run_id)
+        return World(conv, turn.id, kept.memory.id, turn.context_assembly_run_id)
 
 
 def places(message: Descriptor, seen: tuple[str, ...] = ()) -> Iterator[Path]:
@@ -268,13 +268,13 @@ def damages(path: Path) -> Iterator[tuple[str, bytes, str]]:
 
 async def snapshot(client: Client, world: World) -> list[Any]:
     """What there is, as far as lists show it."""
-    events = await client.events(world.room)
-    rooms = await client.conversations.ListConversations(pb.ListConversationsRequest(page_size=1000))
+    events = await client.events(world.conv)
+    convs = await client.conversations.ListConversations(pb.ListConversationsRequest(page_size=1000))
     agents = await client.library.ListAgents(library.ListAgentsRequest(page_size=1000))
     libraries = await client.library.ListLibraries(library.ListLibrariesRequest(page_size=1000))
     request = library.ExportDefinitionsRequest(library_id="e2e/bad")
     definitions = await client.library.ExportDefinitions(request)
-    return [events, rooms, agents, libraries, definitions, await client.memories()]
+    return [events, convs, agents, libraries, definitions, await client.memories()]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: str(method.name))
@@ -385,7 +385,7 @@ async def test_ids_of_others_lead_nowhere(client: Client, world: World) -> None:
     other = await client.open()
     stub = client.conversations
     far = f"conv_{NOBODY[:-2]}ZZ"  # a shard that this folder has not
-    for wrong in (world.turn_id, world.run_id, f"conv_{NOBODY}", far, world.room.lower(), world.room + "A"):
+    for wrong in (world.turn_id, world.run_id, f"conv_{NOBODY}", far, world.conv.lower(), world.conv + "A"):
         request = pb.GetConversationRequest(conversation_id=wrong)
         assert await rejected(stub.GetConversation(request)) == (
             "CONVERSATION_NOT_FOUND",
@@ -393,7 +393,7 @@ async def test_ids_of_others_lead_nowhere(client: Client, world: World) -> None:
         )
     turn = pb.GetTurnRequest(turn_id=world.turn_id, conversation_id=other)
     assert (await rejected(stub.GetTurn(turn)))[0] == "TURN_NOT_FOUND"
-    message = (await client.messages(world.room))[0]
+    message = (await client.messages(world.conv))[0]
     reply = pb.SendMessageRequest(
         conversation_id=other, send=pb.ConverseSend(content="x", reply_to_message_id=message.id)
     )
@@ -404,7 +404,7 @@ async def test_ids_of_others_lead_nowhere(client: Client, world: World) -> None:
     assert (await rejected(stub.SendMessage(stranger)))[0] == "AGENT_NOT_FOUND"
     listed = await stub.ListMoves(pb.ListMovesRequest(conversation_id=other, turn_id=world.turn_id))
     assert not listed.moves
-    page = await stub.ListEvents(pb.ListEventsRequest(conversation_id=world.room, page_size=1))
+    page = await stub.ListEvents(pb.ListEventsRequest(conversation_id=world.conv, page_size=1))
     stolen = pb.ListEventsRequest(conversation_id=other, page_token=page.next_page_token)
     assert (await rejected(stub.ListEvents(stolen)))[0] == "PAGE_TOKEN_INVALID"
     assert len(await client.events(other)) == 1
@@ -413,10 +413,10 @@ async def test_ids_of_others_lead_nowhere(client: Client, world: World) -> None:
 async def test_bad_words_on_a_stream_are_refused_and_the_stream_lives_on(
     client: Client, world: World
 ) -> None:
-    room = await client.open()
+    conv = await client.open()
     path = "/wonder.v1.ConversationService/Converse"
     stream = client.channel.stream_stream(path, response_deserializer=pb.ConverseResponse.FromString)()
-    attach = pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=room))
+    attach = pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=conv))
     await stream.write(attach.SerializeToString())
     bad = [
         (b"", "FIELD_INVALID"),
@@ -443,12 +443,12 @@ async def test_bad_words_on_a_stream_are_refused_and_the_stream_lives_on(
         found = errors_pb2.ErrorReason.Name(word.refused.error.reason)
         assert found == f"ERROR_REASON_{reason}"
         assert not any(tell in word.refused.error.message for tell in TELLTALES)
-    assert len(await client.events(room)) == 1
+    assert len(await client.events(conv)) == 1
     await stream.write(said(content="say 1 word", request_id="good"))
     while not (word := await stream.read()).HasField("sent"):
         pass
     stream.cancel()
-    await client.settled(room, word.sent.turn_id)
+    await client.settled(conv, word.sent.turn_id)
 
 
 def said(**fields: Any) -> bytes:
@@ -476,7 +476,7 @@ async def test_a_stream_that_does_not_begin_with_attach_is_refused(client: Clien
 
 async def test_metadata_comes_back_as_it_went(client: Client) -> None:
     metadata = struct(deep={"a": [1, None, True, "ß", {"$": "not a reference"}]}, count=3)
-    room = await client.open(metadata=metadata)
-    request = pb.GetConversationRequest(conversation_id=room)
+    conv = await client.open(metadata=metadata)
+    request = pb.GetConversationRequest(conversation_id=conv)
     answer = await client.conversations.GetConversation(request)
     assert answer.conversation.metadata == metadata

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.client import Client, struct
 from tests.e2e.process import serving
 from tests.e2e.scripted import Scripted
-from tests.e2e.test_agent_nodes import ended, output, room_of
+from tests.e2e.test_agent_nodes import conversation_of, ended, output
 from tests.fakes.provider import Call, Provider, Script
 from tests.paths import ROOT
 from tests.rpc.rpc_kit import rejected
@@ -92,31 +92,31 @@ class Team:
     def __init__(self, client: Client, origin: UsersRepository, project: str) -> None:
         self.client, self.origin, self.project = client, origin, project
 
-    async def room(self) -> str:
+    async def conv(self) -> str:
         return await self.client.open(project_id=self.project)
 
-    async def task(self, task: str, room: str = "", branch: str = "", **input: Any) -> Any:
+    async def task(self, task: str, conv: str = "", branch: str = "", **input: Any) -> Any:
         request = executor.ExecuteTaskRequest(task_id=f"e2e/code/{task}", input=struct(**input))
         request.context.project_id = self.project
-        request.context.conversation_id = room
+        request.context.conversation_id = conv
         request.context.branch = branch
         return (await self.client.executor.ExecuteTask(request)).result
 
-    async def write(self, room: str, path: str, content: str) -> None:
-        result = await self.task("write", room, path=path, content=content)
+    async def write(self, conv: str, path: str, content: str) -> None:
+        result = await self.task("write", conv, path=path, content=content)
         assert not result.HasField("error"), result.error
 
-    async def read(self, room: str, path: str) -> str:
-        result = await self.task("read", room, path=path)
+    async def read(self, conv: str, path: str) -> str:
+        result = await self.task("read", conv, path=path)
         return str(dict(result.output)["content"])
 
-    async def diff(self, room: str, **fields: Any) -> pb.DiffBranchResponse:
-        request = pb.DiffBranchRequest(conversation_id=room, **fields)
+    async def diff(self, conv: str, **fields: Any) -> pb.DiffBranchResponse:
+        request = pb.DiffBranchRequest(conversation_id=conv, **fields)
         answer: pb.DiffBranchResponse = await self.client.conversations.DiffBranch(request)
         return answer
 
-    async def merge(self, room: str, **fields: Any) -> pb.MergeBranchResponse:
-        request = pb.MergeBranchRequest(conversation_id=room, **fields)
+    async def merge(self, conv: str, **fields: Any) -> pb.MergeBranchResponse:
+        request = pb.MergeBranchRequest(conversation_id=conv, **fields)
         answer: pb.MergeBranchResponse = await self.client.conversations.MergeBranch(request)
         return answer
 
@@ -135,12 +135,12 @@ async def test_two_conversations_one_merges_the_other_gets_its_conflict(
     client: Client, tmp_path: Path
 ) -> None:
     ours = await team(client, tmp_path)
-    one, two = await ours.room(), await ours.room()
-    assert not (await room_of(client, one)).branch
+    one, two = await ours.conv(), await ours.conv()
+    assert not (await conversation_of(client, one)).branch
     await ours.write(one, "src", "one\nfirst\nthree\n")
     await ours.write(two, "src", "one\nsecond\nthree\n")
     await ours.write(two, "notes", "kept\n")
-    assert (await room_of(client, one)).branch == f"wonder/conv-{one.removeprefix('conv_')}"
+    assert (await conversation_of(client, one)).branch == f"wonder/conv-{one.removeprefix('conv_')}"
 
     shown = await ours.diff(one)
     (file,) = shown.files
@@ -170,30 +170,30 @@ async def test_two_conversations_one_merges_the_other_gets_its_conflict(
 
 async def test_what_cannot_be_is_refused(client: Client, tmp_path: Path) -> None:
     ours = await team(client, tmp_path)
-    room = await ours.room()
+    conv = await ours.conv()
     stub = client.conversations
     assert (await rejected(stub.DiffBranch(pb.DiffBranchRequest()))) == ("FIELD_INVALID", ["conversation_id"])
     missing = pb.MergeBranchRequest(conversation_id="conv_0")
     assert (await rejected(stub.MergeBranch(missing)))[0] == "CONVERSATION_NOT_FOUND"
-    assert (await rejected(ours.diff(room, repository="none"))) == ("FIELD_INVALID", ["repository"])
-    assert (await rejected(ours.diff(room, base_branch="a..b"))) == ("FIELD_INVALID", ["base_branch"])
-    assert (await rejected(ours.diff(room, paths=["../x"]))) == ("FIELD_INVALID", ["paths[0]"])
-    await ours.write(room, "src", "x\n")
-    assert (await rejected(ours.merge(room, target_branch="none"))) == ("FIELD_INVALID", ["target_branch"])
-    assert (await rejected(ours.merge(room, user_id="u" * 600))) == ("FIELD_INVALID", ["user_id"])
-    assert (await rejected(ours.merge(room, expected_head_commit="abcdef"))) == (
+    assert (await rejected(ours.diff(conv, repository="none"))) == ("FIELD_INVALID", ["repository"])
+    assert (await rejected(ours.diff(conv, base_branch="a..b"))) == ("FIELD_INVALID", ["base_branch"])
+    assert (await rejected(ours.diff(conv, paths=["../x"]))) == ("FIELD_INVALID", ["paths[0]"])
+    await ours.write(conv, "src", "x\n")
+    assert (await rejected(ours.merge(conv, target_branch="none"))) == ("FIELD_INVALID", ["target_branch"])
+    assert (await rejected(ours.merge(conv, user_id="u" * 600))) == ("FIELD_INVALID", ["user_id"])
+    assert (await rejected(ours.merge(conv, expected_head_commit="abcdef"))) == (
         "FIELD_INVALID", ["expected_head_commit"],
     )  # fmt: skip
-    assert (await rejected(ours.merge(room, expected_head_commit="0" * 12)))[0] == "ETAG_MISMATCH"
-    both = pb.DiffBranchRequest(conversation_id=room, run_id="run_0")
+    assert (await rejected(ours.merge(conv, expected_head_commit="0" * 12)))[0] == "ETAG_MISMATCH"
+    both = pb.DiffBranchRequest(conversation_id=conv, run_id="run_0")
     assert (await rejected(stub.DiffBranch(both))) == ("FIELD_INVALID", ["run_id"])
     assert (await rejected(stub.DiffBranch(pb.DiffBranchRequest(run_id="run_0"))))[0] == "RUN_NOT_FOUND"
-    half = pb.MergeBranchRequest(conversation_id=room)
+    half = pb.MergeBranchRequest(conversation_id=conv)
     half.resolutions.add(path="src")
     assert (await rejected(stub.MergeBranch(half))) == ("FIELD_INVALID", ["resolutions[0].content"])
     elsewhere = await client.open()
     assert (await rejected(ours.diff(elsewhere)))[0] == "FIELD_INVALID"
-    assert (await ours.task("ship", room)).error.reason == errors_pb2.ERROR_REASON_PERMISSION_DENIED
+    assert (await ours.task("ship", conv)).error.reason == errors_pb2.ERROR_REASON_PERMISSION_DENIED
     assert (await ours.task("read", path="src")).error.reason == errors_pb2.ERROR_REASON_FIELD_INVALID
     gone = tmp_path / "gone"
     for url in ("relative", "--upload-pack=x", "ext::sh -c x", str(gone), f"file://{gone}", str(tmp_path)):
@@ -210,9 +210,9 @@ async def test_a_merge_runs_no_hook_of_the_repository(client: Client, tmp_path: 
     for name in ("pre-receive", "update", "post-receive", "post-update", "reference-transaction"):
         (ours.origin.folder / "hooks" / name).write_text(f"#!/bin/sh\ntouch {mark}\n")
         (ours.origin.folder / "hooks" / name).chmod(0o755)
-    room = await ours.room()
-    await ours.write(room, "src", "1\n")
-    assert (await ours.merge(room)).merged and not mark.exists()
+    conv = await ours.conv()
+    await ours.write(conv, "src", "1\n")
+    assert (await ours.merge(conv)).merged and not mark.exists()
     assert (ours.origin.folder / "src").read_text() == "1\n"
     project = library_pb2.Project(name=f"outside{next(_numbers)}")
     project.repositories.add(name="code", url=str(ROOT))
@@ -236,14 +236,14 @@ async def test_a_conversation_is_where_its_agent_is_at_home(
     await client.library.UpdateAgent(changing)
 
     # One that names no project; and one in a project that the agent does not belong to, as there may be.
-    room = await client.open(agent, external_ref=f"ticket of {agent}")
+    conv = await client.open(agent, external_ref=f"ticket of {agent}")
     default = (await client.library.GetProject(library.GetProjectRequest(project_id="default"))).project.id
     other = await client.open(agent, project_id=default)
-    assert (await room_of(client, room)).project_id == ours.project
-    assert (await room_of(client, other)).project_id == default
+    assert (await conversation_of(client, conv)).project_id == ours.project
+    assert (await conversation_of(client, other)).project_id == default
     named = pb.GetConversationRequest(external_ref=f"ticket of {agent}")
-    assert (await client.conversations.GetConversation(named)).conversation.id == room
-    for each in (room, other):
+    assert (await client.conversations.GetConversation(named)).conversation.id == conv
+    for each in (conv, other):
         await client.turn(each, "Make it.")
         shown = await ours.diff(each)
         assert [file.path for file in shown.files] == ["made"]
@@ -297,13 +297,13 @@ workflow:
   nodes: [{{id: ask, agent_id: {agent}, input_mapping: {{question: input.question}}}}]
 """,
     )
-    room = await ours.room()
-    await ours.write(room, "before", "1\n")
+    conv = await ours.conv()
+    await ours.write(conv, "before", "1\n")
     request = runs.StartRunRequest(workflow_id=f"e2e/code/call_{agent}", input=struct(question="Write it."))
-    request.context.conversation_id = room
+    request.context.conversation_id = conv
     await output(client, (await client.coordinator.StartRun(request)).run.id)
-    assert [file.path for file in (await ours.diff(room)).files] == ["before", "by_agent"]
-    assert await ours.read(room, "by_agent") == "made by the one who was called\n"
+    assert [file.path for file in (await ours.diff(conv)).files] == ["before", "by_agent"]
+    assert await ours.read(conv, "by_agent") == "made by the one who was called\n"
 
 
 async def test_a_fork_has_the_files_that_its_record_tells_of(client: Client, tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ async def test_a_fork_has_the_files_that_its_record_tells_of(client: Client, tmp
 
 async def test_a_workflow_that_says_so_merges(client: Client, tmp_path: Path) -> None:
     ours = await team(client, tmp_path)
-    room = await ours.room()
+    conv = await ours.conv()
 
     async def run(path: str, content: str, where: str = "", branch: str = "") -> run_pb2.Run:
         request = runs.StartRunRequest(
@@ -339,22 +339,22 @@ async def test_a_workflow_that_says_so_merges(client: Client, tmp_path: Path) ->
             request.context.branch = branch
         return await ended(client, (await client.coordinator.StartRun(request)).run.id)
 
-    assert (await run("src", "by a workflow\n", room)).status == run_pb2.RUN_STATUS_COMPLETED
+    assert (await run("src", "by a workflow\n", conv)).status == run_pb2.RUN_STATUS_COMPLETED
     assert ours.origin.show("src") == "by a workflow"
     assert (await run("other", "on a branch\n", branch="topic/one")).status == run_pb2.RUN_STATUS_COMPLETED
     assert (await run("third", "on its own\n")).status == run_pb2.RUN_STATUS_COMPLETED
     assert ours.origin.show("other") == "on a branch" and ours.origin.show("third") == "on its own"
     ours.origin.change("src", "changed by a user\n")
-    failed = await run("src", "changed by a workflow\n", room)
+    failed = await run("src", "changed by a workflow\n", conv)
     assert failed.status == run_pb2.RUN_STATUS_FAILED
     assert "src" in failed.error.message
     assert ours.origin.show("src") == "changed by a user"
-    assert await ours.read(room, "src") == "changed by a workflow\n"
+    assert await ours.read(conv, "src") == "changed by a workflow\n"
 
 
 async def test_a_workflow_merges_when_it_completes(client: Client, tmp_path: Path) -> None:
     ours = await team(client, tmp_path)
-    room = await ours.room()
+    conv = await ours.conv()
     await client.apply(
         "e2e/code",
         """
@@ -376,7 +376,7 @@ workflow:
 
     async def run(workflow: str, content: str) -> run_pb2.Run:
         request = runs.StartRunRequest(workflow_id=f"e2e/code/{workflow}", input=struct(content=content))
-        request.context.conversation_id = room
+        request.context.conversation_id = conv
         return await ended(client, (await client.coordinator.StartRun(request)).run.id)
 
     done = await run("both", "by both\n")
@@ -389,22 +389,22 @@ workflow:
     assert failed.status == run_pb2.RUN_STATUS_FAILED
     assert failed.error.reason == errors_pb2.ERROR_REASON_MERGE_CONFLICT, failed.error
     assert ours.origin.show("one") == "from inside" and ours.origin.show("src") == "by a user"
-    assert await ours.read(room, "one") == "in conflict\n"
-    assert (await ours.merge(room, resolutions=[{"path": "src", "content": b"both\n"}])).merged
+    assert await ours.read(conv, "one") == "in conflict\n"
+    assert (await ours.merge(conv, resolutions=[{"path": "src", "content": b"both\n"}])).merged
 
 
 async def test_what_is_deleted_leaves_no_files(tmp_path: Path) -> None:
     data = tmp_path / "server"
     async with serving(data) as server, server.client() as client:
         ours = await team(client, tmp_path)
-        one, two = await ours.room(), await ours.room()
+        one, two = await ours.conv(), await ours.conv()
         await ours.write(one, "src", "1\n")
         await ours.write(two, "src", "2\n")
         await client.conversations.DeleteConversation(pb.DeleteConversationRequest(conversation_id=one))
         assert [path.name for path in _worktrees(data)] == [f"{ours.project}-{two}"]
     async with serving(data) as server, server.client() as client:
         after = Team(client, ours.origin, ours.project)
-        assert (await room_of(client, two)).branch
+        assert (await conversation_of(client, two)).branch
         assert [file.path for file in (await after.diff(two)).files] == ["src"]
         await client.conversations.DeleteConversation(pb.DeleteConversationRequest(conversation_id=two))
         await client.library.DeleteProject(library.DeleteProjectRequest(project_id=ours.project))

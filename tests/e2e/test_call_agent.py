@@ -55,12 +55,12 @@ async def test_why_there_is_no_answer(client: Client, provider: Provider, script
 
 
 async def test_an_agent_joins_a_conversation_for_a_service(client: Client, provider: Provider) -> None:
-    room = await client.open()
+    conv = await client.open()
     agent = await Scripted(client, provider, "openai").agent(Script(text="Here I am."))
-    answer = await client.conversations.CallAgent(asked(agent, mode=LOOP_IN, conversation_id=room))
-    assert answer.turn.conversation_id == room
+    answer = await client.conversations.CallAgent(asked(agent, mode=LOOP_IN, conversation_id=conv))
+    assert answer.turn.conversation_id == conv
     assert answer.turn.output.string_value == "Here I am."
-    assert [m.content for m in await client.messages(room)] == ["Two or three?", "Here I am."]
+    assert [m.content for m in await client.messages(conv)] == ["Two or three?", "Here I am."]
 
 
 async def test_a_caller_that_hangs_up_stops_the_model(client: Client, provider: Provider) -> None:
@@ -74,13 +74,13 @@ async def test_a_caller_that_hangs_up_stops_the_model(client: Client, provider: 
 
 
 async def test_what_cannot_be_asked_is_refused(client: Client) -> None:
-    room, call = await client.open(), client.conversations.CallAgent
+    conv, call = await client.open(), client.conversations.CallAgent
     nothing = pb.CallAgentRequest(agent_id="assistant")
     assert await rejected(call(nothing)) == ("FIELD_INVALID", ["input"])
     assert await rejected(call(asked(""))) == ("FIELD_INVALID", ["agent_id"])
     assert (await rejected(call(asked("nobody"))))[0] == "AGENT_NOT_FOUND"
     assert await rejected(call(asked("assistant", " "))) == ("INPUT_INVALID", ["input"])
-    for wrong in (asked("assistant", conversation_id=room), asked("assistant", mode=LOOP_IN)):
+    for wrong in (asked("assistant", conversation_id=conv), asked("assistant", mode=LOOP_IN)):
         assert await rejected(call(wrong)) == ("FIELD_INVALID", ["conversation_id"])
     missing = asked("assistant", mode=LOOP_IN, conversation_id="conv_01M80B4FQSR67S4TVYMV1BGX37")
     assert (await rejected(call(missing)))[0] == "CONVERSATION_NOT_FOUND"

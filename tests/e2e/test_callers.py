@@ -88,7 +88,7 @@ class House:
     bob: Client
     proxy: Client
     tokens: Path
-    room: str = ""
+    conv: str = ""
     run: str = ""
     gate: run_pb2.Gate = field(default_factory=run_pb2.Gate)
     memory: str = ""
@@ -113,8 +113,8 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House
 
 
 async def asking(house: House) -> House:
-    """``house`` with a room, a run that waits at a gate, and a memory."""
-    house.room = await house.ann.open("sloth")
+    """``house`` with a conversation, a run that waits at a gate, and a memory."""
+    house.conv = await house.ann.open("sloth")
     start = runs.StartRunRequest(workflow_id="team/asks")
     house.run = (await house.ann.coordinator.StartRun(start)).run.id
     house.gate = await gate_of(house)
@@ -148,7 +148,7 @@ async def on_stream(house: House, who: Client, intent: dict[str, Any], item: str
     call = who.conversations.Converse()
     try:
         await call.write(
-            pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=house.room, tail_only=True))
+            pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=house.conv, tail_only=True))
         )
         await call.write(pb.ConverseRequest(**intent))
         async with asyncio.timeout(PATIENCE_S):
@@ -167,29 +167,29 @@ ACTS: dict[str, Act] = {
     ),
     "UpdateConversation": lambda h, c, who: c.conversations.UpdateConversation(
         pb.UpdateConversationRequest(
-            request_id="r-UpdateConversation", conversation={"id": h.room, "title": who}
+            request_id="r-UpdateConversation", conversation={"id": h.conv, "title": who}
         )
     ),
     "AddParticipant": lambda h, c, who: c.conversations.AddParticipant(
         pb.AddParticipantRequest(
             request_id="r-AddParticipant",
-            conversation_id=h.room,
+            conversation_id=h.conv,
             participant={"user": {"user_id": f"friend of {who}"}},
         )
     ),
     "RemoveParticipant": lambda h, c, who: c.conversations.RemoveParticipant(
         pb.RemoveParticipantRequest(
-            request_id="r-RemoveParticipant", conversation_id=h.room, user_id=f"friend of {who}"
+            request_id="r-RemoveParticipant", conversation_id=h.conv, user_id=f"friend of {who}"
         )
     ),
     "ResetConversation": lambda h, c, who: c.conversations.ResetConversation(
         pb.ResetConversationRequest(
-            request_id="r-ResetConversation", conversation_id=h.room, keep_system_message=who == "ann"
+            request_id="r-ResetConversation", conversation_id=h.conv, keep_system_message=who == "ann"
         )
     ),
     "SendMessage": lambda h, c, who: c.conversations.SendMessage(
         pb.SendMessageRequest(
-            conversation_id=h.room, send={"request_id": "r-SendMessage", "content": "say 1 word"}
+            conversation_id=h.conv, send={"request_id": "r-SendMessage", "content": "say 1 word"}
         )
     ),
     "Converse": lambda h, c, who: on_stream(
@@ -278,10 +278,10 @@ ACTS: dict[str, Act] = {
     ),
     # From here on, nothing is left of what they act on after the first of them.
     "MergeBranch": lambda h, c, who: c.conversations.MergeBranch(
-        pb.MergeBranchRequest(request_id="r-MergeBranch", conversation_id=h.room, message=who)
+        pb.MergeBranchRequest(request_id="r-MergeBranch", conversation_id=h.conv, message=who)
     ),
     "CancelTurn": lambda h, c, who: c.conversations.CancelTurn(
-        pb.CancelTurnRequest(request_id="r-CancelTurn", conversation_id=h.room, turn_id=h.turn)
+        pb.CancelTurnRequest(request_id="r-CancelTurn", conversation_id=h.conv, turn_id=h.turn)
     ),
     "ResolveGate": lambda h, c, who: c.coordinator.ResolveGate(
         runs.ResolveGateRequest(
@@ -297,11 +297,11 @@ ACTS: dict[str, Act] = {
     ),
     "CompleteConversation": lambda h, c, who: c.conversations.CompleteConversation(
         pb.CompleteConversationRequest(
-            request_id="r-CompleteConversation", conversation_id=h.room, cancel_turns=who == "ann"
+            request_id="r-CompleteConversation", conversation_id=h.conv, cancel_turns=who == "ann"
         )
     ),
     "ReopenConversation": lambda h, c, who: c.conversations.ReopenConversation(
-        pb.ReopenConversationRequest(request_id="r-ReopenConversation", conversation_id=h.room)
+        pb.ReopenConversationRequest(request_id="r-ReopenConversation", conversation_id=h.conv)
     ),
     "DeleteMemory": lambda h, c, who: c.memory.DeleteMemory(
         memories.DeleteMemoryRequest(request_id="r-DeleteMemory", agent_id="assistant", memory_id=h.memory)
@@ -319,7 +319,7 @@ ACTS: dict[str, Act] = {
         library.DeleteLibraryRequest(request_id="r-DeleteLibrary", library_id="of_ann")
     ),
     "DeleteConversation": lambda h, c, who: c.conversations.DeleteConversation(
-        pb.DeleteConversationRequest(request_id="r-DeleteConversation", conversation_id=h.room)
+        pb.DeleteConversationRequest(request_id="r-DeleteConversation", conversation_id=h.conv)
     ),
 }
 """A request of each method that takes a ``request_id``. Equal content for both callers where the answer tells
@@ -361,7 +361,7 @@ async def test_anothers_request_id_is_another_request_for_every_method(house: Ho
     for name, act in ACTS.items():
         who = house.proxy if name.startswith("Delete") else house.bob
         if name == "CancelTurn":
-            said = await house.ann.say(house.room, "say 300 words")
+            said = await house.ann.say(house.conv, "say 300 words")
             house.turn = said.turn.id
         if name == "CancelRun":
             start = runs.StartRunRequest(workflow_id="team/asks")
@@ -401,21 +401,21 @@ def marks(answer: Any) -> set[str]:
 async def test_a_repeat_across_a_restart_is_its_callers_own(tmp_path: Path) -> None:
     data, flags = tmp_path / "data", ("--auth-tokens-file", str(tokens_file(tmp_path)))
     async with serving(data, *flags) as server, calling(server, "ann") as ann:
-        room = await ann.open(request_id="room", title="one")
+        conv = await ann.open(request_id="conversation", title="one")
         await server.kill()
     async with serving(data, *flags) as server, calling(server, "ann") as ann, calling(server, "bob") as bob:
-        assert await bob.open(request_id="room", title="one") != room
-        assert await ann.open(request_id="room", title="one") == room
+        assert await bob.open(request_id="conversation", title="one") != conv
+        assert await ann.open(request_id="conversation", title="one") == conv
 
 
 async def test_what_a_server_without_tokens_remembered_it_still_does(data: Path) -> None:
     """Ids are stored as they came where callers have no names, by this server as by those before it."""
     async with serving(data) as server, server.client() as client:
-        await client.open(request_id="room", title="one")
+        await client.open(request_id="conversation", title="one")
         await client.library.CreateLibrary(
             library.CreateLibraryRequest(request_id="shelf", library={"name": "shelf"})
         )
-    assert stored(data / "shards" / "00.db", "SELECT id FROM requests_answered") == {"room"}
+    assert stored(data / "shards" / "00.db", "SELECT id FROM requests_answered") == {"conversation"}
     assert stored(data / "catalog.db", "SELECT request_id FROM answers") == {"/shelf"}
 
 
@@ -435,7 +435,7 @@ async def test_a_user_id_is_the_callers_own_unless_it_may_act_for_others(house: 
 
     def saying(who: Client, user: str) -> Any:
         request = pb.SendMessageRequest(
-            conversation_id=house.room, send={"content": "say 1 word", "user_id": user}
+            conversation_id=house.conv, send={"content": "say 1 word", "user_id": user}
         )
         return who.conversations.SendMessage(request)
 
@@ -446,7 +446,7 @@ async def test_a_user_id_is_the_callers_own_unless_it_may_act_for_others(house: 
 
     stream = house.bob.conversations.Converse()
     await stream.write(
-        pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=house.room, tail_only=True))
+        pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=house.conv, tail_only=True))
     )
     await stream.write(
         pb.ConverseRequest(send=pb.ConverseSend(request_id="x", content="say 1 word", user_id="ann"))
@@ -469,7 +469,7 @@ async def test_nobody_calls_answers_signals_or_merges_in_anothers_name(house: Ho
     )
     signal = runs.SignalRunRequest(run_id=house.run, signal={"name": "hint", "user_id": "ann"})
     assert await rejected(bob.coordinator.SignalRun(signal)) == ("PERMISSION_DENIED", ["signal.user_id"])
-    merge = pb.MergeBranchRequest(conversation_id=house.room, user_id="ann")
+    merge = pb.MergeBranchRequest(conversation_id=house.conv, user_id="ann")
     assert await rejected(bob.conversations.MergeBranch(merge)) == ("PERMISSION_DENIED", ["user_id"])
     answer = runs.ResolveGateRequest(
         gate_id=house.gate.id,
@@ -512,22 +512,22 @@ async def test_the_command_line_talks_with_a_plain_token_as_its_name(
     monkeypatch.setenv("NO_COLOR", "1")
     chat = ("chat", "-m", "say 2 words", "--server", house.server.address)
     assert await asyncio.to_thread(cli.main, chat) == 0
-    room = capsys.readouterr().err.split()[-1]
-    (message, *_) = await house.bob.messages(room)
+    conv = capsys.readouterr().err.split()[-1]
+    (message, *_) = await house.bob.messages(conv)
     assert message.author == "bob"
     listed = await house.bob.conversations.ListConversations(pb.ListConversationsRequest(user_id="bob"))
-    assert room in [each.id for each in listed.conversations]
+    assert conv in [each.id for each in listed.conversations]
 
     assert await asyncio.to_thread(cli.main, (*chat, "--user", "ann")) == 1
     assert "user_id is 'ann'" in capsys.readouterr().err
 
 
 async def test_a_refusal_inside_a_stream_is_logged_as_others_are(house: House) -> None:
-    room = await house.bob.open("sloth")
+    conv = await house.bob.open("sloth")
     before = house.server.count("rpc_rejected")
     call = house.bob.conversations.Converse()
     try:
-        await call.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=room, tail_only=True)))
+        await call.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=conv, tail_only=True)))
         send = pb.ConverseSend(request_id="r-refused", content="say 1 word", user_id="ann")
         await call.write(pb.ConverseRequest(send=send))
         async with asyncio.timeout(PATIENCE_S):
@@ -571,10 +571,10 @@ async def test_a_changed_tokens_file_holds_at_once_and_ends_the_streams_of_who_i
         calling(server, "bob") as bob,
         calling(server, "chief") as chief,
     ):
-        room = await ann.open()
-        subscribe = pb.SubscribeRequest(attach=pb.ConverseAttach(conversation_id=room))
+        conv = await ann.open()
+        subscribe = pb.SubscribeRequest(attach=pb.ConverseAttach(conversation_id=conv))
         kept, lost = ann.conversations.Subscribe(subscribe), bob.conversations.Converse()
-        await lost.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=room)))
+        await lost.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=conv)))
         await kept.read(), await lost.read()
         assert (await rejected(chief.open()))[0] == "UNAUTHENTICATED"
 
@@ -592,7 +592,7 @@ async def test_a_changed_tokens_file_holds_at_once_and_ends_the_streams_of_who_i
         assert "was removed" in await lost.details()
         assert (await rejected(bob.open()))[0] == "UNAUTHENTICATED"
         assert await chief.open()
-        said = await ann.say(room, "say 1 word")
+        said = await ann.say(conv, "say 1 word")
         async with asyncio.timeout(PATIENCE_S):
             while not (word := await kept.read()).HasField("event") or word.event.turn_id != said.turn.id:
                 pass

@@ -30,9 +30,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 class Old:
     """A server on a folder with records above any limit, and a client that has gRPC's defaults."""
 
-    def __init__(self, client: Client, room: str, run_id: str, run_ended: int) -> None:
+    def __init__(self, client: Client, conv: str, run_id: str, run_ended: int) -> None:
         self.client = client
-        self.room = room
+        self.conv = conv
         self.run_id = run_id
         self.run_ended = run_ended
         """Sequence of the run's last event before the large ones."""
@@ -45,18 +45,18 @@ async def old(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Old]:
         serving(data, environment={"WONDER_DEFAULT_MODEL": "offline"}) as server,
         server.client() as client,
     ):
-        room = await client.open()
-        turn, _ = await client.turn(room, "say 3 words")
+        conv = await client.open()
+        turn, _ = await client.turn(conv, "say 3 words")
         run_id = turn.context_assembly_run_id
         run = (await client.coordinator.GetRun(runs.GetRunRequest(run_id=run_id))).run
         shown = (
-            await client.conversations.GetConversation(pb.GetConversationRequest(conversation_id=room))
+            await client.conversations.GetConversation(pb.GetConversationRequest(conversation_id=conv))
         ).conversation
-    row = Conversation(id=room, project_id=shown.project_id, created_ms=shown.create_time.ToMilliseconds())
+    row = Conversation(id=conv, project_id=shown.project_id, created_ms=shown.create_time.ToMilliseconds())
     await fill(data, row, run_id)
     async with serving(data, environment={"WONDER_DEFAULT_MODEL": "offline"}) as server:
         async with aio.insecure_channel(server.address) as channel:
-            yield Old(Client(channel), room, run_id, run.last_sequence)
+            yield Old(Client(channel), conv, run_id, run.last_sequence)
         assert not (wrong := [line for line in server.log if line.get("level") == "error"]), [
             line.get("exception") for line in wrong
         ]
@@ -79,7 +79,7 @@ async def pages(method: Any, request: Any) -> list[Any]:
 
 @pytest.mark.parametrize("page_size", [0, 1])
 async def test_every_event_of_an_old_folder_can_be_listed(old: Old, page_size: int) -> None:
-    request = pb.ListEventsRequest(conversation_id=old.room, page_size=page_size)
+    request = pb.ListEventsRequest(conversation_id=old.conv, page_size=page_size)
     events = await pages(old.client.conversations.ListEvents, request)
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     assert {event.WhichOneof("payload") for event in events} >= CONVERSATION.event_types.keys()
@@ -88,7 +88,7 @@ async def test_every_event_of_an_old_folder_can_be_listed(old: Old, page_size: i
 
 
 async def test_a_long_text_of_an_old_folder_is_cut_with_a_notice(old: Old) -> None:
-    request = pb.ListMessagesRequest(conversation_id=old.room)
+    request = pb.ListMessagesRequest(conversation_id=old.conv)
     message = (await pages(old.client.conversations.ListMessages, request))[0]
     size = len(LONG.encode())
     begins, _, notice = message.content.rpartition("\n[Cut: ")
@@ -99,14 +99,14 @@ async def test_a_long_text_of_an_old_folder_is_cut_with_a_notice(old: Old) -> No
 
 @pytest.mark.parametrize("page_size", [0, 1])
 async def test_every_row_of_an_old_folder_can_be_listed(old: Old, page_size: int) -> None:
-    rooms, coordinator = old.client.conversations, old.client.coordinator
-    of_room = {"conversation_id": old.room, "page_size": page_size}
-    assert len(await pages(rooms.ListTurns, pb.ListTurnsRequest(**of_room))) == 2
-    assert len(await pages(rooms.ListMessages, pb.ListMessagesRequest(**of_room))) == 3
-    moves = await pages(rooms.ListMoves, pb.ListMovesRequest(**of_room))
+    convs, coordinator = old.client.conversations, old.client.coordinator
+    of_conversation = {"conversation_id": old.conv, "page_size": page_size}
+    assert len(await pages(convs.ListTurns, pb.ListTurnsRequest(**of_conversation))) == 2
+    assert len(await pages(convs.ListMessages, pb.ListMessagesRequest(**of_conversation))) == 3
+    moves = await pages(convs.ListMoves, pb.ListMovesRequest(**of_conversation))
     assert len(moves) == 2
     assert moves[0].tool_calls[0].id == "call_0"
-    await pages(rooms.ListConversations, pb.ListConversationsRequest(page_size=page_size))
+    await pages(convs.ListConversations, pb.ListConversationsRequest(page_size=page_size))
     request = runs.ListRunsRequest(page_size=page_size, include_children=True)
     assert old.run_id in {run.id for run in await pages(coordinator.ListRuns, request)}
     request = runs.ListGatesRequest(page_size=page_size, run_id=old.run_id)
@@ -114,17 +114,17 @@ async def test_every_row_of_an_old_folder_can_be_listed(old: Old, page_size: int
 
 
 async def test_single_records_of_an_old_folder_can_be_read(old: Old) -> None:
-    turns = await pages(old.client.conversations.ListTurns, pb.ListTurnsRequest(conversation_id=old.room))
+    turns = await pages(old.client.conversations.ListTurns, pb.ListTurnsRequest(conversation_id=old.conv))
     for turn in turns:
         await old.client.conversations.GetTurn(pb.GetTurnRequest(turn_id=turn.id))
-    await old.client.conversations.GetConversation(pb.GetConversationRequest(conversation_id=old.room))
+    await old.client.conversations.GetConversation(pb.GetConversationRequest(conversation_id=old.conv))
     run = (await old.client.coordinator.GetRun(runs.GetRunRequest(run_id=old.run_id))).run
     assert run.id == old.run_id and run.output.fields["text"].string_value.startswith("漢字")
 
 
 @pytest.mark.parametrize("group_events", [False, True])
 async def test_a_stream_shows_every_event_of_an_old_folder(old: Old, group_events: bool) -> None:
-    attach = pb.ConverseAttach(conversation_id=old.room, group_events=group_events)
+    attach = pb.ConverseAttach(conversation_id=old.conv, group_events=group_events)
     stream = old.client.conversations.Subscribe(pb.SubscribeRequest(attach=attach))
     sequence = 0
     async for word in stream:
@@ -147,10 +147,10 @@ async def test_a_stream_shows_every_event_of_an_old_folder(old: Old, group_event
 
 
 async def test_the_conversation_of_an_old_folder_goes_on(old: Old) -> None:
-    request = pb.GetConversationRequest(conversation_id=old.room)
+    request = pb.GetConversationRequest(conversation_id=old.conv)
     head = (await old.client.conversations.GetConversation(request)).conversation.last_sequence
-    said = await old.client.say(old.room, "say 2 words")
-    view = await old.client.settled(old.room, said.turn.id, View(cursor=head))
+    said = await old.client.say(old.conv, "say 2 words")
+    view = await old.client.settled(old.conv, said.turn.id, View(cursor=head))
     assert view.text() == "word1 word2"
 
 

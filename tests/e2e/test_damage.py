@@ -233,7 +233,7 @@ async def test_one_damaged_record_is_named_and_takes_nothing_else_with_it(
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
         assert row["id"] in str(refused.value.details())
         assert "wonder check" in str(refused.value.details())
-        others = {each.id for each in await client.rooms()} - {row["actor"]}
+        others = {each.id for each in await client.all_conversations()} - {row["actor"]}
         assert len(others) == 2
         for other in others:
             assert len(await client.messages(other)) == 4
@@ -351,7 +351,7 @@ async def test_a_damaged_conversation_can_be_deleted(fresh: Path, tmp_path: Path
         deleting = conversation_service_pb2.DeleteConversationRequest(conversation_id=lost, request_id="away")
         for _ in range(2):
             await client.conversations.DeleteConversation(deleting)
-        assert [each.id for each in await client.rooms()] == [other]
+        assert [each.id for each in await client.all_conversations()] == [other]
         await client.turn(other, "Hello again.")
     assert not [line for line in server.log if "Traceback" in str(line)]
     assert check(data) == 0

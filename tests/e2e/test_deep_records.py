@@ -73,19 +73,19 @@ async def started(client: Client, workflow: str, **given: Any) -> str:
 
 async def test_a_tool_call_of_many_levels_leaves_every_run_readable(client: Client) -> None:
     await client.apply("e2e/deep", LIBRARY)
-    room = await client.open(await client.agent("deep-speaker", "e2e/deep/speaker"))
+    conv = await client.open(await client.agent("deep-speaker", "e2e/deep/speaker"))
     value = nested(28)
 
-    turn, _ = await client.turn(room, f"use the tool say_again with {json.dumps({'v': value})}")
+    turn, _ = await client.turn(conv, f"use the tool say_again with {json.dumps({'v': value})}")
 
     assert turn.status == conversation.TURN_STATUS_COMPLETED
     run, view = await read(client, turn.memory_extraction_run_id)
     (call,) = MessageToDict(run.input)["transcript"][0]["tool_calls"]
     assert call["input"] != {"v": value} and opened(call["input"]) == {"v": value}
     assert view.events[0].workflow_started.input == run.input
-    await client.moves(turn.id, room)
-    assert await client.events(room)
-    assert (await client.turn(room, "hello"))[0].status == conversation.TURN_STATUS_COMPLETED
+    await client.moves(turn.id, conv)
+    assert await client.events(conv)
+    assert (await client.turn(conv, "hello"))[0].status == conversation.TURN_STATUS_COMPLETED
 
 
 async def test_a_state_that_its_targets_make_deeper_is_readable(client: Client) -> None:

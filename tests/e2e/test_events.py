@@ -87,13 +87,13 @@ async def test_every_documented_event_is_streamed_and_found(client: Client, prov
         await client.agent(each, f"e2e/events/{each}")
 
     seen: dict[str, list[event_pb2.Event]] = {}
-    rooms = [await client.open(who, project_id=project) for who in (agent, "forgetful", "lost")]
+    convs = [await client.open(who, project_id=project) for who in (agent, "forgetful", "lost")]
     turns: list[conversation.Turn] = []
-    for room in rooms:
-        turn, view = await client.turn(room, "Go.")
-        await client.conversations.CompleteConversation(pb.CompleteConversationRequest(conversation_id=room))
+    for conv in convs:
+        turn, view = await client.turn(conv, "Go.")
+        await client.conversations.CompleteConversation(pb.CompleteConversationRequest(conversation_id=conv))
         turns.append(turn)
-        seen[room] = list(view.events)
+        seen[conv] = list(view.events)
 
     events = await found(client, project)
     assert {event.name for event in events} >= DOCUMENTED

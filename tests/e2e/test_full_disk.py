@@ -64,25 +64,25 @@ async def refusal(asking: object) -> tuple[grpc.StatusCode, str]:
     return refused.value.code(), str(refused.value.details())
 
 
-async def test_a_server_starts_on_a_full_disk_reads_deletes_and_goes_on_when_there_is_room(
+async def test_a_server_starts_on_a_full_disk_reads_deletes_and_goes_on_when_there_is_space(
     disk: Path,
 ) -> None:
     data = disk / "data"
     async with serving(data, environment=RESERVE) as server, server.client() as client:
-        rooms = [await client.open(request_id=f"r{number}") for number in range(2)]
-        for room in rooms:
-            await client.turn(room, "Hello. " + "I like tea. " * 20)
+        convs = [await client.open(request_id=f"r{number}") for number in range(2)]
+        for conv in convs:
+            await client.turn(conv, "Hello. " + "I like tea. " * 20)
         kept = memory_pb2.Memory(type="fact", content="Tea is good.")
         await client.memory.WriteMemory(memory.WriteMemoryRequest(agent_id="assistant", memory=kept))
     (data / "RESERVE").unlink()
     filler = fill(disk)
 
     async with serving(data, environment=RESERVE) as server, server.client() as client:
-        assert len(await client.messages(rooms[0])) == 2
-        assert len(await client.rooms()) == 2
+        assert len(await client.messages(convs[0])) == 2
+        assert len(await client.all_conversations()) == 2
         assert "Tea is good." in await client.memories()
         for asking in (
-            client.say(rooms[0], "Hello?"),
+            client.say(convs[0], "Hello?"),
             client.open(request_id="new"),
             client.memory.WriteMemory(memory.WriteMemoryRequest(agent_id="assistant", memory=kept)),
         ):
@@ -92,17 +92,17 @@ async def test_a_server_starts_on_a_full_disk_reads_deletes_and_goes_on_when_the
             assert "must be free there, and " in said
         filler.write_bytes(b"")
         await server.logged("disk_space_available")
-        await client.turn(rooms[0], "Hello again.")
+        await client.turn(convs[0], "Hello again.")
 
         fill(disk)
         await server.logged("disk_full", 2)
-        assert (await refusal(client.say(rooms[0], "Hello?")))[0] is grpc.StatusCode.UNAVAILABLE
-        await client.conversations.DeleteConversation(pb.DeleteConversationRequest(conversation_id=rooms[1]))
-        assert [room.id for room in await client.rooms()] == [rooms[0]]
+        assert (await refusal(client.say(convs[0], "Hello?")))[0] is grpc.StatusCode.UNAVAILABLE
+        await client.conversations.DeleteConversation(pb.DeleteConversationRequest(conversation_id=convs[1]))
+        assert [each.id for each in await client.all_conversations()] == [convs[0]]
         filler.write_bytes(b"")
         await server.logged("disk_space_available", 2)
-        await client.turn(rooms[0], "Still there?")
-        assert len(await client.messages(rooms[0])) == 6
+        await client.turn(convs[0], "Still there?")
+        assert len(await client.messages(convs[0])) == 6
     assert not [line for line in server.log if "Traceback" in str(line)]
 
 
@@ -113,40 +113,40 @@ def noise(seed: int, size: int) -> str:
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("others", [False, True])
-async def test_a_disk_that_conversations_filled_has_room_again_when_they_are_deleted(
+async def test_a_disk_that_conversations_filled_has_space_again_when_they_are_deleted(
     disk: Path, others: bool, restarted: bool
 ) -> None:
     data = disk / "data"
     async with serving(data, environment=RESERVE) as server, server.client() as client:
-        rooms = [await client.open(request_id=f"r{number}") for number in range(2)]
+        convs = [await client.open(request_id=f"r{number}") for number in range(2)]
         with contextlib.suppress(grpc.RpcError):
             for number in range(3 if others else 100):
-                await client.turn(rooms[number % 2], noise(number, 300_000))
+                await client.turn(convs[number % 2], noise(number, 300_000))
         if others:
             fill(disk)
         await server.logged("disk_full")
         if not restarted:
-            await delete(client, rooms)
+            await delete(client, convs)
             await goes_on(server, client)
     if restarted:
         async with serving(data, environment=RESERVE) as server, server.client() as client:
-            await delete(client, rooms)
+            await delete(client, convs)
             await goes_on(server, client)
 
 
 async def goes_on(server: Server, client: Client) -> None:
-    """New work is accepted, at once or when there is room; a server that starts may have had it."""
+    """New work is accepted, at once or when there is space; a server that starts may have had it."""
     try:
-        room = await client.open(request_id="new")
+        conv = await client.open(request_id="new")
     except grpc.RpcError:
         await server.logged("disk_space_available", max(1, server.count("disk_full")))
-        room = await client.open(request_id="new")
-    assert room
+        conv = await client.open(request_id="new")
+    assert conv
 
 
-async def delete(client: Client, rooms: list[str]) -> None:
-    for room in rooms:
-        await client.conversations.DeleteConversation(pb.DeleteConversationRequest(conversation_id=room))
+async def delete(client: Client, convs: list[str]) -> None:
+    for conv in convs:
+        await client.conversations.DeleteConversation(pb.DeleteConversationRequest(conversation_id=conv))
 
 
 TASKS = """
@@ -195,7 +195,7 @@ async def test_a_server_without_descriptors_says_so_and_recovers(data: Path) -> 
         serving(data, "--log-level", "debug", environment={"WONDER_DEFAULT_MODEL": "offline"}) as server,
         server.client() as client,
     ):
-        room = await client.open()
+        conv = await client.open()
         await client.apply("e2e/scarce", TASKS)
         allowed = library_pb2.NetworkPolicy(http_allow=["127.0.0.1:9"])
         project = library_pb2.Project(name="open", network=allowed)
@@ -214,8 +214,8 @@ async def test_a_server_without_descriptors_says_so_and_recovers(data: Path) -> 
                     client.memory.WriteMemory(memory.WriteMemoryRequest(agent_id="assistant", memory=long))
                 ),
                 "memories": await said(client.memories()),
-                "turn": await said(client.turn(room, "Hello.")),
-                "messages": await said(client.messages(room)),
+                "turn": await said(client.turn(conv, "Hello.")),
+                "messages": await said(client.messages(conv)),
             }
             for task in ("fetch", "note"):
                 asked = executor.ExecuteTaskRequest(task_id=f"e2e/scarce/{task}")

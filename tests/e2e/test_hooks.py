@@ -8,7 +8,7 @@ import pytest_asyncio
 from tests.e2e.client import Client, struct
 from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
-from wonder.v1 import conversation_service_pb2 as rooms
+from wonder.v1 import conversation_service_pb2 as convs
 from wonder.v1 import coordinator_service_pb2 as runs
 from wonder.v1 import errors_pb2, run_pb2
 
@@ -100,8 +100,8 @@ async def library(server: object) -> None:
 async def test_a_turn_whose_context_cannot_be_assembled_fails_and_says_why(
     client: Client, agent: str, why: str
 ) -> None:
-    room = await client.open(agent)
-    turn, view = await client.turn(room, "elephants")
+    conv = await client.open(agent)
+    turn, view = await client.turn(conv, "elephants")
     assert turn.status == conversation.TURN_STATUS_FAILED
     assert turn.error.reason == errors_pb2.ERROR_REASON_CONTEXT_ASSEMBLY_FAILED
     assert why in turn.error.message
@@ -122,8 +122,8 @@ async def test_a_turn_whose_context_cannot_be_assembled_fails_and_says_why(
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("agent", ["no_extraction", "bad_extraction"])
 async def test_a_failed_extraction_marks_the_turn_and_leaves_it_completed(client: Client, agent: str) -> None:
-    room = await client.open(agent)
-    turn, view = await client.turn(room, "say 2 words")
+    conv = await client.open(agent)
+    turn, view = await client.turn(conv, "say 2 words")
     assert turn.status == conversation.TURN_STATUS_COMPLETED and not turn.HasField("error")
     assert turn.issues.memory_extraction_failed
     assert view.names[-2:] == ["turn.completed", "memory_extraction.failed"]
@@ -134,8 +134,8 @@ async def test_a_failed_extraction_marks_the_turn_and_leaves_it_completed(client
 
 @pytest.mark.usefixtures("library")
 async def test_what_is_said_on_a_turn_whose_tool_failed_is_remembered(client: Client) -> None:
-    room = await client.open("clumsy")
-    turn, view = await client.turn(room, "use the tool slip with {}. My name is Ida and I live in Oslo.")
+    conv = await client.open("clumsy")
+    turn, view = await client.turn(conv, "use the tool slip with {}. My name is Ida and I live in Oslo.")
     assert turn.status == conversation.TURN_STATUS_COMPLETED and turn.issues.tool_failures == 1
     assert view.names[-1] == "memory_extraction.completed" and not turn.issues.memory_extraction_failed
     assert await client.memories("clumsy")
@@ -143,15 +143,15 @@ async def test_what_is_said_on_a_turn_whose_tool_failed_is_remembered(client: Cl
 
 @pytest.mark.usefixtures("library")
 async def test_a_hook_s_run_is_found_while_it_runs_and_cancelled_with_its_turn(client: Client) -> None:
-    room = await client.open("slow_assembly")
-    turn = (await client.say(room, "hello")).turn
+    conv = await client.open("slow_assembly")
+    turn = (await client.say(conv, "hello")).turn
     ask = runs.GetRunRequest(run_id=turn.context_assembly_run_id)
     assert (await client.coordinator.GetRun(ask)).run.status == run_pb2.RUN_STATUS_WAITING
-    await client.conversations.CancelTurn(rooms.CancelTurnRequest(turn_id=turn.id))
+    await client.conversations.CancelTurn(convs.CancelTurnRequest(turn_id=turn.id))
     assert (await client.coordinator.GetRun(ask)).run.status == run_pb2.RUN_STATUS_CANCELLED
     # Nor does it take somebody who looked before.
-    turn = (await client.say(room, "hello again")).turn
-    await client.conversations.CancelTurn(rooms.CancelTurnRequest(turn_id=turn.id))
+    turn = (await client.say(conv, "hello again")).turn
+    await client.conversations.CancelTurn(convs.CancelTurnRequest(turn_id=turn.id))
     ask = runs.GetRunRequest(run_id=turn.context_assembly_run_id)
     assert (await client.coordinator.GetRun(ask)).run.status == run_pb2.RUN_STATUS_CANCELLED
 
@@ -176,10 +176,10 @@ async def test_a_definition_in_use_is_changed_for_new_turns_only(client: Client)
     persona = "name: changing\npersona: {{system_prompt: {}, memory_extraction_workflow_id: none}}"
     await client.apply("e2e/hooks", persona.format("one"))
     await client.agent("changing", "e2e/hooks/changing")
-    room = await client.open("changing")
-    first, _ = await client.turn(room, "hello")
+    conv = await client.open("changing")
+    first, _ = await client.turn(conv, "hello")
     await client.apply("e2e/hooks", persona.format("two"))
-    second, _ = await client.turn(room, "hello")
+    second, _ = await client.turn(conv, "hello")
     assert [first.persona, second.persona] == ["e2e/hooks/changing@1", "e2e/hooks/changing@2"]
 
 

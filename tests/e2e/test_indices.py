@@ -58,19 +58,19 @@ async def test_the_model_is_pointed_to_documents_files_and_memories(
         kept.memory.type, kept.memory.content = "fact", f"The number {number} is odd or even."
         await client.memory.WriteMemory(kept)
 
-    room = await client.open(agent, project_id=project)
-    await client.turn(room, "Which number is odd?")
+    conv = await client.open(agent, project_id=project)
+    await client.turn(conv, "Which number is odd?")
     first = prompt(scripted, 0)
     assert "Documents of the project, 1 in all (tools: read_document):\n- designs/auth.md" in first
     assert "Files of the code, 2 in code (tools: list_files):\n- readme\n- src" in first
     _, _, more = first.partition("More that you remember, the newest first (tools: recall):\n")
     assert more.startswith("- The number ") and first.count("- The number ") == 8
 
-    await client.turn(room, "And now?")
+    await client.turn(conv, "And now?")
     second = prompt(scripted, 2)
     assert "Files of the code, 3 in code (tools: list_files):\n- new/file\n- readme\n- src" in second
 
-    asked = pb.PreviewContextRequest(conversation_id=room, send=pb.ConverseSend(content="What is there?"))
+    asked = pb.PreviewContextRequest(conversation_id=conv, send=pb.ConverseSend(content="What is there?"))
     blocks = (await client.conversations.PreviewContext(asked)).blocks
     told = {block.excerpt: (pb.ContextSource.Name(block.source), block.source_id) for block in blocks}
     assert told["- designs/auth.md"] == ("CONTEXT_SOURCE_ARTIFACT", "designs/auth.md")
@@ -86,6 +86,6 @@ async def test_an_agent_without_such_tools_is_pointed_to_nothing(
     scripted = Scripted(client, provider, "openai")
     agent = await scripted.agent(Script(text="Hello."))
     await belongs_to(client, agent, project)
-    room = await client.open(agent, project_id=project)
-    await client.turn(room, "Hello")
+    conv = await client.open(agent, project_id=project)
+    await client.turn(conv, "Hello")
     assert prompt(scripted, 0) == "You are played by a script."

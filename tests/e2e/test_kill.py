@@ -33,16 +33,16 @@ answered, and its end is seen."""
 
 async def two_turns(client: Client, view: View) -> None:
     """The whole story, which can be told again."""
-    room = await client.open(request_id="open")
+    conv = await client.open(request_id="open")
     for number, text in enumerate(TEXTS):
-        said = await client.say(room, text, f"say {number}")
-        await client.settled(room, said.turn.id, view)
+        said = await client.say(conv, text, f"say {number}")
+        await client.settled(conv, said.turn.id, view)
     # The record says what the streams said.
-    assert [(e.sequence, e.name) for e in await client.events(room)] == list(enumerate(view.names, 1))
-    messages = await client.messages(room)
+    assert [(e.sequence, e.name) for e in await client.events(conv)] == list(enumerate(view.names, 1))
+    messages = await client.messages(conv)
     assert [m.content for m in messages] == [m.content for m in view.messages.values()]
     assert [m.ordinal for m in messages] == list(range(1, len(messages) + 1))
-    turns = (await client.conversations.ListTurns(pb.ListTurnsRequest(conversation_id=room))).turns
+    turns = (await client.conversations.ListTurns(pb.ListTurnsRequest(conversation_id=conv))).turns
     assert [turn.status for turn in turns] == [conversation.TURN_STATUS_COMPLETED] * 2
     assert not any(turn.operations or turn.issues.memory_extraction_failed for turn in turns)
     memories = await client.memories()
@@ -121,9 +121,9 @@ async def test_a_message_killed_in_mid_stream_begins_again_and_says_so(data: Pat
     await slow_agent(data)
 
     async def story(client: Client, view: View) -> None:
-        room = await client.open("snail", request_id="open")
-        said = await client.say(room, "say 30 words", "say")
-        async with client.listening(room, view) as listener:
+        conv = await client.open("snail", request_id="open")
+        said = await client.say(conv, "say 30 words", "say")
+        async with client.listening(conv, view) as listener:
             await listener.until(lambda v: v.settled(said.turn.id))
 
     view = View()
@@ -139,9 +139,9 @@ async def test_a_write_whose_outcome_is_unknown_to_the_server_is_made_once(data:
     await slow_agent(data)
 
     async def story(client: Client, view: View) -> None:
-        room = await client.open("snail", request_id="open")
-        said = await client.say(room, "use the tool note with tea is nice", "say")
-        async with client.listening(room, view) as listener:
+        conv = await client.open("snail", request_id="open")
+        said = await client.say(conv, "use the tool note with tea is nice", "say")
+        async with client.listening(conv, view) as listener:
             await listener.until(lambda v: v.settled(said.turn.id))
         assert await client.memories("snail") == ["tea is nice"]
 
@@ -154,19 +154,19 @@ async def test_a_write_whose_outcome_is_unknown_to_the_server_is_made_once(data:
 async def test_a_kill_from_outside_in_the_middle_of_many_streams(data: Path) -> None:
     await slow_agent(data)
     server = await Server(data).start()
-    rooms: list[tuple[str, str, View]] = []
+    convs: list[tuple[str, str, View]] = []
     async with server.client() as client:
         for number in range(8):
-            room = await client.open("snail")
-            said = await client.say(room, f"say {20 + number} words")
-            rooms.append((room, said.turn.id, View()))
-        for room, _, view in rooms:
-            async with client.listening(room, view) as listener:
+            conv = await client.open("snail")
+            said = await client.say(conv, f"say {20 + number} words")
+            convs.append((conv, said.turn.id, View()))
+        for conv, _, view in convs:
+            async with client.listening(conv, view) as listener:
                 await listener.until(lambda v: any(v.texts.values()))
         await server.kill()
     async with serving(data) as again, again.client() as client:
-        for number, (room, turn_id, view) in enumerate(rooms):
-            async with client.listening(room, view) as listener:
+        for number, (conv, turn_id, view) in enumerate(convs):
+            async with client.listening(conv, view) as listener:
                 await listener.until(lambda v, turn_id=turn_id: v.settled(turn_id))
             assert view.text() == " ".join(f"word{n}" for n in range(1, 21 + number))
             assert view.names[-2:] == ["message.appended", "turn.completed"]

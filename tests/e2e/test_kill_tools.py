@@ -81,15 +81,15 @@ STEPS = ("opened", "said", "colleague asked", "colleague at work", "cancelled")
 
 async def cancel_it(client: Client, _: View) -> None:
     """Ask the host, cancel its turn once its colleague speaks, and see the colleague stop."""
-    room = await client.open("host", request_id="open")
-    said = await client.say(room, "use the tool colleague with say 1000 words", "say")
+    conv = await client.open("host", request_id="open")
+    said = await client.say(conv, "use the tool colleague with say 1000 words", "say")
     async with asyncio.timeout(60):
-        while not (asked := [turn for turn in await turns_of(client) if turn.conversation_id != room]):
+        while not (asked := [turn for turn in await turns_of(client) if turn.conversation_id != conv]):
             pass  # Its conversation comes a commit later.
     async with client.listening(asked[0].conversation_id) as listener:
         await listener.until(lambda v: any(v.texts.values()) or "turn.cancelled" in v.names)
         await client.conversations.CancelTurn(
-            pb.CancelTurnRequest(conversation_id=room, turn_id=said.turn.id, request_id="stop")
+            pb.CancelTurnRequest(conversation_id=conv, turn_id=said.turn.id, request_id="stop")
         )
         await listener.until(lambda v: "turn.cancelled" in v.names)
     cancelled = conversation.TURN_STATUS_CANCELLED

@@ -36,8 +36,8 @@ def scripted(client: Client, provider: Provider) -> Scripted:
     return Scripted(client, provider, "openai")
 
 
-async def room_of(client: Client, room: str) -> conversation.Conversation:
-    request = pb.GetConversationRequest(conversation_id=room)
+async def conversation_of(client: Client, conv: str) -> conversation.Conversation:
+    request = pb.GetConversationRequest(conversation_id=conv)
     return (await client.conversations.GetConversation(request)).conversation
 
 
@@ -47,22 +47,22 @@ async def room_of(client: Client, room: str) -> conversation.Conversation:
 async def test_a_model_with_a_price_has_a_cost_and_one_without_has_none(scripted: Scripted) -> None:
     client = scripted.client
     agent = await scripted.agent(AGAIN, Script(text="Done."), model="gpt-4o-mini")
-    room = await client.open(agent)
-    turn, _ = await client.turn(room, "What is it?")
-    moves = await client.moves(turn.id, room)
+    conv = await client.open(agent)
+    turn, _ = await client.turn(conv, "What is it?")
+    moves = await client.moves(turn.id, conv)
     assert turn.usage.model_calls == 2 and turn.usage.HasField("cost_micros")
     assert turn.usage.cost_micros == sum(move.usage.cost_micros for move in moves) > 0
-    assert (await room_of(client, room)).usage == turn.usage
+    assert (await conversation_of(client, conv)).usage == turn.usage
     agent = await scripted.agent(Script(text="Done."))
-    room = await client.open(agent)
-    turn, _ = await client.turn(room, "What is it?")
+    conv = await client.open(agent)
+    turn, _ = await client.turn(conv, "What is it?")
     assert turn.usage.input_tokens and not turn.usage.HasField("cost_micros")
-    assert not (await room_of(client, room)).usage.HasField("cost_micros")
+    assert not (await conversation_of(client, conv)).usage.HasField("cost_micros")
 
 
 async def test_the_built_in_model_costs_nothing_and_says_so(client: Client) -> None:
-    room = await client.open()
-    turn, _ = await client.turn(room, "say 3 words")
+    conv = await client.open()
+    turn, _ = await client.turn(conv, "say 3 words")
     assert turn.usage.HasField("cost_micros") and turn.usage.cost_micros == 0
 
 
@@ -100,13 +100,13 @@ async def test_what_a_tool_asks_of_models_is_its_turns_to_pay(
     scripted = Scripted(client, provider, "openai")
     calls = Script(calls=(Call(name=f"think_{model}", arguments="{}"),))
     agent = await scripted.agent(calls, Script(text="So."), tools=(f"e2e/asking_models/think_{model}",))
-    room = await client.open(agent)
-    turn, _ = await client.turn(room, "Think.")
-    own = [move.usage for move in await client.moves(turn.id, room)]
+    conv = await client.open(agent)
+    turn, _ = await client.turn(conv, "Think.")
+    own = [move.usage for move in await client.moves(turn.id, conv)]
     assert turn.status == COMPLETED and len(own) == 2
     assert turn.usage.model_calls == 3
     assert turn.usage.output_tokens > sum(usage.output_tokens for usage in own)
-    assert (await room_of(client, room)).usage == turn.usage
+    assert (await conversation_of(client, conv)).usage == turn.usage
 
 
 # --- limits -----------------------------------------------------------------------------------------
@@ -114,53 +114,53 @@ async def test_what_a_tool_asks_of_models_is_its_turns_to_pay(
 
 async def test_tokens_are_told_and_then_enforced(scripted: Scripted) -> None:
     client = scripted.client
-    room = await client.open(await scripted.agent(AGAIN, limits={"max_tokens_per_turn": 900}))
-    turn, view = await client.turn(room, "Go on and on.")
+    conv = await client.open(await scripted.agent(AGAIN, limits={"max_tokens_per_turn": 900}))
+    turn, view = await client.turn(conv, "Go on and on.")
     assert turn.status == FAILED and turn.error.reason == EXHAUSTED
     reached = [e.limit_reached for e in view.events if e.name == "limit.reached"]
     assert [each.enforced for each in reached] == [False, True]
     assert dict(turn.error.metadata)["budget"] == "tokens" and turn.error.metadata["limit"] == "900"
     last: Any = scripted.requests[-1]
     assert last["tool_choice"] == "none" and "Do not call tools" in last["messages"][-1]["content"]
-    assert len(await client.moves(turn.id, room)) == len(scripted.requests)
+    assert len(await client.moves(turn.id, conv)) == len(scripted.requests)
 
 
 async def test_a_conversation_that_has_spent_everything_takes_no_message(scripted: Scripted) -> None:
     client = scripted.client
     budget = common.Budget(max_tokens=10)
-    room = await client.open(await scripted.agent(Script(text="Yes.")), budget=budget)
-    assert (await room_of(client, room)).budget == budget
-    turn, _ = await client.turn(room, "Is it?")
+    conv = await client.open(await scripted.agent(Script(text="Yes.")), budget=budget)
+    assert (await conversation_of(client, conv)).budget == budget
+    turn, _ = await client.turn(conv, "Is it?")
     assert turn.status == COMPLETED
-    reason, details = await rejected(client.say(room, "And that?"))
+    reason, details = await rejected(client.say(conv, "And that?"))
     assert reason == "BUDGET_EXHAUSTED", details
 
 
-async def revised(client: Client, room: str, budget: common.Budget | None) -> conversation.Conversation:
-    change = conversation.Conversation(id=room, budget=budget)
+async def revised(client: Client, conv: str, budget: common.Budget | None) -> conversation.Conversation:
+    change = conversation.Conversation(id=conv, budget=budget)
     request = pb.UpdateConversationRequest(conversation=change, update_mask=FieldMask(paths=["budget"]))
     return (await client.conversations.UpdateConversation(request)).conversation
 
 
 async def test_the_budget_of_a_conversation_can_be_changed(scripted: Scripted) -> None:
     client = scripted.client
-    room = await client.open(await scripted.agent(AGAIN, AGAIN, Script(text="Yes.")))
-    turn, _ = await client.turn(room, "Is it?")
+    conv = await client.open(await scripted.agent(AGAIN, AGAIN, Script(text="Yes.")))
+    turn, _ = await client.turn(conv, "Is it?")
     spent = turn.usage.input_tokens + turn.usage.output_tokens
     budget = common.Budget(max_tokens=spent)
-    assert (await revised(client, room, budget)).budget == budget
-    assert (await rejected(client.say(room, "And that?")))[0] == "BUDGET_EXHAUSTED"
+    assert (await revised(client, conv, budget)).budget == budget
+    assert (await rejected(client.say(conv, "And that?")))[0] == "BUDGET_EXHAUSTED"
     # A little more is one call, and the model is told so.
-    await revised(client, room, common.Budget(max_tokens=spent + 10))
-    turn, view = await client.turn(room, "And that?")
+    await revised(client, conv, common.Budget(max_tokens=spent + 10))
+    turn, view = await client.turn(conv, "And that?")
     assert turn.status == COMPLETED
     assert [e.limit_reached.enforced for e in view.events if e.name == "limit.reached"] == [False]
-    assert not (await revised(client, room, None)).HasField("budget")
-    turn, _ = await client.turn(room, "And now?")
+    assert not (await revised(client, conv, None)).HasField("budget")
+    turn, _ = await client.turn(conv, "And now?")
     assert turn.status == COMPLETED
-    names = [event.name for event in await client.events(room)]
+    names = [event.name for event in await client.events(conv)]
     assert names.count("conversation.updated") == 3
-    refusal = revised(client, room, common.Budget(max_duration_ms=-1))
+    refusal = revised(client, conv, common.Budget(max_duration_ms=-1))
     assert (await rejected(refusal)) == ("FIELD_INVALID", ["conversation.budget.max_duration_ms"])
 
 
@@ -186,23 +186,23 @@ async def test_a_delegate_spends_what_its_caller_has_left(client: Client, provid
     agent = await host.agent(
         question, Script(text="No."), tools=(tool,), limits={"max_tokens_per_turn": 2_000}
     )
-    room = await client.open(agent)
-    turn, view = await client.turn(room, "Ask.")
+    conv = await client.open(agent)
+    turn, view = await client.turn(conv, "Ask.")
     (call,) = (e.agent_call_completed for e in view.events if e.name == "agent_call_completed")
     called = (await client.conversations.GetTurn(pb.GetTurnRequest(turn_id=call.turn_id))).turn
     assert called.error.reason == EXHAUSTED and int(called.error.metadata["limit"]) < 2_000
     # What it spent is its caller's too, although it failed.
-    own = sum(move.usage.input_tokens for move in await client.moves(turn.id, room))
+    own = sum(move.usage.input_tokens for move in await client.moves(turn.id, conv))
     assert turn.usage.input_tokens == own + called.usage.input_tokens
-    assert (await room_of(client, room)).usage == turn.usage
+    assert (await conversation_of(client, conv)).usage == turn.usage
     assert turn.status == COMPLETED
 
 
 async def test_the_time_of_a_turn_ends_it(scripted: Scripted) -> None:
     client = scripted.client
     agent = await scripted.agent(Script(text="one two", stall="chunks"), limits={"max_turn_ms": 400})
-    room = await client.open(agent)
-    turn, _ = await client.turn(room, "Take your time.")
+    conv = await client.open(agent)
+    turn, _ = await client.turn(conv, "Take your time.")
     assert turn.status == FAILED and turn.error.reason == EXHAUSTED
     assert turn.error.metadata["budget"] == "time"
     took = turn.complete_time.ToMilliseconds() - turn.create_time.ToMilliseconds()
@@ -216,12 +216,12 @@ async def test_a_kill_gives_a_turn_no_more_time(provider: Provider, data: Path) 
         async with first.client() as client:
             scripted = Scripted(client, provider, "openai")
             agent = await scripted.agent(Script(stall="headers"), limits={"max_turn_ms": 1_500})
-            room = await client.open(agent)
-            said = await client.say(room, "Take your time.")
+            conv = await client.open(agent)
+            said = await client.say(conv, "Take your time.")
             await provider.wait_until(lambda: any(s.model == scripted.model for s in provider.requests))
         await first.kill()
     async with serving(data, environment=environment) as second, second.client() as client:
-        view = await client.settled(room, said.turn.id)
+        view = await client.settled(conv, said.turn.id)
         assert view.names[-1] == "turn.failed"
         error = view.events[-1].turn_failed.error
         assert error.reason == EXHAUSTED and error.metadata["budget"] == "time"
@@ -240,9 +240,9 @@ async def test_a_long_conversation_keeps_its_newest_messages_and_says_so(scripte
     agent = await scripted.agent(
         Script(text="Fine. " + "y" * 600), window=window, tools=(), context_window_tokens=1_000
     )
-    room = await client.open(agent)
+    conv = await client.open(agent)
     for number in range(4):
-        turn, view = await client.turn(room, f"number {number}: " + "x" * 600)
+        turn, view = await client.turn(conv, f"number {number}: " + "x" * 600)
         assert turn.status == COMPLETED
     reduced = [e.context_reduced for e in view.events if e.name == "context.reduced"]
     assert reduced and reduced[-1].messages_left_out > 0 and not reduced[-1].summarized
@@ -258,15 +258,15 @@ async def test_older_messages_are_summed_up_once(scripted: Scripted) -> None:
     agent = await scripted.agent(
         Script(text="Fine. " + "y" * 600), window=window, tools=(), context_window_tokens=1_000
     )
-    room = await client.open(agent)
+    conv = await client.open(agent)
     for number in range(3):
-        turn, _ = await client.turn(room, f"number {number}: " + "x" * 600)
+        turn, _ = await client.turn(conv, f"number {number}: " + "x" * 600)
         assert turn.status == COMPLETED
     assert len(scripted.requests) == 3 + 1
     asked, then = scripted.requests[-2:]
     assert "Sum it up" in told(asked) and "number 0" in told(asked)
     assert "What the conversation was about before:" in told(then) and "number 0" not in told(then)
-    events = await client.events(room)
+    events = await client.events(conv)
     (reduced,) = [e.context_reduced for e in events if e.name == "context.reduced"]
     assert reduced.summarized and reduced.messages_left_out == 2
     assert turn.usage.model_calls == 2
@@ -283,14 +283,14 @@ async def test_a_summary_that_a_kill_interrupts_is_made_again_and_once(
             scripted = Scripted(client, provider, "openai")
             scripts = long, long, Script(stall="headers"), Script(text="It was about x."), long
             agent = await scripted.agent(*scripts, window=window, tools=(), context_window_tokens=1_000)
-            room = await client.open(agent)
+            conv = await client.open(agent)
             for number in range(2):
-                await client.turn(room, f"number {number}: " + "x" * 600)
-            said = await client.say(room, "number 2: " + "x" * 600)
+                await client.turn(conv, f"number {number}: " + "x" * 600)
+            said = await client.say(conv, "number 2: " + "x" * 600)
             await provider.wait_until(lambda: len(scripted.requests) == 3)
         await first.kill()
     async with serving(data, environment=environment) as second, second.client() as client:
-        view = await client.settled(room, said.turn.id)
+        view = await client.settled(conv, said.turn.id)
         assert view.names[-1] == "turn.completed"
         (reduced,) = [e.context_reduced for e in view.events if e.name == "context.reduced"]
         assert reduced.summarized and reduced.messages_left_out == 2
@@ -310,13 +310,13 @@ async def test_a_request_that_is_too_long_for_the_provider_is_sent_once_more_wit
     agent = await scripted.agent(
         Script(text="One."), Script(text="Two."), too_long, Script(text="Three."), too_long, tools=()
     )
-    room = await client.open(agent)
+    conv = await client.open(agent)
     for text in ("first " + "x" * 300, "second " + "y" * 300):
-        await client.turn(room, text)
-    turn, view = await client.turn(room, "third")
+        await client.turn(conv, text)
+    turn, view = await client.turn(conv, "third")
     assert turn.status == COMPLETED and view.text().endswith("Three.")
     assert "first" in told(scripted.requests[2]) and "first" not in told(scripted.requests[3])
-    turn, view = await client.turn(room, "fourth")
+    turn, view = await client.turn(conv, "fourth")
     assert turn.status == FAILED and "longer than" in turn.error.message
     assert [e.name for e in view.events].count("context.reduced") == 2
 
@@ -324,9 +324,9 @@ async def test_a_request_that_is_too_long_for_the_provider_is_sent_once_more_wit
 # --- previews ---------------------------------------------------------------------------------------
 
 
-async def preview(client: Client, room: str, text: str, **fields: Any) -> pb.PreviewContextResponse:
+async def preview(client: Client, conv: str, text: str, **fields: Any) -> pb.PreviewContextResponse:
     send = pb.ConverseSend(content=text, **fields)
-    request = pb.PreviewContextRequest(conversation_id=room, send=send)
+    request = pb.PreviewContextRequest(conversation_id=conv, send=send)
     answer: pb.PreviewContextResponse = await client.conversations.PreviewContext(request)
     return answer
 
@@ -343,11 +343,11 @@ async def test_a_preview_is_what_is_sent_and_says_where_it_is_from(
 ) -> None:
     scripted = Scripted(client, provider, speaks)
     agent = await scripted.agent(Script(text="Noted."), Script(text="Teal."))
-    room = await client.open(agent)
-    first, _ = await client.turn(room, "My colour is teal.")
-    before = await client.events(room)
-    shown = await preview(client, room, "What is my colour?")
-    assert await client.events(room) == before and len(scripted.requests) == 1
+    conv = await client.open(agent)
+    first, _ = await client.turn(conv, "My colour is teal.")
+    before = await client.events(conv)
+    shown = await preview(client, conv, "What is my colour?")
+    assert await client.events(conv) == before and len(scripted.requests) == 1
     assert (shown.model, shown.context_window_tokens) == (scripted.model, 0)
     assert shown.workflow.startswith("wonder/std/assemble_context@") and shown.input_tokens > 0
     request = MessageToDict(shown.request)
@@ -357,7 +357,7 @@ async def test_a_preview_is_what_is_sent_and_says_where_it_is_from(
         sources.setdefault(pb.ContextSource.Name(block.source).removeprefix("CONTEXT_SOURCE_"), block)
     assert {"PERSONA", "TURN", "TOOL", "MESSAGE"} <= set(sources)
     assert sources["TURN"].source_id == first.id and sources["MESSAGE"].excerpt == "What is my colour?"
-    await client.turn(room, "What is my colour?")
+    await client.turn(conv, "What is my colour?")
     sent: Any = dict(scripted.requests[-1])
     for key, value in request.items():
         assert sent.get(key, value) == value
@@ -366,18 +366,18 @@ async def test_a_preview_is_what_is_sent_and_says_where_it_is_from(
 async def test_a_preview_of_memories_names_them(client: Client, scripted: Scripted) -> None:
     fact = Call(name="remember", arguments='{"fact": "The user likes tea."}')
     agent = await scripted.agent(Script(calls=(fact,)), Script(text="Kept."))
-    room = await client.open(agent)
-    await client.turn(room, "I like tea.")
-    shown = await preview(client, room, "What do I like? tea?")
+    conv = await client.open(agent)
+    await client.turn(conv, "I like tea.")
+    shown = await preview(client, conv, "What do I like? tea?")
     memories = [block for block in shown.blocks if block.source == pb.CONTEXT_SOURCE_MEMORY]
     assert [block.source_id[:4] for block in memories] == ["mem_"]
     assert "The user likes tea." in memories[0].excerpt
 
 
 async def test_a_preview_for_nobody_nowhere_or_about_nothing_is_refused(client: Client) -> None:
-    room = await client.open()
-    assert (await rejected(preview(client, room, " ")))[0] == "FIELD_INVALID"
-    assert (await rejected(preview(client, room, "x", agent_id="nobody")))[0] == "AGENT_NOT_FOUND"
+    conv = await client.open()
+    assert (await rejected(preview(client, conv, " ")))[0] == "FIELD_INVALID"
+    assert (await rejected(preview(client, conv, "x", agent_id="nobody")))[0] == "AGENT_NOT_FOUND"
     assert (await rejected(preview(client, "conv_nowhere", "x")))[0] == "CONVERSATION_NOT_FOUND"
 
 
@@ -399,13 +399,13 @@ persona: {system_prompt: x, context_assembly_workflow_id: writing_assembly}
 async def test_a_preview_changes_nothing_even_if_the_assembly_would(client: Client) -> None:
     await client.apply("e2e/limits", WRITING)
     await client.agent("keeping", "e2e/limits/keeping")
-    room = await client.open("keeping")
-    reason, _ = await rejected(preview(client, room, "Keep this."))
+    conv = await client.open("keeping")
+    reason, _ = await rejected(preview(client, conv, "Keep this."))
     assert reason == "CONTEXT_ASSEMBLY_FAILED"
     assert await client.memories("keeping") == []
 
 
 async def test_previews_run_side_by_side_with_turns(client: Client) -> None:
-    room = await client.open()
-    shown, turn = await asyncio.gather(preview(client, room, "one"), client.turn(room, "say 2 words"))
+    conv = await client.open()
+    shown, turn = await asyncio.gather(preview(client, conv, "one"), client.turn(conv, "say 2 words"))
     assert shown.request and turn[0].status == COMPLETED

@@ -151,13 +151,13 @@ async def _conversations(world: World, provider: Provider) -> None:
     for _ in range(3):
         person = conversation_pb2.Participant(user={"user_id": "mia"})
         agent = conversation_pb2.Participant(agent={"agent_id": name})
-        room = conversation_pb2.Conversation(participants=[person, agent], project_id=ids["project"])
-        request = conversations.CreateConversationRequest(conversation=room)
-        ids["room"] = (await client.conversations.CreateConversation(request)).conversation.id
+        conv = conversation_pb2.Conversation(participants=[person, agent], project_id=ids["project"])
+        request = conversations.CreateConversationRequest(conversation=conv)
+        ids["conversation"] = (await client.conversations.CreateConversation(request)).conversation.id
     for _ in range(3):
-        turn, _ = await client.turn(ids["room"], "Hello there")
+        turn, _ = await client.turn(ids["conversation"], "Hello there")
         ids.setdefault("turn", turn.id)
-    assert len(await client.moves(ids["turn"], ids["room"])) > 2
+    assert len(await client.moves(ids["turn"], ids["conversation"])) > 2
     ids["hooked"] = await client.open()
     await client.turn(ids["hooked"], "say 3 words")
 
@@ -206,11 +206,11 @@ LISTS: dict[str, Sequence[Asked]] = {
     ),
     "ListTurns": (
         lambda w: {},
-        lambda w: {"conversation_id": w.ids["room"]},
+        lambda w: {"conversation_id": w.ids["conversation"]},
         lambda w: {"agent_id": w.ids["speaker"]},
         lambda w: {"statuses": [conversation_pb2.TURN_STATUS_COMPLETED]},
         lambda w: {
-            "conversation_id": w.ids["room"],
+            "conversation_id": w.ids["conversation"],
             "statuses": [conversation_pb2.TURN_STATUS_COMPLETED],
             "agent_id": w.ids["speaker"],
         },
@@ -218,32 +218,32 @@ LISTS: dict[str, Sequence[Asked]] = {
     "ListMessages": (
         lambda w: {},
         lambda w: {"oldest_first": True},
-        lambda w: {"conversation_id": w.ids["room"]},
-        lambda w: {"conversation_id": w.ids["room"], "oldest_first": True},
+        lambda w: {"conversation_id": w.ids["conversation"]},
+        lambda w: {"conversation_id": w.ids["conversation"], "oldest_first": True},
         lambda w: {"turn_id": w.ids["turn"]},
         lambda w: {"turn_id": w.ids["turn"], "oldest_first": True},
-        lambda w: {"turn_id": w.ids["turn"], "conversation_id": w.ids["room"]},
+        lambda w: {"turn_id": w.ids["turn"], "conversation_id": w.ids["conversation"]},
     ),
     "ListMoves": (
         lambda w: {},
         lambda w: {"oldest_first": True},
-        lambda w: {"conversation_id": w.ids["room"]},
-        lambda w: {"conversation_id": w.ids["room"], "oldest_first": True},
+        lambda w: {"conversation_id": w.ids["conversation"]},
+        lambda w: {"conversation_id": w.ids["conversation"], "oldest_first": True},
         lambda w: {"turn_id": w.ids["turn"]},
         lambda w: {"turn_id": w.ids["turn"], "oldest_first": True},
-        lambda w: {"turn_id": w.ids["turn"], "conversation_id": w.ids["room"], "oldest_first": True},
+        lambda w: {"turn_id": w.ids["turn"], "conversation_id": w.ids["conversation"], "oldest_first": True},
     ),
     "ListEvents": (
         lambda w: {},
-        lambda w: {"conversation_id": w.ids["room"]},
-        lambda w: {"conversation_id": w.ids["room"], "after_sequence": 4},
+        lambda w: {"conversation_id": w.ids["conversation"]},
+        lambda w: {"conversation_id": w.ids["conversation"], "after_sequence": 4},
         lambda w: {"names": ["turn.completed", "tool.completed"]},
-        lambda w: {"conversation_id": w.ids["room"], "names": ["conversation_turn"]},
+        lambda w: {"conversation_id": w.ids["conversation"], "names": ["conversation_turn"]},
         lambda w: {"turn_id": w.ids["turn"]},
-        lambda w: {"conversation_id": w.ids["room"], "turn_id": w.ids["turn"]},
+        lambda w: {"conversation_id": w.ids["conversation"], "turn_id": w.ids["turn"]},
         lambda w: {"project_id": w.ids["project"]},
         a_day,
-        lambda w: {"conversation_id": w.ids["room"], **a_day(w)},
+        lambda w: {"conversation_id": w.ids["conversation"], **a_day(w)},
     ),
     "ListRuns": (
         lambda w: {},
@@ -339,9 +339,9 @@ async def test_what_comes_in_between_moves_nothing(world: World) -> None:
     """New items come first in a list of the newest, or stand where they belong; none is shown twice."""
     changes: dict[str, Callable[[int], Awaitable[Any]]] = {
         "ListConversations": lambda n: world.client.open(),
-        "ListTurns": lambda n: world.client.turn(world.ids["room"], "And now?"),
-        "ListMessages": lambda n: world.client.turn(world.ids["room"], "And now?"),
-        "ListMoves": lambda n: world.client.turn(world.ids["room"], "And now?"),
+        "ListTurns": lambda n: world.client.turn(world.ids["conversation"], "And now?"),
+        "ListMessages": lambda n: world.client.turn(world.ids["conversation"], "And now?"),
+        "ListMoves": lambda n: world.client.turn(world.ids["conversation"], "And now?"),
         "ListEvents": lambda n: world.client.open(),
         "ListRuns": lambda n: world.client.coordinator.StartRun(
             coordinator.StartRunRequest(workflow_id="lists/flows/gated")
@@ -379,15 +379,15 @@ async def test_what_comes_in_between_moves_nothing(world: World) -> None:
 async def test_what_goes_in_between_takes_nothing_else_with_it(world: World) -> None:
     """The item that a token was made after is deleted, and the next page begins where it did."""
     client = world.client
-    rooms = [await client.open(title=f"doomed {n}") for n in range(4)]
+    convs = [await client.open(title=f"doomed {n}") for n in range(4)]
     asked = {"agent_id": "assistant"}
     first = await call(world, "ListConversations", page_size=1, **asked)
-    assert items(first)[0] == rooms[3]
+    assert items(first)[0] == convs[3]
     await client.conversations.DeleteConversation(
-        conversations.DeleteConversationRequest(conversation_id=rooms[3])
+        conversations.DeleteConversationRequest(conversation_id=convs[3])
     )
     rest = await read(world, "ListConversations", asked, 1, first.next_page_token)
-    assert rest[:3] == [rooms[2], rooms[1], rooms[0]]
+    assert rest[:3] == [convs[2], convs[1], convs[0]]
 
     asked = {"agent_id": world.ids["agent"]}
     before = await read(world, "ListMemories", asked, 500)

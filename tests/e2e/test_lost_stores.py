@@ -43,8 +43,8 @@ async def test_a_lost_store_is_refused_until_the_operator_goes_on_without_it(
     data: Path, name: str, how: str
 ) -> None:
     async with serving(data, environment=OFFLINE) as server, server.client() as client:
-        room = await client.open()
-        await client.turn(room, "Hello.")
+        conv = await client.open()
+        await client.turn(conv, "Hello.")
     lose(data / name, how)
 
     for _ in range(2):
@@ -56,11 +56,11 @@ async def test_a_lost_store_is_refused_until_the_operator_goes_on_without_it(
 
     (data / f"{name}.new").touch()
     async with serving(data, environment=OFFLINE) as server, server.client() as client:
-        assert len(await client.messages(room)) == 2
+        assert len(await client.messages(conv)) == 2
     assert not (data / f"{name}.new").exists()
     code, said = await wonder("check", str(data), "--quiet")
     if name == "catalog.db":
         assert code == 1
-        assert f"of conversation {room} is missing" in said
+        assert f"of conversation {conv} is missing" in said
     else:
         assert code == 0, said

@@ -40,11 +40,11 @@ async def test_a_result_reaches_the_model_once_and_the_record_has_all_forms(
     scripted = Scripted(client, provider, provider_name)
     await client.apply("e2e/mcp", LIBRARY)
     scripts = Script(calls=(call("look_up", name="GIVEN"),)), Script(text="Found.")
-    room = await client.open(await scripted.agent(*scripts, tools=("e2e/mcp/look_up",)))
-    turn, view = await client.turn(room, "Look it up.")
+    conv = await client.open(await scripted.agent(*scripts, tools=("e2e/mcp/look_up",)))
+    turn, view = await client.turn(conv, "Look it up.")
     assert turn.status == conversation.TURN_STATUS_COMPLETED and view.text() == "Found."
     assert json.dumps(scripted.requests[1]).count("needle-4711") == 1
-    first, _ = await client.moves(turn.id, room)
+    first, _ = await client.moves(turn.id, conv)
     (result,) = first.tool_results
     assert MessageToDict(result.result) == {
         "answer": {

@@ -125,18 +125,18 @@ def an_operation(chance: random.Random, owner: Owner, other: Owner) -> tuple[str
 
 async def test_twenty_conversations_of_one_agent_lose_nothing_and_double_nothing(client: Client) -> None:
     await client.agent("many-ears", PERSONA)
-    rooms = await all_of(client.open("many-ears") for _ in range(20))
+    convs = await all_of(client.open("many-ears") for _ in range(20))
     names = ["Rex", "Ida", "Bo", "Uma", "Kit"]
 
-    async def tell(number: int, room: str) -> None:
+    async def tell(number: int, conv: str) -> None:
         for turn, name in enumerate(names):
             # One fact of its own, one that others tell as well.
             said = await client.say(
-                room, f"My dog number {number} has friend {turn}. My neighbour is called {name}."
+                conv, f"My dog number {number} has friend {turn}. My neighbour is called {name}."
             )
-            await client.settled(room, said.turn.id)
+            await client.settled(conv, said.turn.id)
 
-    await asyncio.gather(*(tell(number, room) for number, room in enumerate(rooms)))
+    await asyncio.gather(*(tell(number, conv) for number, conv in enumerate(convs)))
     request = pb.ListMemoriesRequest(agent_id="many-ears", page_size=500)
     memories = (await client.memory.ListMemories(request)).memories
     own = {f"My dog number {number} has friend {turn}." for number in range(20) for turn in range(5)}
@@ -144,7 +144,7 @@ async def test_twenty_conversations_of_one_agent_lose_nothing_and_double_nothing
     assert sorted(memory.content for memory in memories) == sorted(own | shared)
     for memory in memories:
         source = memory.source
-        assert source.conversation_id in rooms and source.turn_id and source.run_id
+        assert source.conversation_id in convs and source.turn_id and source.run_id
 
 
 RULES = """
@@ -212,12 +212,12 @@ async def test_what_an_agent_remembers_goes_with_it(tmp_path: Path) -> None:
 
 async def test_what_a_tool_remembers_says_which_turn_and_move_it_came_from(client: Client) -> None:
     await client.agent("source-teller", PERSONA)
-    room = await client.open("source-teller")
-    turn, _ = await client.turn(room, "remember that I like tea")
-    [move, *_] = await client.moves(turn.id, room)
+    conv = await client.open("source-teller")
+    turn, _ = await client.turn(conv, "remember that I like tea")
+    [move, *_] = await client.moves(turn.id, conv)
     answer = await client.memory.ListMemories(pb.ListMemoriesRequest(agent_id="source-teller"))
     [source] = [memory.source for memory in answer.memories]
-    assert (source.conversation_id, source.turn_id, source.move_id) == (room, turn.id, move.id)
+    assert (source.conversation_id, source.turn_id, source.move_id) == (conv, turn.id, move.id)
 
 
 async def test_an_object_store_that_is_away_is_told_and_nothing_is_half_written(tmp_path: Path) -> None:

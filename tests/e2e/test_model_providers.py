@@ -29,12 +29,12 @@ def scripted(client: Client, provider: Provider, request: pytest.FixtureRequest)
 
 async def test_text(scripted: Scripted) -> None:
     client = scripted.client
-    room = await client.open(await scripted.agent(Script(text="Grüße from a script.")))
-    turn, view = await client.turn(room, "Hello?")
+    conv = await client.open(await scripted.agent(Script(text="Grüße from a script.")))
+    turn, view = await client.turn(conv, "Hello?")
     assert turn.status == COMPLETED and view.text() == "Grüße from a script.", turn.error
     assert "".join(w.delta.text for w in view.words if w.HasField("delta")) == "Grüße from a script."
     assert turn.usage.input_tokens > 0 and turn.usage.output_tokens > 0
-    (move,) = await client.moves(turn.id, room)
+    (move,) = await client.moves(turn.id, conv)
     assert move.model == scripted.model and move.stop_reason == conversation.STOP_REASON_END
     (request,) = scripted.requests
     assert "You are played by a script." in json.dumps(request)
@@ -45,8 +45,8 @@ async def test_a_tool_call_and_then_the_next_turn_remembers_it(scripted: Scripte
     client = scripted.client
     scripts = Script(text="Let me keep that.", calls=(TEA,)), Script(text="Kept."), Script(text="Tea.")
     agent = await scripted.agent(*scripts)
-    room = await client.open(agent)
-    turn, view = await client.turn(room, "I like tea, not coffee.")
+    conv = await client.open(agent)
+    turn, view = await client.turn(conv, "I like tea, not coffee.")
     assert turn.status == COMPLETED and turn.move_count == 2
     assert view.of_turn(turn.id) == [
         "conversation_turn", "message.appended", "context_assembly.completed",
@@ -54,7 +54,7 @@ async def test_a_tool_call_and_then_the_next_turn_remembers_it(scripted: Scripte
         "move.recorded", "message.appended", "turn.completed",
     ]  # fmt: skip
     assert await client.memories(agent) == ["The user likes tea, not coffee ☕."]
-    first, second = await client.moves(turn.id, room)
+    first, second = await client.moves(turn.id, conv)
     assert first.reasoning == "Let me keep that." and first.tool_results[0].success
     assert second.reasoning == "Kept."
     assert "The user likes tea" in json.dumps(scripted.requests[1], ensure_ascii=False)
@@ -68,10 +68,10 @@ async def test_a_tool_call_and_then_the_next_turn_remembers_it(scripted: Scripte
 async def test_what_is_said_before_a_tool_call_stands_as_a_message(scripted: Scripted) -> None:
     client = scripted.client
     scripts = Script(text="One moment.", calls=(RECALL,)), Script(text="No.")
-    room = await client.open(await scripted.agent(*scripts))
-    turn, _ = await client.turn(room, "Tea?")
-    first, _ = await client.moves(turn.id, room)
-    messages = {m.id: m.content for m in await client.messages(room)}
+    conv = await client.open(await scripted.agent(*scripts))
+    turn, _ = await client.turn(conv, "Tea?")
+    first, _ = await client.moves(turn.id, conv)
+    messages = {m.id: m.content for m in await client.messages(conv)}
     assert messages.get(first.message_id) == "One moment."
     assert list(messages.values()) == ["Tea?", "One moment.", "No."]
 
@@ -79,11 +79,11 @@ async def test_what_is_said_before_a_tool_call_stands_as_a_message(scripted: Scr
 async def test_calls_in_parallel_come_back_each_to_its_own(scripted: Scripted) -> None:
     client = scripted.client
     agent = await scripted.agent(Script(calls=(TEA, RECALL, RECALL)), Script(text="Done."))
-    room = await client.open(agent)
-    turn, view = await client.turn(room, "All at once.")
+    conv = await client.open(agent)
+    turn, view = await client.turn(conv, "All at once.")
     assert turn.status == COMPLETED and view.text() == "Done."
     assert view.names.count("tool.dispatched") == view.names.count("tool.completed") == 3
-    (first, _) = await client.moves(turn.id, room)
+    (first, _) = await client.moves(turn.id, conv)
     assert {r.tool_call_id for r in first.tool_results} == {c.id for c in first.tool_calls}
     assert len({c.id for c in first.tool_calls}) == 3
     assert results(scripted) == 3
@@ -104,11 +104,11 @@ async def test_bad_arguments_go_back_to_the_model_and_never_to_the_tool(scripted
         Script(calls=(wrong,)), Script(calls=(malformed,)), Script(calls=(unknown,)), Script(calls=(TEA,)),
         Script(text="At last."),
     )  # fmt: skip
-    room = await client.open(agent)
-    turn, view = await client.turn(room, "Try.")
+    conv = await client.open(agent)
+    turn, view = await client.turn(conv, "Try.")
     assert turn.status == COMPLETED and turn.issues.tool_failures == 3 and view.text() == "At last."
     assert view.names.count("tool.failed") == 3 and view.names.count("tool.dispatched") == 1
-    moves = await client.moves(turn.id, room)
+    moves = await client.moves(turn.id, conv)
     codes = [move.tool_results[0].error.code for move in moves[:3]]
     assert codes == [
         conversation.TOOL_ERROR_CODE_INVALID_INPUT,
@@ -126,33 +126,33 @@ async def test_bad_arguments_go_back_to_the_model_and_never_to_the_tool(scripted
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_a_provider_that_is_busy_once_is_asked_again_unseen(scripted: Scripted, status: int) -> None:
     client = scripted.client
-    room = await client.open(await scripted.agent(Script(status=status), Script(text="Now.")))
-    turn, view = await client.turn(room, "Please.")
+    conv = await client.open(await scripted.agent(Script(status=status), Script(text="Now.")))
+    turn, view = await client.turn(conv, "Please.")
     assert turn.status == COMPLETED and view.text() == "Now." and len(scripted.requests) == 2
     assert "turn.failed" not in view.names and not turn.HasField("error")
 
 
 async def test_three_failures_fail_the_turn(scripted: Scripted) -> None:
     client = scripted.client
-    room = await client.open(await scripted.agent(Script(status=500)))
-    turn, view = await client.turn(room, "Please.")
+    conv = await client.open(await scripted.agent(Script(status=500)))
+    turn, view = await client.turn(conv, "Please.")
     assert turn.status == FAILED and turn.error.reason == errors_pb2.ERROR_REASON_MODEL_UNAVAILABLE
     assert len(scripted.requests) == 3
     assert view.names[-1] == "turn.failed" and view.events[-1].turn_failed.error == turn.error
     # The conversation lives on.
     scripted.provider.script(scripted.model, Script(text="Back."))
-    turn, view = await client.turn(room, "And now?")
+    turn, view = await client.turn(conv, "And now?")
     assert turn.status == COMPLETED
 
 
 async def test_a_refused_key_fails_at_once_and_is_shown_nowhere(scripted: Scripted, server: Server) -> None:
     client = scripted.client
-    room = await client.open(await scripted.agent(Script(status=401, error=f"Incorrect API key: {KEY}")))
-    turn, view = await client.turn(room, "Please.")
+    conv = await client.open(await scripted.agent(Script(status=401, error=f"Incorrect API key: {KEY}")))
+    turn, view = await client.turn(conv, "Please.")
     assert turn.status == FAILED and turn.error.reason == errors_pb2.ERROR_REASON_MODEL_FAILED
     assert len(scripted.requests) == 1
     seen = "".join(str(word) for word in view.words)
-    assert KEY not in seen + str(turn) + str(await client.moves(turn.id, room)) + str(server.log)
+    assert KEY not in seen + str(turn) + str(await client.moves(turn.id, conv)) + str(server.log)
     assert "Error" not in turn.error.message.replace("Incorrect", "") or "litellm" not in seen
 
 
@@ -166,8 +166,8 @@ async def test_a_stall_is_noticed_closed_and_tried_again(
     client = scripted.client
     stalling = Script(text="one two three four", stall=stall)
     # The first call also starts the helper, whose import takes seconds; those are not the model's.
-    room = await client.open(await scripted.agent(stalling, Script(text="whole"), **times))
-    turn, view = await client.turn(room, "Please.")
+    conv = await client.open(await scripted.agent(stalling, Script(text="whole"), **times))
+    turn, view = await client.turn(conv, "Please.")
     assert turn.status == COMPLETED and view.text() == "whole"
     async with asyncio.timeout(60):
         await scripted.until_closed_early()
@@ -188,8 +188,8 @@ async def test_a_stall_to_the_end_fails_the_turn_with_timeout(scripted: Scripted
 async def test_an_answer_that_breaks_off_begins_again_and_says_so(scripted: Scripted, how: str) -> None:
     client = scripted.client
     broken = Script(text="one two three four", break_off=how)
-    room = await client.open(await scripted.agent(broken, Script(text="five six seven")))
-    turn, view = await client.turn(room, "Please.")
+    conv = await client.open(await scripted.agent(broken, Script(text="five six seven")))
+    turn, view = await client.turn(conv, "Please.")
     assert turn.status == COMPLETED and view.text() == "five six seven"
     assert list(view.restarts.values()) == [[2]]
     kinds = [w.WhichOneof("item") for w in view.words]
@@ -198,8 +198,8 @@ async def test_an_answer_that_breaks_off_begins_again_and_says_so(scripted: Scri
 
 async def test_the_limit_of_moves_is_told_and_then_enforced(scripted: Scripted) -> None:
     client = scripted.client
-    room = await client.open(await scripted.agent(Script(calls=(RECALL,)), moves=3))
-    turn, view = await client.turn(room, "Search for ever.")
+    conv = await client.open(await scripted.agent(Script(calls=(RECALL,)), moves=3))
+    turn, view = await client.turn(conv, "Search for ever.")
     assert turn.status == FAILED and turn.error.reason == errors_pb2.ERROR_REASON_MAX_MOVES_REACHED
     limits = [e.limit_reached for e in view.events if e.name == "limit.reached"]
     assert [limit.enforced for limit in limits] == [False, True]
@@ -233,10 +233,10 @@ async def test_an_assembly_of_ones_own_takes_the_format_from_the_standard_librar
 
 
 async def test_the_offline_model_wraps_up_at_the_limit(client: Client) -> None:
-    room = await client.open()
-    turn, view = await client.turn(room, "keep using the tool recall with tea")
+    conv = await client.open()
+    turn, view = await client.turn(conv, "keep using the tool recall with tea")
     assert turn.status == COMPLETED and turn.move_count == 20
     assert [e.limit_reached.enforced for e in view.events if e.name == "limit.reached"] == [False]
-    for conversation_id in (room, ""):
+    for conversation_id in (conv, ""):
         moves = await client.moves(turn.id, conversation_id)
         assert [move.sequence for move in moves] == list(range(1, 21))

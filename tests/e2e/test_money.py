@@ -46,11 +46,11 @@ async def spent(client: Client, turn_id: str) -> common.Usage:
     return (await client.conversations.GetTurn(request)).turn.usage
 
 
-async def charged_everywhere(client: Client, room: str, turn_id: str, agent: str) -> common.Usage:
+async def charged_everywhere(client: Client, conv: str, turn_id: str, agent: str) -> common.Usage:
     """The turn's usage, which its conversation and its agent, that have no other turn, have too."""
     usage = await spent(client, turn_id)
     whole = (
-        await client.conversations.GetConversation(pb.GetConversationRequest(conversation_id=room))
+        await client.conversations.GetConversation(pb.GetConversationRequest(conversation_id=conv))
     ).conversation
     assert whole.usage == usage
     found = (await client.library.GetAgent(library.GetAgentRequest(agent_id=agent))).agent.usage
@@ -78,21 +78,21 @@ async def test_an_extraction_is_charged_whatever_the_model_makes_of_it(
 ) -> None:
     scripted = Scripted(client, provider, speaks)
     agent = await scripted.agent(Script(text="I see."), Script(text=answer), extraction="")
-    room = await client.open(agent)
-    turn, view = await client.turn(room, "My name is Ann, and I like tea.")
+    conv = await client.open(agent)
+    turn, view = await client.turn(conv, "My name is Ann, and I like tea.")
     assert turn.status == COMPLETED
     ended = "memory_extraction.failed" if failed else "memory_extraction.completed"
     assert view.of_turn(turn.id)[-1] == ended
     assert await client.memories(agent) == remembered
-    usage = await charged_everywhere(client, room, turn.id, agent)
+    usage = await charged_everywhere(client, conv, turn.id, agent)
     assert usage.model_calls == len(scripted.requests) == 2
-    (move,) = await client.moves(turn.id, room)
+    (move,) = await client.moves(turn.id, conv)
     # The provider counts both requests the same.
     assert usage.input_tokens == 2 * move.usage.input_tokens > 0
     assert usage.output_tokens == 2 * move.usage.output_tokens > 0
 
 
-async def told_of(client: Client, room: str, turn_id: str) -> common.Usage:
+async def told_of(client: Client, conv: str, turn_id: str) -> common.Usage:
     """The turn's usage once it is charged, which follows the end of a turn that is cancelled."""
     while not (usage := await spent(client, turn_id)).output_tokens:  # noqa: ASYNC110 - no event says so
         await asyncio.sleep(0.01)
@@ -105,17 +105,17 @@ async def test_a_cancelled_stream_is_charged_with_what_was_streamed(
 ) -> None:
     scripted = Scripted(client, provider, speaks)
     agent = await scripted.agent(Script(text=" ".join(f"word{n}" for n in range(2000)), delay_ms=20))
-    room = await client.open(agent)
-    async with client.listening(room) as listener:
-        said = await client.say(room, "Speak without end.")
+    conv = await client.open(agent)
+    async with client.listening(conv) as listener:
+        said = await client.say(conv, "Speak without end.")
         await listener.until(lambda v: any(text.count(" ") > 20 for text in v.texts.values()))
         await client.conversations.CancelTurn(
-            pb.CancelTurnRequest(conversation_id=room, turn_id=said.turn.id)
+            pb.CancelTurnRequest(conversation_id=conv, turn_id=said.turn.id)
         )
         await listener.until(lambda v: v.settled(said.turn.id))
     async with asyncio.timeout(20):
-        await told_of(client, room, said.turn.id)
-    usage = await charged_everywhere(client, room, said.turn.id, agent)
+        await told_of(client, conv, said.turn.id)
+    usage = await charged_everywhere(client, conv, said.turn.id, agent)
     assert usage.model_calls == len(scripted.requests) == 1
     assert usage.input_tokens > 0 and usage.output_tokens > 20
     # An estimate is no known cost.
@@ -128,12 +128,12 @@ async def test_an_answer_that_broke_off_is_charged_beside_the_one_that_came(
 ) -> None:
     scripted = Scripted(client, provider, speaks)
     agent = await scripted.agent(Script(text=SAID, break_off="abort"), Script(text=SAID))
-    room = await client.open(agent)
-    turn, _ = await client.turn(room, "Count.")
+    conv = await client.open(agent)
+    turn, _ = await client.turn(conv, "Count.")
     assert turn.status == COMPLETED
-    usage = await charged_everywhere(client, room, turn.id, agent)
+    usage = await charged_everywhere(client, conv, turn.id, agent)
     assert usage.model_calls == len(scripted.requests) == 2
-    (move,) = await client.moves(turn.id, room)
+    (move,) = await client.moves(turn.id, conv)
     assert usage.input_tokens > move.usage.input_tokens
     assert usage.output_tokens > move.usage.output_tokens
 
@@ -141,10 +141,10 @@ async def test_an_answer_that_broke_off_is_charged_beside_the_one_that_came(
 async def test_an_answer_that_failed_for_good_is_charged(client: Client, provider: Provider) -> None:
     scripted = Scripted(client, provider, "openai")
     agent = await scripted.agent(Script(text=SAID, error_event=400))
-    room = await client.open(agent)
-    turn, _ = await client.turn(room, "Count.")
+    conv = await client.open(agent)
+    turn, _ = await client.turn(conv, "Count.")
     assert turn.status == FAILED
-    usage = await charged_everywhere(client, room, turn.id, agent)
+    usage = await charged_everywhere(client, conv, turn.id, agent)
     assert usage.model_calls == len(scripted.requests) == 1
     assert usage.input_tokens > 0 and usage.output_tokens > 0
 
@@ -157,10 +157,10 @@ async def test_a_tools_model_call_that_broke_off_is_charged(client: Client, prov
     agent = await scripted.agent(
         Script(calls=(call,)), Script(text="Done."), tools=("e2e/money/ask_model_tool",)
     )
-    room = await client.open(agent)
-    turn, _ = await client.turn(room, "Ask.")
+    conv = await client.open(agent)
+    turn, _ = await client.turn(conv, "Ask.")
     assert turn.status == COMPLETED
-    usage = await charged_everywhere(client, room, turn.id, agent)
+    usage = await charged_everywhere(client, conv, turn.id, agent)
     asked = provider.of("asked-by-tool")
     assert usage.model_calls == len(scripted.requests) + len(asked) == 4
 
@@ -177,16 +177,16 @@ async def test_what_a_delegate_has_spent_is_its_callers_though_nobody_waits_for_
     caller = Scripted(client, provider, "openai")
     ask = Call(name=f"ask_{name}", arguments='{"message": "What is it?"}')
     agent = await caller.agent(Script(calls=(ask,)), tools=(f"e2e/money/ask_{name}",))
-    room = await client.open(agent)
-    said = await client.say(room, "Ask.")
+    conv = await client.open(agent)
+    said = await client.say(conv, "Ask.")
     async with asyncio.timeout(20):
         await provider.wait_until(lambda: len(provider.of(expert.model)) == 2)
         await client.conversations.CancelTurn(
-            pb.CancelTurnRequest(conversation_id=room, turn_id=said.turn.id)
+            pb.CancelTurnRequest(conversation_id=conv, turn_id=said.turn.id)
         )
         while (usage := await spent(client, said.turn.id)).model_calls < 2:  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(0.01)
-    (own,) = await client.moves(said.turn.id, room)
+    (own,) = await client.moves(said.turn.id, conv)
     assert usage.input_tokens > own.usage.input_tokens and usage.output_tokens > own.usage.output_tokens
 
 
@@ -207,9 +207,9 @@ async def test_each_attempt_of_an_extraction_is_charged(
     scripted = Scripted(client, provider, "openai")
     agent = await scripted.agent(Script(text="I see."), fault, NOTES, extraction="", model=PRICED)
     before = len(scripted.requests)
-    room = await client.open(agent)
-    turn, _ = await client.turn(room, "My name is Ann, and I like tea.")
-    usage = await charged_everywhere(client, room, turn.id, agent)
+    conv = await client.open(agent)
+    turn, _ = await client.turn(conv, "My name is Ann, and I like tea.")
+    usage = await charged_everywhere(client, conv, turn.id, agent)
     assert usage.model_calls == len(scripted.requests) - before == 3
     # An attempt that was not answered costs nothing; what was answered in part is an estimate.
     assert usage.HasField("cost_micros") is not answered
@@ -221,10 +221,10 @@ async def test_an_extraction_that_never_gets_an_answer_is_charged_with_its_attem
 ) -> None:
     scripted = Scripted(client, provider, "openai")
     agent = await scripted.agent(Script(text="I see."), Script(status=500), extraction="")
-    room = await client.open(agent)
-    turn, view = await client.turn(room, "My name is Ann, and I like tea.")
+    conv = await client.open(agent)
+    turn, view = await client.turn(conv, "My name is Ann, and I like tea.")
     assert view.of_turn(turn.id)[-1] == "memory_extraction.failed"
-    usage = await charged_everywhere(client, room, turn.id, agent)
+    usage = await charged_everywhere(client, conv, turn.id, agent)
     assert usage.model_calls == len(scripted.requests) > 2
 
 
@@ -236,9 +236,9 @@ async def test_a_tools_attempts_that_were_refused_are_charged(client: Client, pr
     agent = await scripted.agent(
         Script(calls=(call,)), Script(text="It failed."), tools=("e2e/refused/ask_model_tool",)
     )
-    room = await client.open(agent)
-    turn, _ = await client.turn(room, "Ask.")
-    usage = await charged_everywhere(client, room, turn.id, agent)
+    conv = await client.open(agent)
+    turn, _ = await client.turn(conv, "Ask.")
+    usage = await charged_everywhere(client, conv, turn.id, agent)
     asked = provider.of("refused-to-tool")
     assert len(asked) >= 2
     assert usage.model_calls == len(scripted.requests) + len(asked)
@@ -255,14 +255,14 @@ async def test_a_kill_during_an_extraction_loses_no_call(
         scripted = Scripted(client, provider, "openai")
         agent = await scripted.agent(Script(text="I see."), under_way, NOTES, extraction="", model=PRICED)
         before = len(scripted.requests)
-        room = await client.open(agent)
-        said = await client.say(room, "My name is Ann, and I like tea.")
+        conv = await client.open(agent)
+        said = await client.say(conv, "My name is Ann, and I like tea.")
         # At the very moment at which the provider has the request.
         await provider.wait_until(lambda: len(scripted.requests) - before == 2)
         await first.kill()
     async with serving(data, environment=environment) as second, second.client() as client:
-        await client.settled(room, said.turn.id)
-        usage = await charged_everywhere(client, room, said.turn.id, agent)
+        await client.settled(conv, said.turn.id)
+        usage = await charged_everywhere(client, conv, said.turn.id, agent)
         assert usage.model_calls == len(scripted.requests) - before == 3
         # Nobody knows what the call that was under way has cost.
         assert not usage.HasField("cost_micros")

@@ -35,9 +35,9 @@ from wonder.v1.conversation_pb2 import AgentParticipant, Participant
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-TURNS, ROOM = 1_000, 8
+TURNS, TURNS_EACH = 1_000, 8
 """How many turns there are, and how many in a conversation: in every fifth one by one, else at once."""
-ROOMS_AT_ONCE = 40
+CONCURRENT_CONVERSATIONS = 40
 FORMATS = ("openai", "responses", "anthropic", "gemini")
 LITELLM_EVERY = 12
 """Every so manyth conversation goes through LiteLLM, which costs ten times as much."""
@@ -65,7 +65,7 @@ class Agents(NamedTuple):
 
 
 @dataclass
-class Room:
+class FaultyConversation:
     """A conversation: how its agent's model is spoken to, and its turns, all at once or one by one."""
 
     speaks: str
@@ -101,7 +101,7 @@ async def test_a_thousand_turns_with_every_fault(
     patient: Server, bad_provider: Provider, tmp_path: Path
 ) -> None:
     dice = random.Random(20_261_122)
-    rooms = mixture(dice)
+    convs = mixture(dice)
     async with patient.client() as client:
         agents = {speaks: await pair(client, bad_provider, speaks) for speaks in (*FORMATS, "litellm")}
         bad_provider.script("first", Script(text="There."))
@@ -109,22 +109,22 @@ async def test_a_thousand_turns_with_every_fault(
         while not bad_provider.of("first"):
             await client.turn(await client.open(agents["litellm"].patient), "first")
 
-        at_once = asyncio.Semaphore(ROOMS_AT_ONCE)
+        at_once = asyncio.Semaphore(CONCURRENT_CONVERSATIONS)
 
-        async def one(room: Room) -> View:
+        async def one(conv: FaultyConversation) -> View:
             async with at_once:
-                return await played(client, bad_provider, agents[room.speaks], room)
+                return await played(client, bad_provider, agents[conv.speaks], conv)
 
-        views = await asyncio.gather(*map(one, rooms))
+        views = await asyncio.gather(*map(one, convs))
         problems = []
-        for room, view in zip(rooms, views, strict=True):
-            problems += await wrong_in_room(client, room, view)
-            for play in room.plays:
-                problems += await wrong_in_turn(client, bad_provider, room, play, view)
+        for conv, view in zip(convs, views, strict=True):
+            problems += await wrong_in_conversation(client, conv, view)
+            for play in conv.plays:
+                problems += await wrong_in_turn(client, bad_provider, conv, play, view)
         for name in [each.patient for each in agents.values()]:
             written = Counter(await client.memories(name))
             wanted = Counter(
-                p.word for room in rooms for p in room.plays if p.agent == name and p.case.written
+                p.word for conv in convs for p in conv.plays if p.agent == name and p.case.written
             )
             problems += [f"{name}: wrote {written - wanted}, not {wanted - written}"] * (written != wanted)
         assert not problems, "\n".join([f"{len(problems)} problems", *problems[:20]])
@@ -142,22 +142,22 @@ async def test_a_thousand_turns_with_every_fault(
     for shard in (tmp_path / "data" / "shards").glob("*.db"):
         with closing(sqlite3.connect(shard)) as database:
             assert database.execute("SELECT count(*) FROM operations").fetchone() == (0,)
-    assert await assert_replays(tmp_path / "data") >= len(rooms)
+    assert await assert_replays(tmp_path / "data") >= len(convs)
 
 
-def mixture(dice: random.Random) -> list[Room]:
+def mixture(dice: random.Random) -> list[FaultyConversation]:
     """Conversations in every way of speaking, with cases by their weight; those that take longest first."""
-    count = TURNS // ROOM
-    rooms = []
+    count = TURNS // TURNS_EACH
+    convs = []
     for number in range(count):
         speaks = "litellm" if number % LITELLM_EVERY == 5 else FORMATS[number % len(FORMATS)]
         cases = [case for case in CASES if case.litellm or speaks != "litellm"]
-        drawn = dice.choices(cases, [case.weight for case in cases], k=ROOM)
+        drawn = dice.choices(cases, [case.weight for case in cases], k=TURNS_EACH)
         plays = [Play(case, f"turn{number:03}x{index}") for index, case in enumerate(drawn)]
-        rooms.append(Room(speaks, plays, side_by_side=bool(number % 5)))
-    played = Counter(play.case.name for room in rooms for play in room.plays)
+        convs.append(FaultyConversation(speaks, plays, side_by_side=bool(number % 5)))
+    played = Counter(play.case.name for conv in convs for play in conv.plays)
     assert len(played) == len(CASES) and sum(played.values()) == TURNS
-    return sorted(rooms, key=lambda room: room.side_by_side)
+    return sorted(convs, key=lambda conv: conv.side_by_side)
 
 
 async def pair(client: Client, provider: Provider, speaks: str) -> Agents:
@@ -172,35 +172,37 @@ async def pair(client: Client, provider: Provider, speaks: str) -> Agents:
     return Agents(patient=await scripted.agent(model=BY_WORD, tools=tools), hasty=hasty)
 
 
-async def played(client: Client, provider: Provider, agents: Agents, room: Room) -> View:
+async def played(client: Client, provider: Provider, agents: Agents, conv: FaultyConversation) -> View:
     """A conversation with all of these turns: what somebody saw who attached to it at the start."""
     participants = [Participant(agent=AgentParticipant(agent_id=name)) for name in agents]
     opened = pb.CreateConversationRequest(conversation=conversation.Conversation(participants=participants))
-    room.id = (await client.conversations.CreateConversation(opened)).conversation.id
-    async with client.listening(room.id) as listener:
-        if room.side_by_side:
-            await asyncio.gather(*(begun(client, provider, agents, room, play) for play in room.plays))
+    conv.id = (await client.conversations.CreateConversation(opened)).conversation.id
+    async with client.listening(conv.id) as listener:
+        if conv.side_by_side:
+            await asyncio.gather(*(begun(client, provider, agents, conv, play) for play in conv.plays))
         else:
-            for play in room.plays:
-                await begun(client, provider, agents, room, play)
+            for play in conv.plays:
+                await begun(client, provider, agents, conv, play)
                 await listener.until(partial(settled, [play]), PATIENCE_S)
-        return await listener.until(partial(settled, room.plays), PATIENCE_S)
+        return await listener.until(partial(settled, conv.plays), PATIENCE_S)
 
 
 def settled(plays: list[Play], view: View) -> bool:
     return all(view.settled(play.turn_id) for play in plays)
 
 
-async def begun(client: Client, provider: Provider, agents: Agents, room: Room, play: Play) -> None:
+async def begun(
+    client: Client, provider: Provider, agents: Agents, conv: FaultyConversation, play: Play
+) -> None:
     play.agent = agents.hasty if play.case.hasty else agents.patient
     provider.script(play.word, *(filled(script, play.word) for script in play.case.scripts))
     send = pb.ConverseSend(content=f"{play.word} please.", agent_id=play.agent)
-    request = pb.SendMessageRequest(conversation_id=room.id, send=send)
+    request = pb.SendMessageRequest(conversation_id=conv.id, send=send)
     play.turn_id = (await client.conversations.SendMessage(request)).turn.id
     if play.case.cancel:
         async with asyncio.timeout(60):
             await provider.wait_until(lambda: len(provider.of(play.word)) >= play.case.requests)
-        cancel = pb.CancelTurnRequest(conversation_id=room.id, turn_id=play.turn_id)
+        cancel = pb.CancelTurnRequest(conversation_id=conv.id, turn_id=play.turn_id)
         await client.conversations.CancelTurn(cancel)
 
 
@@ -212,34 +214,36 @@ def filled(script: Script, word: str) -> Script:
 # --- what there should be ---------------------------------------------------------------------------
 
 
-async def wrong_in_room(client: Client, played: Room, view: View) -> list[str]:
+async def wrong_in_conversation(client: Client, played: FaultyConversation, view: View) -> list[str]:
     """What the record and the stream of a conversation have that they should not."""
-    room, problems = played.id, []
-    events = await client.events(room)
+    conv, problems = played.id, []
+    events = await client.events(conv)
     if events != view.events:
-        problems.append(f"{room}: the stream differs from the record")
+        problems.append(f"{conv}: the stream differs from the record")
     if [event.sequence for event in events] != list(range(1, len(events) + 1)):
-        problems.append(f"{room}: events out of sequence")
-    messages = await client.messages(room)
+        problems.append(f"{conv}: events out of sequence")
+    messages = await client.messages(conv)
     if len({message.id for message in messages}) != len(messages):
-        problems.append(f"{room}: a message twice")
+        problems.append(f"{conv}: a message twice")
     if {message.id: message for message in messages} != view.messages:
-        problems.append(f"{room}: the messages of the stream differ from the record")
+        problems.append(f"{conv}: the messages of the stream differ from the record")
     if any(view.texts.values()):
-        problems.append(f"{room}: text without an end: {view.texts}")
-    got = await client.conversations.GetConversation(pb.GetConversationRequest(conversation_id=room))
+        problems.append(f"{conv}: text without an end: {view.texts}")
+    got = await client.conversations.GetConversation(pb.GetConversationRequest(conversation_id=conv))
     if (
         got.conversation.status != conversation.CONVERSATION_STATUS_ACTIVE
         or got.conversation.turn_count != len(played.plays)
     ):
-        problems.append(f"{room}: {got.conversation}")
+        problems.append(f"{conv}: {got.conversation}")
     return problems
 
 
-async def wrong_in_turn(client: Client, provider: Provider, room: Room, play: Play, view: View) -> list[str]:
+async def wrong_in_turn(
+    client: Client, provider: Provider, conv: FaultyConversation, play: Play, view: View
+) -> list[str]:
     case = play.case
     turn = (await client.conversations.GetTurn(pb.GetTurnRequest(turn_id=play.turn_id))).turn
-    moves = await client.moves(turn.id, room.id)
+    moves = await client.moves(turn.id, conv.id)
     names = view.of_turn(turn.id)
     said = [
         m
@@ -296,7 +300,7 @@ async def wrong_in_turn(client: Client, provider: Provider, room: Room, play: Pl
     if len(half) > int(case.half) or any(not whole.startswith(text) for text in half):
         problems.append(f"partial: {half}")
     # What goes through a helper may come late.
-    if room.speaks != "litellm" and any(
+    if conv.speaks != "litellm" and any(
         pause < wait - PUNCTUAL_S for pause, wait in zip(pauses, case.waits_s, strict=False)
     ):
         problems.append(f"pauses: {pauses}")

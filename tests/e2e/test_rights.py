@@ -83,14 +83,14 @@ async def test_what_a_task_deletes_only_an_admin_has_deleted(house: House) -> No
 async def test_work_is_anothers_only_by_right(house: House) -> None:
     """An agent's memories are its own to delete, so working as one needs `admin`; the rest needs `act_as`."""
     await asking(house)
-    said = await house.ann.say(house.room, "say 1 word")
+    said = await house.ann.say(house.conv, "say 1 word")
     house.turn = said.turn.id
     for name, value in (
         ("agent_id", "assistant"),
-        ("conversation_id", house.room),
+        ("conversation_id", house.conv),
         ("turn_id", house.turn),
         ("run_id", house.run),
-        ("branch", f"wonder/conv-{house.room.removeprefix('conv_')}"),
+        ("branch", f"wonder/conv-{house.conv.removeprefix('conv_')}"),
         ("branch", f"wonder/run-{house.run.removeprefix('run_')}"),
     ):
         place = ("PERMISSION_DENIED", [f"context.{name}"])

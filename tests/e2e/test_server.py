@@ -125,13 +125,13 @@ async def test_sigterm_tells_streams_keeps_turns_and_ends_in_time(data: Path) ->
     async with server.client() as client:
         await client.apply("e2e/slow", SLOW)
         await client.agent("snail", "e2e/slow/slow_speaker")
-        room = await client.open("snail")
+        conv = await client.open("snail")
         watch = client.health.Watch(health_pb2.HealthCheckRequest(service="wonder.v1.ConversationService"))
         assert (await watch.read()).status == SERVING
         call = client.conversations.Converse()
-        await call.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=room)))
+        await call.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=conv)))
         listener = Listener(call, View())
-        said = await client.say(room, "say 40 words")
+        said = await client.say(conv, "say 40 words")
         view = await listener.until(lambda v: any(text.count(" ") > 4 for text in v.texts.values()))
         server.terminate()
         await listener.rest()
@@ -142,11 +142,11 @@ async def test_sigterm_tells_streams_keeps_turns_and_ends_in_time(data: Path) ->
         watch.cancel()
         assert await server.ended() == 0
     async with serving(data) as again, again.client() as client:
-        view = await client.settled(room, said.turn.id, view)
+        view = await client.settled(conv, said.turn.id, view)
         assert view.names[-2:] == ["message.appended", "turn.completed"]
         assert view.text() == " ".join(f"word{n}" for n in range(1, 41))
         assert list(view.restarts.values()) in ([[2]], [])
-        assert view.events == await client.events(room)
+        assert view.events == await client.events(conv)
 
 
 async def refusal(*flags: str, data: Path, **environment: str) -> str:

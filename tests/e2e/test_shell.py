@@ -21,7 +21,7 @@ from tests.e2e.launch import ROOT
 from tests.e2e.process import Server, serving
 from tests.sandboxes import bubblewrap
 from wonder.v1 import conversation_pb2 as conversation
-from wonder.v1 import conversation_service_pb2 as rooms
+from wonder.v1 import conversation_service_pb2 as convs
 from wonder.v1 import executor_service_pb2 as pb
 from wonder.v1 import library_pb2, task_pb2
 from wonder.v1 import library_service_pb2 as library
@@ -100,9 +100,9 @@ def telling(command: str) -> str:
     return f"use the tool sh with {json.dumps({'command': command})}"
 
 
-async def says(client: Client, room: str, command: str) -> dict[str, Any]:
-    """What a command answers that the agent of a room is told to run."""
-    turn, view = await client.turn(room, telling(command))
+async def says(client: Client, conv: str, command: str) -> dict[str, Any]:
+    """What a command answers that the agent of a conversation is told to run."""
+    turn, view = await client.turn(conv, telling(command))
     assert turn.status == conversation.TURN_STATUS_COMPLETED
     [done] = [e.tool_completed.tool_result for e in view.events if e.name == "tool.completed"][-1:]
     return dict(MessageToDict(done.result))
@@ -133,9 +133,9 @@ async def test_the_command_line_runs_a_task_by_itself_on_a_branch(
     assert await asyncio.to_thread(cli.main, (*run, *say, "--branch", "try-it")) == 0
     assert json.loads(capsys.readouterr().out) == {"exit_code": 0, "text": "hello there\n"}
 
-    room = await client.open("developer")
-    await says(client, room, "echo mine > README")
-    assert await asyncio.to_thread(cli.main, (*run, *say, "--conversation", room)) == 0
+    conv = await client.open("developer")
+    await says(client, conv, "echo mine > README")
+    assert await asyncio.to_thread(cli.main, (*run, *say, "--conversation", conv)) == 0
     assert json.loads(capsys.readouterr().out)["text"] == "mine\n"
 
 
@@ -157,8 +157,8 @@ async def allow(client: Client, host: str) -> None:
 
 
 async def test_a_project_s_files_are_there(client: Client) -> None:
-    room = await client.open("developer", project_id="open")
-    assert (await says(client, room, "cat README; ls -A"))["text"] == "hello there\nREADME\n"
+    conv = await client.open("developer", project_id="open")
+    assert (await says(client, conv, "cat README; ls -A"))["text"] == "hello there\nREADME\n"
 
 
 async def test_the_network_of_commands_is_what_their_project_allows(client: Client) -> None:
@@ -176,11 +176,13 @@ async def test_the_network_of_commands_is_what_their_project_allows(client: Clie
             f" proxy.request('GET', 'http://127.0.0.1:{port}/'); print(proxy.getresponse().status)\""
         )
         direct = f"python3 -c \"import socket; socket.create_connection(('127.0.0.1', {port}), 5)\""
-        open_room = await client.open("developer", project_id="open")
-        assert (await says(client, open_room, fetch))["text"] == "403\n", "not named"
+        open_conversation = await client.open("developer", project_id="open")
+        assert (await says(client, open_conversation, fetch))["text"] == "403\n", "not named"
         await allow(client, f"127.0.0.1:{port}")
-        assert (await says(client, open_room, fetch))["text"] == "204\n"
-        assert "refused" in (await says(client, open_room, direct))["text"], "the proxy is the only way"
+        assert (await says(client, open_conversation, fetch))["text"] == "204\n"
+        assert "refused" in (await says(client, open_conversation, direct))["text"], (
+            "the proxy is the only way"
+        )
         assert "refused" in (await says(client, await client.open("typist"), fetch))["text"]
 
 
@@ -195,9 +197,9 @@ async def test_nothing_of_the_server_is_to_be_seen(client: Client, server: Serve
 
 
 async def test_output_is_streamed_while_the_command_runs(client: Client, server: Server) -> None:
-    room = await client.open("typist")
+    conv = await client.open("typist")
     line = "echo first; while [ ! -e go ]; do sleep 0.01; done; echo second"
-    call = client.executor.StreamTask(pb.StreamTaskRequest(**asked(line, conversation_id=room)))
+    call = client.executor.StreamTask(pb.StreamTaskRequest(**asked(line, conversation_id=conv)))
     told = ""
     async for answer in call:
         if not answer.HasField("result"):
@@ -214,8 +216,8 @@ async def test_a_data_folder_may_be_relative_as_the_usual_one_is(server: Server,
     async with serving(data) as running, running.client() as client:
         await client.apply("e2e/shell", LIBRARY)
         await client.agent("typist", "e2e/shell/typist")
-        room = await client.open("typist")
-        assert (await says(client, room, "echo mine > note; cat note"))["text"] == "mine\n"
+        conv = await client.open("typist")
+        assert (await says(client, conv, "echo mine > note; cat note"))["text"] == "mine\n"
         assert (await running.logged("ready"))["data"] == str((tmp_path / "data").resolve())
 
 
@@ -224,10 +226,10 @@ async def test_a_command_without_a_conversation_has_no_folder(client: Client) ->
     assert answer.result.error.reason and "conversation" in answer.result.error.message
 
 
-async def begun(client: Client, server: Server, room: str) -> str:
+async def begun(client: Client, server: Server, conv: str) -> str:
     """A turn whose command runs, and has tried to outlive it; the turn's id."""
     line = f"setsid sleep {MARK} & sleep {MARK}"
-    said = await client.say(room, telling(line))
+    said = await client.say(conv, telling(line))
     while len(sandboxed(f"sleep\x00{MARK}")) < 2:  # noqa: ASYNC110 - processes do not tell
         await asyncio.sleep(0.01)
     return str(said.turn.id)
@@ -241,15 +243,15 @@ async def nothing_left(data: Path) -> None:
 
 
 async def test_cancel_ends_the_command_and_all_that_it_started(client: Client, server: Server) -> None:
-    room = await client.open("typist")
-    turn = await begun(client, server, room)
-    await client.conversations.CancelTurn(rooms.CancelTurnRequest(turn_id=turn))
-    await client.settled(room, turn)
+    conv = await client.open("typist")
+    turn = await begun(client, server, conv)
+    await client.conversations.CancelTurn(convs.CancelTurnRequest(turn_id=turn))
+    await client.settled(conv, turn)
     latest = time.monotonic() + 60
     while sandboxed(f"sleep\x00{MARK}"):
         assert time.monotonic() < latest
         await asyncio.sleep(0.01)
-    assert (await says(client, room, "echo on"))["text"] == "on\n"
+    assert (await says(client, conv, "echo on"))["text"] == "on\n"
 
 
 async def test_after_a_kill_nothing_runs_on_and_the_model_hears_that_nobody_knows(
@@ -260,17 +262,17 @@ async def test_after_a_kill_nothing_runs_on_and_the_model_hears_that_nobody_know
         async with first.client() as client:
             await client.apply("e2e/shell", LIBRARY)
             await client.agent("typist", "e2e/shell/typist")
-            room = await client.open("typist")
-            await says(client, room, "echo kept > note")
-            turn = await begun(client, first, room)
+            conv = await client.open("typist")
+            await says(client, conv, "echo kept > note")
+            turn = await begun(client, first, conv)
         await first.kill()
         await nothing_left(data)
         async with serving(data) as second, second.client() as client:
-            view: View = await client.settled(room, turn)
+            view: View = await client.settled(conv, turn)
             [failed] = [e.tool_failed.tool_result for e in view.events if e.name == "tool.failed"]
             assert "whether it took effect is unknown" in failed.error.message
             assert not sandboxed(f"sleep\x00{MARK}"), "it was not run again"
-            assert (await says(client, room, "cat note"))["text"] == "kept\n"
+            assert (await says(client, conv, "cat note"))["text"] == "kept\n"
 
 
 async def test_a_server_that_stops_takes_its_sandboxes_along(server: Server, tmp_path: Path) -> None:
@@ -279,8 +281,8 @@ async def test_a_server_that_stops_takes_its_sandboxes_along(server: Server, tmp
         async with running.client() as client:
             await client.apply("e2e/shell", LIBRARY)
             await client.agent("typist", "e2e/shell/typist")
-            room = await client.open("typist")
-            await begun(client, running, room)
+            conv = await client.open("typist")
+            await begun(client, running, conv)
             assert sandboxed(str(data))
         assert await running.stop() == 0
     assert not sandboxed(MARK, str(data))

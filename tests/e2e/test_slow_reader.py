@@ -38,7 +38,7 @@ persona:
 
 
 @asynccontextmanager
-async def reader(server: Server, room: str, view: View) -> AsyncIterator[Listener]:
+async def reader(server: Server, conv: str, view: View) -> AsyncIterator[Listener]:
     """A stream over a connection of its own, with a window of a fixed size."""
     options = [
         ("grpc.use_local_subchannel_pool", 1),
@@ -47,7 +47,7 @@ async def reader(server: Server, room: str, view: View) -> AsyncIterator[Listene
     ]
     async with (
         aio.insecure_channel(server.address, options) as channel,
-        Client(channel).listening(room, view) as listener,
+        Client(channel).listening(conv, view) as listener,
     ):
         await listener.until(lambda v: v.words and v.words[-1].HasField("caught_up"))
         yield listener
@@ -65,17 +65,17 @@ async def quiet(client: Client) -> str:
 async def test_who_stops_reading_is_told_where_to_go_on_and_nobody_else_notices(
     server: Server, client: Client
 ) -> None:
-    room = await client.open(await quiet(client))
+    conv = await client.open(await quiet(client))
     slow = View()
     async with AsyncExitStack() as streams:
-        stopped = await streams.enter_async_context(reader(server, room, slow))
-        others = [await streams.enter_async_context(client.listening(room)) for _ in range(OTHERS)]
+        stopped = await streams.enter_async_context(reader(server, conv, slow))
+        others = [await streams.enter_async_context(client.listening(conv)) for _ in range(OTHERS)]
         heard, head = len(slow.words), slow.cursor
         # One of them reads nothing of this, which is more than may wait for it.
         turns = list[str]()
         reading = [asyncio.create_task(each.until(partial(all_settled, turns))) for each in others]
         for _ in range(TURNS):
-            turns.append((await client.say(room, f"say 3 words {'x' * 200_000}")).turn.id)
+            turns.append((await client.say(conv, f"say 3 words {'x' * 200_000}")).turn.id)
         await all_of(reading)
         with pytest.raises(aio.AioRpcError) as ended:
             await stopped.rest()
@@ -87,18 +87,18 @@ async def test_who_stops_reading_is_told_where_to_go_on_and_nobody_else_notices(
         assert 0 < waited < WAITING
 
     # It goes on where it was: every event once, as everybody else has seen them.
-    view = await client.settled(room, turns[-1], slow)
-    assert view.events == await client.events(room)
+    view = await client.settled(conv, turns[-1], slow)
+    assert view.events == await client.events(conv)
     for each in others:
         assert each.view.events == view.events
     assert len(view.messages) == 2 * len(turns)
 
 
 async def test_what_is_spoken_meanwhile_waits_as_one_piece(server: Server, client: Client) -> None:
-    room = await client.open(await quiet(client))
+    conv = await client.open(await quiet(client))
     slow = View()
-    async with reader(server, room, slow) as stopped, client.listening(room) as other:
-        turn_id = (await client.say(room, "say 2000 words")).turn.id
+    async with reader(server, conv, slow) as stopped, client.listening(conv) as other:
+        turn_id = (await client.say(conv, "say 2000 words")).turn.id
         await other.until(lambda v: v.settled(turn_id))
         heard = len(slow.words)
         await stopped.until(lambda v: v.settled(turn_id))
@@ -109,13 +109,13 @@ async def test_what_is_spoken_meanwhile_waits_as_one_piece(server: Server, clien
 
 
 async def test_who_stops_reading_and_leaves_is_nobodys_error(server: Server, client: Client) -> None:
-    room = await client.open(await quiet(client))
-    async with reader(server, room, View()):
+    conv = await client.open(await quiet(client))
+    async with reader(server, conv, View()):
         for _ in range(4):
-            turn_id = (await client.say(room, f"say 3 words {'x' * 200_000}")).turn.id
-            await client.settled(room, turn_id)
+            turn_id = (await client.say(conv, f"say 3 words {'x' * 200_000}")).turn.id
+            await client.settled(conv, turn_id)
     # Left while the server was writing to it.
-    await client.settled(room, (await client.say(room, "say 3 words")).turn.id)
+    await client.settled(conv, (await client.say(conv, "say 3 words")).turn.id)
     assert not [line for line in server.log if line.get("level") == "error"]
 
 

@@ -33,8 +33,8 @@ async def unhurried(client: Client) -> str:
     return "unhurried"
 
 
-def attach(room: str, after: int = 0, *, tail_only: bool = False) -> pb.ConverseRequest:
-    cursor = pb.ConverseAttach(conversation_id=room, after_sequence=after, tail_only=tail_only)
+def attach(conv: str, after: int = 0, *, tail_only: bool = False) -> pb.ConverseRequest:
+    cursor = pb.ConverseAttach(conversation_id=conv, after_sequence=after, tail_only=tail_only)
     return pb.ConverseRequest(attach=cursor)
 
 
@@ -43,9 +43,9 @@ def send(text: str, request_id: str) -> pb.ConverseRequest:
 
 
 async def test_two_clients_see_the_same_events_and_the_same_text(client: Client, unhurried: str) -> None:
-    room = await client.open(unhurried)
-    async with client.listening(room) as first, client.listening(room) as second:
-        said = [await client.say(room, text) for text in ("say 40 words", "say 30 words", "recall tea?")]
+    conv = await client.open(unhurried)
+    async with client.listening(conv) as first, client.listening(conv) as second:
+        said = [await client.say(conv, text) for text in ("say 40 words", "say 30 words", "recall tea?")]
         views = []
         for listener in (first, second):
             for answer in said:
@@ -54,16 +54,16 @@ async def test_two_clients_see_the_same_events_and_the_same_text(client: Client,
     one, other = views
     assert [e.SerializeToString() for e in one.events] == [e.SerializeToString() for e in other.events]
     assert one.messages == other.messages and one.text() == other.text()
-    assert one.events == await client.events(room)
+    assert one.events == await client.events(conv)
     # Three turns were active at once and spoke at the same time, each under its own message.
     order = [w.delta.message_id for w in one.words if w.HasField("delta")]
     assert len(set(order)) == 3 and order != sorted(order, key=order.index)
 
 
 async def test_whoever_takes_events_together_sees_what_others_see(client: Client, unhurried: str) -> None:
-    room = await client.open(unhurried)
-    async with client.listening(room) as plain, client.listening(room, group_events=True) as grouping:
-        said = [await client.say(room, text) for text in ("say 40 words", "say 30 words", "recall tea?")]
+    conv = await client.open(unhurried)
+    async with client.listening(conv) as plain, client.listening(conv, group_events=True) as grouping:
+        said = [await client.say(conv, text) for text in ("say 40 words", "say 30 words", "recall tea?")]
         for listener in (plain, grouping):
             await listener.until(lambda v: all(v.settled(answer.turn.id) for answer in said))
     one, other = plain.view, grouping.view
@@ -75,7 +75,7 @@ async def test_whoever_takes_events_together_sees_what_others_see(client: Client
     # Any of them is a cursor, those in the middle of a group too.
     for cursor in range(len(one.events) + 1):
         view = View(cursor=cursor)
-        async with client.listening(room, view, group_events=True) as listener:
+        async with client.listening(conv, view, group_events=True) as listener:
             await listener.until(lambda v: v.words and v.words[-1].HasField("caught_up"))
         assert view.events == one.events[cursor:]
         assert len(view.words) == (3 if view.events else 2), "all of the past is one message"
@@ -96,13 +96,13 @@ def places_of_text(view: View) -> dict[str, set[int]]:
 
 
 async def test_a_group_of_events_is_bounded(client: Client) -> None:
-    room = await client.open()
+    conv = await client.open()
     for text in (*["say 3 words"] * 16, *["y" * 100_000] * 2):
-        await client.turn(room, text)
+        await client.turn(conv, text)
     view = View()
-    async with client.listening(room, view, group_events=True) as listener:
+    async with client.listening(conv, view, group_events=True) as listener:
         await listener.until(lambda v: v.words and v.words[-1].HasField("caught_up"))
-    assert view.events == await client.events(room)
+    assert view.events == await client.events(conv)
     groups = [word.events for word in view.words if word.HasField("events")]
     assert len(groups[0].events) == 100
     assert all(group.ByteSize() <= 256 * 1024 for group in groups)
@@ -111,17 +111,17 @@ async def test_a_group_of_events_is_bounded(client: Client) -> None:
 
 async def test_a_client_cut_at_every_word_misses_nothing(client: Client, unhurried: str) -> None:
     """Cut after each single word that the server says, it resumes by the last event it has seen."""
-    room = await client.open(unhurried)
-    said = await client.say(room, "say 60 words")
+    conv = await client.open(unhurried)
+    said = await client.say(conv, "say 60 words")
     view, cuts = View(), 0
     while not view.settled(said.turn.id):
         before = len(view.words)
-        async with client.listening(room, view) as listener:
+        async with client.listening(conv, view) as listener:
             # `attached` tells nothing new, so that cutting there would never get on.
             await listener.until(lambda v, b=before: any(news(w) for w in v.words[b:]))
         cuts += 1
     assert cuts > len(view.events)
-    assert view.events == await client.events(room)
+    assert view.events == await client.events(conv)
     assert view.text() == " ".join(f"word{n}" for n in range(1, 61))
 
 
@@ -130,33 +130,33 @@ def news(word: pb.SubscribeResponse) -> bool:
 
 
 async def test_a_finished_conversation_can_be_read_from_every_cursor(client: Client) -> None:
-    room = await client.open()
+    conv = await client.open()
     for text in ("remember that I like tea", "run recall with tea"):
-        await client.turn(room, text)
-    events = await client.events(room)
+        await client.turn(conv, text)
+    events = await client.events(conv)
     for cursor in range(len(events) + 1):
         view = View(cursor=cursor)
-        async with client.listening(room, view) as listener:
+        async with client.listening(conv, view) as listener:
             await listener.until(lambda v: v.words and v.words[-1].HasField("caught_up"))
         assert view.events == events[cursor:] and not view.texts
         assert view.words[0].attached.last_sequence == len(events)
 
 
 async def test_a_cursor_beyond_the_record_is_refused(client: Client) -> None:
-    room = await client.open()
+    conv = await client.open()
     with pytest.raises(aio.AioRpcError) as problem:
-        async with client.listening(room, View(cursor=2)) as listener:
+        async with client.listening(conv, View(cursor=2)) as listener:
             await listener.rest()
     assert problem.value.code() is grpc.StatusCode.OUT_OF_RANGE
 
 
 async def test_a_late_client_gets_the_text_so_far(client: Client, unhurried: str) -> None:
-    room = await client.open(unhurried)
-    async with client.listening(room) as early:
-        said = await client.say(room, "say 200 words")
+    conv = await client.open(unhurried)
+    async with client.listening(conv) as early:
+        said = await client.say(conv, "say 200 words")
         await early.until(lambda v: any(len(text) > 100 for text in v.texts.values()))
         call = client.conversations.Converse()
-        await call.write(attach(room, tail_only=True))
+        await call.write(attach(conv, tail_only=True))
         late = Listener(call, View(cursor=early.view.cursor))
         await late.until(lambda v: v.texts)
         first = next(w.delta for w in late.view.words if w.HasField("delta"))
@@ -170,9 +170,9 @@ async def test_a_late_client_gets_the_text_so_far(client: Client, unhurried: str
 async def test_converse_answers_its_own_client_and_the_turn_outlives_the_stream(
     client: Client, unhurried: str
 ) -> None:
-    room = await client.open(unhurried)
+    conv = await client.open(unhurried)
     call = client.conversations.Converse()
-    await call.write(attach(room))
+    await call.write(attach(conv))
     await call.write(send("say 50 words", "one"))
     listener = Listener(call, View())
     await listener.until(lambda v: any(w.HasField("sent") for w in v.words) and any(v.texts.values()))
@@ -180,16 +180,16 @@ async def test_converse_answers_its_own_client_and_the_turn_outlives_the_stream(
     assert sent.request_id == "one"
     call.cancel()
     # Gone in the middle: the turn went on, and another stream, attached by cursor, sees its end.
-    view = await client.settled(room, sent.turn_id, listener.view)
+    view = await client.settled(conv, sent.turn_id, listener.view)
     assert view.events[sent.sequence - 1].conversation_turn.id == sent.turn_id
     assert view.events[sent.sequence].message_appended.id == sent.message_id
     assert view.text() == " ".join(f"word{n}" for n in range(1, 51))
 
 
 async def test_a_half_closed_stream_is_read_to_the_end_and_detach_ends_it_with_a_word(client: Client) -> None:
-    room = await client.open()
+    conv = await client.open()
     call = client.conversations.Converse()
-    await call.write(attach(room))
+    await call.write(attach(conv))
     await call.write(send("say 3 words", "one"))
     await call.done_writing()
     listener = Listener(call, View())
@@ -197,7 +197,7 @@ async def test_a_half_closed_stream_is_read_to_the_end_and_detach_ends_it_with_a
     call.cancel()
 
     leaving = client.conversations.Converse()
-    await leaving.write(attach(room, listener.view.cursor))
+    await leaving.write(attach(conv, listener.view.cursor))
     await leaving.write(pb.ConverseRequest(ack=pb.ConverseAck(sequence=2)))
     await leaving.write(pb.ConverseRequest(detach=pb.ConverseDetach()))
     view = await Listener(leaving, View(cursor=listener.view.cursor)).rest()
@@ -212,8 +212,8 @@ async def test_long_messages_are_listed_in_pages_that_a_client_can_take(server: 
     text = ("y" * 1023 + " ") * 600
     async with aio.insecure_channel(server.address) as channel:
         client = Client(channel)
-        room = await client.open()
-        turns = [(await client.turn(room, text))[0] for _ in range(3)]
+        conv = await client.open()
+        turns = [(await client.turn(conv, text))[0] for _ in range(3)]
         stub = client.conversations
         for method, ask, field in (
             (stub.ListMessages, pb.ListMessagesRequest, "messages"),
@@ -223,7 +223,7 @@ async def test_long_messages_are_listed_in_pages_that_a_client_can_take(server: 
         ):
             found, token = [], ""
             while token or not found:
-                page = await method(ask(conversation_id=room, page_size=1000, page_token=token))
+                page = await method(ask(conversation_id=conv, page_size=1000, page_token=token))
                 found += getattr(page, field)
                 token = page.next_page_token
             # Seven events a turn, and that what was said is too much for the model's window.

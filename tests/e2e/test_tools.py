@@ -92,10 +92,10 @@ async def using(scripted: Scripted, *scripts: Script) -> str:
 async def test_a_workflow_is_waited_for_and_its_output_goes_on(scripted: Scripted) -> None:
     client = scripted.client
     agent = await using(scripted, Script(calls=(call("dig", text="gold"),)), Script(text="Gold, twice."))
-    room = await client.open(agent)
-    turn, view = await client.turn(room, "Dig.")
+    conv = await client.open(agent)
+    turn, view = await client.turn(conv, "Dig.")
     assert turn.status == COMPLETED and view.text() == "Gold, twice." and not turn.issues.tool_failures
-    first, _ = await client.moves(turn.id, room)
+    first, _ = await client.moves(turn.id, conv)
     (result,) = first.tool_results
     assert result.success and dict(result.result.struct_value) == {"found": "gold twice"}
     assert "gold twice" in json.dumps(scripted.requests[1])
@@ -108,8 +108,8 @@ async def test_one_that_fails_is_told_and_the_model_goes_on(scripted: Scripted, 
     """A business fault: it is not tried again, whatever the tool's retry says."""
     client = scripted.client
     agent = await using(scripted, Script(calls=(call(tool, text="x"),)), Script(text="It broke."))
-    room = await client.open(agent)
-    turn, view = await client.turn(room, "Walk.")
+    conv = await client.open(agent)
+    turn, view = await client.turn(conv, "Walk.")
     assert turn.status == COMPLETED and view.text() == "It broke." and turn.issues.tool_failures == 1
     (failed,) = (e.tool_failed.tool_result for e in view.events if e.name == "tool.failed")
     assert failed.error.code == EXECUTION_FAILED and not failed.error.retriable
@@ -131,10 +131,10 @@ async def test_calls_of_one_answer_run_side_by_side_and_each_is_told_once(script
     }
     calls = tuple(call(name, text=f"for {name}") for name in wanted)
     agent = await using(scripted, Script(calls=calls), Script(text="That is all."))
-    room = await client.open(agent)
-    turn, view = await client.turn(room, "Everything.")
+    conv = await client.open(agent)
+    turn, view = await client.turn(conv, "Everything.")
     assert turn.status == COMPLETED and view.text() == "That is all." and turn.issues.tool_failures == 4
-    first, second = await client.moves(turn.id, room)
+    first, second = await client.moves(turn.id, conv)
     names = {called.id: called.tool_name for called in first.tool_calls}
     assert {names[r.tool_call_id]: r.error.code for r in first.tool_results} == wanted
     assert len(first.tool_results) == len(wanted) and not second.tool_results

@@ -52,10 +52,10 @@ async def run_of(client: Client, run_id: str) -> run_pb2.Run:
     return (await client.coordinator.GetRun(runs.GetRunRequest(run_id=run_id))).run
 
 
-async def said(client: Client, room: str, *, brought: tuple[tuple[str, str], ...] = ()) -> View:
-    request = pb.SendMessageRequest(conversation_id=room, send=pb.ConverseSend(content="Find out."))
+async def said(client: Client, conv: str, *, brought: tuple[tuple[str, str], ...] = ()) -> View:
+    request = pb.SendMessageRequest(conversation_id=conv, send=pb.ConverseSend(content="Find out."))
     turn = (await client.conversations.SendMessage(request, metadata=aio.Metadata(*brought))).turn
-    return await client.settled(room, turn.id)
+    return await client.settled(conv, turn.id)
 
 
 @pytest.mark.parametrize("brought", [(), BROUGHT])
@@ -69,13 +69,13 @@ async def test_everything_that_a_message_leads_to_is_in_one_trace(
     await client.apply(f"e2e/{name}", CONSULTING.format(expert=name))
     host = Scripted(client, provider, "openai")
     scripts = Script(calls=(call("consult"),)), Script(text="Now we know.")
-    room = await client.open(await host.agent(*scripts, tools=(f"e2e/{name}/consult",)))
-    view = await said(client, room, brought=brought)
+    conv = await client.open(await host.agent(*scripts, tools=(f"e2e/{name}/consult",)))
+    view = await said(client, conv, brought=brought)
     (first,) = (e.turn_completed for e in view.events if e.name == "turn.completed")
     trace = first.trace_id
     assert len(trace) == 32 and (trace == TRACE) is bool(brought)
     (started,) = (e.workflow_started for e in view.events if e.name == "workflow_started")
-    listed = runs.ListRunsRequest(conversation_id=room, include_children=True, page_size=100)
+    listed = runs.ListRunsRequest(conversation_id=conv, include_children=True, page_size=100)
     found = {run.id: run.trace_id for run in (await client.coordinator.ListRuns(listed)).runs}
     # The tool's run, the one inside, and the hook.
     assert started.run_id in found and first.context_assembly_run_id in found and len(found) == 3
@@ -92,7 +92,7 @@ async def test_everything_that_a_message_leads_to_is_in_one_trace(
     assembly = await run_of(client, next(t for t in turns if t.id != first.id).context_assembly_run_id)
     assert {*found.values(), assembly.trace_id} == {trace}
     # Another message begins another trace.
-    other = await said(client, room)
+    other = await said(client, conv)
     assert trace not in {e.turn_completed.trace_id for e in other.events if e.sequence > view.cursor}
 
 
@@ -123,17 +123,17 @@ async def test_a_run_and_a_call_of_a_service_are_in_the_trace_that_the_client_br
 
 
 async def test_a_traceparent_that_is_none_is_passed_over(client: Client) -> None:
-    room = await client.open()
-    view = await said(client, room, brought=(("traceparent", "00-nonsense"),))
+    conv = await client.open()
+    view = await said(client, conv, brought=(("traceparent", "00-nonsense"),))
     (turn,) = (e.turn_completed for e in view.events if e.name == "turn.completed")
     assert len(turn.trace_id) == 32
     assert json.dumps(turn.trace_id) and (await turn_of(client, turn.id)).trace_id == turn.trace_id
 
 
 async def test_turns_of_a_stream_are_in_the_trace_that_it_was_opened_with(client: Client) -> None:
-    room = await client.open()
+    conv = await client.open()
     stream = client.conversations.Converse(metadata=aio.Metadata(*BROUGHT))
-    await stream.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=room)))
+    await stream.write(pb.ConverseRequest(attach=pb.ConverseAttach(conversation_id=conv)))
     send = pb.ConverseSend(content="say 2 words", request_id="one")
     await stream.write(pb.ConverseRequest(send=send))
     async for word in stream:

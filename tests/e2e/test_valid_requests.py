@@ -44,10 +44,10 @@ async def test_an_answer_of_white_space_does_not_wedge_the_conversation(
     client: Client, provider: Provider, speaks: str, blank: str
 ) -> None:
     scripted = Scripted(client, provider, speaks)
-    room = await client.open(await scripted.agent(Script(text=blank), Script(text="Still here.")))
-    first, _ = await client.turn(room, "Say nothing.")
-    second, view = await client.turn(room, "Are you there?")
-    third, _ = await client.turn(room, "And now?")
+    conv = await client.open(await scripted.agent(Script(text=blank), Script(text="Still here.")))
+    first, _ = await client.turn(conv, "Say nothing.")
+    second, view = await client.turn(conv, "Are you there?")
+    third, _ = await client.turn(conv, "And now?")
     assert [each.status for each in (first, second, third)] == [COMPLETED] * 3
     assert "Still here." in view.text()
     assert provider.rejections == []
@@ -59,8 +59,8 @@ async def test_calls_of_tools_that_nobody_can_name_are_told_to_the_model(
 ) -> None:
     scripted = Scripted(client, provider, speaks)
     calls = tuple(Call(name=name, arguments="{}") for name in ("9 lives", "é", "x" * 90))
-    room = await client.open(await scripted.agent(Script(calls=calls), Script(text="Done.")))
-    turn, _ = await client.turn(room, "Call.")
+    conv = await client.open(await scripted.agent(Script(calls=calls), Script(text="Done.")))
+    turn, _ = await client.turn(conv, "Call.")
     assert turn.status == COMPLETED and turn.move_count == 2
     assert len(scripted.requests) == 2
 
@@ -82,9 +82,9 @@ async def test_extraction_and_summaries_hold_whatever_the_profile_says(
         context_window_tokens=1200,
         parameters=PARAMETERS[speaks],
     )
-    room = await client.open(agent)
-    first, _ = await client.turn(room, "Speak at length. " + "more " * 200)
-    second, view = await client.turn(room, "I like tea. " + "and " * 100)
+    conv = await client.open(agent)
+    first, _ = await client.turn(conv, "Speak at length. " + "more " * 200)
+    second, view = await client.turn(conv, "I like tea. " + "and " * 100)
     assert (first.status, second.status) == (COMPLETED, COMPLETED)
     assert "memory_extraction.failed" not in view.of_turn(first.id) + view.of_turn(second.id)
     assert await client.memories(agent) == ["Ann likes tea."]

@@ -17,7 +17,7 @@ from tests.e2e.archived import AHEAD, Populated, is_away, objects, populate, sho
 from tests.e2e.client import Client, View
 from tests.e2e.deaths import at_every, through_deaths
 from tests.e2e.process import serving
-from tests.e2e.test_rooms import add, complete, deletion, get, reopen, reset, user
+from tests.e2e.test_conversations import add, complete, deletion, get, reopen, reset, user
 from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
@@ -52,28 +52,28 @@ CHANGES = ["participant.joined", "conversation_ended", "conversation.updated", "
 
 
 async def changes(client: Client, view: View) -> None:
-    """A story of what can be done to a room, which can be told again."""
-    room = await client.open(request_id="open")
-    said = await client.say(room, "say 3 words", "say 1")
-    await client.settled(room, said.turn.id, view)
-    await add(client, room, user("zoe"), "add")
-    await complete(client, room, request_id="complete")
-    await reopen(client, room, request_id="reopen")
-    await reset(client, room, keep_system_message=True, request_id="reset")
-    said = await client.say(room, "say 4 words", "say 2")
-    await client.settled(room, said.turn.id, view)
-    now = await get(client, room)
+    """A story of what can be done to a conversation, which can be told again."""
+    conv = await client.open(request_id="open")
+    said = await client.say(conv, "say 3 words", "say 1")
+    await client.settled(conv, said.turn.id, view)
+    await add(client, conv, user("zoe"), "add")
+    await complete(client, conv, request_id="complete")
+    await reopen(client, conv, request_id="reopen")
+    await reset(client, conv, keep_system_message=True, request_id="reset")
+    said = await client.say(conv, "say 4 words", "say 2")
+    await client.settled(conv, said.turn.id, view)
+    now = await get(client, conv)
     assert now.status == conversation.CONVERSATION_STATUS_ACTIVE and now.turn_count == 2
     assert now.etag == "5"
-    assert [(e.sequence, e.name) for e in await client.events(room)] == list(enumerate(view.names, 1))
+    assert [(e.sequence, e.name) for e in await client.events(conv)] == list(enumerate(view.names, 1))
     assert view.names == ["conversation_started", *TURN, *CHANGES, *TURN]
-    assert [m.content for m in await client.messages(room)] == [
+    assert [m.content for m in await client.messages(conv)] == [
         "say 3 words", "word1 word2 word3", "say 4 words", "word1 word2 word3 word4",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("point", COMMITS)
-async def test_what_is_done_to_a_room_is_done_once_whatever_dies(
+async def test_what_is_done_to_a_conversation_is_done_once_whatever_dies(
     fresh: Path, tmp_path: Path, point: str
 ) -> None:
     async def tell(data: Path, doom: str) -> int:
@@ -84,18 +84,18 @@ async def test_what_is_done_to_a_room_is_done_once_whatever_dies(
 
 async def broken_off(client: Client, view: View) -> None:
     """Completed while an agent speaks, which it does no more."""
-    room = await client.open("snail", request_id="open")
-    said = await client.say(room, "say 1000 words", "say")
-    if (await get(client, room)).status != conversation.CONVERSATION_STATUS_COMPLETED:
-        async with client.listening(room, view) as listener:
+    conv = await client.open("snail", request_id="open")
+    said = await client.say(conv, "say 1000 words", "say")
+    if (await get(client, conv)).status != conversation.CONVERSATION_STATUS_COMPLETED:
+        async with client.listening(conv, view) as listener:
             await listener.until(lambda v: any(v.texts.values()) or "conversation_ended" in v.names)
-        await complete(client, room, cancel_turns=True, request_id="complete")
-    async with client.listening(room, view) as listener:
+        await complete(client, conv, cancel_turns=True, request_id="complete")
+    async with client.listening(conv, view) as listener:
         await listener.until(lambda v: "conversation_ended" in v.names)
     turn = (await client.conversations.GetTurn(pb.GetTurnRequest(turn_id=said.turn.id))).turn
     assert turn.status == conversation.TURN_STATUS_CANCELLED and not turn.operations
     assert view.names.count("turn.cancelled") == view.names.count("conversation_ended") == 1
-    assert (await get(client, room)).status == conversation.CONVERSATION_STATUS_COMPLETED
+    assert (await get(client, conv)).status == conversation.CONVERSATION_STATUS_COMPLETED
 
 
 @pytest.mark.parametrize("point", COMMITS)
@@ -112,7 +112,7 @@ async def test_completing_cancels_once_whatever_dies(
 
 
 def written_beside(data: Path, kept: str) -> dict[str, int]:
-    """Rows by table of what does not belong to the room ``kept``, but for answered deletions."""
+    """Rows by table of what does not belong to the conversation ``kept``, but for answered deletions."""
     found = {}
     for path in sorted((data / "shards").glob("*.db")):
         with closing(sqlite3.connect(path)) as shard:
@@ -149,10 +149,10 @@ async def test_a_deletion_that_dies_is_none_or_whole(
 
         async def story(client: Client, _: View) -> None:
             if archived and not seen:
-                await until(lambda: is_away(client, populated.doomed.room))
+                await until(lambda: is_away(client, populated.doomed.conv))
                 seen.append(True)
-            await client.conversations.DeleteConversation(deletion(populated.doomed.room, request_id="bye"))
-            assert (await rejected(get(client, populated.doomed.room)))[0] == "CONVERSATION_NOT_FOUND"
+            await client.conversations.DeleteConversation(deletion(populated.doomed.conv, request_id="bye"))
+            assert (await rejected(get(client, populated.doomed.conv)))[0] == "CONVERSATION_NOT_FOUND"
             await until(lambda: gone(client))
 
         deaths = await through_deaths(data, story, View(), doom, "", environment=environment)
@@ -170,15 +170,15 @@ async def test_a_deletion_while_agents_work_stops_them(
     tmp_path: Path, populated: Populated, point: str
 ) -> None:
     async def tell(data: Path, doom: str) -> int:
-        rooms: list[str] = []
+        convs: list[str] = []
 
         async def story(client: Client, _: View) -> None:
-            if not rooms:
-                room = await client.open("boss", request_id="open")
-                await client.say(room, "use the tool ask_snail with say 1000 words", "say")
+            if not convs:
+                conv = await client.open("boss", request_id="open")
+                await client.say(conv, "use the tool ask_snail with say 1000 words", "say")
                 await until(lambda: two_speak(client))
-                rooms.append(room)
-            await client.conversations.DeleteConversation(deletion(rooms[0], request_id="bye"))
+                convs.append(conv)
+            await client.conversations.DeleteConversation(deletion(convs[0], request_id="bye"))
             await until(lambda: two_speak(client, no_more=True))
 
         async def two_speak(client: Client, no_more: bool = False) -> bool:
@@ -187,8 +187,8 @@ async def test_a_deletion_while_agents_work_stops_them(
 
         deaths = await through_deaths(data, story, View(), doom, "")
         async with serving(data) as server, server.client() as client:
-            for room in (populated.doomed.room, populated.kept):
-                await client.conversations.DeleteConversation(deletion(room))
+            for conv in (populated.doomed.conv, populated.kept):
+                await client.conversations.DeleteConversation(deletion(conv))
         assert written_beside(data, "") == {} and objects(data) == []
         return deaths
 
@@ -210,19 +210,19 @@ async def test_what_expires_is_archived_whole_and_comes_back_whole(
 
         async def story(client: Client, view: View) -> None:
             if not seen:
-                await until(lambda: is_away(client, populated.doomed.room))
+                await until(lambda: is_away(client, populated.doomed.conv))
                 assert len(objects(data)) == 2, "what was delegated goes with it"
                 seen.append(True)
             assert (
-                await shown(client, populated.doomed.room, populated.doomed.turn) == populated.doomed.before
+                await shown(client, populated.doomed.conv, populated.doomed.turn) == populated.doomed.before
             )
-            said = await client.say(populated.doomed.room, "use the tool ask_helper with say 2 words", "back")
-            await client.settled(populated.doomed.room, said.turn.id, view)
+            said = await client.say(populated.doomed.conv, "use the tool ask_helper with say 2 words", "back")
+            await client.settled(populated.doomed.conv, said.turn.id, view)
             assert (
-                await shown(client, populated.doomed.room, populated.doomed.turn) == populated.doomed.before
+                await shown(client, populated.doomed.conv, populated.doomed.turn) == populated.doomed.before
             )
             helped = populated.delegated
-            assert await shown(client, helped.room, helped.turn) == helped.before
+            assert await shown(client, helped.conv, helped.turn) == helped.before
             # Two of it, one of each helper, one of the other.
             assert len(await all_turns(client)) == 5
 
