@@ -14,11 +14,11 @@ import pytest
 import pytest_asyncio
 from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import StatusCode, aio
-from tests.e2e.test_conversations import add, complete, deletion, get, reopen, reset, user
 
 from tests.e2e.archived import AHEAD, Populated, is_away, objects, populate, shown
 from tests.e2e.client import Client, View
 from tests.e2e.process import Server, serving
+from tests.e2e.test_conversations import add, complete, deletion, get, reopen, reset, user
 from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
