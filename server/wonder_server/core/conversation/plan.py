@@ -1,24 +1,26 @@
-"""The planner of conversations: what the agent loop decides (document 1).
+"""The planner of conversations: the decisions of the agent loop (named by the specification).
 
-The theory. A turn is a small machine driven by results::
+A turn is a state machine driven by results::
 
     Send ─▶ assembly ─▶ model ─▶ (no tool calls) ─▶ completed ─▶ extraction ─▶ released
                 ▲         │  ▲
-              retry       ▼  │ every call that is waited for has its result,
-                        tools  or one in the background has come back
+              retry       ▼  │ every call that the turn waits for has a result,
+                        tools  or an asynchronous result has arrived
 
-Each arrow is an *operation* in the outbox: dispatched after a commit, answered by an input that carries
-its id. So the whole state of a turn is "which operations are pending", and a crash at any point leaves a
-state from which the same arrows go on. An answer to an operation that is not pending changes nothing:
-that is what makes every dispatch safe to repeat.
+Each arrow is an *operation* in the outbox. The runtime dispatches it after a commit, and an input with its
+id answers it. So the pending operations are the whole state of a turn, and a turn continues from them after
+a crash. A result of an operation that is not pending changes nothing, so every dispatch can be repeated.
 
-Laws (``tests/core/conversation/test_plan.py``): same state, input and time, same decisions; `plan` never
-raises, a refusal is the value `Refuse`; an active turn always has a pending operation, so nothing is ever
-stuck; a turn ends exactly once.
+Laws (``tests/core/conversation/test_laws.py``):
 
-Infrastructure faults (``transient``) are tried again here, with persisted waits: assembly and extraction
-3 × (100, 200, 400 ms), models 3 × (500 ms, 1 s, 2 s), tools as they say (feature I3). Everything else is
-a business fault: assembly fails the turn, extraction marks it, a tool's fault goes to the model.
+- The same state, input and time give the same decisions.
+- `plan` never raises. A rejection is the decision `Refuse`.
+- An active turn always has a pending operation, so no turn is ever stuck.
+- A turn ends exactly once.
+
+The planner retries transient faults with persisted backoff: assembly and extraction 3 × (100, 200, 400 ms),
+models 3 × (500 ms, 1 s, 2 s), tools as they declare (feature I3). Any other fault is final: in assembly it
+fails the turn, in extraction it marks the turn, in a tool it is the result for the model.
 """
 
 from __future__ import annotations
@@ -54,21 +56,6 @@ from wonder_server.core.conversation.model.inputs import (
     Succeeded,
     TimerFired,
 )
-from wonder_server.core.conversation.model.lifecycle_inputs import (
-    BeginArchiving,
-    BeginDeletion,
-    Complete,
-    CompleteArchiving,
-    FinishDeletion,
-    Join,
-    Leave,
-    ReleaseArchiveObject,
-    Reopen,
-    ReportMerge,
-    Reset,
-    RestoreArchived,
-    Update,
-)
 from wonder_server.core.conversation.model.operations import (
     Decisions,
     agent_message,
@@ -97,6 +84,7 @@ from wonder_server.core.conversation.planning import tool_calls
 from wonder_server.core.conversation.planning.abandoned_calls import charge_abandoned_calls
 from wonder_server.core.conversation.planning.agent_calls import called_turn
 from wonder_server.core.conversation.planning.agent_loop import (
+    PreparedRequest,
     agent_ended,
     call_model,
     model_answered,
@@ -120,25 +108,18 @@ from wonder_server.core.ids import Minter
 
 
 def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
-    """What to do about ``event``. Pure; never raises."""
+    """Return the decisions for ``event``. Pure; never raises."""
     return clamp_timers(state, charge_abandoned_calls(state, _plan(state, event, now_ms)))
 
 
 def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
+    # Classes are tested in this order: those of every turn first.
     match event:
-        # What every turn is made of first: each question takes its time.
-        case Succeeded():
+        case Succeeded() | ModelAnswered() | Failed() | BudgetNearlyExhausted() | TimerFired() | Restarted():
             operation = state.operations.get(event.operation_id)
-            if operation is None or _is_of_another_attempt(operation, event):
-                return ()
-            return _succeeded(state, operation, event, now_ms)
+            return () if operation is None else _plan_operation(state, operation, event, now_ms)
         case Send():
             return start_turn(state, event, now_ms)
-        case ModelAnswered():
-            operation = state.operations.get(event.operation_id)
-            if operation is None or operation.kind is not OperationKind.MODEL:
-                return ()
-            return model_answered(state, operation, event, now_ms)
         case Create():
             return _create(state, event)
         case CancelTurn():
@@ -146,40 +127,42 @@ def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
         case CancelCall():
             turn = called_turn(state, event.operation_id)
             return () if turn is None else _cancel_call(state, turn, event, now_ms)
-        case Failed():
-            operation = state.operations.get(event.operation_id)
-            if operation is None or _is_of_another_attempt(operation, event):
-                return ()
-            return _failed(state, operation, event.fault, now_ms, event.partial_text)
         case ModelUsageReported():
             return charge_model_usage(state, event)
-        case BudgetNearlyExhausted():
-            operation = state.operations.get(event.operation_id)
-            if operation is None or operation.kind is not OperationKind.MODEL:
+        case _:
+            return plan_lifecycle(state, event, now_ms)
+
+
+def _plan_operation(
+    state: ConversationState,
+    operation: Operation,
+    event: Succeeded | ModelAnswered | Failed | BudgetNearlyExhausted | TimerFired | Restarted,
+    now: int,
+) -> Decisions:
+    """Return the decisions for an input about a pending operation."""
+    is_model = operation.kind is OperationKind.MODEL
+    match event:
+        case Succeeded():
+            if _is_of_another_attempt(operation, event):
                 return ()
-            return retry_wrap_up(state, operation, event.fault, now_ms)
+            return _succeeded(state, operation, event, now)
+        case ModelAnswered():
+            return model_answered(state, operation, event, now) if is_model else ()
+        case Failed():
+            if _is_of_another_attempt(operation, event):
+                return ()
+            return _failed(state, operation, event.fault, now, event.partial_text)
+        case BudgetNearlyExhausted():
+            return retry_wrap_up(state, operation, event.fault, now) if is_model else ()
         case TimerFired():
-            operation = state.operations.get(event.operation_id)
-            return () if operation is None else _timer_fired(state, operation, event.partial_text, now_ms)
+            return _timer_fired(state, operation, event.partial_text, now)
         case Restarted():
-            operation = state.operations.get(event.operation_id)
-            return () if operation is None else _restarted(state, operation, now_ms, metered=event.metered)
-        case Join() | Leave() | Update() | ReportMerge() | Complete() | Reopen() | Reset():
-            return plan_lifecycle(state, event, now_ms)
-        case (
-            BeginDeletion()
-            | FinishDeletion()
-            | BeginArchiving()
-            | CompleteArchiving()
-            | RestoreArchived()
-            | ReleaseArchiveObject()
-        ):
-            return plan_lifecycle(state, event, now_ms)
+            return _restarted(state, operation, now, metered=event.metered)
         case _:
             assert_never(event)
 
 
-# --- the room ---------------------------------------------------------------------------------------
+# --- creation and cancellation ----------------------------------------------------------------------
 
 
 def _create(state: ConversationState, event: Create) -> Decisions:
@@ -191,7 +174,7 @@ def _create(state: ConversationState, event: Create) -> Decisions:
 def _partial_message(
     state: ConversationState, operation: Operation, turn: Turn, partial_text: str, now: int
 ) -> Decisions:
-    """What a model call had said before it was cut off stands as a partial message."""
+    """Return the text that an interrupted model call had streamed, as a partial message."""
     if not partial_text or operation.kind is not OperationKind.MODEL or state.conversation is None:
         return ()
     message = agent_message(state.conversation, turn, operation.message_id, partial_text, now, partial=True)
@@ -201,7 +184,7 @@ def _partial_message(
 def _cancel(state: ConversationState, event: CancelTurn, now: int) -> Decisions:
     turn = state.turns.get(event.turn_id)
     if turn is None:
-        return refuse(Reason.TURN_NOT_FOUND, "No turn of this conversation has this id.")
+        return refuse(Reason.TURN_NOT_FOUND, f"Turn {event.turn_id} does not exist in this conversation.")
     if turn.status is not TurnStatus.ACTIVE:
         return refuse(Reason.TURN_NOT_ACTIVE, f"The turn is already {turn.status.value}; nothing to cancel.")
     fault = Fault(reason=Reason.CANCELLED, message=event.reason or "The turn was cancelled.")
@@ -211,7 +194,7 @@ def _cancel(state: ConversationState, event: CancelTurn, now: int) -> Decisions:
 def _cancel_call(state: ConversationState, turn: Turn, event: CancelCall, now: int) -> Decisions:
     if turn.status is not TurnStatus.ACTIVE:
         return ()
-    fault = Fault(reason=Reason.CANCELLED, message="Nobody waits for the turn any more.")
+    fault = Fault(reason=Reason.CANCELLED, message="The caller no longer waits for the turn.")
     return _end_by_cancel(state, replace(turn, parent=None), fault, event.partial_text, now)
 
 
@@ -229,9 +212,11 @@ def _end_by_cancel(
 
 
 def _is_of_another_attempt(operation: Operation, event: Succeeded | Failed) -> bool:
-    """Whether an attempt that was given up says so: its run, being stopped, still answers. Nothing can
-    fail between two attempts either; a late success is welcome."""
-    # A turn that was looped in by an earlier server names the room alone.
+    """Return True if the input reports on an earlier attempt: a stopped run still reports its end.
+
+    A failure during backoff is of the earlier attempt too. A success during backoff is accepted.
+    """
+    # A looped-in turn of an earlier server version reports the conversation id alone.
     if event.run_id not in ("", operation.run_id, attempt_id(operation)):
         return True
     return isinstance(event, Failed) and operation.status is OperationStatus.BACKOFF
@@ -251,8 +236,8 @@ def _succeeded(state: ConversationState, operation: Operation, event: Succeeded,
         case OperationKind.SUMMARY:
             return summarized(state, operation, event.output, ids, now)
         case OperationKind.EXTRACTION:
-            done = extracted(state, operation, event.output, ids, now)
-            return _failed(state, operation, done, now) if isinstance(done, Fault) else done
+            decided = extracted(state, operation, event.output, ids, now)
+            return _failed(state, operation, decided, now) if isinstance(decided, Fault) else decided
         case OperationKind.MEMORY:
             return memory_written(state, operation, event.output, now)
         case OperationKind.MODEL:
@@ -269,15 +254,16 @@ def _assembled(
     if isinstance(request, Fault):
         return _failed(state, operation, request, now)
     turn = with_hook_run(state.turns[operation.turn_id], operation)
-    turn, paid = charge_hook(turn, operation, event.output)
+    turn, charged = charge_hook(turn, operation, event.output)
+    prepared = PreparedRequest(request, history_truncation(operation))
     return (
-        *paid,
+        *charged,
         ContextAssembled(
             turn=turn,
             operation_id=operation.id,
             outcome=hook_outcome(operation, agent.assembly, now),
         ),
-        *call_model(state, turn, agent, request, ids, now, truncation=history_truncation(operation)),
+        *call_model(state, turn, agent, prepared, ids, now),
     )
 
 
@@ -287,55 +273,19 @@ def _assembled(
 def _failed(
     state: ConversationState, operation: Operation, fault: Fault, now: int, partial_text: str = ""
 ) -> Decisions:
-    # The attempt is part of the seed, for an operation can fail more than once.
+    """Retry the operation, or apply its final failure to the turn."""
+    # The attempt is part of the seed, since an operation can fail more than once.
     ids = Minter(f"{operation.id}/{operation.attempt}", now)
-    pause = fault.retry_after_ms or 0
-    # Whoever asks for a longer pause than an attempt may last is not waited for, or nobody knows how long.
-    patient = not operation.timeout_ms or pause <= operation.timeout_ms
-    if fault.transient and operation.attempt < operation.max_attempts and patient:
-        wait = operation.backoff_ms * 2 ** (operation.attempt - 1)
-        retried = replace(
-            operation,
-            status=OperationStatus.BACKOFF,
-            attempt=operation.attempt + 1,
-            run_id=next_child(operation, ids),
-            wake_ms=now + max(wait, pause),
-        )
-        again_later = RetryOperation(operation=retried, fault=fault, run_id=operation.run_id)
-        return (again_later, *_run_end(operation, now, fault))
+    if _may_retry(operation, fault):
+        return (_retry(operation, fault, ids, now), *_run_end(operation, now, fault))
     match operation.kind:
         case OperationKind.ASSEMBLY:
-            turn = with_hook_run(state.turns[operation.turn_id], operation)
-            told = dataclasses.replace(
-                fault,
-                reason=Reason.CONTEXT_ASSEMBLY_FAILED,
-                message=f"The context could not be assembled: {fault.message}",
-                metadata={**fault.metadata, "cause": fault.reason.value},
-            )
-            agent = state.turn_work[turn.id].agent
-            failed = AssemblyFailed(
-                turn_id=turn.id,
-                operation_id=operation.id,
-                outcome=hook_outcome(operation, agent.assembly, now, fault),
-            )
-            return (CancelOperation(operation=operation), failed, *fail_turn(turn, told, now))
+            return _assembly_failed(state, operation, fault, now)
         case OperationKind.MODEL:
-            turn = state.turns[operation.turn_id]
             shorter = retry_shortened(state, operation, fault, ids, now)
             if shorter:
                 return (CancelOperation(operation=operation), *shorter)
-            limited: Decisions = ()
-            if fault.reason is Reason.BUDGET_EXHAUSTED:
-                # By its agent's own budget: this attempt was not made.
-                operation = replace(operation, status=OperationStatus.BACKOFF)
-                limited = (LimitReached(turn_id=turn.id, limit=Limit(fault=fault, enforced=True)),)
-            return (
-                CancelOperation(operation=operation),
-                *_partial_message(state, operation, turn, partial_text, now),
-                *limited,
-                *cancel_pending(state, turn.id, now, except_id=operation.id),
-                *fail_turn(turn, fault, now),
-            )
+            return _model_failed(state, operation, fault, now, partial_text)
         case OperationKind.TASK | OperationKind.WORKFLOW:
             result = tool_calls.failure(operation, fault, now)
             ended = tool_ended(state, state.turns[operation.turn_id], operation, result, ids, now)
@@ -350,8 +300,62 @@ def _failed(
             assert_never(operation.kind)
 
 
+def _may_retry(operation: Operation, fault: Fault) -> bool:
+    """Return True if the fault is transient, attempts are left, and the requested pause is short enough.
+
+    A pause may last as long as one attempt.
+    """
+    pause = fault.retry_after_ms or 0
+    is_short = not operation.timeout_ms or pause <= operation.timeout_ms
+    return fault.transient and operation.attempt < operation.max_attempts and is_short
+
+
+def _retry(operation: Operation, fault: Fault, ids: Minter, now: int) -> RetryOperation:
+    """Return the decision to retry after the backoff, which doubles with each attempt."""
+    backoff = operation.backoff_ms * 2 ** (operation.attempt - 1)
+    retried = replace(
+        operation,
+        status=OperationStatus.BACKOFF,
+        attempt=operation.attempt + 1,
+        run_id=next_child(operation, ids),
+        wake_ms=now + max(backoff, fault.retry_after_ms or 0),
+    )
+    return RetryOperation(operation=retried, fault=fault, run_id=operation.run_id)
+
+
+def _assembly_failed(state: ConversationState, operation: Operation, fault: Fault, now: int) -> Decisions:
+    turn = with_hook_run(state.turns[operation.turn_id], operation)
+    turn_fault = dataclasses.replace(
+        fault,
+        reason=Reason.CONTEXT_ASSEMBLY_FAILED,
+        message=f"The context could not be assembled: {fault.message}",
+        metadata={**fault.metadata, "cause": fault.reason.value},
+    )
+    outcome = hook_outcome(operation, state.turn_work[turn.id].agent.assembly, now, fault)
+    failed = AssemblyFailed(turn_id=turn.id, operation_id=operation.id, outcome=outcome)
+    return (CancelOperation(operation=operation), failed, *fail_turn(turn, turn_fault, now))
+
+
+def _model_failed(
+    state: ConversationState, operation: Operation, fault: Fault, now: int, partial_text: str
+) -> Decisions:
+    turn = state.turns[operation.turn_id]
+    limited: Decisions = ()
+    if fault.reason is Reason.BUDGET_EXHAUSTED:
+        # The agent's budget rejected this attempt before the call, so it is not charged.
+        operation = replace(operation, status=OperationStatus.BACKOFF)
+        limited = (LimitReached(turn_id=turn.id, limit=Limit(fault=fault, enforced=True)),)
+    return (
+        CancelOperation(operation=operation),
+        *_partial_message(state, operation, turn, partial_text, now),
+        *limited,
+        *cancel_pending(state, turn.id, now, except_id=operation.id),
+        *fail_turn(turn, fault, now),
+    )
+
+
 def _run_end(operation: Operation, now: int, fault: Fault | None = None) -> Decisions:
-    """That the run of a tool call has ended, if a run carries it out; between two attempts none does."""
+    """Return the decision that records the end of a tool's run; nothing without a run or during backoff."""
     if operation.kind is not OperationKind.WORKFLOW or operation.status is not OperationStatus.DISPATCHED:
         return ()
     return (run_ended(operation, now, fault),)
@@ -366,14 +370,14 @@ def _timer_fired(state: ConversationState, operation: Operation, partial_text: s
     if late is not None:
         return (*_partial_message(state, operation, state.turns[operation.turn_id], partial_text, now), *late)
     if operation.status is OperationStatus.BACKOFF:
-        began = (run_started(operation),) if operation.kind is OperationKind.WORKFLOW else ()
-        return (Redispatch(operation=retry_operation(operation, now)), *began)
+        started = (run_started(operation),) if operation.kind is OperationKind.WORKFLOW else ()
+        return (Redispatch(operation=retry_operation(operation, now)), *started)
     seconds = operation.timeout_ms / 1000
     fault = Fault(reason=Reason.TIMEOUT, message=f"No result within {seconds:g} s.", transient=True)
     failed = _failed(state, operation, fault, now, partial_text)
     if any(isinstance(decision, RetryOperation | CancelOperation) for decision in failed):
         return failed
-    # What it did goes on: nobody waits for it any more.
+    # Stop the work of the operation, which still runs.
     return (CancelOperation(operation=operation), *failed)
 
 
@@ -385,7 +389,7 @@ def _restarted(
     if operation.repeatable:
         lost: Decisions = ()
         if metered and operation.kind is OperationKind.MODEL:
-            # The call that was under way when the server stopped: its provider may have been asked.
+            # The server stopped during this call, so the provider may have executed it.
             spent = UsageDelta(model_calls=1, unpriced_calls=1)
             lost = (ChargeTurn(turn=add_usage(state.turns[operation.turn_id], spent)),)
         return (*lost, Redispatch(operation=retry_operation(operation, now)))

@@ -1,4 +1,4 @@
-"""The conversation planner, as the loop sees it."""
+"""The conversation planner's value for the loop."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from wonder_server.core.conversation.plan import plan
 from wonder_server.core.errors import Fault
 
 HISTORY_ENTRY_BYTES = 1280
-"""About what is kept of a turn that assemblies are told of: some dictionaries for each message."""
+"""Approximate size of a cached history entry: some dictionaries for each message."""
 
 
 def restore(rows: Rows) -> ConversationState:
-    """The working set of a conversation, from its rows."""
+    """Return the state of a conversation from its rows."""
     state = ConversationState()
     for conversation in rows["conversations"]:
         state.conversation = conversation
@@ -39,8 +39,11 @@ def restore(rows: Rows) -> ConversationState:
 
 
 def size_bytes(state: ConversationState) -> int:
-    """Bytes of text in the messages at hand, each character taken for two, and something for each message
-    and turn besides; a turn holds its input once more, and there is what assemblies are told of it."""
+    """Return the approximate size of the text in the state.
+
+    Each character counts two bytes. Each message counts 512 bytes more, each turn 1 KiB for its input, and
+    each cached entry `HISTORY_ENTRY_BYTES`.
+    """
     return (
         2048
         + 2 * state.character_count
@@ -51,16 +54,16 @@ def size_bytes(state: ConversationState) -> int:
 
 
 def rejection(decided: Sequence[decisions.Decision]) -> Fault | None:
-    """A refusal is decided alone."""
+    """Return the fault of a rejected input. A rejection is the only decision of its input."""
     only = decided[0] if len(decided) == 1 else None
     return only.fault if isinstance(only, decisions.Refuse) else None
 
 
 def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:
-    """The ids that a repeated send or create is answered with again."""
+    """Return the ids that answer a send or create, and its repetition."""
     ids: dict[str, str] = {}
     for decision in decided:
-        # No match: it would ask for all of these classes of all that a turn decides.
+        # Compare classes: a match would test each of them for every decision of a turn.
         if type(decision) is decisions.AppendMessage:
             ids.setdefault("message_id", decision.message.id)
         elif type(decision) is decisions.StartTurn or type(decision) is decisions.EndTurnByCancel:
@@ -71,7 +74,7 @@ def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:
 
 
 def allows_early_dispatch(command: Command) -> bool:
-    """A hook begins before what led to it is on disk; what it does meanwhile leaves no trace."""
+    """Return True for the first dispatch of a hook. A hook has no effect outside before its commit."""
     return type(command) is RunWorkflow and command.volatile and command.fresh
 
 

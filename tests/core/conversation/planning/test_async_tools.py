@@ -284,7 +284,7 @@ def test_an_agent_that_waits_for_this_one_is_not_called() -> None:
     driven.step(replace(called(agent=agent(extraction=False)), call_chain=("agt_2",)))
     driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
     driven.answer(text_answer("", call("peer"), call("mirror")))
-    assert driven.turn.tool_failures == 2 and "circle" in last(driven)
+    assert driven.turn.tool_failures == 2 and "cycle" in last(driven)
 
 
 @pytest.mark.parametrize(

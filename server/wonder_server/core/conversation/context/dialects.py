@@ -1,8 +1,8 @@
-"""The few places where a provider's request format matters to the loop.
+"""The differences between the providers' request formats that the agent loop depends on.
 
-Assembly makes a provider-native request; as the turn goes on, the loop appends the model's own message
-and the results of its tool calls, and, when moves run out, asks for an answer without tools. Each
-format is one entry of `DIALECTS`; requests are never changed in place.
+Context assembly makes a request in the provider's format. As the turn continues, the loop appends the
+model's message and its tool results, and forbids tools when the limit of moves is reached. Each format is
+one entry of `DIALECTS`. Requests are never changed in place.
 """
 
 from __future__ import annotations
@@ -10,49 +10,49 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from wonder_server.core.conversation.context.tool_output import without_copies
 from wonder_server.core.conversation.model.values import ToolResult
+from wonder_server.core.json_types import JsonDict, JsonValue
 
-Request = dict[str, Any]
+Request = JsonDict
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one request format goes on.
+    """Functions of one request format.
 
-    ``messages``: the field that lists what has been said, as objects.
-    ``resume(request, raw, results)`` appends the assistant's message and its tools' results.
-    No results: the model called nothing, and what it is told next is a notice.
-    ``notice(request, text)`` tells the model what happened meanwhile: an async tool has ended.
-    ``wrap_up(request, note)`` forbids tools and adds a note for the model.
+    - ``messages`` is the field that lists the messages, as objects.
+    - ``resume(request, raw, results)`` appends the assistant's message and the results of its tool calls.
+      Without results a notice follows.
+    - ``notice(request, text)`` appends a notice about an asynchronous result.
+    - ``wrap_up(request, note)`` forbids tools and appends a note.
     """
 
     messages: str
-    resume: Callable[[Request, dict[str, Any], Sequence[ToolResult]], Request]
+    resume: Callable[[Request, JsonDict, Sequence[ToolResult]], Request]
     notice: Callable[[Request, str], Request]
     wrap_up: Callable[[Request, str], Request]
 
     def fits(self, request: Request) -> bool:
-        """Whether what has been said is where the other functions look for it."""
-        said = request.get(self.messages)
-        return isinstance(said, list) and not [m for m in said if not isinstance(m, dict)]
+        """Return True if the request has the list of messages that the other functions extend."""
+        messages = request.get(self.messages)
+        return isinstance(messages, list) and all(isinstance(each, dict) for each in messages)
 
 
 def result_text(result: ToolResult) -> str:
-    """A tool's result as the text that the model reads."""
+    """Return a tool's result as text for the model."""
     if result.success:
-        read = without_copies(result.result)
-        return read if isinstance(read, str) else _json(read)
+        value = without_copies(result.result)
+        return value if isinstance(value, str) else _json(value)
     return _json({"error": {"code": result.code, "message": result.message, "retriable": result.retriable}})
 
 
-def _json(value: Any) -> str:
+def _json(value: JsonValue) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _openai_resume(request: Request, raw: dict[str, Any], results: Sequence[ToolResult]) -> Request:
+def _openai_resume(request: Request, raw: JsonDict, results: Sequence[ToolResult]) -> Request:
     answers = [
         {"role": "tool", "tool_call_id": result.tool_call_id, "content": result_text(result)}
         for result in results
@@ -61,7 +61,7 @@ def _openai_resume(request: Request, raw: dict[str, Any], results: Sequence[Tool
 
 
 def _openai_notice(request: Request, text: str) -> Request:
-    # As the user's: many providers take a system message at the beginning only.
+    # Use the user's role: many providers accept a system message only at the beginning.
     return {**request, "messages": [*request.get("messages", []), {"role": "user", "content": text}]}
 
 
@@ -73,7 +73,7 @@ def _openai_wrap_up(request: Request, note: str) -> Request:
     return wrapped
 
 
-def _anthropic_resume(request: Request, raw: dict[str, Any], results: Sequence[ToolResult]) -> Request:
+def _anthropic_resume(request: Request, raw: JsonDict, results: Sequence[ToolResult]) -> Request:
     blocks = [
         {
             "type": "tool_result",
@@ -83,10 +83,10 @@ def _anthropic_resume(request: Request, raw: dict[str, Any], results: Sequence[T
         }
         for result in results
     ]
-    # A message without content is refused.
+    # The provider rejects a message without content.
     answer = [{"role": "user", "content": blocks}] if blocks else []
-    said = [raw] if raw.get("content") != [] else []
-    return {**request, "messages": [*request.get("messages", []), *said, *answer]}
+    own = [raw] if raw.get("content") != [] else []
+    return {**request, "messages": [*request.get("messages", []), *own, *answer]}
 
 
 def _anthropic_notice(request: Request, text: str) -> Request:
@@ -95,8 +95,8 @@ def _anthropic_notice(request: Request, text: str) -> Request:
     if messages and messages[-1].get("role") == "user":
         last = messages[-1]
         content = last.get("content", [])
-        said = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        blocks = said if isinstance(said, list) else []
+        given = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        blocks = given if isinstance(given, list) else []
         messages[-1] = {**last, "content": [*blocks, block]}
     else:
         messages.append({"role": "user", "content": [block]})
@@ -106,25 +106,27 @@ def _anthropic_notice(request: Request, text: str) -> Request:
 def _anthropic_wrap_up(request: Request, note: str) -> Request:
     wrapped = _anthropic_notice(request, note)
     if wrapped.get("tools"):
-        # The tools stay listed: a request whose history uses them is refused without them.
+        # Keep the tools: the provider rejects a request whose history uses missing tools.
         wrapped["tool_choice"] = {"type": "none"}
     return wrapped
 
 
-def _responses_resume(request: Request, raw: dict[str, Any], results: Sequence[ToolResult]) -> Request:
-    said = _list(raw.get("output"))
+def _responses_resume(request: Request, raw: JsonDict, results: Sequence[ToolResult]) -> Request:
+    items = _list(raw.get("output"))
     if request.get("store") is False:
-        said = _unstored(said)
+        items = _unstored(items)
     answers = [
         {"type": "function_call_output", "call_id": result.tool_call_id, "output": result_text(result)}
         for result in results
     ]
-    return {**request, "input": [*_input(request), *said, *answers]}
+    return {**request, "input": [*_input(request), *items, *answers]}
 
 
-def _unstored(items: list[Any]) -> list[Any]:
-    """Items that the provider can take back although it kept nothing: reasoning goes only whole (encrypted),
-    and without it the other items may not refer to it by their ids."""
+def _unstored(items: list[JsonValue]) -> list[JsonValue]:
+    """Return the items that the provider accepts although it stored nothing.
+
+    It accepts only encrypted reasoning. Without the reasoning, the other items may not carry their ids.
+    """
     known = [item for item in items if isinstance(item, dict)]
     kept = [item for item in known if item.get("type") != "reasoning" or item.get("encrypted_content")]
     if len(kept) == len(known):
@@ -143,25 +145,25 @@ def _responses_wrap_up(request: Request, note: str) -> Request:
     return wrapped
 
 
-def _input(request: Request) -> list[Any]:
-    """The input of a request to OpenAI responses, which may be a single text."""
+def _input(request: Request) -> list[JsonValue]:
+    """Return the input of an OpenAI responses request as a list; it may be a single text."""
     given = request.get("input")
     return [{"role": "user", "content": given}] if isinstance(given, str) else _list(given)
 
 
-def _gemini_resume(request: Request, raw: dict[str, Any], results: Sequence[ToolResult]) -> Request:
-    said = [raw] if raw.get("parts") else []
+def _gemini_resume(request: Request, raw: JsonDict, results: Sequence[ToolResult]) -> Request:
+    own = [raw] if raw.get("parts") else []
     parts = [part for part in _list(raw.get("parts")) if isinstance(part, dict)]
     calls = [part["functionCall"] for part in parts if isinstance(part.get("functionCall"), dict)]
     answers = [_function_response(calls, position, result) for position, result in enumerate(results)]
     answer = [{"role": "user", "parts": answers}] if answers else []
-    return {**request, "contents": [*_list(request.get("contents")), *said, *answer]}
+    return {**request, "contents": [*_list(request.get("contents")), *own, *answer]}
 
 
-def _function_response(calls: list[dict[str, Any]], position: int, result: ToolResult) -> dict[str, Any]:
-    """A result as Gemini takes it: with the function's name, and an id only where the call had one."""
+def _function_response(calls: list[JsonDict], position: int, result: ToolResult) -> JsonDict:
+    """Return a result in Gemini's form: with the function's name, and with an id only if the call had one."""
     by_id = (call for call in calls if call.get("id") == result.tool_call_id)
-    # Without ids of its own the calls are known by their order, which is that of the results.
+    # Calls without ids are matched by position: results have the order of the calls.
     call = next(by_id, calls[position] if position < len(calls) else {})
     failure = {"code": result.code, "message": result.message, "retriable": result.retriable}
     response = {
@@ -173,9 +175,9 @@ def _function_response(calls: list[dict[str, Any]], position: int, result: ToolR
 
 
 def _gemini_notice(request: Request, text: str) -> Request:
-    # A content of its own: one with function responses may hold nothing else.
-    said = {"role": "user", "parts": [{"text": text}]}
-    return {**request, "contents": [*_list(request.get("contents")), said]}
+    # Use a separate content: a content with function responses may have no other parts.
+    notice = {"role": "user", "parts": [{"text": text}]}
+    return {**request, "contents": [*_list(request.get("contents")), notice]}
 
 
 def _gemini_wrap_up(request: Request, note: str) -> Request:
@@ -185,7 +187,7 @@ def _gemini_wrap_up(request: Request, note: str) -> Request:
     return wrapped
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []
 
 
@@ -198,5 +200,7 @@ DIALECTS: dict[str, Dialect] = {
 
 
 def dialect_of(request_format: str) -> Dialect:
-    """The dialect of a format; one that is not listed is taken for OpenAI's, which most providers speak."""
+    """Return the dialect of a format; OpenAI's chat format for any other name, since most providers
+    accept it.
+    """
     return DIALECTS.get(request_format, DIALECTS["openai_chat"])

@@ -1,12 +1,10 @@
-"""What the two hooks of a turn receive and return: the contracts of documents 1 and 4.
+"""Inputs of a turn's hooks (the contracts of the specification).
 
-Context assembly gets the conversation as it stands and returns ``{request, sources}``; memory
-extraction gets the transcript of moves and may return ``{memory_operations: [...]}`` (feature D4).
+Context assembly receives the conversation and returns ``{request, sources}``. Memory extraction receives
+the transcript of moves and may return ``{memory_operations: [...]}`` (feature D4).
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from wonder_server.core.conversation.context.resolved_agent import resolve_agent
 from wonder_server.core.conversation.context.window import covered_ordinal, summary_of
@@ -14,43 +12,47 @@ from wonder_server.core.conversation.model.history_entry import HistoryEntry, hi
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import HistoryTruncation, Move, Role, ToolResult, Turn
 from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.json_types import JsonDict
 
 MAX_MEMORY_OPERATIONS = 100
+"""Maximum number of memory operations of one extraction; further ones are ignored."""
 
 HISTORY_BYTES = 1 << 20
-"""History that an assembly is given at most: a few very long turns must not keep the next from starting."""
+"""Maximum size of the history for an assembly. Without it a few very long turns would block the next one."""
 
 EXCERPT = 2000
-"""Characters that are shown of another active turn's input."""
+"""Number of characters of another active turn's input."""
 
 
 def assembly_input(
     state: ConversationState, turn: Turn, agent: PinnedAgent, truncation: HistoryTruncation | None = None
-) -> dict[str, Any]:
-    """The input of a context-assembly run for ``turn``; ``cut`` is what is left out of the history."""
+) -> JsonDict:
+    """Return the input of the context-assembly run of ``turn``. ``truncation`` is the omitted part of the
+    history.
+    """
     first = truncation.first if truncation is not None else covered_ordinal(state, agent) + 1
     recent = _recent_turns(state, turn, agent.persona.recent_turns_limit, first)
-    summary, facts = summary_of(state, agent), resolve_agent(agent)
+    summary, resolved = summary_of(state, agent), resolve_agent(agent)
     return {
         "conversation_id": turn.conversation_id,
         "turn_id": turn.id,
-        "agent": facts.agent,
+        "agent": resolved.agent,
         "persona": _persona(state, agent),
         "user_message": turn.input,
         "reply_to": _reply_to(state, turn),
-        "recent_turns": [told.turn for told in recent],
-        "history": [message for told in recent for message in told.history],
+        "recent_turns": [entry.turn for entry in recent],
+        "history": [message for entry in recent for message in entry.history],
         "summary": summary.text if summary is not None else None,
         "left_out": 0 if truncation is None or truncation.summarized else truncation.omitted_messages,
-        "model_profile": facts.profile,
-        "tool_definitions": facts.tools,
-        "indices": facts.indices,
+        "model_profile": resolved.profile,
+        "tool_definitions": resolved.tools,
+        "indices": resolved.indices,
         "active_turns": _active_turns(state, turn),
     }
 
 
-def extraction_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -> dict[str, Any]:
-    """The input of a memory-extraction run for a completed ``turn``."""
+def extraction_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -> JsonDict:
+    """Return the input of the memory-extraction run of a completed ``turn``."""
     answers = [message.content for message in state.messages.get(turn.id, ()) if message.role is Role.AGENT]
     return {
         "agent_id": turn.agent_id,
@@ -64,39 +66,41 @@ def extraction_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -
 
 
 def _recent_turns(state: ConversationState, turn: Turn, limit: int, first: int) -> list[HistoryEntry]:
-    """The last ``limit`` turns before this one, oldest first, as far back as `HISTORY_BYTES` and the
-    message with the ordinal ``first`` reach."""
-    after, known = _last_reset_ordinal(state), state.history_cache
+    """Return the last ``limit`` turns before this one, oldest first.
+
+    The list reaches back to the message with the ordinal ``first``, or until it has `HISTORY_BYTES`.
+    """
+    after, cache = _last_reset_ordinal(state), state.history_cache
     recent: dict[str, HistoryEntry] = {}
-    room = HISTORY_BYTES
+    remaining_bytes = HISTORY_BYTES
     for other in reversed(state.turns.values()):
-        said = state.messages.get(other.id)
-        if not said or not after < other.ordinal < turn.ordinal:
+        messages = state.messages.get(other.id)
+        if not messages or not after < other.ordinal < turn.ordinal:
             continue
         if limit <= 0:
             break
         limit -= 1
-        cached = known.get(other.id)
-        if cached is None or not cached.is_current(other, said, first):
-            cached = history_entry(other, said, first)
-        if cached is None:
+        entry = cache.get(other.id)
+        if entry is None or not entry.is_current(other, messages, first):
+            entry = history_entry(other, messages, first)
+        if entry is None:
             continue
-        room -= cached.size_bytes
-        if room < 0:
+        remaining_bytes -= entry.size_bytes
+        if remaining_bytes < 0:
             break
-        recent[other.id] = cached
-    # For the next assembly, which is told most of it again.
+        recent[other.id] = entry
+    # The next assembly reuses most of these entries.
     state.history_cache = recent
     return list(recent.values())[::-1]
 
 
 def _last_reset_ordinal(state: ConversationState) -> int:
-    """Ordinal of the last turn that agents do not see any more, as the conversation began anew after it."""
+    """Return the ordinal of the last turn before the newest reset, which agents no longer see."""
     return state.conversation.reset_ordinal if state.conversation is not None else 0
 
 
-def _persona(state: ConversationState, agent: PinnedAgent) -> dict[str, Any]:
-    """What the agent is told of itself: as its persona has it, or as it was when the conversation began."""
+def _persona(state: ConversationState, agent: PinnedAgent) -> JsonDict:
+    """Return the agent's system message: its persona's, or the snapshot of the newest reset."""
     for kept in state.conversation.prompts if state.conversation is not None else ():
         if kept.agent_id == agent.agent_id:
             return {"system_prompt": kept.system_prompt, "instructions": list(kept.instructions)}
@@ -114,7 +118,7 @@ def _reply_to(state: ConversationState, turn: Turn) -> str | None:
     return None
 
 
-def _active_turns(state: ConversationState, turn: Turn) -> list[dict[str, Any]]:
+def _active_turns(state: ConversationState, turn: Turn) -> list[JsonDict]:
     return [
         {
             "turn_id": other.id,
@@ -134,7 +138,7 @@ def _active_turns(state: ConversationState, turn: Turn) -> list[dict[str, Any]]:
     ]
 
 
-def _transcript_entry(move: Move) -> dict[str, Any]:
+def _transcript_entry(move: Move) -> JsonDict:
     return {
         "sequence": move.sequence,
         "reasoning": move.reasoning,
@@ -155,6 +159,6 @@ def _transcript_entry(move: Move) -> dict[str, Any]:
     }
 
 
-def _error(result: ToolResult) -> dict[str, Any]:
-    # A word, not the member of an enum that it is here: only plain JSON is a payload.
+def _error(result: ToolResult) -> JsonDict:
+    # A payload is plain JSON, so it holds the enum's value.
     return {"code": None if result.code is None else result.code.value, "message": result.message}

@@ -1,4 +1,4 @@
-"""What an agent's tools may do: kinds of action, and how deep they may call other agents (C7, C8)."""
+"""Permissions of an agent's tools: kinds of action, and the depth of agent calls (C7, C8)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from wonder_server.core.definitions.specs import PinnedTask, PinnedTool, PinnedW
 
 
 def forbidden_action(tool: PinnedTool, allowed: Sequence[str]) -> str:
-    """A kind of action that ``tool`` would use and that is not ``allowed``; empty if there is none.
+    """Return a kind of action that ``tool`` uses and ``allowed`` excludes; "" if there is none.
 
-    ``allowed`` are kinds or families (``memory.*``); none: everything is. An agent that is called is held
-    to its own persona instead.
+    ``allowed`` lists kinds or families (``memory.*``); an empty list allows all kinds. A called agent is
+    limited by its own persona instead.
     """
     if not allowed:
         return ""
@@ -21,10 +21,10 @@ def forbidden_action(tool: PinnedTool, allowed: Sequence[str]) -> str:
 
 
 def call_refusal(turn: Turn, agent_id: str) -> str:
-    """Why an agent may not be called from ``turn``, as a sentence for the model; empty if it may."""
+    """Return the reason why ``turn`` may not call the agent, as a sentence for the model; "" if it may."""
     if agent_id in (turn.agent_id, *turn.call_chain):
         whose = "you yourself" if agent_id == turn.agent_id else "an agent that waits for your answer"
-        return f"This would call {whose}: agents may not call each other in a circle."
+        return f"This would call {whose}: agents may not call each other in a cycle."
     if turn.depth >= turn.max_depth:
         if not turn.max_depth:
             return "No other agent may be called from here."
@@ -33,7 +33,7 @@ def call_refusal(turn: Turn, agent_id: str) -> str:
 
 
 def kinds_of(tool: PinnedTool) -> Iterator[str]:
-    """The kinds of action that ``tool`` uses, as often as it does."""
+    """Yield the kinds of action that ``tool`` uses, with repetitions."""
     if tool.task is not None:
         yield from _task_kinds(tool.task)
     if tool.workflow is not None:

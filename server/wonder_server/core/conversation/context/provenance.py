@@ -1,29 +1,32 @@
-"""Where the parts of a request come from (feature D6).
+"""Sources of the parts of a request (feature D6).
 
-A context-assembly workflow that is asked to ``explain`` puts out ``sources``, a list of ``{source, source_id,
-text}``, each with the words that it put into the request. They are looked for there, so that a workflow need
-not know how its request is written; it may say the place itself, as ``path``.
+A context-assembly workflow that is called with ``explain`` returns ``sources``, a list of ``{source,
+source_id, text}`` with the text that each put into the request. `blocks` finds the texts in the request, so
+a workflow need not know the format of its request. A workflow may also give the place itself, as ``path``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.token_estimates import text_tokens
 
 SOURCES = ("persona", "memory", "turn", "artifact", "repository", "tool", "active_turn", "message")
 MAX_BLOCKS = 2000
 EXCERPT = 200
 _SAYING = frozenset({"content", "text", "system", "instructions", "input", "description"})
-"""Keys under which requests say things to a model, rather than settings or ids."""
+"""Keys of text for the model. Other keys hold settings or ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One part of a request. ``path`` is a JSON pointer, empty if it was not found; ``source`` is one of
-    `SOURCES`, or empty where nothing is known."""
+    """One part of a request.
+
+    ``path`` is a JSON pointer. ``source`` is one of `SOURCES`, or empty if unknown. ``tokens`` is an
+    estimate.
+    """
 
     path: str
     source: str
@@ -32,9 +35,11 @@ class Block:
     tokens: int
 
 
-def blocks(request: dict[str, Any], sources: Any) -> list[Block]:
-    """The parts of ``request`` in the order of ``sources``, then those that no source speaks of. What is said
-    in a source but not in the request, since it was left out, is left out here too."""
+def blocks(request: JsonDict, sources: JsonValue) -> list[Block]:
+    """Return the parts of ``request`` in the order of ``sources``, then the parts without a source.
+
+    A source whose text the request does not contain is omitted.
+    """
     texts = list(_texts(request, ""))
     found: list[Block] = []
     covered: set[str] = set()
@@ -69,7 +74,7 @@ def blocks(request: dict[str, Any], sources: Any) -> list[Block]:
 
 
 def _place(texts: list[tuple[str, str]], text: str, whole: set[str]) -> str | None:
-    """Where ``text`` stands: as a whole text that is not taken yet, else within one."""
+    """Return the path of ``text``: an unused equal text, else a text that contains it; None without one."""
     for place, other in texts:
         if other == text and place not in whole:
             whole.add(place)
@@ -77,7 +82,7 @@ def _place(texts: list[tuple[str, str]], text: str, whole: set[str]) -> str | No
     return next((place for place, other in texts if text in other), None)
 
 
-def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _texts(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

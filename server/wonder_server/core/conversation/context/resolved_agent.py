@@ -1,45 +1,47 @@
-"""What follows from a pinned agent alone, found out once for all its turns."""
+"""Values that follow from a pinned agent alone, computed once for all its turns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.context.permissions import forbidden_action, kinds_of
 from wonder_server.core.conversation.model.agent_tools import offered_schema
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.identity_cache import cache_by_identity
+from wonder_server.core.json_types import JsonDict, JsonObject
 from wonder_server.core.request_formats import for_side_call
 from wonder_server.core.token_estimates import json_tokens, text_tokens
 
 MIN_REQUEST_SHARE = 0.25
-"""What a request may have of the model's limit at least, however long the answer may get."""
+"""Minimum share of the context window for a request, however long the answer may be."""
 
 _FETCHING_KINDS = {
     **dict.fromkeys(("memory.list", "memory.read", "memory.search"), "memory"),
     **dict.fromkeys(("artifact.list", "artifact.read", "artifact.search"), "artifact"),
     **dict.fromkeys(("repo.read", "repo.search", "repo.tree"), "repository"),
 }
-"""Kinds of action that fetch, and what they fetch."""
+"""Kinds of action that read data, with the kind of the data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedAgent:
-    """Of one pinned agent. ``agent``, ``persona``, ``profile``, ``tools`` and ``indices`` are parts of what
-    hooks are given, the same objects each time; ``side_profile`` is for those that ask the model something
-    else.
+    """Values of one pinned agent.
 
-    ``room``: tokens that a request may have; 0 where the model's limit is not known. ``around``: tokens of
-    what a request has besides what is said, a summary too. ``limits``: what a turn may spend by its persona.
+    ``agent``, ``persona``, ``profile``, ``tools`` and ``indices`` are parts of hook inputs. They are the
+    same objects each time. ``side_profile`` is the profile for hooks that call the model themselves.
+
+    ``context_limit`` is the maximum number of tokens of a request; 0 if the model's limit is unknown.
+    ``overhead_tokens`` counts the parts of a request besides messages and summary. ``limits`` are the
+    persona's limits of a turn.
     """
 
-    agent: dict[str, Any]
-    persona: dict[str, Any]
-    profile: dict[str, Any]
-    side_profile: dict[str, Any]
-    tools: list[dict[str, Any]]
+    agent: JsonDict
+    persona: JsonDict
+    profile: JsonDict
+    side_profile: JsonDict
+    tools: list[JsonDict]
     indices: dict[str, list[str]]
     context_limit: int
     overhead_tokens: int
@@ -48,7 +50,7 @@ class ResolvedAgent:
 
 @cache_by_identity
 def resolve_agent(agent: PinnedAgent) -> ResolvedAgent:
-    """What follows from this agent, the same object each time."""
+    """Return the values of this agent, the same object each time."""
     persona, limits = agent.persona, agent.persona.constraints
     return ResolvedAgent(
         agent={"id": agent.agent_id, "name": agent.name},
@@ -77,8 +79,8 @@ def resolve_agent(agent: PinnedAgent) -> ResolvedAgent:
     )
 
 
-def profile_of(agent: PinnedAgent) -> dict[str, Any]:
-    """What a hook is told of the model."""
+def profile_of(agent: PinnedAgent) -> JsonDict:
+    """Return the model profile for a hook's input."""
     profile = agent.profile.spec
     return {
         "provider": profile.provider,
@@ -89,16 +91,19 @@ def profile_of(agent: PinnedAgent) -> dict[str, Any]:
     }
 
 
-def side_profile_of(agent: PinnedAgent) -> dict[str, Any]:
-    """What a hook is told of the model that asks it something of its own, such as a summary: without what
-    shapes the agent's answers."""
+def side_profile_of(agent: PinnedAgent) -> JsonDict:
+    """Return the model profile for a hook that calls the model itself, such as summarization.
+
+    It omits the parameters that shape the agent's answers.
+    """
     profile = profile_of(agent)
     return {**profile, "parameters": for_side_call(profile["parameters"])}
 
 
 def _indices(agent: PinnedAgent) -> dict[str, list[str]]:
-    """Of what kinds the agent can fetch the details of what it is pointed to, with the names of the tools
-    that fetch them (feature D7)."""
+    """Return the kinds of data that the agent's tools can read, with the names of these tools (feature
+    D7).
+    """
     found: dict[str, list[str]] = {}
     for tool in agent.tools:
         indexed = dict.fromkeys(_FETCHING_KINDS[kind] for kind in kinds_of(tool) if kind in _FETCHING_KINDS)
@@ -109,15 +114,16 @@ def _indices(agent: PinnedAgent) -> dict[str, list[str]]:
 
 
 ANSWER_LIMIT_PARAMETERS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
-"""How formats call the most tokens that an answer may have; Gemini's stands in a part of its own."""
+"""Names of the maximum number of answer tokens. Gemini's is in a nested object."""
 
 
-def answer_limit(parameters: Mapping[str, Any]) -> int:
-    """Tokens that an answer may have by a profile's parameters, whatever their format calls it; 0 if they do
-    not say."""
+def answer_limit(parameters: JsonObject) -> int:
+    """Return the maximum number of answer tokens in a profile's parameters; 0 if they set none."""
     parts = [parameters, *(parameters.get(name) for name in ("generationConfig", "generation_config"))]
-    said = [part.get(name) for part in parts if isinstance(part, Mapping) for name in ANSWER_LIMIT_PARAMETERS]
-    return max([each for each in said if type(each) is int and each > 0], default=0)
+    limits = [
+        part.get(name) for part in parts if isinstance(part, Mapping) for name in ANSWER_LIMIT_PARAMETERS
+    ]
+    return max([each for each in limits if type(each) is int and each > 0], default=0)
 
 
 def _context_limit(agent: PinnedAgent) -> int:

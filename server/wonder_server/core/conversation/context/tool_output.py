@@ -1,16 +1,17 @@
-"""Results of tools as the model reads them: each thing once.
+"""Tool results as the model receives them, without copies.
 
-Some actions give the same thing in several forms, so that expressions can use the one they need: ``mcp`` as
-content blocks, as text and as structured data, ``….index`` as fields and as text. A tool whose mapping hands
-such a result on whole would spend the model's tokens on copies. The record, events and expressions keep all
-forms.
+Some actions return the same data in several forms for expressions: ``mcp`` as content blocks, text and
+structured data, ``….index`` as fields and text. A tool that maps such a result as a whole would spend the
+model's tokens on copies. The record, events and expressions keep all forms.
 
-A form is left out only where it is seen to be a copy, by its shape and by what it says.
+A form is omitted only if its shape and its content identify it as a copy.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
+
+from wonder_server.core.json_types import JsonDict, JsonValue
 
 _MCP: Final = frozenset({"content", "text", "structured", "is_error"})
 _INDEX: Final = frozenset({"repositories", "lines"})
@@ -18,10 +19,10 @@ _LINE: Final = frozenset({"path", "files", "text"})
 _MORE: Final = "and "
 
 
-def without_copies(value: Any) -> Any:
-    """Return ``value``, the output of a tool, without copies. What holds none is returned as it is.
+def without_copies(value: JsonValue) -> JsonValue:
+    """Return ``value``, the output of a tool, without copies. A value without copies is returned itself.
 
-    The output is a payload, so it is not nested deeply.
+    The output is a payload, so its nesting is bounded.
     """
     if isinstance(value, dict):
         if _is_mcp(value):
@@ -38,14 +39,14 @@ def without_copies(value: Any) -> Any:
     return value
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(one: object, other: object) -> bool:
     return one is other
 
 
 # --- mcp ----------------------------------------------------------------------------------------
 
 
-def _is_mcp(value: dict[str, Any]) -> bool:
+def _is_mcp(value: JsonDict) -> bool:
     """Return True for a result of the action ``mcp``: its text is that of its content."""
     if value.keys() != _MCP or not isinstance(value["content"], list):
         return False
@@ -56,11 +57,11 @@ def _is_mcp(value: dict[str, Any]) -> bool:
     return isinstance(value["is_error"], bool) and value["text"] == "\n".join(texts)
 
 
-def _mcp(result: dict[str, Any]) -> Any:
-    """The structured data if there are any (the text then says the same), else the content as text."""
+def _mcp(result: JsonDict) -> JsonValue:
+    """Return the structured data, which the text repeats; without structured data the content as text."""
     structured, blocks = result["structured"], result["content"]
     if structured is None:
-        said: Any = "\n".join([_block(block) for block in blocks])
+        said: JsonValue = "\n".join([_block(block) for block in blocks])
         return {"is_error": True, "text": said} if result["is_error"] else said
     beside = [_block(block) for block in blocks if block["type"] != "text"]
     if not beside and not result["is_error"]:
@@ -72,13 +73,13 @@ def _mcp(result: dict[str, Any]) -> Any:
     }
 
 
-def _block(block: dict[str, Any]) -> str:
-    """A content block as text. What is no text is named, with its size."""
+def _block(block: JsonDict) -> str:
+    """Return a content block as text. A block that is no text gives its kind and size."""
     kind = block["type"]
     if kind == "text":
         return str(block.get("text", ""))
     resource = block.get("resource")
-    inner: dict[str, Any] = resource if isinstance(resource, dict) else block
+    inner: JsonDict = resource if isinstance(resource, dict) else block
     if isinstance(inner.get("text"), str):
         return f"[{kind} {inner.get('uri', '')}]\n{inner['text']}"
     about = [kind, *[str(inner[name]) for name in ("uri", "name", "mimeType") if inner.get(name)]]
@@ -90,8 +91,8 @@ def _block(block: dict[str, Any]) -> str:
 # --- indexes ------------------------------------------------------------------------------------
 
 
-def _is_line(value: dict[str, Any]) -> bool:
-    """Return True for a line of an index, whose text says its other fields."""
+def _is_line(value: JsonDict) -> bool:
+    """Return True for a line of an index, whose text repeats its other fields."""
     if value.keys() - {"repository"} != _LINE or not isinstance(value["files"], int):
         return False
     path, text = value["path"], value["text"]
@@ -101,11 +102,11 @@ def _is_line(value: dict[str, Any]) -> bool:
     return text.removeprefix(whose).startswith(path or _MORE)
 
 
-def _is_index(value: dict[str, Any]) -> bool:
-    """Return True for a result of ``repo.index``: its lines are those of its repositories."""
+def _is_index(value: JsonDict) -> bool:
+    """Return True for a result of ``repo.index`` whose lines repeat those of its repositories."""
     if value.keys() != _INDEX or not isinstance(value["repositories"], list):
         return False
-    lines: list[Any] = []
+    lines: list[JsonValue] = []
     for each in value["repositories"]:
         if not isinstance(each, dict) or not isinstance(each.get("lines", []), list):
             return False

@@ -1,20 +1,20 @@
-"""What of a conversation fits into the model (feature B12).
+"""Reduction of a conversation to the model's context window (feature B12).
 
-Three places keep a request within its room, which is `ContextWindow.threshold` of the model's limit:
+The limit of a request is `ContextWindow.threshold` of the model's context window. Three steps enforce it:
 
-    before assembly   `cut`: the newest messages that fit, and how many are left out; or, with the strategy
-                      ``summarize``, what is to be summed up first (`summaries`)
-    before each call  `fitted`: an assembly may have put in more, and tool results make requests grow
-    after a refusal   the provider counts otherwise than we do and says that it is too long: once more, with
-                      `AFTER_REFUSAL` of what was refused
+    before assembly   `truncate_history` keeps the newest messages that fit; with the strategy ``summarize``,
+                      a summary replaces the omitted ones (`planning.summarization`)
+    before each call  `trim_request`, since an assembly may add more and tool results enlarge a request
+    after rejection   the provider counts differently and rejects the request as too long: one retry with
+                      `RETRY_SHARE` of its size
 
-Counts are estimates (`core/token_estimates.py`). Where the model's limit is not known nothing is left out.
+Counts are estimates (`core/token_estimates.py`). If the model's limit is unknown, nothing is omitted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,46 +23,46 @@ from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import HistoryTruncation, Message, Summary, Turn
 from wonder_server.core.definitions.specs import PinnedAgent, WindowStrategy
 from wonder_server.core.errors import Fault
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.token_estimates import PER_MESSAGE, json_tokens, text_tokens
 
 RETRY_SHARE = 0.6
-"""The part of a refused request that is tried."""
+"""Share of a rejected request's size for the retry."""
 
 HARD_SHARE = 0.95
-"""Up to this part of the model's limit the newest messages stay even beyond the threshold."""
+"""Share of the context window up to which the newest messages stay even beyond the threshold."""
 
 NOTICE = "[Note: {} older messages are left out, so that the conversation fits the model.]"
 
-Request = dict[str, Any]
+Request = JsonDict
 
 encode = msgspec.json.Encoder().encode
 
 
 def context_limit(agent: PinnedAgent) -> int:
-    """Tokens that a request of the agent may have; 0 where the model's limit is not known."""
+    """Return the maximum number of tokens of the agent's request; 0 if the model's limit is unknown."""
     return resolve_agent(agent).context_limit
 
 
 def earlier_messages(state: ConversationState, turn: Turn, agent: PinnedAgent) -> list[Message]:
-    """The messages of the turn's recent turns, oldest first, that the agent may still see and that no summary
-    stands for."""
+    """Return the messages of the recent turns, oldest first, that the agent sees and no summary covers."""
     limit = agent.persona.recent_turns_limit
     after = reset_ordinal(state)
     turns = [each for each in state.turns.values() if after < each.ordinal < turn.ordinal]
     turns = [each for each in turns if state.messages.get(each.id)][-limit:] if limit > 0 else []
     covered = covered_ordinal(state, agent)
     messages = [m for each in turns for m in state.messages[each.id] if m.ordinal > covered]
-    # Turns at once answer in between each other.
+    # Messages of concurrent turns interleave.
     return sorted(messages, key=lambda message: message.ordinal)
 
 
 def reset_ordinal(state: ConversationState) -> int:
-    """Ordinal of the last turn that agents no longer see."""
+    """Return the ordinal of the last turn that agents no longer see."""
     return 0 if state.conversation is None else state.conversation.reset_ordinal
 
 
 def summary_of(state: ConversationState, agent: PinnedAgent) -> Summary | None:
-    """What stands in for older messages, for an agent that sums up."""
+    """Return the summary that is valid for an agent that summarizes; None without one."""
     summary = None if state.conversation is None else state.conversation.summary
     if summary is None or agent.summary is None or summary.after_turn < reset_ordinal(state):
         return None
@@ -70,18 +70,18 @@ def summary_of(state: ConversationState, agent: PinnedAgent) -> Summary | None:
 
 
 def covered_ordinal(state: ConversationState, agent: PinnedAgent) -> int:
-    """Ordinal of the last message that the summary stands for; 0 without one."""
+    """Return the ordinal of the last message that the summary covers; 0 without one."""
     summary = summary_of(state, agent)
     return summary.last_ordinal if summary is not None else 0
 
 
 def truncate_history(state: ConversationState, turn: Turn, agent: PinnedAgent) -> HistoryTruncation | None:
-    """What of the history is left out of the turn's assembly; None if everything fits."""
+    """Return the part of the history that the turn's assembly omits; None if everything fits."""
     limit = context_limit(agent)
     if not limit:
         return None
     used = overhead_tokens(state, turn, agent)
-    # No text has more tokens than letters: that nearly everything fits is seen without counting.
+    # A text has at most one token a character, so most histories fit without an estimate.
     if used + state.character_count + PER_MESSAGE * state.message_count <= limit:
         return None
     messages = earlier_messages(state, turn, agent)
@@ -102,15 +102,14 @@ def truncate_history(state: ConversationState, turn: Turn, agent: PinnedAgent) -
 
 
 def turn_first(state: ConversationState, turn: Turn) -> int:
-    """An ordinal that no earlier message has."""
+    """Return the ordinal of the turn's first message, which is beyond all earlier ones."""
     own = state.messages.get(turn.id)
     conversation = state.conversation
     return own[0].ordinal if own else (conversation.message_count + 1 if conversation is not None else 1)
 
 
 def overhead_tokens(state: ConversationState, turn: Turn, agent: PinnedAgent) -> int:
-    """Tokens of what a request has besides the history: who the agent is, its tools, the summary, what is
-    said now."""
+    """Return the tokens of a request besides the history: persona, tools, summary, input."""
     summary = summary_of(state, agent)
     return (
         resolve_agent(agent).overhead_tokens
@@ -121,7 +120,7 @@ def overhead_tokens(state: ConversationState, turn: Turn, agent: PinnedAgent) ->
 
 
 def uses_summary(agent: PinnedAgent) -> bool:
-    """Whether the agent's older messages are summed up rather than left out."""
+    """Return True if a summary replaces the agent's older messages."""
     return agent.persona.context_window.strategy is WindowStrategy.SUMMARIZE and agent.summary is not None
 
 
@@ -129,7 +128,7 @@ def uses_summary(agent: PinnedAgent) -> bool:
 
 
 class TrimmedRequest(NamedTuple):
-    """A request that was made smaller: how many messages went, and its tokens before and after."""
+    """A trimmed request with the number of omitted messages and its tokens before and after."""
 
     body: Request
     omitted_messages: int
@@ -138,10 +137,12 @@ class TrimmedRequest(NamedTuple):
 
 
 def trim_request(body: Request, request_format: str, limit: int) -> TrimmedRequest | None:
-    """``body`` with its oldest messages left out, as few as possible, and a notice; None if it fits as it is
-    or nothing can be left out. System messages stay, and everything from the last thing that somebody said:
-    the calls of this turn and their results belong together."""
-    # Nothing has more tokens than letters in JSON.
+    """Return ``body`` without its oldest messages, as few as possible, and with a notice.
+
+    Returns None if the body fits or nothing can be omitted. System messages stay. Everything from the last
+    plain message on stays, since the turn's calls and their results belong together.
+    """
+    # A request has at most one token a byte of JSON.
     if not limit or len(encode(body)) <= limit:
         return None
     before = json_tokens(body)
@@ -154,7 +155,7 @@ def trim_request(body: Request, request_format: str, limit: int) -> TrimmedReque
     head = 0
     while head < len(messages) and _role(messages[head]) in ("system", "developer"):
         head += 1
-    # A request may only begin anew where somebody says something: never between a call and its result.
+    # Cut only before a plain message, never between a call and its result.
     starts = [i for i in range(head + 1, len(messages)) if is_start(messages[i])]
     if not starts:
         return None
@@ -164,25 +165,25 @@ def trim_request(body: Request, request_format: str, limit: int) -> TrimmedReque
         at = start
         if before - dropped <= limit:
             break
-    rest = {**body, where: [*messages[:head], *messages[at:]]}
-    smaller = notify(rest, head, NOTICE.format(at - head))
+    kept = {**body, where: [*messages[:head], *messages[at:]]}
+    smaller = notify(kept, head, NOTICE.format(at - head))
     return TrimmedRequest(smaller, at - head, before, json_tokens(smaller))
 
 
 def is_too_long(fault: Fault) -> bool:
-    """Whether a provider refused a request since it is longer than the model's context."""
+    """Return True if a provider rejected the request as longer than the model's context window."""
     return fault.metadata.get("kind") == "context_length"
 
 
-def _role(message: Any) -> str:
+def _role(message: JsonValue) -> str:
     role = message.get("role") if isinstance(message, dict) else None
     return role if isinstance(role, str) else ""
 
 
-def _is_plain_message(message: Any) -> bool:
+def _is_plain_message(message: JsonValue) -> bool:
     if _role(message) != "user":
         return False
-    parts: Any = message.get("content", message.get("parts"))
+    parts: JsonValue = message.get("content", message.get("parts"))
     if not isinstance(parts, list):
         return True
     return not any(
@@ -214,10 +215,12 @@ def _notify_gemini(body: Request, head: int, text: str) -> Request:
     return {**body, key: {"parts": [*(parts if isinstance(parts, list) else ()), {"text": text}]}}
 
 
-_FORMATS: dict[str, tuple[str, Callable[[Any], bool], Callable[[Request, int, str], Request]]] = {
+_FORMATS: dict[str, tuple[str, Callable[[JsonValue], bool], Callable[[Request, int, str], Request]]] = {
     "openai_chat": ("messages", _is_plain_message, _notify_in_list("messages")),
     "openai_responses": ("input", _is_plain_message, _notify_in_list("input")),
     "anthropic_messages": ("messages", _is_plain_message, _notify_anthropic),
     "gemini": ("contents", _is_plain_message, _notify_gemini),
 }
-"""By format: where the messages stand, and how a notice is added after the first ``head`` of them."""
+"""Field of the messages, the test for a plain message, and the function that adds a notice after ``head``
+messages, by format.
+"""

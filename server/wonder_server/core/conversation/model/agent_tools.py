@@ -18,7 +18,7 @@ MODES = (DELEGATE, LOOP_IN)
 
 QUESTION = {
     "type": "object",
-    "properties": {"message": {"type": "string", "description": "What the agent is told or asked."}},
+    "properties": {"message": {"type": "string", "description": "The task or question for the agent."}},
     "required": ["message"],
 }
 """Input schema of a tool that calls an agent and declares no schema."""
@@ -57,7 +57,7 @@ def offered_schema(tool: PinnedTool) -> JsonDict:
 
 
 def split_mode(tool: PinnedTool, arguments: JsonDict) -> tuple[str, JsonDict, str]:
-    """Return the invocation mode, the input without it, and the problem with the mode (empty if it is valid)."""
+    """Return the invocation mode, the input without it, and the problem with the mode (empty if valid)."""
     if not _may_choose(tool) or MODE not in arguments:
         return tool.spec.invocation_mode, arguments, ""
     rest = {name: value for name, value in arguments.items() if name != MODE}

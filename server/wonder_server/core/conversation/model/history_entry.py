@@ -33,7 +33,7 @@ class HistoryEntry:
     last_message: Message
 
     def is_current(self, turn: Turn, turn_messages: Sequence[Message], first: int) -> bool:
-        """Return True if `history_entry` would return an equal entry. Messages are only added, never changed."""
+        """Return True if `history_entry` would return an equal entry; messages never change."""
         return (
             self.omitted_through < first <= self.first_ordinal
             and self.last_message is turn_messages[-1]
@@ -42,7 +42,7 @@ class HistoryEntry:
 
 
 def history_entry(turn: Turn, turn_messages: Sequence[Message], first: int) -> HistoryEntry | None:
-    """Return the entry of a turn from the message with the ordinal ``first`` on; None if no message remains."""
+    """Return the entry of a turn from the ordinal ``first`` on; None if no message remains."""
     seen = [message for message in turn_messages if message.ordinal >= first]
     if not seen:
         return None

@@ -18,7 +18,7 @@ from wonder_server.core.model import ToolCall, Usage
 
 
 class ConversationStatus(StrEnum):
-    """Status of a conversation. It is ``waiting`` while every active turn waits for tools, agents or people."""
+    """Status of a conversation. ``waiting``: every active turn waits for tools, agents or people."""
 
     ACTIVE = "active"
     WAITING = "waiting"
@@ -405,7 +405,7 @@ class ContextReduction(Value, frozen=True, kw_only=True):
 
 
 class HookOutcome(Value, frozen=True, kw_only=True):
-    """Outcome of a turn's hook: the payload of the events ``context_assembly.*`` and ``memory_extraction.*``."""
+    """Outcome of a hook: the payload of the events ``context_assembly.*`` and ``memory_extraction.*``."""
 
     run_id: str
     workflow: str
@@ -443,7 +443,7 @@ class WorkflowRun(Value, frozen=True, kw_only=True):
 
 
 class Limit(Value, frozen=True, kw_only=True):
-    """A limit that was reached. ``enforced``: the turn ends. Otherwise the model is asked to finish."""
+    """A limit that was reached. ``enforced``: the turn ends; else the model is asked to finish."""
 
     fault: Fault
     enforced: bool

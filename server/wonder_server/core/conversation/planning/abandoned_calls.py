@@ -1,7 +1,7 @@
-"""Calls of models that are given up: they count, though nobody tells what they took (features B4, B10).
+"""Charges for abandoned model calls (features B4, B10).
 
-A call that is answered is charged with its answer. One that failed for good, was cancelled or ran out of time
-has no answer; its attempts are charged to its turn, and so to the conversation, when it is given up.
+A call that is answered is charged with its answer. A call that failed, was cancelled or timed out has no
+answer. Its attempts are charged, with unknown usage, when the planner cancels the operation.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ Decisions = tuple[Decision, ...]
 
 
 def charge_abandoned_calls(state: ConversationState, decisions: Decisions) -> Decisions:
-    """The same decisions, with what is given up charged to its turn: by the decision that ends the turn, or
-    by one of its own if it goes on."""
+    """Return the decisions with abandoned calls charged to their turns.
+
+    The decision that ends a turn carries the charge. A turn that continues gets a `ChargeTurn`.
+    """
     abandoned = [each for each in decisions if type(each) is CancelOperation and _attempts(each)]
     if not abandoned:
         return decisions
@@ -49,9 +51,9 @@ def charge_abandoned_calls(state: ConversationState, decisions: Decisions) -> De
 
 
 def _attempts(decision: CancelOperation) -> int:
-    """How many calls of a model it gives up."""
+    """Return the number of model calls that the decision abandons."""
     operation = decision.operation
     if operation.kind is not OperationKind.MODEL:
         return 0
-    # While it waits for its next attempt, that has not been made.
+    # During backoff the current attempt has not been made.
     return operation.attempt - (operation.status is OperationStatus.BACKOFF)

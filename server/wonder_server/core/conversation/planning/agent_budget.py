@@ -1,9 +1,8 @@
-"""What an agent may still spend of its own budget, over all its conversations (feature C6).
+"""Budgets of agents over all their conversations (feature C6).
 
-A conversation's planner sees that conversation alone. So the agent's account is looked at just before each
-call of a model (``actors/usage/agent_budgets.py``), with these rules; what it comes to is told to the
-planner as an input
-(`Frugal`), or fails the call.
+A conversation's planner sees only its own conversation. So the handler checks the agent's account just
+before each model call (``actors/usage/agent_budgets.py``) with these rules. The result reaches the planner
+as the input `BudgetNearlyExhausted`, or fails the call.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from wonder_server.core.conversation.planning.limits import budget_fault
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What calls of a model will probably spend."""
+    """Probable usage of model calls."""
 
     tokens: int = 0
     cost_micros: int = 0
@@ -31,7 +30,7 @@ class Estimate:
 
 
 def estimate(account: Account, request_tokens: int) -> Estimate:
-    """What a call with so long a request will spend, going by the agent's calls so far."""
+    """Return the probable usage of a call with a request of this size, from the agent's average so far."""
     calls = account.model_calls or 1
     return Estimate(request_tokens + account.output_tokens // calls, account.cost_micros // calls)
 
@@ -39,8 +38,11 @@ def estimate(account: Account, request_tokens: int) -> Estimate:
 def check_affordable(
     budget: Budget, account: Account, reserved: Estimate, call: Estimate, *, is_last: bool
 ) -> Limit | None:
-    """Whether the agent can afford ``call`` beside those that are ``underway``: None if so. A limit that is
-    not enforced yet: if this is the last that fits, and the model can be told (``is_last``: it was)."""
+    """Check ``call``, in addition to the ``reserved`` calls in flight, against the agent's budget.
+
+    Returns None if the budget allows it, and an enforced limit if it does not. Returns a limit that is not
+    enforced if this is the last call that fits. ``is_last``: the model knows that already.
+    """
     for kind, limit, used, more, next_one in (
         ("tokens", budget.max_tokens, total_tokens(account), reserved.tokens, call.tokens),
         ("cost", budget.max_cost_micros, account.cost_micros, reserved.cost_micros, call.cost_micros),

@@ -1,14 +1,13 @@
-"""Turns that somebody waits for: an agent called by a tool or by the node of a run (features C8 to C10).
+"""Turns with a caller that waits: an agent called by a tool or by a node of a run (features C8 to C10).
 
-A call is told to its conversation as a ``Send`` with a parent. When the turn ends the parent is answered,
-once what led to the end is on disk; if that answer is lost, the parent asks again and is told the same.
+A call reaches its conversation as a ``Send`` with a parent. The turn's end sends the answer to the parent
+after its commit. If the answer is lost, the parent repeats the call and gets the same answer.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
 
 from wonder_server.core.actor.commands import Answer, Parent
 from wonder_server.core.conversation.model.decisions import AdoptTurn, AppendMessage, RepeatAnswer
@@ -19,11 +18,12 @@ from wonder_server.core.conversation.model.usage import as_usage
 from wonder_server.core.conversation.model.values import Role, Turn, TurnStatus
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import ModelResult
 
 
 def called_turn(state: ConversationState, operation_id: str) -> Turn | None:
-    """The newest turn at hand that a parent's operation started and waits for."""
+    """Return the newest turn in the state that the parent's operation started; None without one."""
     for turn in reversed(state.turns.values()):
         if turn.parent is not None and turn.parent.operation_id == operation_id:
             return turn
@@ -31,38 +31,42 @@ def called_turn(state: ConversationState, operation_id: str) -> Turn | None:
 
 
 def is_final(turn: Turn) -> bool:
-    """Whether ``turn`` is what its parent gets, now or at its end. One that failed for want of
-    infrastructure is not: its parent tries again."""
+    """Return True if the parent gets the outcome of ``turn``, now or at its end.
+
+    A turn that failed with a transient fault is not final: its parent retries.
+    """
     return turn.fault is None or not turn.fault.transient
 
 
 def check_repeated_call(state: ConversationState, event: Send) -> Decisions | None:
-    """What is decided if ``event`` has started its turn already; None if it is to start one now."""
+    """Return the decisions for a ``Send`` that has started its turn already; None for a new one."""
     turn = called_turn(state, event.parent.operation_id) if event.parent is not None else None
     if turn is None or not is_final(turn):
         return None
-    asked = replace(turn, parent=event.parent)
+    adopted = replace(turn, parent=event.parent)
     if turn.status is not TurnStatus.ACTIVE:
-        return (RepeatAnswer(turn=asked),)
-    # An earlier attempt began it, whose end was lost in a crash: it answers this one now.
-    return () if turn == asked else (AdoptTurn(turn=asked),)
+        return (RepeatAnswer(turn=adopted),)
+    # A crash lost the end of the attempt that started the turn: the turn answers this attempt now.
+    return () if turn == adopted else (AdoptTurn(turn=adopted),)
 
 
 def declined(state: ConversationState, turn: Turn, result: ModelResult) -> Fault | None:
-    """The fault of a called turn whose model refused to do what it was asked."""
+    """Return the fault of a called turn whose model refused the request; None if it did not."""
     if result.stop_reason != "refusal" or not _is_called(state, turn):
         return None
-    said = f": {result.text[:500]}" if result.text else "."
+    text = f": {result.text[:500]}" if result.text else "."
     return Fault(
         reason=Reason.MODEL_FAILED,
-        message=f"The agent `{turn.agent_name}` declined{said}",
+        message=f"The agent `{turn.agent_name}` declined{text}",
         metadata={"declined": "true"},
     )
 
 
 def with_output(state: ConversationState, turn: Turn, message_decisions: Decisions) -> Turn:
-    """A called turn, about to be completed, with the last message of its agent; ``said`` is what it says
-    now."""
+    """Return a called turn with its agent's last message as output.
+
+    ``message_decisions`` append the message of the current answer.
+    """
     if not _is_called(state, turn):
         return turn
     messages = [
@@ -74,22 +78,25 @@ def with_output(state: ConversationState, turn: Turn, message_decisions: Decisio
 
 
 def _is_called(state: ConversationState, turn: Turn) -> bool:
-    """Whether somebody waits for the turn: an actor, or the service that its room was made for."""
+    """Return True if an actor waits for the turn, or the conversation was created for a call."""
     return turn.parent is not None or bool(state.conversation and state.conversation.called_by)
 
 
 def answer(turn: Turn, parent: Parent) -> Answer:
-    """How ``turn`` ended, for who waits for it: ``{text, agent_id, conversation_id, turn_id, usage}``, or
-    its fault, which names the same ids."""
+    """Return the outcome of ``turn`` for its parent.
+
+    The output is ``{text, agent_id, conversation_id, turn_id, usage}``. The metadata of a fault names the
+    same ids.
+    """
     child = parent.child_id or turn.conversation_id
-    where = {"agent_id": turn.agent_id, "conversation_id": turn.conversation_id, "turn_id": turn.id}
+    ids = {"agent_id": turn.agent_id, "conversation_id": turn.conversation_id, "turn_id": turn.id}
     if turn.fault is not None:
-        paid = {"usage": json.dumps(as_usage(turn))} if turn.model_calls else {}
-        fault = dataclasses.replace(turn.fault, metadata={**turn.fault.metadata, **where, **paid})
+        usage = {"usage": json.dumps(as_usage(turn))} if turn.model_calls else {}
+        fault = dataclasses.replace(turn.fault, metadata={**turn.fault.metadata, **ids, **usage})
         return Answer(parent=parent, run_id=child, output={}, fault=fault)
-    output: dict[str, Any] = {
+    output: JsonDict = {
         "text": turn.output or "",
-        **where,
+        **ids,
         "usage": as_usage(turn),
     }
     return Answer(parent=parent, run_id=child, output=output)

@@ -1,9 +1,11 @@
-"""The model and its tools: call it, take its answer, run what it calls, ask again, until it has answered."""
+"""The agent loop: call the model, execute its tool calls, call it again with the results, until it
+answers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from wonder_server.core.conversation.context.dialects import dialect_of
 from wonder_server.core.conversation.context.window import (
@@ -64,6 +66,7 @@ from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult
 from wonder_server.core.token_estimates import json_tokens
 from wonder_server.core.truncation import utf8_size
@@ -74,56 +77,64 @@ WRAP_UP = (
     "You have reached the limit of moves for this turn. Do not call tools any more: "
     "answer now with what you have, and say what is missing."
 )
+"""Note for the model with the last move of a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRequest:
+    """A request body, the history that its assembly omitted, and the asynchronous operations in it."""
+
+    body: JsonDict
+    truncation: HistoryTruncation | None = None
+    reports: tuple[str, ...] = ()
 
 
 def call_model(
-    state: ConversationState,
-    turn: Turn,
-    agent: PinnedAgent,
-    body: dict[str, Any],
-    ids: Minter,
-    now: int,
-    *,
-    truncation: HistoryTruncation | None = None,
-    reports: tuple[str, ...] = (),
+    state: ConversationState, turn: Turn, agent: PinnedAgent, prepared: PreparedRequest, ids: Minter, now: int
 ) -> Decisions:
-    """Ask the model: with what fits into it, and for an answer without tools where a limit leaves no room for
-    more. ``cut`` is what the request's assembly has left out already, ``tells`` are the operations in the
-    background whose results ``body`` tells of."""
-    reduced, body = _within_window(turn, agent, body, truncation)
-    said, request = _within_limits(state, turn, agent, body, now)
-    return (*reduced, *said, _dispatch_model(agent, request, ids, now, reports))
+    """Call the model with the request, trimmed to fit the model.
+
+    The request forbids tools if a limit allows only this call.
+    """
+    reduced, body = _within_window(turn, agent, prepared.body, prepared.truncation)
+    limited, request = _within_limits(state, turn, agent, body, now)
+    return (*reduced, *limited, _dispatch_model(agent, request, ids, now, prepared.reports))
 
 
-def request_of(output: Any, agent: PinnedAgent) -> dict[str, Any] | Fault:
-    """The request that an assembly has put out; a fault if that is none in the agent's format."""
+def request_of(output: JsonValue, agent: PinnedAgent) -> JsonDict | Fault:
+    """Return the request in an assembly's output; a fault if it is invalid in the agent's format."""
     request = output.get("request") if isinstance(output, dict) else None
     dialect = dialect_of(agent.profile.spec.format)
     if isinstance(request, dict) and dialect.fits(request):
         return request
     return Fault(
         reason=Reason.CONTEXT_ASSEMBLY_FAILED,
-        message="The context-assembly workflow put out no `request` object with a list of "
+        message="The output of the context-assembly workflow has no `request` object with a list of "
         f"`{dialect.messages}`.",
     )
 
 
 def first_request(
-    state: ConversationState, turn: Turn, agent: PinnedAgent, output: Any, now: int
-) -> dict[str, Any] | Fault:
-    """What the model would be asked first in ``turn``, whose assembly has put out ``output``."""
+    state: ConversationState, turn: Turn, agent: PinnedAgent, output: JsonValue, now: int
+) -> JsonDict | Fault:
+    """Return the first request of ``turn`` to the model, for the assembly's ``output``; a fault if it is
+    invalid.
+    """
     request = request_of(output, agent)
     if isinstance(request, Fault):
         return request
-    decided = call_model(state, turn, agent, request, Minter(turn.id, now), now)
+    decided = call_model(state, turn, agent, PreparedRequest(request), Minter(turn.id, now), now)
     return next((each.request.body for each in decided if isinstance(each, DispatchModel)), request)
 
 
 def retry_shortened(
     state: ConversationState, operation: Operation, fault: Fault, ids: Minter, now: int
 ) -> Decisions:
-    """Ask again with a shorter request, if the provider refused it as too long for the first time and it can
-    be made shorter; nothing otherwise."""
+    """Call the model with a shorter request, if the provider rejected this one as too long for the first
+    time.
+
+    Returns no decisions if the request cannot be retried or shortened.
+    """
     turn, asked = state.turns[operation.turn_id], state.requests[operation.turn_id]
     agent = state.turn_work[turn.id].agent
     if asked.shortened or not is_too_long(fault):
@@ -137,8 +148,9 @@ def retry_shortened(
 
 
 def retry_wrap_up(state: ConversationState, operation: Operation, fault: Fault, now: int) -> Decisions:
-    """The call was not made, since the agent's budget leaves no room for more: ask for an answer without
-    tools instead, by the same operation."""
+    """Request an answer without tools by the same operation, since the agent's budget allows only one more
+    call.
+    """
     turn, asked = state.turns[operation.turn_id], state.requests[operation.turn_id]
     agent = state.turn_work[turn.id].agent
     if asked.wrap_up is not None:
@@ -153,8 +165,8 @@ def retry_wrap_up(state: ConversationState, operation: Operation, fault: Fault, 
 
 
 def _within_window(
-    turn: Turn, agent: PinnedAgent, body: dict[str, Any], truncation: HistoryTruncation | None
-) -> tuple[Decisions, dict[str, Any]]:
+    turn: Turn, agent: PinnedAgent, body: JsonDict, truncation: HistoryTruncation | None
+) -> tuple[Decisions, JsonDict]:
     smaller = trim_request(body, agent.profile.spec.format, context_limit(agent))
     if smaller is None and truncation is None:
         return (), body
@@ -176,7 +188,7 @@ def _reduction(turn: Turn, smaller: TrimmedRequest, truncation: HistoryTruncatio
 
 
 def _within_limits(
-    state: ConversationState, turn: Turn, agent: PinnedAgent, body: dict[str, Any], now: int
+    state: ConversationState, turn: Turn, agent: PinnedAgent, body: JsonDict, now: int
 ) -> tuple[Decisions, Request]:
     limit = agent.persona.constraints.max_moves_per_turn
     decisions: list[Decision] = []
@@ -218,6 +230,7 @@ def _dispatch_model(
 def model_answered(
     state: ConversationState, operation: Operation, event: ModelAnswered, now: int
 ) -> Decisions:
+    """Record the model's answer, then call its tools, complete the turn or fail it."""
     turn, result = state.turns[operation.turn_id], event.result
     agent = state.turn_work[turn.id].agent
     conversation = state.conversation
@@ -227,8 +240,8 @@ def model_answered(
     sequence = turn.moves + 1
     turn = add_usage(turn, of_call(result.usage, operation.attempt), moves=sequence)
     limit = agent.persona.constraints.max_moves_per_turn
-    asked = state.requests[turn.id]
-    goes_on = bool(result.tool_calls) and not asked.wrap_up and not (limit and sequence >= limit)
+    request = state.requests[turn.id]
+    calls_tools = bool(result.tool_calls) and not request.wrap_up and not (limit and sequence >= limit)
     move = Move(
         id=ids.new("move"),
         conversation_id=turn.conversation_id,
@@ -242,36 +255,36 @@ def model_answered(
         stop_reason=result.stop_reason,
         usage=result.usage,
         created_ms=operation.created_ms,
-        completed_ms=0 if goes_on else now,
+        completed_ms=0 if calls_tools else now,
     )
-    said = _answer_message(conversation, turn, operation, event, now)
-    if goes_on:
-        return _call_tools(state, operation, turn, move, said, result, ids, now)
-    recorded = RecordMove(turn=turn, move=move, operation_id=operation.id)
+    messages = _answer_message(conversation, turn, operation, event, now)
+    if calls_tools:
+        return _call_tools(state, _Answer(operation, result, turn, move, messages), ids, now)
+    recorded = (RecordMove(turn=turn, move=move, operation_id=operation.id), *messages)
     if not result.tool_calls:
         refusal = declined(state, turn, result)
         if refusal is not None:
-            gone = cancel_pending(state, turn.id, now, except_id=operation.id)
-            return (recorded, *said, *gone, *fail_turn(turn, refusal, now))
+            cancelled = cancel_pending(state, turn.id, now, except_id=operation.id)
+            return (*recorded, *cancelled, *fail_turn(turn, refusal, now))
         moves = [*state.moves[turn.id], move]
         if async_tools.running(moves) or async_tools.unreported(moves):
-            return (recorded, *said, *_continue_loop(state, turn, moves, ids, now))
-        return (recorded, *said, *_complete(with_output(state, turn, said), agent, ids, now))
-    if asked.wrap_up is not None and not (limit and sequence >= limit):
-        return (recorded, *said, *limits.exhausted(state, turn, asked.wrap_up, now, answered=operation.id))
+            return (*recorded, *_continue_loop(state, turn, moves, ids, now))
+        return (*recorded, *_complete(with_output(state, turn, messages), agent, ids, now))
+    if request.wrap_up is not None and not (limit and sequence >= limit):
+        return (*recorded, *limits.exhausted(state, turn, request.wrap_up, now, answered=operation.id))
     fault = Fault(
         reason=Reason.MAX_MOVES_REACHED,
         message=f"The turn used all of its {limit} moves without an answer.",
     )
     limited = LimitReached(turn_id=turn.id, limit=Limit(fault=fault, enforced=True))
-    gone = cancel_pending(state, turn.id, now, except_id=operation.id)
-    return (recorded, *said, limited, *gone, *fail_turn(turn, fault, now))
+    cancelled = cancel_pending(state, turn.id, now, except_id=operation.id)
+    return (*recorded, limited, *cancelled, *fail_turn(turn, fault, now))
 
 
 def _answer_message(
     conversation: Conversation, turn: Turn, operation: Operation, event: ModelAnswered, now: int
 ) -> Decisions:
-    """What the model said is a message, whether it ends the turn or goes before tool calls (B6)."""
+    """Return the message of the model's text, which may precede tool calls (B6)."""
     result = event.result
     if not result.text:
         return ()
@@ -292,16 +305,19 @@ def _complete(turn: Turn, agent: PinnedAgent, ids: Minter, now: int) -> Decision
     return (CompleteTurn(turn=turn), DispatchWorkflow(operation=extraction))
 
 
-def _call_tools(
-    state: ConversationState,
-    operation: Operation,
-    turn: Turn,
-    move: Move,
-    message_decisions: Decisions,
-    result: ModelResult,
-    ids: Minter,
-    now: int,
-) -> Decisions:
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """An answer of the model: its operation and result, its turn, move and messages."""
+
+    operation: Operation
+    result: ModelResult
+    turn: Turn
+    move: Move
+    messages: Decisions
+
+
+def _call_tools(state: ConversationState, answer: _Answer, ids: Minter, now: int) -> Decisions:
+    result, turn, move = answer.result, answer.turn, answer.move
     agent, cut = state.turn_work[turn.id].agent, result.stop_reason == "length"
     allowed, limit = tool_calls.allowed_calls(agent, state.moves[turn.id], result.tool_calls)
     prepared = [
@@ -313,8 +329,8 @@ def _call_tools(
     if not any(item.refusal for item in prepared):
         move = tool_calls.complete_move(move, now)
     decisions: list[Decision] = [
-        RecordMove(turn=turn, move=move, operation_id=operation.id),
-        *message_decisions,
+        RecordMove(turn=turn, move=move, operation_id=answer.operation.id),
+        *answer.messages,
     ]
     if limit is not None:
         decisions.append(LimitReached(turn_id=turn.id, limit=Limit(fault=limit, enforced=True)))
@@ -341,10 +357,10 @@ def _dispatched(operation: Operation) -> Decisions:
             dispatch = DispatchAgent(operation=operation)
         case _:
             dispatch = DispatchWorkflow(operation=operation)
-    began = (run_started(operation),) if operation.kind is OperationKind.WORKFLOW else ()
+    started = (run_started(operation),) if operation.kind is OperationKind.WORKFLOW else ()
     if operation.is_async:
-        return (dispatch, *began, TrackAsyncOperation(turn_id=operation.turn_id, operation_id=operation.id))
-    return (dispatch, *began, MarkWaiting(turn_id=operation.turn_id, operation_id=operation.id))
+        return (dispatch, *started, TrackAsyncOperation(turn_id=operation.turn_id, operation_id=operation.id))
+    return (dispatch, *started, MarkWaiting(turn_id=operation.turn_id, operation_id=operation.id))
 
 
 def agent_ended(
@@ -353,11 +369,13 @@ def agent_ended(
     ids: Minter,
     now: int,
     *,
-    output: Any = None,
+    output: JsonValue = None,
     fault: Fault | None = None,
 ) -> Decisions:
-    """An agent that was called has answered, or has not: exactly one of the two counts. What a delegate has
-    spent, its caller has; one that was looped in has charged the conversation itself."""
+    """Record the end of an agent call; ``fault`` is None on success.
+
+    The usage of a delegate is charged to its caller. A looped-in agent has charged the conversation itself.
+    """
     turn = state.turns[operation.turn_id]
     spent = reported_usage(output, fault) if operation.mode != LOOP_IN else None
     decisions: list[Decision] = []
@@ -375,7 +393,9 @@ def agent_ended(
 def tool_ended(
     state: ConversationState, turn: Turn, operation: Operation, result: ToolResult, ids: Minter, now: int
 ) -> Decisions:
-    """A tool call has its result. The model is told when it does not speak and waits for nothing else."""
+    """Record the result of a tool call, and call the model if it is idle and the turn waits for nothing
+    else.
+    """
     moves = list(state.moves[turn.id])
     place, index = next(
         (place, index)
@@ -389,7 +409,7 @@ def tool_ended(
     ended = AsyncOperationCompleted if operation.is_async else ResumeFromTool
     resumed = ended(turn=turn, move=move, invocation=move.invocations[index], operation_id=operation.id)
     if any(op.kind is OperationKind.MODEL for op in state.pending(turn.id)):
-        # It hears of this when it has spoken.
+        # The next request contains this result.
         return (resumed,)
     return (resumed, *_continue_loop(state, turn, moves, ids, now))
 
@@ -397,7 +417,7 @@ def tool_ended(
 def _continue_loop(
     state: ConversationState, turn: Turn, moves: Sequence[Move], ids: Minter, now: int
 ) -> Decisions:
-    """Ask the model again, if the last of ``moves`` waits for nothing and there is something to tell."""
+    """Call the model if the last of ``moves`` is complete and there are results to report."""
     agent, last = state.turn_work[turn.id].agent, moves[-1]
     news, still = async_tools.unreported(moves), async_tools.running(moves)
     if not last.completed_ms or not (last.invocations or news):
@@ -414,6 +434,7 @@ def _continue_loop(
     limit = agent.persona.constraints.max_moves_per_turn
     is_last = bool(limit) and turn.moves + 1 >= limit
     if still and (is_last or limits.check_last_call(state, turn, agent, body, now) is not None):
-        # The last call is kept for the time when everything is back, so that all of it is told.
+        # Keep the last call until all results have arrived, so that its request contains them.
         return ()
-    return call_model(state, turn, agent, body, ids, now, reports=tuple(entry.operation_id for entry in news))
+    prepared = PreparedRequest(body, reports=tuple(entry.operation_id for entry in news))
+    return call_model(state, turn, agent, prepared, ids, now)

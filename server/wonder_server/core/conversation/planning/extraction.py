@@ -1,8 +1,6 @@
-"""After the turn: what memory extraction returned, and what became of it (features D4, D5)."""
+"""Memory extraction after a turn: its output and its memory operations (features D4, D5)."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from wonder_server.core.conversation.context.hook_inputs import MAX_MEMORY_OPERATIONS
 from wonder_server.core.conversation.model.decisions import (
@@ -26,18 +24,20 @@ from wonder_server.core.conversation.model.values import Operation, OperationKin
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
+from wonder_server.core.json_types import JsonValue
 
 
 def extracted(
-    state: ConversationState, operation: Operation, output: Any, ids: Minter, now: int
+    state: ConversationState, operation: Operation, output: JsonValue, ids: Minter, now: int
 ) -> Decisions | Fault:
-    """Extraction has put out ``output``; a fault if that is not what the contract says."""
+    """Dispatch the memory operations in the extraction's output. Returns a fault for invalid output."""
     turn = with_hook_run(state.turns[operation.turn_id], operation)
     asked = output.get("memory_operations", []) if isinstance(output, dict) else []
     if not isinstance(asked, list) or not all(isinstance(item, dict) for item in asked):
         return Fault(
             reason=Reason.MEMORY_EXTRACTION_FAILED,
-            message="The memory-extraction workflow put out `memory_operations` that are no list of objects.",
+            message="The output of the memory-extraction workflow is invalid: `memory_operations` must be "
+            "a list of objects.",
         )
     writes = [
         WriteMemory(
@@ -58,7 +58,7 @@ def extracted(
     ]
     turn, paid = charge_hook(turn, operation, output)
     if writes:
-        # The turn's extraction is over when the last of these is; the event waits for it.
+        # The extraction, and its event, end with the last of these operations.
         return (*paid, *writes, CancelOperation(operation=operation))
     return (
         *paid,
@@ -68,6 +68,7 @@ def extracted(
 
 
 def memory_written(state: ConversationState, operation: Operation, output: object, now: int) -> Decisions:
+    """Record a memory operation. The last one ends the extraction."""
     turn = with_hook_run(state.turns[operation.turn_id], operation)
     others = [op for op in state.pending(turn.id) if op.id != operation.id]
     if others:
@@ -80,6 +81,7 @@ def memory_written(state: ConversationState, operation: Operation, output: objec
 
 
 def extraction_failed(state: ConversationState, operation: Operation, fault: Fault, now: int) -> Decisions:
+    """Mark the turn as failed in extraction. The last operation ends the extraction."""
     turn = with_hook_run(state.turns[operation.turn_id], operation)
     turn = replace(turn, memory_extraction_failed=True)
     others = [op for op in state.pending(turn.id) if op.id != operation.id]

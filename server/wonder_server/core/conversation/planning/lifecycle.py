@@ -1,25 +1,29 @@
-"""The room as a whole: who takes part, whether it is open, its expiry, its end (features B1, B8, B10, B11).
+"""The conversation as a whole: participants, completion, expiry, archiving, deletion (features B1, B8, B10,
+B11).
 
 ::
 
     active / waiting ──Complete──▶ completed ──Reopen──▶ active
-         │  Expire (nothing under way)
+         │  BeginArchiving (idle)
          ▼
-    expired ──PutAway──▶ archived ──(its record is brought back)── Rouse ──▶ active
-         └──────────── anything said or changed ──────────────────────────────▲
+    expired ──CompleteArchiving──▶ archived ──RestoreArchived──▶ active
+         └────────────── any message or change ────────────────────▲
 
-    any ──Vacate──▶ vacated ──Demolish──▶ nothing
+    any ──BeginDeletion──▶ deleting ──FinishDeletion──▶ deleted
 
-An archived conversation has no record here: every input but what brings it back is refused with ``archived``
-in the metadata, and whoever asked brings it back and asks again. Archiving and deleting take two steps each,
-so that between them its record can be carried away, or what it started can come to its end; a crash in
-between is taken up by the sweeper (``actors/conversation/lifecycle.py``).
+An archived conversation has only one row here. The planner rejects every input except the restoring one,
+with ``archived`` in the fault's metadata. The caller then restores the conversation and repeats its
+request.
+
+Archiving and deletion take two steps each. Between them the runtime copies the record to the archive, or
+waits for the end of the conversation's work. The expiry sweeper resumes after a crash
+(``actors/conversation/lifecycle.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import assert_never
 
 from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.model.decisions import (
@@ -72,19 +76,16 @@ from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
 
 MAX_PARTICIPANTS = 100
-"""Users and agents that may take part in one conversation."""
+"""Maximum number of users and agents in one conversation."""
 
 
 def plan_lifecycle(state: ConversationState, event: LifecycleInput, now: int) -> Decisions:
-    """What to do about what concerns the room."""
+    """Return the decisions for an input about the conversation as a whole."""
     conversation = state.conversation
-    missing = (
-        None
-        if isinstance(event, FinishDeletion | RestoreArchived | CompleteArchiving | ReleaseArchiveObject)
-        else unavailable(conversation)
-    )
-    if missing is not None:
-        return (Refuse(fault=missing),)
+    if not isinstance(event, FinishDeletion | RestoreArchived | CompleteArchiving | ReleaseArchiveObject):
+        missing = unavailable(conversation)
+        if missing is not None:
+            return (Refuse(fault=missing),)
     if conversation is None:
         return ()
     version = getattr(event, "version", 0)
@@ -98,45 +99,29 @@ def plan_lifecycle(state: ConversationState, event: LifecycleInput, now: int) ->
         case BeginArchiving():
             return _begin_archiving(state, conversation, event, now)
         case CompleteArchiving():
-            if conversation.archived_ms != event.archived_ms or conversation.deleted_ms or state.operations:
-                # Something was done with it meanwhile.
-                return (SetStaleArchive(conversation=replace(conversation, stale_archive=event.archive_key)),)
-            return (
-                EraseRecord(
-                    conversation=replace(conversation, archive_key=event.archive_key), runs=event.runs
-                ),
-            )
+            return _complete_archiving(state, conversation, event)
         case ReleaseArchiveObject():
-            return (
-                ()
-                if conversation.stale_archive != event.archive_object
-                else (SetStaleArchive(conversation=replace(conversation, stale_archive="")),)
-            )
-        case (
-            Join() | Leave() | Update() | ReportMerge() | Complete() | Reopen() | Reset() | RestoreArchived()
-        ):
-            reactivated, conversation = reactivate(
-                conversation, now, event.archive_object if isinstance(event, RestoreArchived) else ""
-            )
-            decided = _change(state, conversation, event, now)
-            refused = any(isinstance(decision, Refuse) for decision in decided)
-            return decided if refused else (*reactivated, *decided)
+            return _release_archive_object(conversation, event)
         case _:
-            assert_never(event)
+            archive_object = event.archive_object if isinstance(event, RestoreArchived) else ""
+            reactivated, conversation = reactivate(conversation, now, archive_object)
+            changes = _change(state, conversation, event, now)
+            rejected = any(isinstance(decision, Refuse) for decision in changes)
+            return changes if rejected else (*reactivated, *changes)
 
 
 def unavailable(conversation: Conversation | None) -> Fault | None:
-    """Why nothing can be done with the room: there is none, or it lies in the archive."""
+    """Return the fault of a conversation that is deleted, missing or archived; None for any other."""
     if conversation is None or conversation.deleted_ms:
         return Fault(
             reason=Reason.CONVERSATION_NOT_FOUND,
-            message="No conversation has this id.",
+            message="The conversation does not exist or was deleted.",
             field="conversation_id",
         )
     if conversation.archive_key:
         return Fault(
             reason=Reason.CONVERSATION_NOT_ACTIVE,
-            message="The conversation lies in the archive; it is brought back when it is read.",
+            message="The conversation is archived. Name it by conversation_id in a request to restore it.",
             metadata={"archived": "true"},
             transient=True,
         )
@@ -146,8 +131,10 @@ def unavailable(conversation: Conversation | None) -> Fault | None:
 def reactivate(
     conversation: Conversation, now: int, archive_object: str = ""
 ) -> tuple[Decisions, Conversation]:
-    """The room as it is when something is done with it, were it about to be archived; what leads there.
-    ``spent``: the object that it comes back from."""
+    """Return the decisions that end archiving, and the conversation after them.
+
+    ``archive_object`` is the object that the conversation was restored from.
+    """
     if not conversation.archived_ms:
         return (), conversation
     expire_ms = now + conversation.expire_after_ms if conversation.expire_after_ms else 0
@@ -233,33 +220,33 @@ def _leave(
 def _update(
     state: ConversationState, conversation: Conversation, changed: Conversation, event: Update, now: int
 ) -> Decisions:
-    given: dict[str, Any] = {
+    given: dict[str, object] = {
         name: getattr(event, name)
         for name in ("title", "external_ref", "metadata", "expire_ms")
         if getattr(event, name) is not None
     }
     if event.expire_ms is not None:
         if event.expire_ms and event.expire_ms <= now:
-            message = "The time of expiry must lie ahead; leave it unset for never."
+            message = "expire_time must be in the future. Leave it unset to never expire."
             return _refuse(Reason.FIELD_INVALID, message, "conversation.expire_time")
         given["expire_after_ms"] = event.expire_ms - now if event.expire_ms else 0
     if event.budget is not None:
-        given |= _budgeted(state, conversation, event.budget, now)
-    revised = replace(changed, **given)
-    if replace(revised, version=conversation.version, updated_ms=conversation.updated_ms) == conversation:
+        given |= _budget_fields(state, conversation, event.budget, now)
+    updated = replace(changed, **given)
+    if replace(updated, version=conversation.version, updated_ms=conversation.updated_ms) == conversation:
         return ()
-    return (UpdateConversation(conversation=revised),)
+    return (UpdateConversation(conversation=updated),)
 
 
-def _budgeted(
+def _budget_fields(
     state: ConversationState, conversation: Conversation, budget: Budget, now: int
-) -> dict[str, Any]:
-    """What changes with the room's budget: time is counted as long as that asks for it."""
-    counted, counts = conversation.budget.max_duration_ms > 0, budget.max_duration_ms > 0
+) -> dict[str, object]:
+    """Return the fields that change with the budget. Busy time is counted only while a budget limits it."""
+    was_counted, is_counted = conversation.budget.max_duration_ms > 0, budget.max_duration_ms > 0
     since, busy = conversation.busy_since_ms, conversation.busy_ms
-    if counts and not counted:
+    if is_counted and not was_counted:
         since = now if state.active_turns() else 0
-    elif counted and not counts and since:
+    elif was_counted and not is_counted and since:
         since, busy = 0, busy + max(0, now - since)
     return {"budget": budget, "busy_since_ms": since, "busy_ms": busy}
 
@@ -286,13 +273,13 @@ def _reset(state: ConversationState, changed: Conversation, event: Reset) -> Dec
     active = state.active_turns()
     if active:
         return _busy(active)
-    done = HistoryReset(keep_system_message=event.keep_system_message, last_turn_ordinal=changed.turn_count)
+    reset = HistoryReset(keep_system_message=event.keep_system_message, last_turn_ordinal=changed.turn_count)
     prompts = event.prompts if event.keep_system_message else ()
-    anew = replace(changed, reset_ordinal=changed.turn_count, prompts=prompts)
-    return (ResetConversation(conversation=anew, reset=done),)
+    hidden = replace(changed, reset_ordinal=changed.turn_count, prompts=prompts)
+    return (ResetConversation(conversation=hidden, reset=reset),)
 
 
-# --- the end ----------------------------------------------------------------------------------------
+# --- deletion and archiving -------------------------------------------------------------------------
 
 
 def _begin_deletion(state: ConversationState, conversation: Conversation, now: int) -> Decisions:
@@ -300,13 +287,13 @@ def _begin_deletion(state: ConversationState, conversation: Conversation, now: i
     active = state.active_turns()
     ended = cancel_turns(state, active, fault, {}, now)
     turns = {turn.id for turn in active}
-    # Memory that is still being extracted of turns that have ended.
-    late = [op for _, op in sorted(state.operations.items()) if op.turn_id not in turns]
-    stopped: list[Decision] = [CancelOperation(operation=op) for op in late]
+    # Operations of ended turns: memory extraction.
+    extractions = [op for _, op in sorted(state.operations.items()) if op.turn_id not in turns]
+    stopped: list[Decision] = [CancelOperation(operation=op) for op in extractions]
     stopped += [ReleaseTurn(turn_id=turn_id) for turn_id in state.turn_work if turn_id not in turns]
-    # Its name is free again from now on.
-    closed = replace(conversation, deleted_ms=now, external_ref="", version=conversation.version + 1)
-    return (*ended, *stopped, MarkDeleted(conversation=closed))
+    # Another conversation may use the external_ref from now on.
+    deleted = replace(conversation, deleted_ms=now, external_ref="", version=conversation.version + 1)
+    return (*ended, *stopped, MarkDeleted(conversation=deleted))
 
 
 def _begin_archiving(
@@ -318,16 +305,34 @@ def _begin_archiving(
     return (UpdateConversation(conversation=replace(conversation, archived_ms=now, updated_ms=now)),)
 
 
-# --- pieces -----------------------------------------------------------------------------------------
+def _complete_archiving(
+    state: ConversationState, conversation: Conversation, event: CompleteArchiving
+) -> Decisions:
+    if conversation.archived_ms != event.archived_ms or conversation.deleted_ms or state.operations:
+        # The conversation has changed since archiving began, so the object is stale.
+        return (SetStaleArchive(conversation=replace(conversation, stale_archive=event.archive_key)),)
+    archived = replace(conversation, archive_key=event.archive_key)
+    return (EraseRecord(conversation=archived, runs=event.runs),)
+
+
+def _release_archive_object(conversation: Conversation, event: ReleaseArchiveObject) -> Decisions:
+    if conversation.stale_archive != event.archive_object:
+        return ()
+    return (SetStaleArchive(conversation=replace(conversation, stale_archive="")),)
+
+
+# --- shared functions -------------------------------------------------------------------------------
 
 
 def cancel_turns(
     state: ConversationState, turns: list[Turn], fault: Fault, partial_texts: Mapping[str, str], now: int
 ) -> list[Decision]:
-    """End these active turns; what their models had said stands as partial messages."""
+    """Return the decisions that cancel these active turns. Texts that models had streamed become partial
+    messages.
+    """
     decisions: list[Decision] = []
     conversation = state.conversation
-    assert conversation is not None, "turns are in a room"
+    assert conversation is not None, "an active turn has a conversation"
     for turn in turns:
         decisions += cancel_pending(state, turn.id, now)
         model = next((op for op in state.pending(turn.id) if op.kind is OperationKind.MODEL), None)

@@ -1,10 +1,12 @@
-"""What turns may spend, and what happens when they have spent it (features B10, C6).
+"""Limits of a turn and their enforcement (features B10, C6).
 
-A turn's limits are the smallest of what its persona says, what its caller allows and what is left of its
-conversation's budget. The model is told on the last call that fits: it gets that without tools, and is asked
-to wrap up. If it calls tools all the same, the turn fails with the typed reason. Time is different, for
-waiting uses it up too: from `WRAP_UP_SHARE` of it on, tools are no longer waited for, so that the model can
-still be told; at its end the turn fails. All deadlines are those of operations, so a restart keeps them.
+A turn's limits are the tightest of its persona's limits, its caller's budget and the rest of its
+conversation's budget. The last call that fits forbids tools and asks the model to finish. If the model
+calls tools all the same, the turn fails with BUDGET_EXHAUSTED.
+
+Time differs, since waiting consumes it too. From `WRAP_UP_SHARE` of the time on, the turn no longer waits
+for tools, so the model can still be asked to finish. At the end of the time the turn fails. All deadlines
+are timers of operations, so they survive a restart.
 """
 
 from __future__ import annotations
@@ -48,20 +50,21 @@ from wonder_server.core.frozen import replace
 from wonder_server.core.token_estimates import json_tokens
 
 WRAP_UP_SHARE = 0.8
-"""The part of a turn's time after which it is brought to its end."""
+"""Share of a turn's time after which the turn is asked to finish."""
 
 WRAP_UP = (
     "You have nearly used up the {} that you may spend. Do not call tools any more: "
     "answer now with what you have, and say what is missing."
 )
+"""Note for the model; the placeholder names the budget."""
 
 _AFTER_TURN = (OperationKind.EXTRACTION, OperationKind.MEMORY)
-"""What goes on when its turn has ended; its time is its own."""
+"""Operations that continue after the end of their turn. They do not use its time."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastCall:
-    """The last call that fits: what the model is told, and what is recorded of it."""
+    """The last call that fits: the note for the model, and the fault for the event."""
 
     note: str
     fault: Fault
@@ -70,34 +73,21 @@ class LastCall:
 def check_last_call(
     state: ConversationState, turn: Turn, agent: PinnedAgent, body: dict[str, object], now: int
 ) -> LastCall | None:
-    """Whether the call of the model with ``body`` is the last that the limits leave room for."""
+    """Return the limits' last call if the model call with ``body`` is it; None if another one fits."""
     conversation = state.conversation
     own, conversation_budget = turn_budget(turn, agent), _conversation_budget(conversation)
     if own == conversation_budget == NO_BUDGET:
         return None
-    if (
-        own.max_tokens
-        or conversation_budget.max_tokens
-        or own.max_cost_micros
-        or conversation_budget.max_cost_micros
-    ):
-        spent = turn.moves or 1
-        tokens = max(json_tokens(body), total_tokens(turn) // spent)
-        cost = turn.cost_micros // spent
-        for whose, budget, spender in (
-            ("turn", own, turn),
-            ("conversation", conversation_budget, conversation),
-        ):
-            if spender is None:
-                continue
-            # After this call, another of the same size would no longer fit.
-            if budget.max_tokens and total_tokens(spender) + 2 * tokens > budget.max_tokens:
-                used = total_tokens(spender)
-                fault = budget_fault(whose, "tokens", budget.max_tokens, used, tokens, enforced=False)
-                return LastCall(wrap_up_note(fault), fault)
-            if budget.max_cost_micros and spender.cost_micros + 2 * cost >= budget.max_cost_micros:
-                used = spender.cost_micros
-                fault = budget_fault(whose, "cost", budget.max_cost_micros, used, cost, enforced=False)
+    budgets: list[tuple[str, Budget, Spender]] = [("turn", own, turn)]
+    if conversation is not None:
+        budgets.append(("conversation", conversation_budget, conversation))
+    if any(budget.max_tokens or budget.max_cost_micros for _, budget, _ in budgets):
+        calls = turn.moves or 1
+        tokens = max(json_tokens(body), total_tokens(turn) // calls)
+        cost = turn.cost_micros // calls
+        for whose, budget, spender in budgets:
+            fault = _last_call_fault(whose, budget, spender, tokens, cost)
+            if fault is not None:
                 return LastCall(wrap_up_note(fault), fault)
     limit, started = _time(conversation, turn, agent)
     if limit and now >= started + int(limit * WRAP_UP_SHARE):
@@ -107,16 +97,30 @@ def check_last_call(
     return None
 
 
+def _last_call_fault(whose: str, budget: Budget, spender: Spender, tokens: int, cost: int) -> Fault | None:
+    """Return the fault of a budget that allows one more call of this size, but not two."""
+    used = total_tokens(spender)
+    if budget.max_tokens and used + 2 * tokens > budget.max_tokens:
+        return budget_fault(whose, "tokens", budget.max_tokens, used, tokens, enforced=False)
+    spent = spender.cost_micros
+    if budget.max_cost_micros and spent + 2 * cost >= budget.max_cost_micros:
+        return budget_fault(whose, "cost", budget.max_cost_micros, spent, cost, enforced=False)
+    return None
+
+
 def is_last_call(state: ConversationState, turn: Turn, agent: PinnedAgent) -> bool:
-    """Whether the model, which is about to be called, is asked for an answer without tools."""
+    """Return True if the request of the coming model call forbids tools, or the agent has none."""
     limit = agent.persona.constraints.max_moves_per_turn
     asked = state.requests[turn.id]
     return not agent.tools or asked.wrap_up is not None or bool(limit and turn.moves + 1 >= limit)
 
 
 def exhausted(state: ConversationState, turn: Turn, fault: Fault, now: int, *, answered: str) -> Decisions:
-    """The turn ends, since the model was told and went on: ``fault`` is what it was told, ``answered`` the
-    operation that is closed already, ``turn`` with what it has spent on that."""
+    """End a turn whose model called tools although it was asked to finish.
+
+    ``fault`` is the limit of that request. ``turn`` includes the usage of that answer. ``answered`` is the
+    model's operation, which has ended.
+    """
     whose, kind = fault.metadata.get("of", "turn"), fault.metadata.get("budget", "tokens")
     spent = difference(state.turns[turn.id], turn) or UsageDelta()
     spender: Spender = turn
@@ -126,7 +130,7 @@ def exhausted(state: ConversationState, turn: Turn, fault: Fault, now: int, *, a
     if kind == "time":
         used = now - turn.created_ms
     elif whose == "agent":
-        # Of its other conversations, what was known when the model was told.
+        # The usage of the agent's other conversations is that of the last check.
         more = total_tokens(spent) if kind == "tokens" else spent.cost_micros
         used = int(fault.metadata.get("used", "0")) + more
     final = budget_fault(whose, kind, int(fault.metadata.get("limit", "0")), used, enforced=True)
@@ -134,12 +138,12 @@ def exhausted(state: ConversationState, turn: Turn, fault: Fault, now: int, *, a
 
 
 def unaffordable(conversation: Conversation) -> Fault | None:
-    """Why no turn can start: the conversation has spent all that it may."""
+    """Return the fault of a conversation whose budget is used up; None if it is not."""
     return exhausted_fault("conversation", conversation.budget, conversation)
 
 
 def exhausted_fault(whose: str, budget: Budget, spender: Conversation | Account) -> Fault | None:
-    """The fault of a conversation or an agent that has spent all that its budget lets it."""
+    """Return the fault of a conversation or an agent whose budget is used up; None if it is not."""
     for kind, limit, used in (
         ("tokens", budget.max_tokens, total_tokens(spender)),
         ("cost", budget.max_cost_micros, spender.cost_micros),
@@ -151,22 +155,24 @@ def exhausted_fault(whose: str, budget: Budget, spender: Conversation | Account)
 
 
 def delegate_budget(state: ConversationState, turn: Turn, agent: PinnedAgent, now: int) -> Budget | None:
-    """What a delegate of the turn may spend; None if nothing limits it. What is used up counts as 1, for 0
-    would be no limit."""
+    """Return the budget for delegates of the turn; None without limits.
+
+    A used-up limit becomes 1, since 0 means unlimited.
+    """
     own, conversation_budget = turn_budget(turn, agent), _conversation_budget(state.conversation)
     if own == conversation_budget == NO_BUDGET:
         return None
-    rests = [remaining(own, turn)]
+    budgets = [remaining(own, turn)]
     if state.conversation is not None:
-        rests.append(remaining(conversation_budget, state.conversation))
+        budgets.append(remaining(conversation_budget, state.conversation))
     limit, started = _time(state.conversation, turn, agent)
     if limit:
-        rests.append(Budget(max_duration_ms=max(1, started + limit - now)))
-    return tightest(*rests)
+        budgets.append(Budget(max_duration_ms=max(1, started + limit - now)))
+    return tightest(*budgets)
 
 
 def turn_budget(turn: Turn, agent: PinnedAgent) -> Budget:
-    """What the turn itself may spend, by its persona and its caller."""
+    """Return the limits of the turn from its persona and its caller."""
     own = resolve_agent(agent).limits
     return own if turn.budget is None else tightest(own, turn.budget)
 
@@ -180,7 +186,7 @@ _TIMED = frozenset(get_args(Timed))
 
 
 def clamp_timers(state: ConversationState, decisions: Decisions) -> Decisions:
-    """The same decisions, with no operation of a turn that may only take so long waking after that."""
+    """Return the decisions with each operation's timer limited to the end of its turn's time."""
     bounded: list[Decision] | None = None
     for place, decision in enumerate(decisions):
         if not _is_timed(decision):
@@ -199,8 +205,11 @@ def _is_timed(decision: Decision) -> TypeGuard[Timed]:
 
 
 def handle_turn_timeout(state: ConversationState, operation: Operation, now: int) -> Decisions | Fault | None:
-    """What a wake at ``now`` means for the turn: it is over; or its tool is no longer waited for, and this
-    fault is what the model is told; or nothing."""
+    """Return the effect of a timer at ``now`` on its turn.
+
+    The decisions end a turn whose time is over. A fault cancels a tool call that the turn no longer waits
+    for. None: the turn's time is not affected.
+    """
     turn = state.turns.get(operation.turn_id)
     if turn is None or turn.status is not TurnStatus.ACTIVE or operation.kind in _AFTER_TURN:
         return None
@@ -211,7 +220,7 @@ def handle_turn_timeout(state: ConversationState, operation: Operation, now: int
         return _end(state, turn, budget_fault("turn", "time", limit, now - started, enforced=True), now)
     if _is_tool(operation) and now >= started + int(limit * WRAP_UP_SHARE):
         return Fault(
-            reason=Reason.TIMEOUT, message="The turn's time is nearly over; it was not waited for any longer."
+            reason=Reason.TIMEOUT, message="The turn's time is nearly over, so the turn stopped waiting."
         )
     return None
 
@@ -219,7 +228,7 @@ def handle_turn_timeout(state: ConversationState, operation: Operation, now: int
 def _turn_and_agent(
     state: ConversationState, decisions: Decisions, operation: Operation
 ) -> tuple[Turn, PinnedAgent]:
-    """The operation's turn, which one of the decisions may just have started, and its agent."""
+    """Return the operation's turn and its agent. One of the decisions may start the turn."""
     turn = state.turns.get(operation.turn_id)
     if turn is not None:
         return turn, state.turn_work[turn.id].agent
@@ -230,19 +239,19 @@ def _turn_and_agent(
 def _latest_end(
     conversation: Conversation | None, turn: Turn, agent: PinnedAgent, operation: Operation
 ) -> int:
-    """When an operation of the turn is given up at the latest; 0 for no such time."""
+    """Return the latest deadline of an operation of the turn; 0 for none."""
     if operation.kind in _AFTER_TURN:
         return 0
     limit, started = _time(conversation, turn, agent)
     if not limit:
         return 0
     wrap_up = started + int(limit * WRAP_UP_SHARE)
-    # A tool that is only started now, although the model was told, may have the rest.
+    # A tool that the model calls after the wrap-up time may use the rest of the turn's time.
     return wrap_up if _is_tool(operation) and operation.created_ms < wrap_up else started + limit
 
 
 def _time(conversation: Conversation | None, turn: Turn, agent: PinnedAgent) -> tuple[int, int]:
-    """Milliseconds that the turn may take, 0 for any, and when they began."""
+    """Return the time limit of the turn in milliseconds (0 for none) and its start."""
     own = turn_budget(turn, agent).max_duration_ms
     conversation_limit = _conversation_budget(conversation).max_duration_ms
     if not conversation_limit or conversation is None:
@@ -271,7 +280,7 @@ def _conversation_budget(conversation: Conversation | None) -> Budget:
 
 
 def remaining(budget: Budget, spender: Spender) -> Budget:
-    """What is left of the tokens and the money; what is used up counts as 1, for 0 would be no limit."""
+    """Return the rest of the token and cost limits. A used-up limit becomes 1, since 0 means unlimited."""
     return Budget(
         max_tokens=budget.max_tokens and max(1, budget.max_tokens - total_tokens(spender)),
         max_cost_micros=budget.max_cost_micros and max(1, budget.max_cost_micros - spender.cost_micros),
@@ -279,7 +288,7 @@ def remaining(budget: Budget, spender: Spender) -> Budget:
 
 
 def wrap_up_note(fault: Fault) -> str:
-    """What the model is told of a budget that is nearly used up."""
+    """Return the note for the model about a nearly used-up budget."""
     named = {"cost": "money"}
     kind = fault.metadata.get("budget", "tokens")
     return WRAP_UP.format(named.get(kind, kind))
@@ -296,8 +305,11 @@ _ADVICE = {
 
 
 def budget_fault(whose: str, kind: str, limit: int, used: int, more: int = 0, *, enforced: bool) -> Fault:
-    """That a budget of ``tokens``, ``cost`` or ``time`` is used up, or nearly; ``whose`` is ``turn``,
-    ``conversation`` or ``agent``, ``more`` what the next call is likely to take of it."""
+    """Return the fault of a used-up, or nearly used-up, budget.
+
+    ``kind`` is ``tokens``, ``cost`` or ``time``, and ``whose`` is ``turn``, ``conversation`` or ``agent``.
+    ``more`` is the probable usage of the next call.
+    """
     unit = _UNITS[kind]
     message = f"The {whose} used {used:,} of {limit:,} {unit}"
     if enforced:

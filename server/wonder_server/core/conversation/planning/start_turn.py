@@ -1,4 +1,4 @@
-"""The start of a turn: a message for an agent, from a person or from whoever calls the agent."""
+"""Start of a turn: a message for an agent, from a person or from a caller of the agent."""
 
 from __future__ import annotations
 
@@ -32,21 +32,23 @@ from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 
 MAX_ACTIVE_TURNS = 64
-"""Turns that one conversation may have active at once."""
+"""Maximum number of active turns in one conversation."""
 
 
 def start_turn(state: ConversationState, event: Send, now: int) -> Decisions:
-    """Start the turn, or say why not; a call that has started it before gets what came of that."""
+    """Start a turn, or reject the message. A repeated call gets the outcome of the turn that it started
+    before.
+    """
     answered = check_repeated_call(state, event)
     if answered is not None:
         return answered
     conversation = state.conversation
-    unfit = _refusal(state, event)
-    if unfit is not None:
+    refusal = _refusal(state, event)
+    if refusal is not None:
         return (
-            Refuse(fault=unfit) if event.parent is None else RefuseCall(parent=event.parent, fault=unfit),
+            Refuse(fault=refusal) if event.parent is None else RefuseCall(parent=event.parent, fault=refusal),
         )
-    assert conversation is not None, "a conversation that is not there is unfit"
+    assert conversation is not None, "a message to a missing conversation is rejected"
     reactivated, conversation = reactivate(conversation, now)
     ids = Minter(event.seed, now)
     turn = _turn(conversation, event, ids, now)
@@ -73,7 +75,7 @@ def start_turn(state: ConversationState, event: Send, now: int) -> Decisions:
 
 
 def refuse(reason: Reason, message: str) -> Decisions:
-    """Nothing changes; the caller is told."""
+    """Return the decision that rejects an input."""
     return (Refuse(fault=Fault(reason=reason, message=message)),)
 
 
@@ -102,7 +104,7 @@ def _turn(conversation: Conversation, event: Send, ids: Minter, now: int) -> Tur
 
 
 def _refusal(state: ConversationState, event: Send) -> Fault | None:
-    """Why no turn can start now."""
+    """Return the reason why no turn can start now; None if one can."""
     conversation = state.conversation
     missing = unavailable(conversation)
     if conversation is None or missing is not None:
@@ -120,11 +122,11 @@ def _refusal(state: ConversationState, event: Send) -> Fault | None:
     fault = event.unaffordable or unaffordable(conversation)
     if fault is not None:
         return fault
-    # It may have been removed since it was addressed.
-    if not event.loop_in and not _takes_part(conversation, "agent", event.agent.agent_id):
+    # The agent may have been removed after the message was addressed.
+    if not event.loop_in and not _participates(conversation, "agent", event.agent.agent_id):
         return Fault(
             reason=Reason.AGENT_NOT_FOUND,
-            message=f"`{event.agent.name}` takes no part in this conversation.",
+            message=f"Agent `{event.agent.name}` is not a participant of this conversation. Add it first.",
             field="agent_id",
         )
     participant = _new_participant(conversation, event, 0)
@@ -145,10 +147,10 @@ def _join(conversation: Conversation, event: Send, now: int) -> Decisions:
 
 
 def _new_participant(conversation: Conversation, event: Send, now: int) -> Participant | None:
-    """Who takes part from now on: an agent that is looped in, or a user who speaks for the first time."""
+    """Return the participant that the message adds: a looped-in agent, or a user with a first message."""
     caller, agent = event.caller, event.agent
     if event.loop_in:
-        if _takes_part(conversation, "agent", agent.agent_id):
+        if _participates(conversation, "agent", agent.agent_id):
             return None
         return Participant(
             type="agent",
@@ -158,10 +160,10 @@ def _new_participant(conversation: Conversation, event: Send, now: int) -> Parti
             origin="looped_in",
             added_by=caller,
         )
-    if caller.type != "user" or not caller.user_id or _takes_part(conversation, "user", caller.user_id):
+    if caller.type != "user" or not caller.user_id or _participates(conversation, "user", caller.user_id):
         return None
     return Participant(type="user", id=caller.user_id, joined_ms=now, origin="added")
 
 
-def _takes_part(conversation: Conversation, kind: str, who: str) -> bool:
-    return (kind, who) in [(person.type, person.id) for person in conversation.participants]
+def _participates(conversation: Conversation, kind: str, participant_id: str) -> bool:
+    return (kind, participant_id) in [(each.type, each.id) for each in conversation.participants]

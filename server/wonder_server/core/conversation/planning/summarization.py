@@ -1,18 +1,17 @@
-"""A summary in place of older messages (feature B12, strategy ``summarize``).
+"""Summaries in place of older messages (feature B12, strategy ``summarize``).
 
-When a turn finds that its history no longer fits, the workflow ``wonder/std/summarize_history`` runs before
-its assembly, like a hook::
+If the history of a turn does not fit the model, the workflow ``wonder/std/summarize_history`` runs as a
+hook before the assembly::
 
     Send ─▶ summary ─▶ assembly ─▶ …
 
-What it puts out is kept with the conversation, up to which message it reaches too, and stands in for those
-messages in all turns that follow, until these no longer fit either: then the next summary takes the place of
-this one, made of it and what was said since. If it fails for good the turn goes on with a sliding window.
+The conversation keeps the summary and the ordinal of the last message that it covers. The summary replaces
+these messages in all later turns. When the history no longer fits again, the next summary replaces this
+one; its input is this summary and the messages since. If summarization fails finally, the turn continues
+with a sliding window.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from wonder_server.core.conversation.context.resolved_agent import resolve_agent
 from wonder_server.core.conversation.context.window import (
@@ -42,16 +41,18 @@ from wonder_server.core.conversation.model.values import (
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.token_estimates import text_tokens
 
 SUMMARY_TIMEOUT_MS = 120_000
-"""A summary is a call of a model; other hooks have less."""
+"""Timeout of a summary, which calls a model. Other hooks have `HOOK_TIMEOUT_MS`."""
 
 MAX_SUMMARY_CHARS = 40_000
+"""Maximum length of a summary in characters."""
 
 
 def first_hook(state: ConversationState, turn: Turn, agent: PinnedAgent, ids: Minter, now: int) -> Operation:
-    """What a new turn begins with: its assembly, or the summary that this needs."""
+    """Return the first operation of a new turn: its assembly, or the summary that precedes it."""
     assembly = hook_operation(ids.new("op"), turn, OperationKind.ASSEMBLY, turn.context_assembly_run_id, now)
     reduced = truncate_history(state, turn, agent)
     if reduced is None:
@@ -60,7 +61,7 @@ def first_hook(state: ConversationState, turn: Turn, agent: PinnedAgent, ids: Mi
     if older:
         return replace(
             assembly,
-            # What other turns say meanwhile is not in it.
+            # Messages that other turns append meanwhile are not summarized.
             input={"last": older[-1].ordinal},
             kind=OperationKind.SUMMARY,
             timeout_ms=SUMMARY_TIMEOUT_MS,
@@ -72,7 +73,7 @@ def first_hook(state: ConversationState, turn: Turn, agent: PinnedAgent, ids: Mi
 
 
 def history_truncation(operation: Operation) -> HistoryTruncation | None:
-    """What an assembly leaves out of the history."""
+    """Return the truncation in an assembly's operation; None without one."""
     given = operation.input
     if not isinstance(given, dict):
         return None
@@ -84,8 +85,8 @@ def history_truncation(operation: Operation) -> HistoryTruncation | None:
     )
 
 
-def _truncation_input(truncation: HistoryTruncation) -> dict[str, Any]:
-    """Return the stored form of a truncation, which `cut_of` reads."""
+def _truncation_input(truncation: HistoryTruncation) -> JsonDict:
+    """Return the stored form of a truncation, which `history_truncation` reads."""
     return {
         "first": truncation.first,
         "left_out": truncation.omitted_messages,
@@ -94,10 +95,8 @@ def _truncation_input(truncation: HistoryTruncation) -> dict[str, Any]:
     }
 
 
-def summary_input(
-    state: ConversationState, turn: Turn, agent: PinnedAgent, operation: Operation
-) -> dict[str, Any]:
-    """The input of a run that sums up: ``{conversation_id, summary, messages, model_profile}``."""
+def summary_input(state: ConversationState, turn: Turn, agent: PinnedAgent, operation: Operation) -> JsonDict:
+    """Return the input of a summary run: ``{conversation_id, summary, messages, model_profile}``."""
     summary = summary_of(state, agent)
     return {
         "conversation_id": turn.conversation_id,
@@ -113,9 +112,9 @@ def summary_input(
 
 
 def summarized(
-    state: ConversationState, operation: Operation, output: Any, ids: Minter, now: int
+    state: ConversationState, operation: Operation, output: JsonValue, ids: Minter, now: int
 ) -> Decisions:
-    """The summary is made, or what was put out is none: on to the assembly."""
+    """Store the summary and dispatch the assembly. Output without a summary counts as a failure."""
     turn = state.turns[operation.turn_id]
     agent = state.turn_work[turn.id].agent
     text = output.get("summary") if isinstance(output, dict) else None
@@ -143,7 +142,7 @@ def summarized(
 
 
 def summary_failed(state: ConversationState, operation: Operation, ids: Minter, now: int) -> Decisions:
-    """There is no summary: the newest messages that fit have to do."""
+    """Dispatch the assembly with the newest messages that fit."""
     turn = state.turns[operation.turn_id]
     reduced = truncate_history(state, turn, state.turn_work[turn.id].agent)
     return (CancelOperation(operation=operation), *_assemble(turn, reduced, ids, now))
@@ -157,7 +156,7 @@ def _assemble(turn: Turn, reduced: HistoryTruncation | None, ids: Minter, now: i
 
 
 def _older_messages(state: ConversationState, turn: Turn, agent: PinnedAgent) -> list[Message]:
-    """What would be summed up: all but the newest messages, which stay word for word."""
+    """Return the messages to summarize: all but the newest, which stay verbatim."""
     messages = earlier_messages(state, turn, agent)
     return messages[: max(0, len(messages) - agent.persona.context_window.keep_recent_messages)]
 
@@ -165,13 +164,13 @@ def _older_messages(state: ConversationState, turn: Turn, agent: PinnedAgent) ->
 def _messages_to_summarize(
     state: ConversationState, turn: Turn, agent: PinnedAgent, operation: Operation
 ) -> list[Message]:
-    """What the operation is to sum up, as far as nobody else has meanwhile."""
+    """Return the messages that the operation summarizes and no other summary covers meanwhile."""
     last = operation.input["last"]
     return [m for m in earlier_messages(state, turn, agent) if m.ordinal <= last]
 
 
 def _within_limit(messages: list[Message], limit: int) -> list[Message]:
-    """The newest of ``messages`` that fit, and one at least."""
+    """Return the newest of ``messages`` that fit the limit, at least one."""
     used, kept = 0, 0
     for message in reversed(messages):
         used += text_tokens(message.content)

@@ -1,10 +1,9 @@
-"""What becomes of a model's tool calls: resolve, validate, map (feature C7), all before anything runs."""
+"""Tool calls of a model: resolve, validate and map each one (feature C7) before any of them runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from wonder_server.core import expressions
 from wonder_server.core.conversation.context.permissions import call_refusal, forbidden_action
@@ -22,6 +21,7 @@ from wonder_server.core.definitions.specs import PinnedAgent, PinnedTool
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
+from wonder_server.core.json_types import JsonValue
 from wonder_server.core.model import ToolCall
 from wonder_server.core.schema import schemas
 from wonder_server.core.task.repeatable import is_repeatable
@@ -39,7 +39,7 @@ _CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """One call, ready: either an operation to dispatch or a refusal for the model."""
+    """One prepared call: an operation to dispatch, or a refusal for the model."""
 
     invocation: Invocation
     operation: Operation | None = None
@@ -55,8 +55,10 @@ CUT_OFF = (
 def allowed_calls(
     agent: PinnedAgent, moves: Iterable[Move], calls: Sequence[ToolCall]
 ) -> tuple[int, Fault | None]:
-    """How many of ``calls``, from the first, may be carried out after ``moves`` of the same turn, and the
-    limit that the others are beyond, None if none is."""
+    """Return the number of ``calls``, from the first, that may run after ``moves`` of the same turn.
+
+    The fault is the limit that the other calls exceed; None if all may run.
+    """
     limits = agent.persona.constraints
     per_answer, per_turn = limits.max_tool_calls_per_answer, limits.max_tool_calls_per_turn
     made = sum(1 for move in moves for entry in move.invocations if entry.operation_id) if per_turn else 0
@@ -75,8 +77,10 @@ def allowed_calls(
 
 
 def refuse_beyond_limit(calls: Iterable[ToolCall], limit: Fault | None, now: int) -> tuple[Invocation, ...]:
-    """The calls that are beyond ``limit``, each answered as refused at once, within the move: a thousand of
-    them are one change of the record."""
+    """Return the calls beyond ``limit``, each with a refusal as its result.
+
+    They are part of the move, so a thousand of them are one change of the record.
+    """
     if limit is None:
         return ()
     whose = limit.metadata["of"]
@@ -101,7 +105,7 @@ def prepare(
 ) -> Prepared:
     """Resolve ``call`` to one of the agent's tools, validate its input and map it to the target's.
 
-    ``cut``: the model's answer broke off, so that nobody knows whether the call is whole.
+    ``cut``: the model's answer broke off, so the call may be incomplete.
     """
     tool = next((tool for tool in agent.tools if tool.spec.name == call.name), None)
     if tool is None:
@@ -142,7 +146,7 @@ def prepare(
         tool_name=call.name,
         target=_target_name(tool),
         mode=mode if kind is OperationKind.AGENT else "",
-        # An agent that is looped in is there at once.
+        # A looped-in agent answers in the same conversation, so its call is never asynchronous.
         is_async=tool.spec.is_async and not (kind is OperationKind.AGENT and mode == LOOP_IN),
         run_id=_child_id(kind, mode, turn, ids),
         max_attempts=tool.spec.retry.max_attempts,
@@ -158,15 +162,15 @@ def prepare(
     return Prepared(invocation, operation=operation)
 
 
-def success(operation: Operation, output: Any, now: int) -> ToolResult:
-    """What the target put out, as the model is told of it."""
+def success(operation: Operation, output: JsonValue, now: int) -> ToolResult:
+    """Return the result for the output of the target."""
     return _timed(
         ToolResult(tool_call_id=operation.tool_call_id, success=True, result=output), operation, now
     )
 
 
 def failure(operation: Operation, fault: Fault, now: int) -> ToolResult:
-    """A fault of the target, as the model is told of it."""
+    """Return the result for a fault of the target."""
     result = ToolResult(
         tool_call_id=operation.tool_call_id,
         success=False,
@@ -179,7 +183,7 @@ def failure(operation: Operation, fault: Fault, now: int) -> ToolResult:
 
 
 def with_result(move: Move, index: int, result: ToolResult, now: int) -> Move:
-    """``move`` with ``result`` at its call number ``index``."""
+    """Return ``move`` with ``result`` for its call number ``index``."""
     invocations = list(move.invocations)
     result = replace(result, created_ms=result.created_ms or now)
     invocations[index] = replace(invocations[index], result=result)
@@ -187,7 +191,7 @@ def with_result(move: Move, index: int, result: ToolResult, now: int) -> Move:
 
 
 def complete_move(move: Move, now: int) -> Move:
-    """``move``, completed once every call that it waits for has a result."""
+    """Return ``move`` as completed if every call that it waits for has a result."""
     if move.completed_ms or any(entry.result is None and not entry.is_async for entry in move.invocations):
         return move
     return replace(move, completed_ms=now)
@@ -201,7 +205,7 @@ def _code(operation: Operation, fault: Fault) -> ToolErrorCode:
         return ToolErrorCode.PERMISSION_DENIED
     if "declined" in fault.metadata:
         return ToolErrorCode.AGENT_DECLINED
-    # What a turn failed of, its model's timeout say, is the agent's matter.
+    # The cause of a failed turn, such as a timeout of its model, is internal to the agent.
     return ToolErrorCode.EXECUTION_FAILED if "turn_id" in fault.metadata else code
 
 
@@ -231,7 +235,7 @@ def _child_id(kind: OperationKind, mode: str, turn: Turn, ids: Minter) -> str:
 
 
 def _denied(agent: PinnedAgent, tool: PinnedTool, turn: Turn) -> str:
-    """Why the agent may not use the tool, as a sentence for the model; empty if it may."""
+    """Return the reason why the agent may not use the tool, as a sentence for the model; empty if it may."""
     if tool.agent_id:
         return call_refusal(turn, tool.agent_id)
     kind = forbidden_action(tool, agent.persona.constraints.allowed_actions)
