@@ -1,14 +1,21 @@
-"""Runs over a journal in memory, and once more over files."""
+"""Fixtures of the actors' tests: no log output, and runs over a journal in memory and over files."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from tests.actors.run_kit import RunStage, open_stage
 from tests.conformance.ports.journal_subjects import JOURNALS
+
+
+@pytest.fixture(autouse=True)
+def _without_logs() -> Iterator[None]:
+    with capture_logs():
+        yield
 
 
 @pytest_asyncio.fixture(params=JOURNALS)

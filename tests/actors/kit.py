@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from tests.core.conversation.conversation_kit import NOW, new_conversation, send
+from wonder_server.actors.directory import Directory
 from wonder_server.actors.runtime.actor import Outcome
-from wonder_server.actors.runtime.loop import Loop
+from wonder_server.actors.runtime.limits import LoopLimits
+from wonder_server.actors.runtime.loop import LoopPorts
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.core.actor.commands import CallModel, Command, RunTask, RunWorkflow
 from wonder_server.core.actor.planner import Planner
@@ -21,6 +25,10 @@ from wonder_server.core.idempotency import Request
 from wonder_server.ports.journal import Commit, Event, Journal, Loaded
 
 SHARD = "0"
+
+LIMITS = LoopLimits(idle_actors=100, time_slice_s=60.0, reload_after_s=0.0)
+"""Slices that do not end by time, since a test must not depend on the load of the machine; no pause before a
+reload."""
 
 
 def nth_conversation_id(number: int) -> str:
@@ -36,6 +44,30 @@ class FakeClock:
 
     def now_ms(self) -> int:
         return self.now
+
+
+class FakeTimers:
+    """The event loop's ``call_later``, under the control of the test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.set: list[tuple[float, asyncio.TimerHandle]] = []
+        """Delays and handles of the timers that are set."""
+        self._loop = asyncio.get_running_loop()
+        monkeypatch.setattr(self._loop, "call_later", self._call_later)
+
+    def _call_later(
+        self, delay: float, callback: Callable[..., None], *arguments: Any
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(delay, callback, arguments, self._loop)
+        self.set.append((delay, handle))
+        return handle
+
+    def fire(self) -> list[float]:
+        """Fire all timers that are set now, and return the delays that they were set with."""
+        fired, self.set = [each for each in self.set if not each[1].cancelled()], []
+        for _, handle in fired:
+            handle._run()
+        return [delay for delay, _ in fired]
 
 
 class TestJournal(MemoryJournal):
@@ -117,8 +149,7 @@ class Stage:
         self,
         journal: TestJournal | None = None,
         *,
-        idle_limit: int = 100,
-        idle_bytes: int = 1 << 30,
+        limits: LoopLimits = LIMITS,
         conversation: Planner = CONVERSATION,
         run: Planner = RUN,
     ) -> None:
@@ -126,14 +157,18 @@ class Stage:
         self.clock = FakeClock()
         self.commands: list[Command] = []
         self.events: list[Event] = []
-        self.loop = Loop(
+        self.directory = Directory()
+        self.loop = self.directory.start_loop(
             (conversation, run),
-            self._journal_of,
-            self.clock,
-            dispatch=self._dispatch,
-            publish=self._publish,
-            idle_limit=idle_limit,
-            idle_bytes=idle_bytes,
+            LoopPorts(
+                journal_of=self._journal_of,
+                clock=self.clock,
+                dispatch=self._dispatch,
+                publish=self._publish,
+                on_result=self._on_result,
+                timer_input=self._timer_input,
+            ),
+            limits,
         )
 
     def _journal_of(self, actor_id: str) -> Journal:
@@ -141,6 +176,12 @@ class Stage:
 
     def _dispatch(self, actor_id: str, command: Command) -> None:
         self.commands.append(command)
+
+    def _on_result(self, operation_id: str) -> None:
+        """Do nothing; a stage with handlers releases their quota."""
+
+    def _timer_input(self, operation_id: str, event: Any) -> Any:
+        return event
 
     def _publish(self, actor_id: str, events: list[Event]) -> None:
         assert all(event.actor_id == actor_id for event in events)

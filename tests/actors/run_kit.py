@@ -8,13 +8,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.actors.kit import FakeClock, run_ready_tasks
+from tests.actors.kit import LIMITS, FakeClock, run_ready_tasks
 from tests.conformance.ports.journal_subjects import Shards, opened
 from tests.core.conversation.conversation_kit import task, workflow
 from tests.core.coordinator.flows import workflow as flow
+from wonder_server.actors.access import ActorAccess
+from wonder_server.actors.directory import Directory
+from wonder_server.actors.dispatch.descendant_quota import DescendantQuota
+from wonder_server.actors.dispatch.handlers import Handlers
 from wonder_server.actors.runs.lookup import RunView
 from wonder_server.actors.runs.runs import Runs, StartRunRequest
-from wonder_server.actors.runtime.loop import Loop
+from wonder_server.actors.runtime.limits import LoopLimits
+from wonder_server.actors.runtime.loop import LoopPorts
 from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.core.actor.commands import Command, RunTask, RunWorkflow, Scope, Stop
 from wonder_server.core.conversation.planner import CONVERSATION
@@ -73,7 +78,7 @@ class KnownWorkflows:
 class RunStage:
     """Runs over a real loop. Tasks wait until the test ends them, children start as handlers start them."""
 
-    def __init__(self, shards: Shards) -> None:
+    def __init__(self, shards: Shards, limits: LoopLimits = LIMITS) -> None:
         self.shards = shards
         self.clock = FakeClock()
         self.streams = StreamHub(limit_items=200, limit_bytes=1 << 20)
@@ -83,25 +88,34 @@ class RunStage:
         self.cancelled: list[str] = []
         self.instant_output: Any = None
         """What tasks give at once, if they do: a function of the command."""
-        self.loop = Loop(
+        self.handlers: Handlers | None = None
+        """Handlers that execute the commands; None leaves them to the test."""
+        self.quota = DescendantQuota()
+        self.directory = Directory()
+        self.loop = self.directory.start_loop(
             (CONVERSATION, RUN),
-            shards.of,
-            self.clock,
-            dispatch=self._dispatch,
-            publish=self.streams.publish,
-            idle_limit=100,
-            idle_bytes=1 << 30,
+            LoopPorts(
+                journal_of=shards.of,
+                clock=self.clock,
+                dispatch=self._dispatch,
+                publish=self.streams.publish,
+                on_result=self.quota.release,
+            ),
+            limits,
         )
-        self.runs = Runs(
-            loop=self.loop,
+        self.access = ActorAccess(
+            directory=self.directory,
             journals=shards,
             records=shards,
             streams=self.streams,
-            workflows=self.workflows,
             clock=self.clock,
         )
+        self.runs = Runs(access=self.access, workflows=self.workflows)
 
     def _dispatch(self, actor_id: str, command: Command) -> None:
+        if self.handlers is not None:
+            self.handlers.dispatch(actor_id, command)
+            return
         match command:
             case RunTask() if self.instant_output is not None:
                 self.loop.report_success(actor_id, command.operation_id, self.instant_output(command))
@@ -155,7 +169,7 @@ class RunStage:
     async def wait_until_idle(self) -> None:
         """Everything that can happen now has happened and is on disk."""
         await run_ready_tasks()
-        while self.loop._busy:
+        while not self.loop.is_idle:
             await self.loop.wait_until_idle()
             await run_ready_tasks()
 
@@ -166,9 +180,11 @@ class RunStage:
 
 
 @asynccontextmanager
-async def open_stage(kind: str = "memory", folder: Path | None = None) -> AsyncIterator[RunStage]:
+async def open_stage(
+    kind: str = "memory", folder: Path | None = None, limits: LoopLimits = LIMITS
+) -> AsyncIterator[RunStage]:
     """A stage over shards in memory or in files."""
     async with opened(kind, folder) as shards:
-        stage = RunStage(shards)
+        stage = RunStage(shards, limits)
         yield stage
         await stage.loop.stop()

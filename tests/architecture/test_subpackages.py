@@ -23,6 +23,7 @@ ROWS: dict[str, list[set[str]]] = {
     "actors": [
         {"runtime"},
         {"streaming"},
+        {"."},
         {"usage", "archive"},
         {"dispatch"},
         {"conversation", "runs"},

@@ -6,17 +6,24 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.archive.archiver import Archiver
 from wonder_server.actors.conversation.call_agent import AgentCallService
 from wonder_server.actors.conversation.context_preview import ContextPreviews
 from wonder_server.actors.conversation.conversations import Conversations
 from wonder_server.actors.conversation.expiry_sweeper import ExpirySweeper
+from wonder_server.actors.conversation.hook_failures import log_failed_hooks
 from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
+from wonder_server.actors.directory import Directory
+from wonder_server.actors.dispatch.agent_calls import AgentCalls
+from wonder_server.actors.dispatch.descendant_quota import DescendantQuota
 from wonder_server.actors.dispatch.dry_run import DryRuns
 from wonder_server.actors.dispatch.handlers import Handlers
+from wonder_server.actors.dispatch.model_calls import ModelCalls
 from wonder_server.actors.runs.consolidation import ConsolidationRuns
 from wonder_server.actors.runs.runs import Runs
-from wonder_server.actors.runtime.loop import Loop
+from wonder_server.actors.runtime.limits import LoopLimits
+from wonder_server.actors.runtime.loop import Loop, LoopPorts
 from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.actors.usage.agent_budgets import AgentBudgets
 from wonder_server.adapters.in_memory.journal import MemoryJournal
@@ -58,61 +65,80 @@ class Runtime:
 
 @asynccontextmanager
 async def open_runtime(
-    settings: Settings, clock: Clock, stores: Stores, clients: Clients, services: ApplicationServices
+    settings: Settings,
+    clock: Clock,
+    stores: Stores,
+    clients: Clients,
+    services: ApplicationServices,
+    directory: Directory,
 ) -> AsyncIterator[Runtime]:
-    """Build the loop and the entry points, and resume the actors with pending operations."""
+    """Build the loop and the entry points, and resume the actors with pending operations.
+
+    The loop becomes that of ``directory``, which services may hold already.
+    """
+    access = ActorAccess(
+        directory=directory,
+        journals=stores.journals,
+        records=stores.records,
+        streams=StreamHub(settings.max_stream_backlog_events, settings.max_stream_backlog_bytes),
+        clock=clock,
+    )
     async with AsyncExitStack() as stack:
-        actors = _build_actors(settings, clock, stores, clients, services)
+        actors = _build_actors(settings, access, stores, clients, services)
         stack.push_async_callback(actors.loop.stop)
         stack.push_async_callback(actors.handlers.stop)
-        runtime = _build_entry_points(settings, clock, stores, services, actors)
+        runtime = _build_entry_points(settings, access, services, actors)
         stack.push_async_callback(runtime.lifecycle.close)
         await _resume(actors, stores)
         yield runtime
 
 
 def _build_actors(
-    settings: Settings, clock: Clock, stores: Stores, clients: Clients, services: ApplicationServices
+    settings: Settings, access: ActorAccess, stores: Stores, clients: Clients, services: ApplicationServices
 ) -> Actors:
-    streams = StreamHub(settings.max_stream_backlog_events, settings.max_stream_backlog_bytes)
     budgets = AgentBudgets(stores.accounts)
-    handlers = Handlers(
-        tasks=services.executor,
+    archiver = Archiver(
+        directory=access.directory, records=stores.records, archives=stores.archives, blobs=stores.blobs
+    )
+    model_calls = ModelCalls(
+        directory=access.directory,
         model=clients.bounded_model,
         prices=clients.prices,
-        memory=services.memory_operations,
-        streams=streams,
-        agents=services.library,
-        records=stores.records,
-        clock=clock,
+        streams=access.streams,
         budgets=budgets,
     )
-    loop = Loop(
-        (CONVERSATION, RUN),
-        stores.journals.of,
-        clock,
-        dispatch=handlers.dispatch,
-        publish=streams.publish,
-        idle_limit=settings.max_idle_actors,
-        idle_bytes=settings.max_idle_actor_bytes,
+    quota = DescendantQuota()
+    handlers = Handlers(
+        access=access,
+        tasks=services.executor,
+        memory=services.memory_operations,
+        model_calls=model_calls,
+        agent_calls=AgentCalls(access=access, agents=services.library, archive=archiver, budgets=budgets),
+        quota=quota,
     )
-    archiver = Archiver(loop=loop, records=stores.records, archives=stores.archives, blobs=stores.blobs)
-    handlers.attach(loop, archiver)
-    services.usage_reporter.attach(loop)
-    return Actors(loop=loop, handlers=handlers, streams=streams, budgets=budgets, archiver=archiver)
+    loop = access.directory.start_loop(
+        (CONVERSATION, RUN),
+        LoopPorts(
+            journal_of=stores.journals.of,
+            clock=access.clock,
+            dispatch=handlers.dispatch,
+            publish=access.streams.publish,
+            on_result=quota.release,
+            timer_input=model_calls.timer_input,
+            on_planned=log_failed_hooks,
+        ),
+        LoopLimits(idle_actors=settings.max_idle_actors, idle_bytes=settings.max_idle_actor_bytes),
+    )
+    return Actors(loop=loop, handlers=handlers, streams=access.streams, budgets=budgets, archiver=archiver)
 
 
 def _build_entry_points(
-    settings: Settings, clock: Clock, stores: Stores, services: ApplicationServices, actors: Actors
+    settings: Settings, access: ActorAccess, services: ApplicationServices, actors: Actors
 ) -> Runtime:
-    loop, streams, library = actors.loop, actors.streams, services.library
+    library = services.library
     conversations = Conversations(
-        loop=loop,
-        journals=stores.journals,
-        records=stores.records,
-        streams=streams,
+        access=access,
         agents=library,
-        clock=clock,
         archive=actors.archiver,
         expire_after_ms=settings.conversation_ttl_seconds * 1_000,
         budgets=actors.budgets,
@@ -120,33 +146,14 @@ def _build_entry_points(
     return Runtime(
         actors=actors,
         conversations=conversations,
-        lifecycle=ConversationLifecycle(
-            loop=loop,
-            journals=stores.journals,
-            records=stores.records,
-            streams=streams,
-            agents=library,
-            conversations=conversations,
-        ),
+        lifecycle=ConversationLifecycle(access=access, agents=library, conversations=conversations),
         agent_calls=AgentCallService(
-            loop=loop,
-            journals=stores.journals,
-            conversations=conversations,
-            streams=streams,
-            agents=library,
-            clock=clock,
-            budgets=actors.budgets,
+            access=access, conversations=conversations, agents=library, budgets=actors.budgets
         ),
-        previews=ContextPreviews(conversations, DryRuns(services.executor, clock, MemoryJournal), clock),
-        runs=Runs(
-            loop=loop,
-            journals=stores.journals,
-            records=stores.records,
-            streams=streams,
-            workflows=library,
-            clock=clock,
-            branches=services.repositories.worktrees,
+        previews=ContextPreviews(
+            conversations, DryRuns(services.executor, access.clock, MemoryJournal), access.clock
         ),
+        runs=Runs(access=access, workflows=library, branches=services.repositories.worktrees),
     )
 
 

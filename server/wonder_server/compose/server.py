@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from wonder_server.actors.directory import Directory
 from wonder_server.compose.background import open_background
 from wonder_server.compose.clients import open_egress
 from wonder_server.compose.platform import Platform
@@ -71,8 +72,13 @@ async def open_application(
         clients = await stack.enter_async_context(
             platform.open_clients(settings, egress, platform.new_executor)
         )
-        services = await stack.enter_async_context(open_services(settings, platform, stores, clients))
-        runtime = await stack.enter_async_context(open_runtime(settings, clock, stores, clients, services))
+        directory = Directory()
+        services = await stack.enter_async_context(
+            open_services(settings, platform, stores, clients, directory)
+        )
+        runtime = await stack.enter_async_context(
+            open_runtime(settings, clock, stores, clients, services, directory)
+        )
         servicers = await stack.enter_async_context(
             open_servicers(settings, clock, stores, clients, services, runtime)
         )

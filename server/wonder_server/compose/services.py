@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from wonder_server.actors.directory import Directory
 from wonder_server.actors.usage.usage_reporter import UsageReporter
 from wonder_server.compose.clients import Clients
 from wonder_server.compose.platform import Platform
@@ -55,7 +56,6 @@ class ApplicationServices:
     garbage_collector: MemoryGarbageCollector
     workers: WorkerPool
     executor: Executor
-    usage_reporter: UsageReporter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class _MemoryServices:
 
 @asynccontextmanager
 async def open_services(
-    settings: Settings, platform: Platform, stores: Stores, clients: Clients
+    settings: Settings, platform: Platform, stores: Stores, clients: Clients, directory: Directory
 ) -> AsyncIterator[ApplicationServices]:
     """Build the use cases and update the standard library. On exit, end workers and background work.
 
@@ -93,14 +93,13 @@ async def open_services(
         artifacts = Artifacts(clients.git.artifacts, library.project_id)
         workers = WorkerPool(clock, lease_ms=settings.worker_lease_seconds * 1_000, reserved=ACTIONS)
         stack.callback(workers.close)
-        usage_reporter = UsageReporter()
         executor = Executor(
             ActionServices(
                 models=ModelAccess(
                     model=clients.model,
                     default_profile=clients.providers.default,
                     prices=clients.prices,
-                    usage_reporter=usage_reporter,
+                    usage_reporter=UsageReporter(directory),
                 ),
                 memory=memory.memory,
                 network=NetworkAccess(web=clients.web, mcp=clients.mcp, policies=library),
@@ -120,7 +119,6 @@ async def open_services(
             garbage_collector=memory.garbage_collector,
             workers=workers,
             executor=executor,
-            usage_reporter=usage_reporter,
         )
 
 

@@ -13,15 +13,17 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.actors.kit import CONVERSATION_ID, FakeClock
+from tests.actors.kit import CONVERSATION_ID, LIMITS, FakeClock
 from tests.conformance.ports.journal_subjects import ROW_TYPES
 from tests.core.conversation.conversation_kit import ASSEMBLED, agent, new_conversation, send, text_answer
+from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.archive.archiver import Archiver, unpack
 from wonder_server.actors.conversation.conversations import Conversations, SendRequest
 from wonder_server.actors.conversation.expiry_sweeper import ExpirySweeper
 from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
+from wonder_server.actors.directory import Directory
 from wonder_server.actors.runs.replay import replay
-from wonder_server.actors.runtime.loop import Loop
+from wonder_server.actors.runtime.loop import LoopPorts
 from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.adapters.in_memory.blobs import MemoryBlobs
 from wonder_server.adapters.sqlite.connection import connect
@@ -62,20 +64,30 @@ class ArchiveStage:
         self.restart()
 
     def restart(self) -> None:
-        self.loop = Loop(
-            (CONVERSATION, RUN), self.shards.of, self.clock,
-            dispatch=self._dispatch, publish=lambda *_: None, idle_limit=100, idle_bytes=1 << 30,
-        )  # fmt: skip
+        access = ActorAccess(
+            directory=Directory(),
+            journals=self.shards,
+            records=self.shards,
+            streams=StreamHub(100, 1 << 20),
+            clock=self.clock,
+        )
+        ports = LoopPorts(
+            journal_of=self.shards.of,
+            clock=self.clock,
+            dispatch=self._dispatch,
+            publish=lambda *_: None,
+        )
+        self.loop = access.directory.start_loop((CONVERSATION, RUN), ports, LIMITS)
         self.archives = SqliteArchives(self.shards)
-        self.attic = Archiver(loop=self.loop, records=self.shards, archives=self.archives, blobs=self.blobs)
-        shared: dict[str, Any] = {
-            "loop": self.loop, "journals": self.shards, "records": self.shards,
-            "streams": StreamHub(100, 1 << 20), "agents": Agents(),
-        }  # fmt: skip
-        self.conversations = Conversations(**shared, clock=self.clock, archive=self.attic)
-        self.rooms = ConversationLifecycle(**shared, conversations=self.conversations)
+        self.archiver = Archiver(
+            directory=access.directory, records=self.shards, archives=self.archives, blobs=self.blobs
+        )
+        self.conversations = Conversations(access=access, agents=Agents(), archive=self.archiver)
+        self.lifecycle = ConversationLifecycle(
+            access=access, agents=Agents(), conversations=self.conversations
+        )
         self.sweeper = ExpirySweeper(
-            archiver=self.attic, lifecycle=self.rooms, records=self.shards, clock=self.clock
+            archiver=self.archiver, lifecycle=self.lifecycle, records=self.shards, clock=self.clock
         )
 
     def _dispatch(self, _actor_id: str, _command: Command) -> None:
@@ -174,7 +186,7 @@ async def test_a_conversation_is_archived_and_restored_repeatedly(house: Archive
         await house.turn(f"turn {number}")
         house.clock.now += HOUR
         assert await house.sweeper.sweep() == 1
-        await house.attic.ensure_restored(CONVERSATION_ID)
+        await house.archiver.ensure_restored(CONVERSATION_ID)
     assert len(await house.shards.find(Query(table="turns", actor=CONVERSATION_ID))) == 3
     entries = await house.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 1000)
     assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))
@@ -198,7 +210,7 @@ async def test_joining_during_archiving_keeps_the_conversation_active(
     put = house.blobs.put
 
     async def slow_put(content: bytes) -> str:
-        await house.rooms.join(CONVERSATION_ID, Participant(type="user", id="zoe"), "")
+        await house.lifecycle.join(CONVERSATION_ID, Participant(type="user", id="zoe"), "")
         return await put(content)
 
     monkeypatch.setattr(house.blobs, "put", slow_put)
@@ -401,11 +413,11 @@ async def test_the_record_may_be_larger_than_a_page(house: ArchiveStage) -> None
 
 async def test_deleting_an_archived_conversation_leaves_neither_rows_nor_object(house: ArchiveStage) -> None:
     await archived(house)
-    await house.rooms.delete(CONVERSATION_ID, version=0, request_id="bye")
+    await house.lifecycle.delete(CONVERSATION_ID, version=0, request_id="bye")
     assert not house.blobs.contents
     left = await house.lines()
     assert list(left) == ["requests_answered"]
-    await house.rooms.delete(CONVERSATION_ID, version=0, request_id="bye")
+    await house.lifecycle.delete(CONVERSATION_ID, version=0, request_id="bye")
     with pytest.raises(WonderError) as problem:
         await house.conversations.open(CONVERSATION_ID)
     assert problem.value.fault.reason is Reason.CONVERSATION_NOT_FOUND
@@ -418,7 +430,7 @@ async def test_a_conversation_whose_object_is_lost_can_be_deleted(house: Archive
         del house.blobs.contents[key]
     elif loss == "damaged":
         house.blobs.contents[key] = house.blobs.contents[key][:-1] + b"x"
-    await house.rooms.delete(CONVERSATION_ID, version=0, request_id="")
+    await house.lifecycle.delete(CONVERSATION_ID, version=0, request_id="")
     assert await house.lines() == {} and not house.blobs.contents
 
 
@@ -433,7 +445,7 @@ async def test_an_unreachable_object_store_is_a_transient_error(
     with monkeypatch.context() as patched:
         patched.setattr(house.blobs, "get", down)
         with pytest.raises(WonderError):
-            await house.rooms.delete(CONVERSATION_ID, version=0, request_id="")
+            await house.lifecycle.delete(CONVERSATION_ID, version=0, request_id="")
     assert key in house.blobs.contents
     assert (await house.conversations.open(CONVERSATION_ID)).turn_count == 1
 
@@ -460,7 +472,7 @@ async def test_a_stale_object_is_removed_after_a_crash(
     elif then == "start":
         await house.sweeper.recover()
     elif then == "delete":
-        await house.rooms.delete(CONVERSATION_ID, version=0, request_id="")
+        await house.lifecycle.delete(CONVERSATION_ID, version=0, request_id="")
         assert not house.blobs.contents and await house.lines() == {}
         return
     else:
@@ -488,7 +500,7 @@ async def test_an_object_of_a_conversation_that_stayed_is_removed(
         if then == "delete":
             await house.loop.ask(CONVERSATION_ID, BeginDeletion())
         else:
-            await house.rooms.join(CONVERSATION_ID, Participant(type="user", id="zoe"), "")
+            await house.lifecycle.join(CONVERSATION_ID, Participant(type="user", id="zoe"), "")
         return await put(content)
 
     async def crash(_: str) -> None:

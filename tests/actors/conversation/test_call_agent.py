@@ -26,22 +26,8 @@ class ServiceStage(HandlerStage):
     def __init__(self) -> None:
         super().__init__()
         self.tasks_done.quick = True
-        self.conversations = Conversations(
-            loop=self.loop,
-            journals=self.records,
-            records=self.records,
-            streams=self.streams,
-            agents=Agents(),
-            clock=self.clock,
-        )
-        self.service = AgentCallService(
-            loop=self.loop,
-            journals=self.records,
-            conversations=self.conversations,
-            streams=self.streams,
-            agents=Agents(),
-            clock=self.clock,
-        )
+        self.conversations = Conversations(access=self.access, agents=Agents())
+        self.service = AgentCallService(access=self.access, conversations=self.conversations, agents=Agents())
 
     async def call(self, question: Any = "Two or three?", **fields: Any) -> Turn:
         fields.setdefault("agent", "helper")

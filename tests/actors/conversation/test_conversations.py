@@ -10,6 +10,7 @@ import pytest
 from tests.actors.kit import Stage, run_ready_tasks
 from tests.core.conversation.conversation_kit import ASSEMBLED, agent, text_answer
 from tests.replacing import replace
+from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.conversation.conversations import Conversations, SendRequest
 from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.adapters.in_memory.journal import MemoryShards
@@ -43,14 +44,14 @@ class ConversationStage:
 
     def conversations(self) -> Conversations:
         shards = MemoryShards(self.stage.journal)
-        return Conversations(
-            loop=self.stage.loop,
+        access = ActorAccess(
+            directory=self.stage.directory,
             journals=shards,
             records=shards,
             streams=self.streams,
-            agents=Agents(),
             clock=self.stage.clock,
         )
+        return Conversations(access=access, agents=Agents())
 
     async def create_conversation(
         self, *agents: str, users: tuple[str, ...] = (), **fields: Any

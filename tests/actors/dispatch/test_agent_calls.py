@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.actors.dispatch.test_handlers import Agents, HandlerStage
-from tests.actors.kit import CONVERSATION_ID, SHARD, run_ready_tasks
+from tests.actors.kit import CONVERSATION_ID, SHARD, TestJournal, run_ready_tasks
 from tests.core.conversation.conversation_kit import ASSEMBLED, pin
 from wonder_server.actors.dispatch.agent_calls import input_text
 from wonder_server.core.actor.commands import MAX_DEPTH, CallAgent, Scope, Stop
@@ -21,6 +21,7 @@ from wonder_server.core.coordinator.values import Run, RunStatus
 from wonder_server.core.definitions.specs import Node, PinnedAgent, PinnedWorkflow, Retry, Workflow
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
+from wonder_server.ports.library import AgentPinning
 from wonder_server.ports.records import Query
 
 RUN_ID = f"run_01HF7YAT00000000000000001{SHARD}"
@@ -29,8 +30,8 @@ RUN_ID = f"run_01HF7YAT00000000000000001{SHARD}"
 class CallStage(HandlerStage):
     """A stage on which runs call the agent ``helper``, whose model says ``Hello``."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, journal: TestJournal | None = None, agents: AgentPinning | None = None) -> None:
+        super().__init__(journal, agents)
         self.tasks_done.quick = True
 
     def calls(self) -> list[CallAgent]:
@@ -70,11 +71,7 @@ class CallStage(HandlerStage):
         """What another process finds on this one's disk."""
         await self.handlers.stop()
         await self.loop.stop()
-        again = CallStage()
-        again.journal, again.records = self.journal, self.records
-        again.handlers._records = self.records
-        again.handlers.attach(again.loop)
-        return again
+        return CallStage(self.journal)
 
 
 # --- delegate ---------------------------------------------------------------------------------------
@@ -149,9 +146,7 @@ async def test_an_agent_whose_context_needs_the_agent_itself_comes_to_an_end() -
             mirror = PinnedWorkflow(pin=pin("mirror"), spec=spec, agents={"helper": "agt_1"})
             return dataclasses.replace(pinned, assembly=mirror)
 
-    house = CallStage()
-    house.handlers._agents = Narcissus()
-    house.handlers.attach(house.loop)
+    house = CallStage(agents=Narcissus())
     await house.run()
     run = await house.wait_for_end()
     assert run.fault is not None and run.fault.reason is Reason.CONTEXT_ASSEMBLY_FAILED
@@ -181,7 +176,7 @@ async def test_an_answer_that_was_lost_is_given_again() -> None:
     output = await house.result()
     (command,) = house.calls()
     told: list[Any] = []
-    house.loop.tell = lambda actor, event, *_: told.append((actor, event))  # type: ignore[method-assign]
+    house.loop.tell = lambda actor, event, *_, **__: told.append((actor, event))  # type: ignore[method-assign]
     house.handlers.dispatch(RUN_ID, replace(command, dispatches=2))
     await run_ready_tasks()
     ((actor, event),) = told
@@ -229,9 +224,8 @@ async def test_a_cancel_whose_stop_was_lost_with_the_server_reaches_the_agent_af
     house = CallStage()
     house.model.ends = ["wait"]
     await house.run()
-    house.handlers._stopping = True  # It dies before the command is carried out.
+    await house.handlers.stop()  # The server stops before it executes the command.
     await house.loop.ask(RUN_ID, CancelRun())
-    house.handlers._stopping = False
     again = await house.restart()
     again.model.ends = ["wait"]
     again.loop.resume(await again.journal.unfinished())

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.actors.dispatch.test_handlers import Agents, Memory, Model, Tasks
+from tests.actors.kit import LIMITS
 from tests.actors.run_kit import RunStage, open_stage, pinned
 from wonder_server.actors.dispatch import descendant_quota
+from wonder_server.actors.dispatch.agent_calls import AgentCalls
 from wonder_server.actors.dispatch.descendant_quota import DescendantQuota
 from wonder_server.actors.dispatch.handlers import Handlers
-from wonder_server.actors.runtime import flush_timer
+from wonder_server.actors.dispatch.model_calls import ModelCalls
 from wonder_server.adapters.in_memory.prices import MemoryPrices
 from wonder_server.core.coordinator.values import Run, RunStatus
 from wonder_server.core.definitions.specs import PinnedWorkflow
@@ -22,30 +22,22 @@ from wonder_server.core.errors import Reason
 from wonder_server.ports.records import Query
 
 
-@pytest.fixture(autouse=True)
-def _without_logs() -> Iterator[None]:
-    with capture_logs():
-        yield
-
-
 def with_handlers(stage: RunStage, *, quick: bool = True) -> tuple[Handlers, Tasks]:
     """Let real handlers carry out what the stage's loop hands out; tasks give an empty output, at once or
     never."""
     tasks = Tasks()
     tasks.output, tasks.quick, tasks.wait = {}, quick, not quick
-    handlers = Handlers(
+    stage.handlers = Handlers(
+        access=stage.access,
         tasks=tasks,
-        model=Model(),
-        prices=MemoryPrices(),
         memory=Memory(),
-        streams=stage.streams,
-        agents=Agents(),
-        records=stage.shards,
-        clock=stage.clock,
+        model_calls=ModelCalls(
+            directory=stage.directory, model=Model(), prices=MemoryPrices(), streams=stage.streams
+        ),
+        agent_calls=AgentCalls(access=stage.access, agents=Agents()),
+        quota=stage.quota,
     )
-    handlers.attach(stage.loop)
-    stage.loop._dispatch = handlers.dispatch
-    return handlers, tasks
+    return stage.handlers, tasks
 
 
 def nested(levels: int, each: int) -> PinnedWorkflow:
@@ -73,18 +65,18 @@ async def test_a_tree_of_runs_that_grows_too_large_fails_and_is_taken_down(
 ) -> None:
     monkeypatch.setattr(descendant_quota, "MAX_DESCENDANTS", 50)
     async with open_stage() as stage:
-        handlers, tasks = with_handlers(stage)
+        _, tasks = with_handlers(stage)
         stage.workflows.known += [nested(30, 5), nested(2, 6)]
         begun = await stage.start("team/level30")
         await stage.wait_until_idle()
         run = await stage.runs.lookup.run(begun.run.id)
         assert run.status is RunStatus.FAILED and run.fault is not None
         assert run.fault.reason is Reason.LIMIT_EXCEEDED and "50 runs and agents" in run.fault.message
-        assert handlers._descendant_quota.count(run.id) == 0 and stage.loop.actor_count == 0
+        assert stage.quota.count(run.id) == 0 and stage.loop.actor_count == 0
         assert tasks.at_once_count < 500
         smaller = await stage.start("team/level2", wait_ms=5000)
         assert smaller.run.status is RunStatus.COMPLETED, "one that fits in"
-        assert handlers._descendant_quota.count(smaller.run.id) == 0
+        assert stage.quota.count(smaller.run.id) == 0
 
 
 async def test_a_run_below_counts_until_it_has_ended_and_others_wait_for_that() -> None:
@@ -106,14 +98,14 @@ async def test_a_run_below_counts_until_it_has_ended_and_others_wait_for_that() 
 
 async def test_runs_at_any_depth_know_their_root() -> None:
     async with open_stage() as stage:
-        handlers, _ = with_handlers(stage)
+        with_handlers(stage)
         stage.workflows.known.append(nested(2, 1))
         begun = (await stage.start("team/level2", wait_ms=5000)).run
         (child,) = await children(stage, begun.id)
         (grandchild,) = await children(stage, child.id)
         assert begun.scope.root_id == ""
         assert child.scope.root_id == grandchild.scope.root_id == begun.id
-        assert handlers._descendant_quota.count(begun.id) == 0
+        assert stage.quota.count(begun.id) == 0
 
 
 # --- seen while they are at work --------------------------------------------------------------------
@@ -135,9 +127,8 @@ async def test_a_running_child_is_found_by_its_id(stage: RunStage) -> None:
     assert (await stage.runs.lookup.run(begun.run.id)).status is RunStatus.FAILED
 
 
-async def test_a_child_that_goes_on_for_a_while_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flush_timer, "FLUSH_AFTER_S", 0.0)
-    async with open_stage() as stage:
+async def test_a_child_that_goes_on_for_a_while_is_written() -> None:
+    async with open_stage(limits=replace(LIMITS, flush_after_s=0.0)) as stage:
         begun = await stage.start("team/outer")
         await stage.finish("a", run_id=begun.run.id)
         loop = asyncio.get_running_loop()

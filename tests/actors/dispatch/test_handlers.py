@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
-from tests.actors.kit import CONVERSATION_ID, Stage, run_ready_tasks
+from tests.actors.kit import CONVERSATION_ID, Stage, TestJournal, run_ready_tasks
 from tests.core.conversation.conversation_kit import (
     ASSEMBLED,
     BUSINESS,
@@ -21,8 +20,12 @@ from tests.core.conversation.conversation_kit import (
     workflow,
 )
 from tests.replacing import replace
+from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.dispatch import handlers
+from wonder_server.actors.dispatch.agent_calls import AgentCalls
+from wonder_server.actors.dispatch.descendant_quota import DescendantQuota
 from wonder_server.actors.dispatch.handlers import Handlers
+from wonder_server.actors.dispatch.model_calls import ModelCalls
 from wonder_server.actors.streaming.hub import NodeProgress, StreamHub
 from wonder_server.adapters.in_memory.journal import MemoryShards
 from wonder_server.adapters.in_memory.prices import MemoryPrices
@@ -33,6 +36,7 @@ from wonder_server.core.coordinator.inputs import EventEmitted, NodeFailed, Node
 from wonder_server.core.definitions.specs import ModelProfile, Node, PinnedAgent, PinnedTask, Workflow
 from wonder_server.core.errors import Fault, Reason, error
 from wonder_server.core.model import ModelResult
+from wonder_server.ports.library import AgentPinning
 from wonder_server.ports.model import Chunk, Finished, TextDelta
 
 
@@ -132,22 +136,30 @@ class Agents:
 class HandlerStage(Stage):
     """A stage with real handlers over fake tasks and a fake model."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, journal: TestJournal | None = None, agents: AgentPinning | None = None) -> None:
+        super().__init__(journal)
         self.streams = StreamHub(1000, 1_000_000)
         self.tasks_done, self.model = Tasks(), Model()
         self.records = MemoryShards(self.journal)
-        self.handlers = Handlers(
-            tasks=self.tasks_done,
-            model=self.model,
-            prices=MemoryPrices(),
-            memory=Memory(),
-            streams=self.streams,
-            agents=Agents(),
+        self.access = ActorAccess(
+            directory=self.directory,
+            journals=self.records,
             records=self.records,
+            streams=self.streams,
             clock=self.clock,
         )
-        self.handlers.attach(self.loop)
+        self.model_executor = ModelCalls(
+            directory=self.directory, model=self.model, prices=MemoryPrices(), streams=self.streams
+        )
+        self.quota = DescendantQuota()
+        self.handlers = Handlers(
+            access=self.access,
+            tasks=self.tasks_done,
+            memory=Memory(),
+            model_calls=self.model_executor,
+            agent_calls=AgentCalls(access=self.access, agents=agents or Agents()),
+            quota=self.quota,
+        )
         self.runs_by_hand = False
         """Whether runs that are handed out are left to the test."""
 
@@ -155,6 +167,12 @@ class HandlerStage(Stage):
         super()._dispatch(actor_id, command)
         if not (self.runs_by_hand and isinstance(command, RunWorkflow)):
             self.handlers.dispatch(actor_id, command)
+
+    def _on_result(self, operation_id: str) -> None:
+        self.quota.release(operation_id)
+
+    def _timer_input(self, operation_id: str, event: Any) -> Any:
+        return self.model_executor.timer_input(operation_id, event)
 
     def _publish(self, actor_id: str, events: Any) -> None:
         super()._publish(actor_id, events)
@@ -172,12 +190,6 @@ class HandlerStage(Stage):
     def status(self) -> TurnStatus:
         (turn,) = self.state().turns.values()
         return turn.status
-
-
-@pytest.fixture
-def _without_logs() -> Any:
-    with capture_logs():
-        yield
 
 
 async def test_an_answer_is_streamed_and_then_reported() -> None:
@@ -318,7 +330,7 @@ class RecordingStage(HandlerStage):
     def __init__(self) -> None:
         super().__init__()
         self.told: list[Any] = []
-        self.loop.tell = lambda actor, event, *_: self.told.append((actor, event))  # type: ignore[method-assign]
+        self.loop.tell = lambda actor, event, *_, **__: self.told.append((actor, event))  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(

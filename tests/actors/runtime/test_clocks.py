@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.actors.kit import CONVERSATION_ID, Stage, TestJournal, run_ready_tasks
-from tests.actors.runtime.test_timers import FakeTimers, TimerLog
+from tests.actors.kit import CONVERSATION_ID, FakeTimers, Stage, TestJournal, run_ready_tasks
+from tests.actors.runtime.test_timers import TimerLog
 from tests.core.conversation.conversation_kit import ASSEMBLED, NOW
 from wonder_server.actors.runtime.timers import Timers
 from wonder_server.compose.clock import SystemClock
+from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.errors import Fault, Reason
 
 SECOND = 1_000_000_000
@@ -110,9 +111,9 @@ def test_a_long_time_without_a_reading_does_not_overshoot() -> None:
 
 @pytest.mark.parametrize("back_ms", [0, 500, DAY_S * 1000])
 async def test_a_clock_that_was_set_back_over_a_restart_keeps_the_remaining_time_of_a_timer(
-    back_ms: int,
+    back_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = TestJournal()
+    journal, timers = TestJournal(), FakeTimers(monkeypatch)
     first = Stage(journal)
     await retry_with_backoff(first)
     wake_ms = min(operation.wake_ms for operation in first.state().operations.values())
@@ -126,32 +127,41 @@ async def test_a_clock_that_was_set_back_over_a_restart_keeps_the_remaining_time
     await run_ready_tasks()
     assert again.model_calls() == []
     again.clock.now += left_ms - 1
-    again.loop._timers._check()
+    timers.fire()
     await run_ready_tasks()
     assert again.model_calls() == []
     again.clock.now += 1
-    again.loop._timers._check()
+    timers.fire()
     await run_ready_tasks()
     assert len(again.model_calls()) == 1
     times = [entry.at_ms for entry in journal.actors[CONVERSATION_ID].entries]
     assert times == sorted(times)
 
 
-async def test_a_clock_that_was_set_back_over_a_restart_is_made_up_for_once() -> None:
-    """An actor that leaves memory meanwhile does not begin to wait anew."""
-    journal = TestJournal()
+async def test_an_actor_that_leaves_memory_after_the_clock_was_set_back_does_not_wait_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    journal, timers = TestJournal(), FakeTimers(monkeypatch)
     first = Stage(journal)
     await retry_with_backoff(first)
+    wake_ms = min(operation.wake_ms for operation in first.state().operations.values())
+    left_ms = wake_ms - first.clock.now
     await first.loop.stop()
     again = Stage(journal)
     again.clock.now = first.clock.now - DAY_S * 1000
     again.loop.resume(await journal.unfinished())
     await run_ready_tasks()
-    again.clock.now += 600
-    assert (
-        again.loop._clock_offset_ms(CONVERSATION_ID, journal.actors[CONVERSATION_ID].entries[-1].at_ms)
-        == DAY_S * 1000
-    )
+    again.clock.now += left_ms - 1
+    assert again.loop.evict(CONVERSATION_ID)
+    again.loop.tell(CONVERSATION_ID, CONVERSATION.timer_fired(""))
+    await run_ready_tasks()
+    timers.fire()
+    await run_ready_tasks()
+    assert again.model_calls() == []
+    again.clock.now += 1
+    timers.fire()
+    await run_ready_tasks()
+    assert len(again.model_calls()) == 1
 
 
 async def retry_with_backoff(stage: Stage) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,16 +10,8 @@ import pytest
 from tests.actors.kit import CONVERSATION_ID, nth_conversation_id, run_ready_tasks
 from tests.actors.runtime.test_write_behind import ToyStage
 from tests.core.conversation.conversation_kit import new_conversation
-from wonder_server.actors.runtime import scheduler
 from wonder_server.actors.runtime.committer import MAX_BULK_COMMITS
 from wonder_server.actors.runtime.fair_queue import FairQueue, Lane, current_caller
-
-
-@pytest.fixture(autouse=True)
-def _whole_slices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    # How far a stretch gets must not depend on how busy the machine is.
-    monkeypatch.setattr(scheduler, "TIME_SLICE_S", 60.0)
-    yield
 
 
 def bulk_id(number: int) -> str:

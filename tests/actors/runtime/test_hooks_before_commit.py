@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.actors.kit import CONVERSATION_ID, Stage, TestJournal, run_ready_tasks
 from tests.actors.runtime.test_loop import assert_replays, error_reason
 from tests.core.conversation.conversation_kit import agent, send, workflow
 from tests.replacing import replace
-from wonder_server.actors.runtime import committer, scheduler
 from wonder_server.actors.runtime.actor import Outcome
 from wonder_server.core.actor.commands import CallModel, Command, RunTask, RunWorkflow, Stop
 from wonder_server.core.definitions.specs import Node, Workflow
 from wonder_server.core.errors import Reason
 from wonder_server.ports.journal import Commit
-
-
-@pytest.fixture(autouse=True)
-def _whole_slices(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(scheduler, "TIME_SLICE_S", 60.0)
-    monkeypatch.setattr(committer, "RELOAD_AFTER_S", 0.0)
-    with capture_logs():
-        yield
 
 
 class Hooked(Stage):

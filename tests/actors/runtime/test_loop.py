@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
-from tests.actors.kit import CONVERSATION_ID, Stage, TestJournal, nth_conversation_id, run_ready_tasks
+from tests.actors.kit import CONVERSATION_ID, LIMITS, Stage, TestJournal, nth_conversation_id, run_ready_tasks
 from tests.core.conversation.conversation_kit import (
     ASSEMBLED,
     agent,
@@ -22,22 +20,15 @@ from tests.core.conversation.conversation_kit import (
 from tests.replacing import replace
 from wonder_server.actors.runs.replay import replay
 from wonder_server.actors.runtime import actor as actors
-from wonder_server.actors.runtime import committer
 from wonder_server.core.actor.commands import RunWorkflow, Stop
 from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.values import TurnStatus
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.inputs import CancelRun
+from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.frozen import replace as changed
 from wonder_server.core.idempotency import Request
-
-
-@pytest.fixture(autouse=True)
-def _without_pause_and_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(committer, "RELOAD_AFTER_S", 0.0)
-    with capture_logs():
-        yield
 
 
 def request(request_id: str = "r1", fingerprint: str = "f1", scope: str = CONVERSATION_ID) -> Request:
@@ -60,7 +51,7 @@ async def wait_for_assembly(stage: Stage, **fields: Any) -> str:
 
 
 async def assert_replays(stage: Stage, actor: str = CONVERSATION_ID) -> None:
-    planner = stage.loop.planner_of(actor)
+    planner = RUN if actor.startswith("run_") else CONVERSATION
     verdict = replay(planner, await stage.journal.entries(actor, planner, 0, 1000))
     assert verdict.difference is None
     assert verdict.steps
@@ -248,7 +239,7 @@ async def test_a_failing_request_is_reported_and_the_conversation_continues() ->
 
 
 async def test_a_repeated_request_gets_the_first_answer_and_starts_nothing() -> None:
-    stage = Stage(idle_limit=0)
+    stage = Stage(limits=replace(LIMITS, idle_actors=0))
     await stage.open()
     stage.journal.hold()
     together = [stage.ask_in_background(send("a"), request()), stage.ask_in_background(send("b"), request())]
@@ -445,19 +436,19 @@ async def test_a_run_that_cannot_even_start_fails_its_parents_operation() -> Non
 
 
 async def test_a_thousand_idle_conversations_leave_no_task() -> None:
-    stage = Stage(idle_limit=10)
+    stage = Stage(limits=replace(LIMITS, idle_actors=10))
     tasks = len(asyncio.all_tasks())
     for number in range(1000):
         await stage.open(nth_conversation_id(number))
     await run_ready_tasks()
     assert len(asyncio.all_tasks()) == tasks
     assert stage.loop.actor_count == 10
-    assert not stage.loop._tasks
-    assert len(stage.loop._timers) == 0
+    assert stage.loop.is_idle
+    assert stage.loop.timer_count == 0
 
 
 async def test_actors_with_pending_work_stay_and_the_longest_idle_is_evicted_first() -> None:
-    stage = Stage(idle_limit=2)
+    stage = Stage(limits=replace(LIMITS, idle_actors=2))
     await stage.open()
     await stage.send()
     for number in range(2, 6):
@@ -470,7 +461,7 @@ async def test_actors_with_pending_work_stay_and_the_longest_idle_is_evicted_fir
 
 
 async def test_idle_conversations_leave_by_their_weight_as_well_as_by_their_number() -> None:
-    stage = Stage(idle_bytes=100_000)
+    stage = Stage(limits=replace(LIMITS, idle_bytes=100_000))
     operation_id = await wait_for_assembly(stage, extraction=False)
     long = text_answer("x" * 60_000)
     stage.loop.tell(CONVERSATION_ID, inputs.ModelAnswered(operation_id=operation_id, result=long))
@@ -483,7 +474,7 @@ async def test_idle_conversations_leave_by_their_weight_as_well_as_by_their_numb
 
 
 async def test_an_evicted_actor_is_loaded_unchanged() -> None:
-    stage = Stage(idle_limit=0)
+    stage = Stage(limits=replace(LIMITS, idle_actors=0))
     operation_id = await wait_for_assembly(stage, extraction=False)
     stage.loop.tell(
         CONVERSATION_ID, inputs.ModelAnswered(operation_id=operation_id, result=text_answer("hello"))
@@ -533,7 +524,7 @@ async def test_stop_lets_a_commit_finish_and_rejects_waiting_inputs() -> None:
     stage.journal.release()
     await stopping
     assert (await first).answer["turn_id"]
-    assert len(stage.loop._timers) == 0
+    assert stage.loop.timer_count == 0
 
 
 async def test_a_conversation_is_created_once() -> None:

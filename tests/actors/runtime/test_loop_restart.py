@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-from structlog.testing import capture_logs
-
 from tests.actors.kit import CONVERSATION_ID, Stage, TestJournal, run_ready_tasks
 from tests.actors.runtime.test_loop import assert_replays, wait_for_assembly
 from tests.core.conversation.conversation_kit import call, text_answer
-from wonder_server.actors.runtime import committer
 from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.values import OperationKind
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace as changed
-
-
-@pytest.fixture(autouse=True)
-def _without_pause(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(committer, "RELOAD_AFTER_S", 0.0)
-    with capture_logs():
-        yield
 
 
 async def test_a_retry_delay_continues_after_a_restart() -> None:
@@ -36,7 +23,7 @@ async def test_a_retry_delay_continues_after_a_restart() -> None:
     again.loop.resume(await journal.unfinished())
     await run_ready_tasks()
     assert again.model_calls() == []
-    assert len(again.loop._timers) == 1
+    assert again.loop.timer_count == 1
     again.clock.now = again.state().operations[operation_id].wake_ms
     again.loop.tell(CONVERSATION_ID, inputs.TimerFired(operation_id=operation_id))
     await run_ready_tasks()

@@ -2,38 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from tests.actors.kit import FakeClock
+from tests.actors.kit import FakeClock, FakeTimers
 from tests.core.conversation.conversation_kit import NOW
 from wonder_server.actors.runtime.timers import MAX_WAIT_S, Timers
-
-
-class FakeTimers:
-    """The event loop's timers, rung by hand. Time of the event loop and the wall clock are two things."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.set: list[tuple[float, asyncio.TimerHandle]] = []
-        self._loop = asyncio.get_running_loop()
-        monkeypatch.setattr(self._loop, "call_later", self._call_later)
-
-    def _call_later(
-        self, delay: float, callback: Callable[..., None], *arguments: Any
-    ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(delay, callback, arguments, self._loop)
-        self.set.append((delay, handle))
-        return handle
-
-    def fire(self) -> list[float]:
-        """Ring all that are set now; the delays they were set for."""
-        rung, self.set = [each for each in self.set if not each[1].cancelled()], []
-        for _, handle in rung:
-            handle._run()
-        return [delay for delay, _ in rung]
 
 
 class TimerLog:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.actors.kit import FakeTimers
 from tests.actors.run_kit import GATE, RunStage, pinned
 from wonder_server.core.coordinator.inputs import ReceiveSignal
 from wonder_server.core.coordinator.values import RunStatus
@@ -39,7 +40,10 @@ async def test_a_signal_finds_a_run_wherever_it_rests(stage: RunStage, left: boo
     assert (await stage.runs.lookup.run(view.run.id)).status is RunStatus.COMPLETED
 
 
-async def test_a_deadline_finds_a_run_that_has_left_memory(stage: RunStage) -> None:
+async def test_a_deadline_finds_a_run_that_has_left_memory(
+    stage: RunStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timers = FakeTimers(monkeypatch)
     gate = {**GATE, "timeout_ms": 60_000}
     stage.workflows.known.append(pinned("hurry", "a>ask ask>b", nodes={"ask": gate}))
     view = await stage.start("team/hurry")
@@ -48,7 +52,7 @@ async def test_a_deadline_finds_a_run_that_has_left_memory(stage: RunStage) -> N
     await stage.wait_until_idle()
     assert stage.loop.peek(view.run.id) is None
     stage.clock.now += 60_000
-    stage.loop._timers._check()
+    timers.fire()
     await stage.wait_until_idle()
     run = await stage.runs.lookup.run(view.run.id)
     assert run.status is RunStatus.FAILED

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
-from tests.actors.kit import Stage, TestJournal, run_ready_tasks
+from tests.actors.kit import LIMITS, Stage, TestJournal, run_ready_tasks
 from tests.actors.toy import TOY, Note, OperationSucceeded, StartRun, Step, ToyRun
 from wonder_server.actors.runs.replay import replay
-from wonder_server.actors.runtime import committer, scheduler
-from wonder_server.actors.runtime import loop as loops
+from wonder_server.actors.runtime.limits import LoopLimits
+from wonder_server.actors.runtime.loop import MAX_BATCH_INPUTS
 from wonder_server.core.actor.commands import Command, RunTask, RunWorkflow, Stop
 from wonder_server.core.actor.planner import Planner
 from wonder_server.core.errors import Fault, Reason, WonderError
@@ -23,21 +21,19 @@ from wonder_server.core.errors import Fault, Reason, WonderError
 RUN = "run_a"
 
 
-@pytest.fixture(autouse=True)
-def _without_pause_and_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(committer, "RELOAD_AFTER_S", 0.0)
-    # How far a stretch gets must not depend on how busy the machine is.
-    monkeypatch.setattr(scheduler, "TIME_SLICE_S", 60.0)
-    with capture_logs():
-        yield
-
-
 class ToyStage(Stage):
     """Does what the handlers do. ``by_hand``: tasks by these names wait for `finish`; others answer at once,
     from within their dispatch."""
 
-    def __init__(self, journal: TestJournal | None = None, *, by_hand: str = "", run: Planner = TOY) -> None:
-        super().__init__(journal, run=run, idle_limit=0)
+    def __init__(
+        self,
+        journal: TestJournal | None = None,
+        *,
+        by_hand: str = "",
+        run: Planner = TOY,
+        limits: LoopLimits = LIMITS,
+    ) -> None:
+        super().__init__(journal, run=run, limits=replace(limits, idle_actors=0))
         self.by_hand = by_hand
         self.effects: Counter[str] = Counter()
         """How often each task was done, by its key."""
@@ -178,9 +174,8 @@ async def test_a_child_begins_when_its_parent_is_on_disk_and_its_answer_travels(
     await world.assert_replays("run_c")
 
 
-async def test_others_have_their_turn_while_a_long_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "TIME_SLICE_S", -1.0)
-    world = ToyStage()
+async def test_others_have_their_turn_while_a_long_run_goes_on() -> None:
+    world = ToyStage(limits=replace(LIMITS, time_slice_s=-1.0))
     turns: list[int] = []
 
     def look() -> None:
@@ -194,11 +189,8 @@ async def test_others_have_their_turn_while_a_long_run_goes_on(monkeypatch: pyte
     assert len(turns) >= 50
 
 
-async def test_a_time_slice_ends_although_commands_are_ready(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(scheduler, "TIME_SLICE_S", -1.0)
-    world = ToyStage()
+async def test_a_time_slice_ends_although_commands_are_ready() -> None:
+    world = ToyStage(limits=replace(LIMITS, time_slice_s=-1.0))
     for number in range(20):
         world.begin(*early("a"), run_id=f"run_{number}")
     handed_out = []
@@ -210,18 +202,18 @@ async def test_a_time_slice_ends_although_commands_are_ready(
 
 async def test_a_long_run_is_written_in_parts() -> None:
     world = ToyStage()
-    world.begin(*early(*(f"s{number}" for number in range(3 * loops.MAX_BATCH_INPUTS))))
+    world.begin(*early(*(f"s{number}" for number in range(3 * MAX_BATCH_INPUTS))))
     await run_ready_tasks()
     run = world.committed_run()
     assert run is not None and run.ended
     sizes = [len(commit.entries) for (commit,) in world.journal.transactions]
-    assert max(sizes) <= loops.MAX_BATCH_INPUTS and len(sizes) <= 6
+    assert max(sizes) <= MAX_BATCH_INPUTS and len(sizes) <= 6
     await world.assert_replays()
 
 
 async def test_a_volatile_run_that_goes_on_and_on_is_written_all_the_same() -> None:
     world = ToyStage()
-    steps = early(*(f"s{number}" for number in range(2 * loops.MAX_BATCH_INPUTS)))
+    steps = early(*(f"s{number}" for number in range(2 * MAX_BATCH_INPUTS)))
     world.begin(("child", "c", steps), ("early", "b"))
     await run_ready_tasks()
     run = world.committed_run()
@@ -444,12 +436,12 @@ async def test_a_run_that_only_waits_leaves_memory_and_comes_back_for_its_answer
     await world.begin(("early", "a"), ("wait", "w", at), ("early", "b"))
     await run_ready_tasks()
     assert world.loop.actor_count == 0
-    assert len(world.loop._timers) == 1, "but it is woken when its time has come"
+    assert world.loop.timer_count == 1, "but it is woken when its time has come"
     world.loop.report_success(RUN, "op_1_run_a", "answered")
     await run_ready_tasks()
     run = world.committed_run()
     assert run is not None and run.output == {"a": "ok", "w": "answered", "b": "ok"}
-    assert len(world.loop._timers) == 0
+    assert world.loop.timer_count == 0
     await world.assert_replays()
 
 

@@ -25,8 +25,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from wonder_server.actors.archive.dependents import Dependents
+from wonder_server.actors.directory import Directory
 from wonder_server.actors.runtime.keyed_locks import KeyedLocks
-from wonder_server.actors.runtime.loop import Loop
 from wonder_server.core import ids
 from wonder_server.core.conversation.model.lifecycle_decisions import EraseRecord
 from wonder_server.core.conversation.model.lifecycle_inputs import (
@@ -74,8 +74,8 @@ class NullArchive:
 class Archiver:
     """Puts conversations away and brings them back."""
 
-    def __init__(self, *, loop: Loop, records: Records, archives: Archives, blobs: Blobs) -> None:
-        self._loop = loop
+    def __init__(self, *, directory: Directory, records: Records, archives: Archives, blobs: Blobs) -> None:
+        self._directory = directory
         self._records = records
         self._archives = archives
         self._blobs = blobs
@@ -100,10 +100,12 @@ class Archiver:
             if conversation is None or conversation.archive_key or conversation.deleted_ms:
                 return False
             await self._delete_object(conversation_id, conversation.stale_archive)
-            if await self._dependents.open_runs(conversation_id) or self._loop.members_of(conversation_id):
+            if await self._dependents.open_runs(conversation_id) or self._directory.members_of(
+                conversation_id
+            ):
                 return False
             if not conversation.archived_ms:
-                await self._loop.ask(conversation_id, BeginArchiving(forced=forced))
+                await self._directory.ask(conversation_id, BeginArchiving(forced=forced))
                 conversation = await self._records.get("conversations", conversation_id, conversation_id)
                 if conversation is None or not conversation.archived_ms:
                     return False
@@ -115,7 +117,7 @@ class Archiver:
             completion = CompleteArchiving(
                 archive_key=key, archived_ms=conversation.archived_ms, runs=local_runs
             )
-            outcome = await self._loop.ask(conversation_id, completion)
+            outcome = await self._directory.ask(conversation_id, completion)
             if any(isinstance(decision, EraseRecord) for decision in outcome.decisions):
                 return True
             # Somebody has spoken in it or deleted it meanwhile.
@@ -123,7 +125,7 @@ class Archiver:
             return False
 
     async def _restore_if_archived(self, conversation_id: str, *, restores_record: bool) -> None:
-        state = self._loop.peek(conversation_id)
+        state = self._directory.peek(conversation_id)
         conversation = state.conversation if isinstance(state, ConversationState) else None
         if (conversation is not None and not _is_archived(conversation)) or not ids.is_id(
             "conv", conversation_id
@@ -143,7 +145,7 @@ class Archiver:
             if conversation.archive_key:
                 if restores_record:
                     await self._restore_record(conversation)
-                await self._loop.ask(
+                await self._directory.ask(
                     conversation_id, RestoreArchived(archive_object=conversation.archive_key)
                 )
             await self._delete_object(conversation_id, conversation.archive_key or conversation.stale_archive)
@@ -159,14 +161,14 @@ class Archiver:
         lines = await asyncio.to_thread(lambda: list(unpack(packed, self._archives.version)))
         await self._archives.restore(conversation.id, lines)
         while True:
-            if self._loop.evict(conversation.id):
+            if self._directory.evict(conversation.id):
                 break
             await asyncio.sleep(0.001)
 
     async def _delete_object(self, conversation_id: str, key: str) -> None:
         if key:
             await self._blobs.delete(key)
-            await self._loop.ask(conversation_id, ReleaseArchiveObject(archive_object=key))
+            await self._directory.ask(conversation_id, ReleaseArchiveObject(archive_object=key))
 
     async def _pack(self, conversation_id: str, runs: tuple[str, ...]) -> bytes:
         packer = zlib.compressobj(6, wbits=31)

@@ -10,11 +10,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.conversation.conversations import Conversations
 from wonder_server.actors.dispatch.agent_calls import delegate_conversation, input_text
 from wonder_server.actors.runtime.keyed_locks import KeyedLocks
-from wonder_server.actors.runtime.loop import Loop
-from wonder_server.actors.streaming.hub import Closed, StreamHub
+from wonder_server.actors.streaming.hub import Closed
 from wonder_server.actors.usage.agent_budgets import AgentBudgets
 from wonder_server.core import ids
 from wonder_server.core.budget import Budget
@@ -24,8 +24,7 @@ from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace, stored_text
 from wonder_server.core.idempotency import Request, check_replay, request_identity
-from wonder_server.ports.clock import Clock
-from wonder_server.ports.journal import Event, Journals
+from wonder_server.ports.journal import Event
 from wonder_server.ports.library import AgentPinning
 from wonder_server.ports.records import Query
 
@@ -55,20 +54,17 @@ class AgentCallService:
     def __init__(
         self,
         *,
-        loop: Loop,
-        journals: Journals,
+        access: ActorAccess,
         conversations: Conversations,
-        streams: StreamHub,
         agents: AgentPinning,
-        clock: Clock,
         budgets: AgentBudgets | None = None,
     ) -> None:
-        self._loop = loop
-        self._journals = journals
+        self._directory = access.directory
+        self._journals = access.journals
+        self._streams = access.streams
+        self._clock = access.clock
         self._conversations = conversations
-        self._streams = streams
         self._agents = agents
-        self._clock = clock
         self._locks = KeyedLocks()
         self._budgets = budgets or AgentBudgets()
 
@@ -150,11 +146,11 @@ class AgentCallService:
         if send.unaffordable is not None:
             # Before there is a room for it.
             raise WonderError(send.unaffordable)
-        self._loop.register_new(conversation_id)
+        self._directory.register_new(conversation_id)
         # Both lie in the mailbox before it is looked into: one commit, so that neither is there alone.
         await asyncio.gather(
-            self._loop.ask(conversation_id, create, identity),
-            self._loop.ask(conversation_id, send),
+            self._directory.ask(conversation_id, create, identity),
+            self._directory.ask(conversation_id, send),
         )
         return await self._first_turn(conversation_id)
 
@@ -235,7 +231,7 @@ class AgentCallService:
 
     def _cancel(self, turn: Turn, reason: str) -> None:
         partial_text = self._streams.partial_text(turn.conversation_id, turn.id)
-        self._loop.tell(
+        self._directory.tell(
             turn.conversation_id, CancelTurn(turn_id=turn.id, partial_text=partial_text, reason=reason)
         )
 

@@ -7,13 +7,12 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.archive.archiver import Archive, NullArchive
 from wonder_server.actors.conversation.message_text import whole_text
 from wonder_server.actors.runtime.actor import Outcome
 from wonder_server.actors.runtime.keyed_locks import KeyedLocks
-from wonder_server.actors.runtime.loop import Loop
 from wonder_server.actors.streaming.attachment import Attachment, attach
-from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.actors.usage.agent_budgets import AgentBudgets
 from wonder_server.core import ids
 from wonder_server.core.budget import NO_BUDGET
@@ -33,10 +32,9 @@ from wonder_server.core.conversation.planning.start_turn import MAX_ACTIVE_TURNS
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace, stored_text
 from wonder_server.core.idempotency import Request, check_replay, request_identity
-from wonder_server.ports.clock import Clock
-from wonder_server.ports.journal import Event, Journals
+from wonder_server.ports.journal import Event
 from wonder_server.ports.library import AgentPinning
-from wonder_server.ports.records import EventQuery, Query, Records
+from wonder_server.ports.records import EventQuery, Query
 
 _ADDRESSED = re.compile(r"(?:^|\s)@([A-Za-z0-9_.-]+)")
 
@@ -72,12 +70,8 @@ class Conversations:
     def __init__(
         self,
         *,
-        loop: Loop,
-        journals: Journals,
-        records: Records,
-        streams: StreamHub,
+        access: ActorAccess,
         agents: AgentPinning,
-        clock: Clock,
         archive: Archive | None = None,
         expire_after_ms: int = 0,
         budgets: AgentBudgets | None = None,
@@ -86,13 +80,13 @@ class Conversations:
         self._archive = archive or NullArchive()
         self._expire_after_ms = expire_after_ms
         self._budgets = budgets or AgentBudgets()
-        self._loop = loop
-        self._journals = journals
-        self._streams = streams
+        self._directory = access.directory
+        self._journals = access.journals
+        self._streams = access.streams
         self._agents = agents
-        self._clock = clock
+        self._clock = access.clock
         self._locks = KeyedLocks()
-        self.records = records
+        self.records = access.records
 
     # --- the room -------------------------------------------------------------------------------
 
@@ -163,8 +157,8 @@ class Conversations:
                 created_ms=now,
                 updated_ms=now,
             )
-            self._loop.register_new(conversation.id)
-            await self._loop.ask(conversation.id, Create(conversation=conversation), asked)
+            self._directory.register_new(conversation.id)
+            await self._directory.ask(conversation.id, Create(conversation=conversation), asked)
             return conversation, False
 
     async def get(self, conversation_id: str) -> Conversation:
@@ -196,7 +190,7 @@ class Conversations:
         """Ask the conversation something; should it be archived just now, it is brought back first."""
         while True:
             try:
-                return await self._loop.ask(conversation_id, event, asked)
+                return await self._directory.ask(conversation_id, event, asked)
             except WonderError as problem:
                 if problem.fault.metadata.get("archived") != "true":
                     raise
@@ -260,7 +254,7 @@ class Conversations:
 
     async def state(self, conversation_id: str) -> ConversationState:
         """The conversation's working set, only to be looked at. Errors: CONVERSATION_NOT_FOUND."""
-        state = self._loop.peek(conversation_id)
+        state = self._directory.peek(conversation_id)
         if not isinstance(state, ConversationState):
             loaded = await self._journals.of(conversation_id).load(conversation_id, CONVERSATION)
             if loaded is None:
@@ -424,7 +418,7 @@ class Conversations:
 
     def _cached(self, conversation_id: str) -> Conversation | None:
         """The conversation without a look into the store, if it is in memory."""
-        state = self._loop.peek(conversation_id) if ids.is_id("conv", conversation_id) else None
+        state = self._directory.peek(conversation_id) if ids.is_id("conv", conversation_id) else None
         conversation = state.conversation if isinstance(state, ConversationState) else None
         return (
             None

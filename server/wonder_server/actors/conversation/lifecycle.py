@@ -11,11 +11,10 @@ import asyncio
 import contextlib
 from typing import Any, Final
 
+from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.archive.dependents import Dependents
 from wonder_server.actors.conversation.conversations import Conversations
 from wonder_server.actors.runtime.keyed_locks import KeyedLocks
-from wonder_server.actors.runtime.loop import Loop
-from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.core.actor.changes import Erase
 from wonder_server.core.conversation.model.inputs import Send
 from wonder_server.core.conversation.model.lifecycle_inputs import (
@@ -43,9 +42,9 @@ from wonder_server.core.frozen import replace, stored_text
 from wonder_server.core.idempotency import check_replay, request_identity
 from wonder_server.core.ids import in_shard
 from wonder_server.logs import logger
-from wonder_server.ports.journal import DELETIONS, Commit, Journals
+from wonder_server.ports.journal import DELETIONS, Commit
 from wonder_server.ports.library import AgentPinning
-from wonder_server.ports.records import Query, Records
+from wonder_server.ports.records import Query
 
 _log = logger("actors")
 
@@ -64,20 +63,17 @@ class ConversationLifecycle:
     def __init__(
         self,
         *,
-        loop: Loop,
-        journals: Journals,
-        records: Records,
-        streams: StreamHub,
+        access: ActorAccess,
         agents: AgentPinning,
         conversations: Conversations,
     ) -> None:
-        self._loop = loop
-        self._journals = journals
-        self._records = records
-        self._streams = streams
+        self._directory = access.directory
+        self._journals = access.journals
+        self._records = access.records
+        self._streams = access.streams
         self._agents = agents
         self._conversations = conversations
-        self._dependents = Dependents(records)
+        self._dependents = Dependents(access.records)
         self._names = KeyedLocks()
         self._deletions: dict[str, asyncio.Task[None]] = {}
 
@@ -216,7 +212,7 @@ class ConversationLifecycle:
             await self._ensure_deletable(delegated)
             with contextlib.suppress(WonderError):
                 # Unless a crash came after that.
-                await self._loop.ask(delegated, BeginDeletion())
+                await self._directory.ask(delegated, BeginDeletion())
             self._streams.close(delegated, "deleted")
             await self._finish_deletion(delegated)
         await self._end_runs(conversation_id)
@@ -227,7 +223,7 @@ class ConversationLifecycle:
                 await journal.commit([Commit(conversation_id, CONVERSATION, changes=[Erase(whole=True)])])
         try:
             while await self._records.get("conversations", conversation_id, conversation_id) is not None:
-                if not (await self._loop.ask(conversation_id, FinishDeletion())).decisions:
+                if not (await self._directory.ask(conversation_id, FinishDeletion())).decisions:
                     await asyncio.sleep(_PAUSE_S)
         except WonderError as problem:
             if not _is_damage(problem):
@@ -238,7 +234,7 @@ class ConversationLifecycle:
             await self._journals.of(conversation_id).commit(
                 [Commit(conversation_id, CONVERSATION, changes=[erase])]
             )
-        self._loop.evict(conversation_id)
+        self._directory.evict(conversation_id)
 
     async def _end_runs(self, conversation_id: str) -> None:
         """Cancel its runs and wait until they have ended. A damaged run cannot be cancelled, nor go on."""
@@ -249,11 +245,11 @@ class ConversationLifecycle:
                 for run_id in await self._dependents.open_runs(conversation_id, lenient=True)
                 if run_id not in damaged
             ]
-            if not open_runs and not self._loop.members_of(conversation_id):
+            if not open_runs and not self._directory.members_of(conversation_id):
                 return
             for run_id in open_runs:
                 try:
-                    await self._loop.ask(run_id, CancelRun(reason="Its conversation was deleted."))
+                    await self._directory.ask(run_id, CancelRun(reason="Its conversation was deleted."))
                 except WonderError as problem:
                     if _is_damage(problem):
                         damaged.add(run_id)

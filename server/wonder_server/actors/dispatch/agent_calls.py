@@ -13,9 +13,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.archive.archiver import Archive, NullArchive
-from wonder_server.actors.runtime.loop import Loop
-from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.actors.usage.agent_budgets import AgentBudgets
 from wonder_server.core import ids
 from wonder_server.core.actor import trace
@@ -43,9 +42,8 @@ from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.model import Usage
 from wonder_server.logs import logger
-from wonder_server.ports.clock import Clock
 from wonder_server.ports.library import AgentPinning
-from wonder_server.ports.records import Query, Records
+from wonder_server.ports.records import Query
 
 _log = logger("actors")
 
@@ -59,21 +57,18 @@ class AgentCalls:
     def __init__(
         self,
         *,
-        loop: Loop,
-        records: Records,
-        streams: StreamHub,
+        access: ActorAccess,
         agents: AgentPinning,
-        clock: Clock,
         archive: Archive | None = None,
         budgets: AgentBudgets | None = None,
     ) -> None:
         self._budgets = budgets or AgentBudgets()
         self._archive = archive or NullArchive()
-        self._loop = loop
-        self._records = records
-        self._streams = streams
+        self._directory = access.directory
+        self._records = access.records
+        self._streams = access.streams
         self._agents = agents
-        self._clock = clock
+        self._clock = access.clock
 
     async def begin(self, command: CallAgent) -> None:
         """Begin the turn, or see that it has begun. Its end is told to the command's parent.
@@ -102,9 +97,9 @@ class AgentCalls:
             await self._ensure_joinable(command.conversation_id)
         else:
             if command.dispatches == 1:
-                self._loop.register_new(command.conversation_id)
+                self._directory.register_new(command.conversation_id)
             # Where it is there already, nothing changes. Both take one commit.
-            self._loop.tell(command.conversation_id, self._new_conversation(command, agent))
+            self._directory.tell(command.conversation_id, self._new_conversation(command, agent))
         send = Send(
             seed=ids.random_id("seed", self._clock.now_ms()),
             agent=agent,
@@ -118,14 +113,16 @@ class AgentCalls:
             call_chain=scope.call_chain,
             trace_id=trace.scope_trace_id(scope),
         )
-        self._loop.tell(command.conversation_id, await self._budgets.check_turn(send))
+        self._directory.tell(command.conversation_id, await self._budgets.check_turn(send))
 
     def cancel(self, conversation_id: str, operation_id: str) -> None:
         """Nobody waits for the operation any more: stop its turn, if it has begun and not ended."""
-        state = self._loop.peek(conversation_id)
+        state = self._directory.peek(conversation_id)
         turn = called_turn(state, operation_id) if isinstance(state, ConversationState) else None
         partial_text = self._streams.partial_text(conversation_id, turn.id) if turn is not None else ""
-        self._loop.tell(conversation_id, CancelCall(operation_id=operation_id, partial_text=partial_text))
+        self._directory.tell(
+            conversation_id, CancelCall(operation_id=operation_id, partial_text=partial_text)
+        )
         if turn is not None:
             self._charge_caller(turn)
 
@@ -145,7 +142,7 @@ class AgentCalls:
         usage_input = ModelUsageReported(
             turn_id=turn.caller.turn_id, run_id="", usage=usage, calls=turn.model_calls, metered=True
         )
-        self._loop.tell(parent.actor_id, usage_input)
+        self._directory.tell(parent.actor_id, usage_input)
 
     async def cancel_orphans(self) -> int:
         """After a start: stop the turns whose parents gave up just before the server ended; how many. Damaged
@@ -232,9 +229,9 @@ class AgentCalls:
             return found[0].parent == command.parent
         parent, result = command.parent, answer(found[0], command.parent)
         if result.fault is not None:
-            self._loop.report_failure(parent.actor_id, parent.operation_id, result.fault)
+            self._directory.report_failure(parent.actor_id, parent.operation_id, result.fault)
         else:
-            self._loop.report_success(parent.actor_id, parent.operation_id, result.output)
+            self._directory.report_success(parent.actor_id, parent.operation_id, result.output)
         return True
 
 

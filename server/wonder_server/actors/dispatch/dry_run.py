@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, assert_never
 
 from wonder_server.actors.runtime.incidents import report_incident
-from wonder_server.actors.runtime.loop import Loop
+from wonder_server.actors.runtime.limits import LoopLimits
+from wonder_server.actors.runtime.loop import Loop, LoopPorts
 from wonder_server.core import ids
 from wonder_server.core.actor.commands import (
     Answer,
@@ -70,12 +71,10 @@ class _DryRun:
         self._ended: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
         self._loop = Loop(
             (RUN,),
-            lambda _: journal,
-            clock,
-            dispatch=self._dispatch,
-            publish=self._publish,
-            idle_limit=1000,
-            idle_bytes=1 << 30,
+            LoopPorts(
+                journal_of=lambda _: journal, clock=clock, dispatch=self._dispatch, publish=self._publish
+            ),
+            LoopLimits(),
         )
 
     async def run(self, workflow: PinnedWorkflow, given: dict[str, Any], scope: Scope) -> dict[str, Any]:

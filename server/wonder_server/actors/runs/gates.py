@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from wonder_server.actors.runtime.loop import Loop
+from wonder_server.actors.access import ActorAccess
 from wonder_server.core import ids
 from wonder_server.core.coordinator.decisions import CloseGate
 from wonder_server.core.coordinator.inputs import ResolveGate
 from wonder_server.core.coordinator.values import Gate, GateStatus
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.idempotency import request_identity
-from wonder_server.ports.journal import Journals
-from wonder_server.ports.records import Query, Records
+from wonder_server.ports.records import Query
 
 
-@dataclass(frozen=True, slots=True)
 class Gates:
     """Find and resolve. A gate's id ends with the character of its run's shard."""
 
-    loop: Loop
-    journals: Journals
-    records: Records
+    def __init__(self, access: ActorAccess) -> None:
+        self._directory = access.directory
+        self._journals = access.journals
+        self._records = access.records
 
     async def find(self, query: Query) -> list[Gate]:
         """The gates that ``query`` asks for."""
-        return await self.records.find(query)
+        return await self._records.find(query)
 
     async def get(self, gate_id: str) -> Gate:
         """Errors: GATE_NOT_FOUND."""
         found: list[Gate] = []
-        if ids.is_id("gate", gate_id) and self.journals.holds(gate_id):
-            found = await self.records.find(Query(table="gates", id=gate_id, colocated_with=gate_id, limit=1))
+        if ids.is_id("gate", gate_id) and self._journals.holds(gate_id):
+            found = await self._records.find(
+                Query(table="gates", id=gate_id, colocated_with=gate_id, limit=1)
+            )
         if not found:
             raise gate_not_found(gate_id)
         return found[0]
@@ -54,7 +55,7 @@ class Gates:
             user=decision.user_id,
         )
         try:
-            outcome = await self.loop.ask(gate.run_id, decision, asked)
+            outcome = await self._directory.ask(gate.run_id, decision, asked)
         except WonderError as refusal:
             if refusal.fault.reason is Reason.GATE_RESOLVED and refusal.fault.field == "gate_id":
                 raise _with_resolver(await self.get(gate.id), refusal) from None

@@ -13,14 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.runs.forks import Branches, Forks
 from wonder_server.actors.runs.gates import Gates
 from wonder_server.actors.runs.lookup import RunLookup, RunView, run_not_found
 from wonder_server.actors.runs.replay import Replay, ReplayResult
 from wonder_server.actors.runs.starts import RunStarter
-from wonder_server.actors.runtime.loop import Loop
 from wonder_server.actors.streaming.attachment import Attachment, attach
-from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.coordinator.inputs import CancelRun, ReceiveSignal, Start
 from wonder_server.core.coordinator.planner import RUN
@@ -28,10 +27,7 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace as changed
 from wonder_server.core.frozen import stored_text
 from wonder_server.core.idempotency import Request, check_replay, request_identity
-from wonder_server.ports.clock import Clock
-from wonder_server.ports.journal import Journals
 from wonder_server.ports.library import WorkflowPinning
-from wonder_server.ports.records import Records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,25 +51,19 @@ class Runs:
     def __init__(
         self,
         *,
-        loop: Loop,
-        journals: Journals,
-        records: Records,
-        streams: StreamHub,
+        access: ActorAccess,
         workflows: WorkflowPinning,
-        clock: Clock,
         branches: Branches | None = None,
     ) -> None:
-        self._loop = loop
-        self._journals = journals
-        self._streams = streams
+        self._directory = access.directory
+        self._journals = access.journals
+        self._streams = access.streams
         self._workflows = workflows
-        self._clock = clock
-        self.records = records
-        self.lookup = RunLookup(records, journals, loop.flush)
-        self._starter = RunStarter(
-            loop=loop, journals=journals, streams=streams, lookup=self.lookup, clock=clock
-        )
-        self.gates = Gates(loop=loop, journals=journals, records=records)
+        self._clock = access.clock
+        self.records = access.records
+        self.lookup = RunLookup(access.records, access.journals, access.directory.flush)
+        self._starter = RunStarter(access, self.lookup)
+        self.gates = Gates(access)
         self.forks = Forks(lookup=self.lookup, workflows=workflows, starter=self._starter, branches=branches)
 
     # --- starting -------------------------------------------------------------------------------
@@ -135,7 +125,7 @@ class Runs:
             # Or this is the same call again, and it is the call that has changed the run.
             if asked is None or not await self._is_completed(run_id, asked):
                 raise error(Reason.ETAG_MISMATCH, "The run has changed; read it again.", field="etag")
-        await self._loop.ask(run_id, CancelRun(reason=reason), asked)
+        await self._directory.ask(run_id, CancelRun(reason=reason), asked)
         return await self.lookup.snapshot(run_id)
 
     async def _is_completed(self, run_id: str, asked: Request) -> bool:
@@ -151,7 +141,7 @@ class Runs:
         asked = request_identity(
             run_id, request_id, signal=signal.name, payload=signal.payload, user=signal.user_id
         )
-        outcome = await self._loop.ask(run_id, signal, asked)
+        outcome = await self._directory.ask(run_id, signal, asked)
         return int(outcome.answer["first_sequence"])
 
     async def replay(self, run_id: str) -> ReplayResult:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.runs.lookup import RunLookup, RunView
 from wonder_server.actors.runtime.actor import Outcome
 from wonder_server.actors.runtime.keyed_locks import KeyedLocks
-from wonder_server.actors.runtime.loop import Loop
-from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.core import ids
 from wonder_server.core.coordinator.decisions import DispatchNode, EndRun, SetRunStatus, StartRun
 from wonder_server.core.coordinator.inputs import Start, StartFork
 from wonder_server.core.coordinator.values import Run
 from wonder_server.core.idempotency import Request, check_replay
-from wonder_server.ports.clock import Clock
-from wonder_server.ports.journal import Event, Journals
+from wonder_server.ports.journal import Event
 from wonder_server.ports.records import Head
 
 BuildStart = Callable[[str], Awaitable[Start | StartFork]]
@@ -26,14 +24,12 @@ BuildStart = Callable[[str], Awaitable[Start | StartFork]]
 class RunStarter:
     """Begins runs of clients. They are on disk when `begin` returns."""
 
-    def __init__(
-        self, *, loop: Loop, journals: Journals, streams: StreamHub, lookup: RunLookup, clock: Clock
-    ) -> None:
-        self._loop = loop
-        self._journals = journals
-        self._streams = streams
+    def __init__(self, access: ActorAccess, lookup: RunLookup) -> None:
+        self._directory = access.directory
+        self._journals = access.journals
+        self._streams = access.streams
+        self._clock = access.clock
         self._lookup = lookup
-        self._clock = clock
         self._locks = KeyedLocks()
 
     async def start(self, key: str, build: BuildStart, asked: Request | None, *, wait_ms: int = 0) -> RunView:
@@ -59,8 +55,8 @@ class RunStarter:
 
     async def _start(self, run_id: str, build: BuildStart, asked: Request | None) -> RunView:
         start_input = await build(run_id)
-        self._loop.register_new(run_id)
-        return _started_view(await self._loop.ask(run_id, start_input, asked))
+        self._directory.register_new(run_id)
+        return _started_view(await self._directory.ask(run_id, start_input, asked))
 
     async def _wait_for_end(
         self, run_id: str, start: Callable[[], Awaitable[RunView]], wait_ms: int

@@ -1,0 +1,1 @@
+"""The actor runtime: a loop that plans, commits, dispatches and recovers."""

@@ -168,6 +168,10 @@ class Actor:
             or self.batch is not None
         )
 
+    def server_time_ms(self, at_ms: int) -> int:
+        """Return the server time of ``at_ms``, a time of the actor. 0 means never and stays 0."""
+        return max(1, at_ms - self.clock_offset_ms) if at_ms else 0
+
     def open_batch(self) -> Batch:
         """What is planned from now on."""
         batch = self.batch = Batch(Commit(self.id, self.planner, event_head=self.event_head))

@@ -1,54 +1,55 @@
-"""What stays in memory for a while, and is to be written when it has.
-
-All wait equally long, so they stand in one line with one timer.
-"""
+"""A timer that writes batches which stay in memory for long."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from time import monotonic
 
 from wonder_server.actors.runtime.actor import Actor, Batch
-
-FLUSH_AFTER_S = 0.2
-"""A volatile run that goes on for longer is written. Most end in a few milliseconds."""
-
+from wonder_server.actors.runtime.monotonic import monotonic_s
 
 RECHECK_AFTER_S = 0.05
+"""Pause before a batch is offered again that ``on_due`` did not accept."""
 
 
 class FlushTimer:
-    """Batches that nothing has made due yet. ``on_old`` is told of each when it is old, also of those that
-    were written meanwhile; if it says False, it is told again later."""
+    """Batches that are not due. All wait equally long, so one queue and one timer serve them.
 
-    def __init__(self, on_due: Callable[[Actor, Batch], bool]) -> None:
+    ``on_due(actor, batch)`` receives each batch after ``flush_after_s``, also one that was written
+    meanwhile. If it returns False, it receives the batch again later.
+    """
+
+    def __init__(self, on_due: Callable[[Actor, Batch], bool], flush_after_s: float) -> None:
         self._on_due = on_due
+        self._flush_after_s = flush_after_s
         self._queue: deque[tuple[float, Actor, Batch]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, actor: Actor, batch: Batch) -> None:
-        """A batch that has just begun."""
-        self._queue.append((monotonic() + FLUSH_AFTER_S, actor, batch))
+        """Add a batch that was just opened."""
+        self._queue.append((monotonic_s() + self._flush_after_s, actor, batch))
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(FLUSH_AFTER_S, self._on_timer)
+            self._set_timer(self._flush_after_s)
 
     def close(self) -> None:
-        """Tell of nothing more."""
+        """Remove all batches and cancel the timer."""
         self._queue.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
+    def _set_timer(self, delay_s: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+
     def _on_timer(self) -> None:
         self._timer = None
-        now = monotonic()
+        now = monotonic_s()
         while self._queue and self._queue[0][0] <= now:
             _, actor, batch = self._queue[0]
             if not self._on_due(actor, batch):
-                self._timer = asyncio.get_running_loop().call_later(RECHECK_AFTER_S, self._on_timer)
+                self._set_timer(RECHECK_AFTER_S)
                 return
             self._queue.popleft()
         if self._queue:
-            self._timer = asyncio.get_running_loop().call_later(self._queue[0][0] - now, self._on_timer)
+            self._set_timer(self._queue[0][0] - now)

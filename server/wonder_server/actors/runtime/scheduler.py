@@ -1,92 +1,135 @@
-"""Who is in memory, whose turn it is to work, and who may rest."""
+"""A fair scheduler for the actors in memory."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping
-from time import monotonic
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from wonder_server.actors.runtime.actor import BULK_LANE, TURN_LANE, Actor
 from wonder_server.actors.runtime.fair_queue import FairQueue
 from wonder_server.actors.runtime.idle_cache import IdleCache
 from wonder_server.actors.runtime.incidents import report_incident
+from wonder_server.actors.runtime.limits import LoopLimits
+from wonder_server.actors.runtime.monotonic import monotonic_s
 from wonder_server.core.actor.planner import Planner
-
-TIME_SLICE_S = 0.005
-"""How long actors work before whatever else waits has its turn."""
 
 
 class Scheduler:
-    """The actors in memory. Those that have something to do work in turn, in stretches between which the
-    event loop sees to everything else."""
+    """The actors in memory. Scheduled actors run in turn, in time slices of the event loop.
 
-    def __init__(self, planners: Iterable[Planner], idle_cache: IdleCache) -> None:
+    ``work(actor)`` does the actor's work; it returns when the slice is over (`slice_end`) or nothing is left.
+    ``is_throttled()`` returns True while no low-priority actor may start. Its owner calls `start_slice` after
+    the value becomes False.
+    """
+
+    def __init__(
+        self,
+        planners: Iterable[Planner],
+        limits: LoopLimits,
+        *,
+        work: Callable[[Actor], None],
+        is_throttled: Callable[[], bool],
+    ) -> None:
+        self.actors: dict[str, Actor] = {}
+        """The actors in memory, by id."""
+        self.slice_end = 0.0
+        """The end of the current time slice, in the event loop's time."""
+        self.stopping = False
         self._planners: Mapping[str, Planner] = {planner.prefix: planner for planner in planners}
-        self._actors: dict[str, Actor] = {}
-        self._idle_cache = idle_cache
+        self._idle_cache = IdleCache(limits.idle_actors, limits.idle_bytes)
+        self._time_slice_s = limits.time_slice_s
+        self._work = work
+        self._is_throttled = is_throttled
         self._busy: set[Actor] = set()
-        """Those that have a stretch, a commit or a look at the disk before them."""
+        """Actors that are scheduled, in a commit, or waiting for a read from disk."""
         self._ready = FairQueue[Actor]()
-        """Those that have a stretch before them."""
+        """Scheduled actors."""
         self._low_priority: deque[Actor] = deque()
-        """The same, of those that others hand out by the thousand and that have not begun yet: whoever has
-        comes between, so that what is at work ends before more is begun."""
+        """Scheduled actors that another actor started and that have not planned an input yet. They run
+        between the others, so that the server finishes work before it starts more."""
         self._slice_scheduled = False
-        """Whether a stretch is to come, or under way."""
-        self._slice_end = 0.0
-        """When the stretch is over, by the monotonic clock."""
+        """True while a slice is scheduled or running."""
         self._idle_event = asyncio.Event()
-        self._stopping = False
+
+    # --- the actors in memory -------------------------------------------------------------------
 
     def planner_of(self, actor_id: str) -> Planner:
+        """Return the planner for actors with this id's prefix. Raises KeyError if there is none."""
         return self._planners[actor_id.partition("_")[0]]
 
+    def get_or_create(self, actor_id: str) -> Actor:
+        """Return the actor with this id. Create it, not yet loaded, if it is not in memory."""
+        actor = self.actors.get(actor_id)
+        if actor is None:
+            planner = self.planner_of(actor_id)
+            lane = BULK_LANE if planner.kind == "run" else TURN_LANE
+            actor = self.actors[actor_id] = Actor(actor_id, planner, lane=lane)
+        return actor
+
     def peek(self, actor_id: str) -> Any | None:
-        """The actor's working set if it is in memory; for a look, it may be ahead of what is on disk."""
-        actor = self._actors.get(actor_id)
+        """Return the state of an actor in memory, or None. The state may be ahead of the disk."""
+        actor = self.actors.get(actor_id)
         return None if actor is None else actor.state
 
-    @property
-    def actor_count(self) -> int:
-        """Actors in memory."""
-        return len(self._actors)
-
     def members_of(self, root: str) -> list[str]:
-        """Actors in memory that belong to ``root``, but for itself."""
-        loaded = [actor for actor in self._actors.values() if actor.id != root and actor.state is not None]
+        """Return the ids of loaded actors whose root is ``root``, without ``root`` itself."""
+        loaded = [actor for actor in self.actors.values() if actor.id != root and actor.state is not None]
         return [actor.id for actor in loaded if actor.planner.root(actor.id, actor.state) == root]
 
     def evict(self, actor_id: str) -> bool:
-        """Let go of an actor's working set, since what is on disk was changed otherwise; False if it has
-        something to do right now."""
-        actor = self._actors.get(actor_id)
+        """Remove an actor from memory because its data on disk changed. Return False if the actor is busy."""
+        actor = self.actors.get(actor_id)
         if actor is not None and not actor.idle:
             return False
         self._idle_cache.discard(actor_id)
-        self._actors.pop(actor_id, None)
+        self.actors.pop(actor_id, None)
         return True
 
+    def release_if_idle(self, actor: Actor) -> None:
+        """Move an idle actor to the idle cache, or evict it.
+
+        An actor with pending operations stays in memory unless its planner can unload it.
+        """
+        if not (actor.scheduled or actor.waits_for_commit or actor.loading or actor.inflight is not None):
+            self.mark_idle(actor)
+        if self.actors.get(actor.id) is not actor or self.stopping or not actor.idle:
+            return
+        if actor.planner.pending(actor.state):
+            if not (actor.committed and actor.planner.can_unload(actor.state)):
+                return
+        elif actor.planner.kind == "run":
+            del self.actors[actor.id]
+            return
+        for evicted in self._idle_cache.add(actor.id, actor.planner.size_bytes(actor.state)):
+            del self.actors[evicted]
+
+    def mark_busy(self, actor: Actor) -> None:
+        """Make `wait_until_idle` wait for the actor."""
+        self._busy.add(actor)
+
+    def mark_idle(self, actor: Actor) -> None:
+        """Stop `wait_until_idle` from waiting for the actor."""
+        self._busy.discard(actor)
+        if not self._busy:
+            self._idle_event.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no actor is busy."""
+        return not self._busy
+
     async def wait_until_idle(self) -> None:
-        """Return when nothing is left to be planned, and everything that is due is on disk."""
+        """Wait until all inputs are planned and all due batches are committed."""
         while self._busy:
             self._idle_event.clear()
             await self._idle_event.wait()
 
-    def _run_actor(self, actor: Actor) -> None:
-        """What an actor does when it is its turn, until `_until` at the latest."""
-        raise NotImplementedError
+    # --- time slices ----------------------------------------------------------------------------
 
-    def _actor(self, actor_id: str) -> Actor:
-        actor = self._actors.get(actor_id)
-        if actor is None:
-            planner = self.planner_of(actor_id)
-            lane = BULK_LANE if planner.kind == "run" else TURN_LANE
-            actor = self._actors[actor_id] = Actor(actor_id, planner, lane=lane)
-        return actor
-
-    def _schedule(self, actor: Actor, *, high_priority: bool = False) -> None:
+    def schedule(self, actor: Actor, *, high_priority: bool = False) -> None:
+        """Put the actor into the queue of its lane. ``high_priority``: a caller waits for it."""
         high_priority = high_priority or not actor.low_priority or actor.entry_head > 0
         if actor.scheduled and (actor.high_priority or not high_priority):
             return
@@ -97,11 +140,23 @@ class Scheduler:
             self._ready.append(actor, actor.lane)
         else:
             self._low_priority.append(actor)
-        self._schedule_slice()
+        self.start_slice()
+
+    def start_slice(self) -> None:
+        """Schedule a slice if actors are scheduled and no slice is."""
+        if not self._slice_scheduled and (self._ready or self._low_priority):
+            self._slice_scheduled = True
+            asyncio.get_running_loop().call_soon(self._run_slice)
+
+    def notify_commit_waiters(self, actor: Actor) -> None:
+        """Schedule the actors that wait for a commit of ``actor``."""
+        waiters, actor.commit_waiters = actor.commit_waiters, []
+        for waiter in waiters:
+            self.schedule(waiter)
 
     def _run_slice(self) -> None:
-        """Let actors work, one after the other, until all have or others must have their turn."""
-        self._slice_end = monotonic() + TIME_SLICE_S
+        """Run scheduled actors until all have run or the slice is over."""
+        self.slice_end = monotonic_s() + self._time_slice_s
         ready, low_priority = self._ready, self._low_priority
         while ready or (low_priority and not self._is_throttled()):
             for queue in (ready,) if self._is_throttled() else (ready, low_priority):
@@ -109,54 +164,20 @@ class Scheduler:
                 if actor is None:
                     continue
                 try:
-                    self._run_actor(actor)
+                    self._work(actor)
                 except Exception:
                     report_incident("scheduler_failed", actor=actor.id)
-            if monotonic() > self._slice_end and (ready or low_priority):
+            if monotonic_s() > self.slice_end and (ready or low_priority):
                 asyncio.get_running_loop().call_soon(self._run_slice)
                 return
         self._slice_scheduled = False
 
-    def _is_throttled(self) -> bool:
-        """Whether nobody of the crowd may begin now; whoever makes that untrue calls `_call`."""
-        return False
-
-    def _schedule_slice(self) -> None:
-        """See to it that those who are ready have their turn."""
-        if not self._slice_scheduled and (self._ready or self._low_priority):
-            self._slice_scheduled = True
-            asyncio.get_running_loop().call_soon(self._run_slice)
-
-    def _notify_commit_waiters(self, actor: Actor) -> None:
-        waiters, actor.commit_waiters = actor.commit_waiters, []
-        for waiter in waiters:
-            self._schedule(waiter)
-
-    def _release_if_idle(self, actor: Actor) -> None:
-        """When nothing is left to do: stay because work is pending, or leave memory, or become idle."""
-        if not (actor.scheduled or actor.waits_for_commit or actor.loading or actor.inflight is not None):
-            self._mark_idle(actor)
-        if self._actors.get(actor.id) is not actor or self._stopping or not actor.idle:
-            return
-        if actor.planner.pending(actor.state):
-            if not (actor.committed and actor.planner.can_unload(actor.state)):
-                return
-        elif actor.planner.kind == "run":
-            del self._actors[actor.id]
-            return
-        for evicted in self._idle_cache.add(actor.id, actor.planner.size_bytes(actor.state)):
-            del self._actors[evicted]
-
-    def _mark_idle(self, actor: Actor) -> None:
-        self._busy.discard(actor)
-        if not self._busy:
-            self._idle_event.set()
-
 
 def _next_scheduled(queue: FairQueue[Actor] | deque[Actor]) -> Actor | None:
-    """Remove and return the next actor that has a stretch before it; None if there is none."""
+    """Remove and return the next scheduled actor, or None."""
     while queue:
         actor = queue.popleft()
-        if actor.scheduled:  # Else it ran with high priority meanwhile, or it is gone.
+        # Skip an actor that already ran with high priority or was evicted.
+        if actor.scheduled:
             return actor
     return None

@@ -6,18 +6,21 @@ in the batch until it is on disk.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from wonder_server.actors.runtime.actor import Actor, Batch, Envelope, Outcome
-from wonder_server.actors.runtime.hook_failures import log_failed_hooks
 from wonder_server.core.actor.commands import Answer, Command, Stop
 from wonder_server.core.actor.planner import Planner
 from wonder_server.core.errors import WonderError
 from wonder_server.core.idempotency import CompletedRequest, check_replay
 from wonder_server.ports.journal import Entry
 
+PlannedCallback = Callable[[str, Any, Sequence[Any]], None]
+"""Called with the actor's id, an input and the decisions that the planner made for it."""
 
-def step(actor: Actor, envelope: Envelope, now_ms: int) -> list[Command]:
+
+def step(actor: Actor, envelope: Envelope, now_ms: int, on_planned: PlannedCallback) -> list[Command]:
     """Plan one input. Returns the commands to hand out now.
 
     What the planner raises is its own fault; the working set is no good then.
@@ -51,8 +54,7 @@ def step(actor: Actor, envelope: Envelope, now_ms: int) -> list[Command]:
     if decisions:
         actor.entry_head += 1
         commit.entries.append(Entry(actor.entry_head, now_ms, envelope.input, decisions))
-        if planner.kind == "conversation":
-            log_failed_hooks(actor.id, envelope.input, decisions)
+        on_planned(actor.id, envelope.input, decisions)
     if not defer_record:
         batch.recorded_entries = len(commit.entries)
         batch.collect_timers(since)

@@ -9,30 +9,27 @@ from __future__ import annotations
 
 import asyncio
 
-from wonder_server.actors.runtime.loop import Loop
+from wonder_server.actors.directory import Directory
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.conversation.model.inputs import ModelUsageReported
 from wonder_server.core.model import NO_USAGE, Usage
 
 
 class UsageReporter:
-    """Given to the executor; `attach` the loop before the first task."""
+    """Reports the model calls of actions to the conversations of their turns."""
 
-    def __init__(self) -> None:
-        self._loop: Loop | None = None
-
-    def attach(self, loop: Loop) -> None:
-        self._loop = loop
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
 
     async def report_start(self, scope: Scope) -> None:
         """An action in this scope is about to ask a model; returns when that is on disk.
 
         Raises STORAGE_UNAVAILABLE, SERVER_DRAINING: nothing is counted then; the model is not to be asked.
         """
-        if self._loop is None or not _belongs_to_turn(scope):
+        if not _belongs_to_turn(scope):
             return
         try:
-            await self._loop.ask(scope.conversation_id, _usage_input(scope, Usage(), calls=1))
+            await self._directory.ask(scope.conversation_id, _usage_input(scope, Usage(), calls=1))
         except asyncio.CancelledError:
             # It counts already, or will. The model was not asked.
             self.report_usage(scope, NO_USAGE)
@@ -40,8 +37,8 @@ class UsageReporter:
 
     def report_usage(self, scope: Scope, usage: Usage) -> None:
         """The model that was asked in this scope has used this, and will use no more."""
-        if self._loop is not None and _belongs_to_turn(scope):
-            self._loop.tell(scope.conversation_id, _usage_input(scope, usage, calls=0, settles=True))
+        if _belongs_to_turn(scope):
+            self._directory.tell(scope.conversation_id, _usage_input(scope, usage, calls=0, settles=True))
 
 
 def _belongs_to_turn(scope: Scope) -> bool:

@@ -13,6 +13,7 @@ from tests.core.conversation.conversation_kit import (
     send,
     text_answer,
 )
+from wonder_server.actors.conversation.hook_failures import log_failed_hooks
 from wonder_server.actors.runtime.actor import Actor, Envelope
 from wonder_server.actors.runtime.step import step
 from wonder_server.core.conversation.model import inputs
@@ -34,7 +35,7 @@ class Stepped(Driven):
 
     def seen(self, event: inputs.Input) -> None:
         with capture_logs() as lines:
-            step(self.actor, Envelope(event), self.now + 1)
+            step(self.actor, Envelope(event), self.now + 1, log_failed_hooks)
         self.lines.extend(lines)
 
 

@@ -1,4 +1,4 @@
-"""Log lines for what went wrong and fails no turn: a hook that failed."""
+"""Log events for failed hooks, which do not fail their turn."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from wonder_server.logs import logger
 
 _log = logger("actors")
 
-_NO_SUMMARY = "It put out no summary."
-_TIMED_OUT = "It took too long."
+_NO_SUMMARY = "The hook returned no summary."
+_TIMED_OUT = "The hook timed out."
 
 
 def log_failed_hooks(actor_id: str, event: Any, decisions: Sequence[Any]) -> None:
-    """Log the hooks that ``decisions``, which ``event`` led to, give up."""
+    """Log each hook that ``decisions`` end as failed. ``event`` is the input that led to them.
+
+    An implementation of `LoopPorts.on_planned`; it ignores actors that are not conversations.
+    """
+    if not actor_id.startswith("conv_"):
+        return
     for decision in decisions:
         kind = type(decision)
         if kind is ExtractionEnded and decision.outcome.fault is not None:
@@ -43,7 +48,7 @@ def log_failed_hooks(actor_id: str, event: Any, decisions: Sequence[Any]) -> Non
 
 def _log_hook_failure(event: str, actor_id: str, turn_id: str, outcome: HookOutcome) -> None:
     fault = outcome.fault
-    assert fault is not None, "only what failed is logged"
+    assert fault is not None, "only failed hooks are logged"
     _log.warning(
         event,
         conversation=actor_id,
